@@ -88,14 +88,21 @@ def _unknown_settings(manifest: Manifest) -> Iterator[ManifestProblem]:
     from tap_core.manifest.interpolation import find_config_keys
 
     declared = config_jsonschema(manifest)
-    known = set(declared["properties"])
-    if not known or any(word in declared for word in _COMBINED):
+    known = {*declared["properties"], *_find_added_settings(manifest)}
+    if not declared["properties"] or any(word in declared for word in _COMBINED):
         return
     for text, line, path in _iterate_templates(manifest):
         for name in sorted(find_config_keys(text) - known):
             if not name.startswith("__"):  # platforms add these
                 message = f"the spec has no setting '{name}'.{suggest(name, map(str, known))}"
                 yield ManifestProblem(line, path, message, is_error=False)
+
+
+def _find_added_settings(manifest: Manifest) -> Iterator[str]:
+    """Yield the names of the settings that the rules of the spec add to the config."""
+    for node in _iterate_mappings(manifest.tree.get("spec")):
+        if node.get("type") == "ConfigAddFields":
+            yield from (str(one["path"][0]) for one in node["fields"])
 
 
 def _iterate_templates(manifest: Manifest) -> Iterator[tuple[str, int, str]]:

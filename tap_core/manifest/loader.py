@@ -8,7 +8,7 @@ streams.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -92,15 +92,29 @@ class Manifest:
 
     @property
     def streams(self) -> list[MappingNode]:
-        """Nodes of the streams under the key ``streams``, without those of stream templates.
+        """Nodes of all streams under the key ``streams``, without those of stream templates.
 
         Raises:
             ManifestError: ``streams`` is not a list of mappings, or is missing without
                 ``dynamic_streams``.
         """
+        return self.find_streams(lambda _: True)
+
+    def find_streams(self, is_available: Callable[[MappingNode], bool]) -> list[MappingNode]:
+        """Return the nodes of the streams under the key ``streams`` that are available.
+
+        ``is_available`` is called with the node of each ``ConditionalStreams``, whose streams are
+        part of the result if it returns True.
+        """
         if not self.raw.get("streams") and self.raw.get("dynamic_streams"):
             return []
-        return self._get_list("streams")
+        found: list[MappingNode] = []
+        for node in self._get_list("streams"):
+            if node.get("type") != "ConditionalStreams":
+                found.append(node)
+            elif is_available(node):
+                found += [one for one in node.get("streams") or () if isinstance(one, MappingNode)]
+        return found
 
     @property
     def dynamic_streams(self) -> list[MappingNode]:

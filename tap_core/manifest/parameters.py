@@ -35,6 +35,8 @@ _IMPLIED: Final[Mapping[str, Mapping[str, str]]] = {
         "schema_loader": "JsonFileSchemaLoader",
         "state_migrations": "LegacyToPerPartitionStateMigration",
     },
+    "ConditionalStreams": {"streams": "DeclarativeStream"},
+    "Spec": {"config_normalization_rules": "ConfigNormalizationRules"},
     "DynamicDeclarativeStream": {
         "stream_template": "DeclarativeStream",
         "components_resolver": "ConfigComponentsResolver",

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from tap_core.config.loading import fill_defaults
 from tap_core.exceptions import ConfigurationError
 from tap_core.manifest.builder import build_component
+from tap_core.manifest.components.config_rules import ConfigNormalizationRules, build_config_rules
 from tap_core.manifest.components.declarative_source import (
     CheckDynamicStream,
     CheckStream,
     DynamicStreamCheckConfig,
+    are_streams_available,
 )
 from tap_core.manifest.loader import get_template_names, read_manifest
 from tap_core.manifest.shared_resources import SharedResources
@@ -30,6 +32,7 @@ from tap_core.manifest.spec import (
     get_oauth_spec,
 )
 from tap_core.manifest.stream import ManifestStream
+from tap_core.redaction import collect_secrets, register_secrets
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
 from tap_core.sync.connection_test import read_one_record
 from tap_core.tap_base import Tap
@@ -57,14 +60,22 @@ class ManifestTap(Tap):
     """Overrides for all cursors: ``cutoff``, ``boundary``, ``new_slices``."""
 
     def _fill_defaults(self) -> None:
-        """Fill in the defaults of built-in settings, but not the defaults in the manifest's spec.
+        """Apply the manifest's rules to the config, and fill in defaults of built-in settings.
 
-        airbyte-cdk does the same: the spec's defaults are only suggestions in the configuration
-        form, and templates define the values of missing settings.
+        The defaults in the manifest's spec are not filled in. airbyte-cdk does the same: they are
+        only suggestions in the configuration form, and templates define the values of missing
+        settings.
         """
+        if self._config and self._config_rules:
+            self._config_rules.convert(self._config)
+            register_secrets(self, collect_secrets(self._config, self._full_schema()))
         own: dict[str, Any] = {"properties": {}}
         self.append_builtin_config(own)
         fill_defaults(self._config, own)
+
+    @cached_property
+    def _config_rules(self) -> ConfigNormalizationRules | None:
+        return build_config_rules(self.manifest)
 
     # Streams
 
@@ -72,10 +83,13 @@ class ManifestTap(Tap):
         """Return the streams that the manifest declares, and those generated from stream templates.
 
         Raises:
+            ConfigurationError: The config does not pass a validation of the manifest.
             DiscoveryError: The data for a template cannot be read.
             ManifestError: A template cannot be filled, or two streams have the same name.
         """
         try:
+            if self._config_rules:
+                self._config_rules.check(self._config)
             return [*self._declared_streams, *(stream for _, stream in self._template_streams)]
         except BaseException:
             self._streams = None  # discovery failed: do not cache an empty list
@@ -83,8 +97,9 @@ class ManifestTap(Tap):
 
     @cached_property
     def _declared_streams(self) -> list[ManifestStream]:
-        """Streams under the key ``streams`` of the manifest, without generated ones."""
-        return [ManifestStream(self, node) for node in self.manifest.streams]
+        """Available streams under the key ``streams`` of the manifest, without generated ones."""
+        is_available = partial(are_streams_available, self.manifest, self.config)
+        return [ManifestStream(self, node) for node in self.manifest.find_streams(is_available)]
 
     @cached_property
     def _template_streams(self) -> list[tuple[str, ManifestStream]]:

@@ -48,6 +48,7 @@ NAMES: Final[Mapping[str, str]] = {
         ],
         "authenticators",
     ),
+    **dict.fromkeys(["ConfigTransformation", "ValidationStrategy"], "config_rules"),
     **dict.fromkeys(["HttpRequester", "RequestOption", "Requester"], "requesters"),
     "SimpleRetriever": "retrievers",
     **dict.fromkeys(

@@ -10,15 +10,19 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
 from tap_core.incremental.cursor import DatetimeBasedCursor
+from tap_core.manifest.builder import build_component
 from tap_core.manifest.components.api_budget import HTTPAPIBudget
 from tap_core.manifest.components.async_retriever import AsyncRetriever
+from tap_core.manifest.components.config_rules import ConfigNormalizationRules
 from tap_core.manifest.components.cursors import CustomIncrementalSync, IncrementingCountCursor
 from tap_core.manifest.components.custom import CustomStateMigration
 from tap_core.manifest.components.resolvers import DynamicDeclarativeStream
 from tap_core.manifest.components.retrievers import CustomRetriever, SimpleRetriever
 from tap_core.manifest.components.window_splitting import validate_splitting
+from tap_core.manifest.document import MappingNode
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.interfaces import Transformation
+from tap_core.manifest.interfaces import Condition, Transformation, resolve
+from tap_core.manifest.loader import Manifest
 from tap_core.manifest.schema_loading import SchemaLoader
 from tap_core.manifest.state_translation import LegacyToPerPartitionStateMigration
 
@@ -26,12 +30,14 @@ __all__ = [
     "CheckDynamicStream",
     "CheckStream",
     "ConcurrencyLevel",
+    "ConditionalStreams",
     "DeclarativeSource",
     "DeclarativeStream",
     "DynamicStreamCheckConfig",
     "Spec",
     "StateDelegatingStream",
     "StateMigration",
+    "are_streams_available",
 ]
 
 StateMigration: TypeAlias = LegacyToPerPartitionStateMigration | CustomStateMigration
@@ -89,6 +95,20 @@ class StateDelegatingStream:
 
     LATER: ClassVar[bool] = True
     """True: a custom component receives this component unbuilt, as a node of the manifest."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConditionalStreams:
+    """Streams that exist only if the condition, a template of settings, is true."""
+
+    condition: Condition
+    streams: list[DeclarativeStream | StateDelegatingStream]
+
+
+def are_streams_available(manifest: Manifest, config: Mapping[str, Any], node: MappingNode) -> bool:
+    """Return True if the condition of a ``ConditionalStreams`` node is true for the config."""
+    condition = build_component(manifest, node.get("condition"), Condition, config, node.parameters)
+    return bool(resolve(condition, {}))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,13 +170,14 @@ class ConcurrencyLevel:
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """Specification of a connector: the JSON Schema of its config, and the documentation URL."""
+    """Specification of a connector: JSON Schema and rules of its config, documentation URL."""
 
     connection_specification: Mapping[str, Any]
     documentation_url: str | None = None
+    config_normalization_rules: ConfigNormalizationRules | None = None
 
     IGNORED: ClassVar[frozenset[str]] = frozenset(
-        {"advanced_auth", "config_normalization_rules"}
+        {"advanced_auth"}
         # Options of older manifests, and documentation URLs, which the loader of the settings reads
         # before the components are built
         | {
@@ -175,7 +196,9 @@ class DeclarativeSource:
     """Root component of an Airbyte manifest: streams, connection check and config specification."""
 
     check: CheckStream | CheckDynamicStream | None = None
-    streams: list[DeclarativeStream | StateDelegatingStream] = field(default_factory=list)
+    streams: list[DeclarativeStream | StateDelegatingStream | ConditionalStreams] = field(
+        default_factory=list
+    )
     dynamic_streams: list[DynamicDeclarativeStream] = field(default_factory=list)
     spec: Spec | None = None
     concurrency_level: ConcurrencyLevel | None = None

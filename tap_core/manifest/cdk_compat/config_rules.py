@@ -1,0 +1,23 @@
+"""Base classes of a connector's own rules for its config."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["ConfigTransformation", "ValidationStrategy"]
+
+
+class ConfigTransformation:
+    """Base class of transformations that change the config in place."""
+
+    def transform(self, config: dict[str, Any]) -> None:
+        """Change the config in place."""
+        raise NotImplementedError
+
+
+class ValidationStrategy:
+    """Base class of validations of a value of the config."""
+
+    def validate(self, value: Any) -> None:
+        """Raise ValueError if the value is not valid."""
+        raise NotImplementedError

@@ -1,0 +1,221 @@
+"""Rules of a manifest's spec that convert and check the config before streams are created.
+
+`convert` runs the migrations, then the transformations, each on the result of the previous one. The
+rules are built without a config, so that their templates are rendered when they run.
+
+Source: Airbyte's declarative component schema, ``config_normalization_rules`` of Spec.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from tap_core.exceptions import ConfigurationError
+from tap_core.manifest.builder import Builder
+from tap_core.manifest.components.custom import Custom
+from tap_core.manifest.components.transformations import AddedFieldDefinition, AddFields
+from tap_core.manifest.document import MappingNode, to_plain
+from tap_core.manifest.dpath import find_all, make_remover
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.interfaces import Condition, InterpolatedText, InterpolatedValue, resolve
+from tap_core.manifest.loader import Manifest
+from tap_core.schema.validators import validator_class
+
+__all__ = [
+    "ConfigAddFields",
+    "ConfigMigration",
+    "ConfigNormalizationRules",
+    "ConfigRemapField",
+    "ConfigRemoveFields",
+    "CustomConfigTransformation",
+    "CustomValidationStrategy",
+    "DpathValidator",
+    "PredicateValidator",
+    "ValidateAdheresToSchema",
+    "build_config_rules",
+]
+
+
+# Transformations
+
+
+@dataclass(frozen=True)
+class ConfigAddFields:
+    """Transformation that adds fields to the config, or replaces their values."""
+
+    fields: list[AddedFieldDefinition]
+    condition: Condition | None = None
+
+    def change(self, config: dict[str, Any]) -> None:
+        """Add the fields to ``config`` in place; each template is rendered with the result."""
+        AddFields(self.fields, self.condition).transform(config, {"config": config})
+
+
+@dataclass(frozen=True)
+class ConfigRemoveFields:
+    """Transformation that removes the fields at the given paths from the config."""
+
+    field_pointers: list[list[str]]
+    condition: Condition | None = None
+
+    def change(self, config: dict[str, Any]) -> None:
+        """Remove the fields from ``config`` in place, if the condition is true or missing."""
+        if self.condition is None or resolve(self.condition, {"config": config}):
+            for one in self.field_pointers:
+                make_remover(one)(config)
+
+
+@dataclass(frozen=True)
+class ConfigRemapField:
+    """Transformation that replaces a value in the config by the value that `map` has for it."""
+
+    map: InterpolatedValue
+    field_path: list[InterpolatedText]
+
+    def __post_init__(self) -> None:
+        """Raise ManifestError if the path is empty."""
+        if not self.field_path:
+            raise ManifestError("field_path is empty: name the field whose value is replaced.")
+
+    def change(self, config: dict[str, Any]) -> None:
+        """Replace the value at the path in ``config`` in place; a value without entry is kept."""
+        scope = {"config": config}
+        *parents, name = [str(resolve(one, scope)) for one in self.field_path]
+        holder: Any = config
+        for one in parents:
+            holder = holder.get(one) if isinstance(holder, dict) else None
+        known = resolve(self.map, scope)
+        if not isinstance(holder, dict) or not isinstance(known, Mapping):
+            return
+        value = holder.get(name)
+        if isinstance(value, str | int | float | bool) and value in known:
+            holder[name] = known[value]
+
+
+class CustomConfigTransformation(Custom):
+    """Transformation of the config by ``transform(config)`` of a connector's Python class."""
+
+    METHODS: ClassVar[tuple[str, ...]] = ("transform",)
+
+    def change(self, config: dict[str, Any]) -> None:
+        """Change ``config`` in place."""
+        self.instance.transform(config)
+
+
+# Validators
+
+
+@dataclass(frozen=True)
+class ValidateAdheresToSchema:
+    """Validation of a value by a JSON Schema; a text is parsed as JSON first."""
+
+    base_schema: Any
+
+    def validate(self, value: Any) -> None:
+        """Raise ValueError if the value does not match the schema; its text shows no values."""
+        schema = self.base_schema
+        schema = json.loads(schema) if isinstance(schema, str) else to_plain(schema)
+        if isinstance(value, str):
+            try:
+                value = json.loads(value)
+            except json.JSONDecodeError:
+                raise ValueError("it is not JSON") from None
+        for error in validator_class()(schema).iter_errors(value):
+            path = "".join(f"[{one!r}]" for one in error.absolute_path)
+            where = f" at {path}" if path else ""
+            wanted = json.dumps(error.validator_value, default=str)
+            raise ValueError(f"it does not match the schema{where}: {error.validator} {wanted}")
+
+
+class CustomValidationStrategy(Custom):
+    """Validation of a value by ``validate(value)`` of a connector's Python class."""
+
+    METHODS: ClassVar[tuple[str, ...]] = ("validate",)
+
+    def validate(self, value: Any) -> None:
+        """Raise the error of the connector's class if the value is not valid."""
+        self.instance.validate(value)
+
+
+@dataclass(frozen=True)
+class DpathValidator:
+    """Validator of the values at a path in the config; a missing value is valid."""
+
+    field_path: list[InterpolatedText]
+    validation_strategy: ValidateAdheresToSchema | CustomValidationStrategy
+
+    def check(self, config: Mapping[str, Any]) -> None:
+        """Raise ConfigurationError if a value is not valid."""
+        path = [str(resolve(one, {"config": config})) for one in self.field_path]
+        for value in find_all(path)(config):
+            _validate(self.validation_strategy, value, f"The setting '{'.'.join(path)}'")
+
+
+@dataclass(frozen=True)
+class PredicateValidator:
+    """Validator of a value that the manifest determines, usually by a template of settings."""
+
+    value: InterpolatedValue
+    validation_strategy: ValidateAdheresToSchema | CustomValidationStrategy
+
+    def check(self, config: Mapping[str, Any]) -> None:
+        """Raise ConfigurationError if the value is not valid."""
+        value = resolve(self.value, {"config": config})
+        _validate(self.validation_strategy, value, "A value of the settings")
+
+
+def _validate(
+    strategy: ValidateAdheresToSchema | CustomValidationStrategy, value: Any, name: str
+) -> None:
+    try:
+        strategy.validate(value)
+    except ValueError as error:
+        raise ConfigurationError(f"{name} is not valid: {error}.") from error
+
+
+# Rules
+
+
+@dataclass(frozen=True)
+class ConfigMigration:
+    """List of transformations that convert a config of an older version of the connector."""
+
+    transformations: list[
+        ConfigRemapField | ConfigAddFields | ConfigRemoveFields | CustomConfigTransformation
+    ] = field(default_factory=list)
+    description: str | None = None
+
+
+@dataclass(frozen=True)
+class ConfigNormalizationRules:
+    """Conversions and checks of the config, in the order in which they are applied."""
+
+    config_migrations: list[ConfigMigration] = field(default_factory=list)
+    transformations: list[
+        ConfigRemapField | ConfigAddFields | ConfigRemoveFields | CustomConfigTransformation
+    ] = field(default_factory=list)
+    validations: list[DpathValidator | PredicateValidator] = field(default_factory=list)
+
+    def convert(self, config: dict[str, Any]) -> None:
+        """Apply all migrations, then all transformations, to ``config`` in place."""
+        migrating = [one for each in self.config_migrations for one in each.transformations]
+        for one in (*migrating, *self.transformations):
+            one.change(config)
+
+    def check(self, config: Mapping[str, Any]) -> None:
+        """Raise ConfigurationError if a converted config does not pass a validator."""
+        for one in self.validations:
+            one.check(config)
+
+
+def build_config_rules(manifest: Manifest) -> ConfigNormalizationRules | None:
+    """Return the ``config_normalization_rules`` of a manifest's spec, or None if it has none."""
+    spec = manifest.get_part("spec")
+    if not isinstance(spec, MappingNode) or not spec.get("config_normalization_rules"):
+        return None
+    node = manifest.tree["spec"]["config_normalization_rules"]
+    rules: ConfigNormalizationRules = Builder(manifest).build(node, ConfigNormalizationRules)
+    return rules
