@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 from tap_core.config.validation import validate_config
 from tap_core.exceptions import InvalidJSONSchema, InvalidRecord, LimitExceededError
 from tap_core.limits.regex import MATCH_SECONDS, MATCH_SECONDS_TOTAL, Pattern, compile_pattern
-from tap_core.schema.validators import has_unique_items, validator_class
+from tap_core.schema.validators import SCHEMA_SECONDS, has_unique_items, validator_class
 from tap_core.sinks.validation import JSONSchemaValidator
 from tests.http.server import Reply, serving
 
@@ -199,6 +199,23 @@ def test_both_regex_engines_find_the_same_match(pieces: list[str], text: str):
     timed._longest = -1
     other = timed.search(text)
     assert (found and found.span()) == (other and other.span())
+
+
+def test_references_that_multiply_end_at_a_time_limit(monkeypatch: pytest.MonkeyPatch):
+    """SEC13: thirty definitions, each with ten references to the next, are 10^30 subschemas."""
+    monkeypatch.setitem(vars(SCHEMA_SECONDS), "value", 0.2)
+    definitions: dict[str, Any] = {
+        f"x{level}": {"allOf": [{"$ref": f"#/definitions/x{level + 1}"}] * 10}
+        for level in range(30)
+    }
+    definitions["x30"] = {"type": "integer"}
+    check = JSONSchemaValidator(
+        {"properties": {"a": {"$ref": "#/definitions/x0"}}, "definitions": definitions}
+    )
+    for _ in range(2):
+        with pytest.raises(LimitExceededError, match="TAP_CORE_SCHEMA_SECONDS"):
+            check.validate({"a": 1})
+    check.validate({"b": 1})
 
 
 def test_errors_of_the_validator_class_are_those_of_jsonschema():
