@@ -205,8 +205,9 @@ def _needs_fivetran(error: ImportError) -> int:
 
 def _run(plugin: str, options: list[str]) -> int:
     import_alias.install_import_alias()
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, "")  # to import taps in the working directory, like `python -m`
+    if ":" in plugin and "" not in sys.path and str(Path.cwd()) not in sys.path:
+        # To import taps in the working directory. As the last entry it cannot replace a library.
+        sys.path.append("")
     try:
         entry = _entry(plugin)
     except _NoPluginError as error:

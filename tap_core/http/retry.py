@@ -211,7 +211,7 @@ def _seconds_until(date: str, headers: Any) -> float:
 def _instant(text: str) -> datetime | None:
     try:
         found = parsedate_to_datetime(text)
-    except (TypeError, ValueError, IndexError):
+    except (TypeError, ValueError, IndexError, OverflowError):
         return None
     return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
 

@@ -7,6 +7,7 @@ before the result is computed. The estimate is never too low.
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import re
@@ -43,6 +44,11 @@ _MOST_DIGITS: Final = 100_000
 """Maximum number of integer digits of a Decimal that is converted to an integer or text."""
 _LONGEST_TIME_FORMAT: Final = 1_000
 """Maximum length of a datetime format, in characters, because each directive takes time."""
+_LONGEST_DOMAIN: Final = 1_000
+"""Maximum length of a text that is encoded as a domain name, which takes the square of it."""
+_DOMAIN_CODECS: Final = frozenset({"idna", "punycode"})
+_LONGEST_ESCAPES: Final[Mapping[str, int]] = {"namereplace": 100, "xmlcharrefreplace": 10}
+"""Maximum length of the escape of a character, by the handler of errors that writes it."""
 _INDENT: Final = 100
 _DIGITS: Final = re.compile(r"\d+")
 _PERCENT: Final = re.compile(r"%(\([^()]*\))?[-#0 +]*(\*|\d*)(?:\.(\*|\d*))?")
@@ -70,7 +76,11 @@ def _weight(value: Any, most: int, known: dict[int, int]) -> int:
         if isinstance(value, dict):
             inner = (member for pair in value.items() for member in pair)
         for member in inner:
-            total += _weight(member, most, known)
+            kind = member.__class__
+            if kind is str:
+                total += len(member)
+            else:
+                total += 1 if kind is int or kind is float else _weight(member, most, known)
             if total > most:
                 break
         known[id(value)] = total
@@ -356,6 +366,31 @@ def _estimate_expandtabs(
     return len(owner) + owner.count(tab) * width if isinstance(owner, _TEXTS) else 0
 
 
+def _estimate_coding(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
+    """Return the maximum size of an encoded or decoded text.
+
+    Raises:
+        LimitExceededError: The text is too long for this encoding.
+    """
+    del most
+    if not isinstance(owner, _TEXTS):
+        return 0
+    names = [name for name in (*args, *kwargs.values()) if isinstance(name, str)]
+    if len(owner) > _LONGEST_DOMAIN and any(map(_is_domain_codec, names)):
+        raise LimitExceededError(
+            f"A text to be encoded as a domain name may have {_LONGEST_DOMAIN:,} characters, but"
+            f" this one has {len(owner):,}."
+        )
+    return len(owner) * max((1, *(_LONGEST_ESCAPES.get(name, 1) for name in names)))
+
+
+def _is_domain_codec(name: str) -> bool:
+    try:
+        return codecs.lookup(name).name in _DOMAIN_CODECS
+    except (LookupError, ValueError):
+        return False
+
+
 def _estimate_replace(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
     del kwargs, most
     if not isinstance(owner, _TEXTS) or len(args) < 2:  # noqa: PLR2004  a date's, or an error
@@ -397,6 +432,8 @@ def _estimate_ratio(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], 
 _ESTIMATES: Final[Mapping[str, Callable[[Any, Sequence[Any], Mapping[str, Any], int], int]]] = {
     "as_integer_ratio": _estimate_ratio,
     "center": _estimate_padding,
+    "decode": _estimate_coding,
+    "encode": _estimate_coding,
     "expandtabs": _estimate_expandtabs,
     "extend": _estimate_extend,
     "ljust": _estimate_padding,

@@ -12,6 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from importlib import import_module
 from typing import Any, Final
@@ -24,7 +25,7 @@ __all__ = ["MATCH_SECONDS", "MATCH_SECONDS_TOTAL", "Pattern", "compile_pattern",
 MATCH_SECONDS: Final = Limit("TAP_CORE_PATTERN_SECONDS", 1)
 """Maximum number of seconds that one match may take."""
 MATCH_SECONDS_TOTAL: Final = Limit("TAP_CORE_PATTERN_SECONDS_TOTAL", 20)
-"""Maximum number of seconds that all slow matches of a process may take together."""
+"""Maximum number of seconds that slow matches and compilations may take together, per process."""
 
 _LONGEST: Final = 100_000
 """Maximum length of a pattern in characters."""
@@ -34,6 +35,8 @@ _STEPS: Final = 10_000_000
 """Maximum number of steps of a match with `re`; they take a fraction of a second."""
 _MOST_CHOICES: Final = 20
 """Maximum number of repeats and alternatives in a pattern that `re` may match."""
+_MOST_SETS: Final = 1_000
+"""Maximum number of sets and wide ranges in a pattern; `re` may take 20 ms to compile one."""
 _SLOW: Final = 0.01
 _REFILL: Final = 0.1
 """Seconds that the time budget regains per second of the process."""
@@ -42,13 +45,20 @@ _SHOWN: Final = 80
 _CHOICE: Final = re.compile(r"[*+?|{]|\\[1-9]")
 _REPEATED_GROUP: Final = re.compile(r"\)[*+{]")
 _UNUSUAL_GROUP: Final = re.compile(r"\(\?(?![:=!]|P<|<[=!])")
-_COUNT: Final = re.compile(r"(.?)\{(\d+)", re.DOTALL)
+_VERBOSE: Final = re.compile(r"\(\?[a-zA-Z]*x")
+_WIDE: Final = re.compile(r"[^\x00-\xff]|\\[uUN0-7]")
+"""Characters from 256 on, or escapes for them."""
+_COUNT: Final = r"\{(?P<count>\d+)(?P<open>,?)\d*\}|\+"
+_PART: Final = re.compile(
+    rf"\(\?#[^)]*\)|(?P<repeat>{_COUNT})|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.DOTALL
+)
+"""Part of a pattern: a comment, a repeat, an escape, a set, or any other character."""
 _DIALECT: Final = re.compile(r"\\N\{[^}]*\}|\\.|\{(?!\d*,?\d*\})|\[:", re.DOTALL)
 """Escapes, and syntax with a meaning in ``regex`` only: ``a{e}`` and ``[[:alpha:]]``."""
 
 
 class _TimeBudget:
-    """Budget of seconds that all slow matches of regular expressions in this process share."""
+    """Budget of seconds that slow matches and compilations of patterns in this process share."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -68,12 +78,18 @@ class _TimeBudget:
             self._at = now
             return MATCH_SECONDS_TOTAL.value - self._spent
 
-    def spend(self, seconds: float) -> None:
-        """Subtract the duration of a match from the budget, unless it took at most 0.01 seconds."""
-        if seconds > _SLOW:
-            with self._lock:
-                self._at = self._at if self._spent else time.monotonic()
-                self._spent += seconds
+    @contextmanager
+    def spending(self) -> Iterator[None]:
+        """Subtract the duration of the ``with`` block, unless it takes at most 0.01 seconds."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            seconds = time.monotonic() - began
+            if seconds > _SLOW:
+                with self._lock:
+                    self._at = self._at if self._spent else time.monotonic()
+                    self._spent += seconds
 
 
 _time_budget: Final = _TimeBudget()
@@ -84,17 +100,20 @@ class Pattern:
 
     Raises:
         re.error: The text is not a regular expression.
-        LimitExceededError: The text is too long.
+        LimitExceededError: The text is too long, or takes too long to compile.
     """
 
     def __init__(self, text: str) -> None:
-        if len(text) > _LONGEST:
-            raise LimitExceededError(
-                f"A regular expression may have {_LONGEST:,} characters, but {_excerpt(text)} has"
-                f" {len(text):,}: shorten it."
-            )
+        _check_text(text)
         self.text: str = text
-        self._plain = re.compile(text)
+        if _time_budget.left() <= 0:
+            raise LimitExceededError(
+                "The regular expressions so far have taken longer than"
+                f" {MATCH_SECONDS_TOTAL.value:g} seconds: simplify them, or raise"
+                f" {MATCH_SECONDS_TOTAL.variable}."
+            )
+        with _time_budget.spending():
+            self._plain = _compile(text)
         self._longest = _safe_length(text)
 
     def search(self, text: str) -> Any:
@@ -105,7 +124,7 @@ class Pattern:
         """
         if len(text) <= self._longest:
             return self._plain.search(text)
-        return self._within_time(self._guarded.search, text)
+        return self._within_time("search", text)
 
     def match(self, text: str) -> Any:
         """Return the match at the beginning of a text, like `re.Pattern.match`, or None.
@@ -115,21 +134,20 @@ class Pattern:
         """
         if len(text) <= self._longest:
             return self._plain.match(text)
-        return self._within_time(self._guarded.match, text)
+        return self._within_time("match", text)
 
-    def _within_time(self, find: Any, text: str) -> Any:
-        """Call ``find``, a method of a ``regex`` pattern such as ``search``, with a time limit.
+    def _within_time(self, method: str, text: str) -> Any:
+        """Call a method of the ``regex`` pattern, such as ``search``, with a time limit.
 
         Raises:
             LimitExceededError: The match takes too long.
         """
-        seconds, began = self._seconds(text), time.monotonic()
-        try:
-            return find(text, timeout=seconds)
-        except TimeoutError:
-            raise self._too_slow(text, MATCH_SECONDS, "takes") from None
-        finally:
-            _time_budget.spend(time.monotonic() - began)
+        seconds = self._seconds(text)
+        with _time_budget.spending():
+            try:
+                return getattr(self._guarded, method)(text, timeout=seconds)
+            except TimeoutError:
+                raise self._too_slow(text, MATCH_SECONDS, "takes") from None
 
     def sub(self, replacement: str, text: str, longest: int) -> str:
         """Return a text with every match of the pattern replaced, like `re.Pattern.sub`.
@@ -168,13 +186,12 @@ class Pattern:
         if len(text) <= self._longest:
             yield from self._plain.finditer(text)
             return
-        guarded, seconds, began = self._guarded, self._seconds(text), time.monotonic()
-        try:
-            yield from guarded.finditer(text, timeout=seconds)
-        except TimeoutError:
-            raise self._too_slow(text, MATCH_SECONDS, "takes") from None
-        finally:
-            _time_budget.spend(time.monotonic() - began)
+        seconds = self._seconds(text)
+        with _time_budget.spending():
+            try:
+                yield from self._guarded.finditer(text, timeout=seconds)
+            except TimeoutError:
+                raise self._too_slow(text, MATCH_SECONDS, "takes") from None
 
     def _seconds(self, text: str) -> float:
         """Return the time limit for the next match, in seconds.
@@ -216,7 +233,7 @@ def compile_pattern(text: str) -> Pattern:
 
     Raises:
         re.error: The text is not a regular expression.
-        LimitExceededError: The text is too long.
+        LimitExceededError: The text is too long, or takes too long to compile.
     """
     return Pattern(text)
 
@@ -231,26 +248,83 @@ def search(pattern: str, text: str) -> Any:
     return compile_pattern(pattern).search(text)
 
 
+def _check_text(text: str) -> None:
+    """Raise LimitExceededError if a pattern is too long, or has too many sets such as ``[a-z]``."""
+    if len(text) > _LONGEST:
+        raise LimitExceededError(
+            f"A regular expression may have {_LONGEST:,} characters, but {_excerpt(text)} has"
+            f" {len(text):,}: shorten it."
+        )
+    sets = text.count("[") + (text.count("-") if _WIDE.search(text) else 0)
+    if sets > _MOST_SETS:
+        raise LimitExceededError(
+            f"A regular expression may have {_MOST_SETS:,} sets of characters, but"
+            f" {_excerpt(text)} has more: use fewer."
+        )
+
+
+def _compile(text: str) -> re.Pattern[str]:
+    """Compile a pattern with `re`.
+
+    Raises:
+        re.error: The text is not a regular expression.
+        LimitExceededError: The pattern has too many nested groups.
+    """
+    try:
+        return re.compile(text)
+    except OverflowError as error:
+        raise re.error(str(error), text) from None
+    except RecursionError:
+        raise LimitExceededError(
+            f"The groups of the regular expression {_excerpt(text)} are nested too deeply: use"
+            " fewer."
+        ) from None
+
+
 def _safe_length(pattern: str) -> int:
     """Return the length of the longest text on which `re` certainly matches a pattern fast.
 
-    Each repeat and each alternative may multiply the number of steps by the length of the text.
-    Return -1 if there is a repeated group, because the number of steps may then grow exponentially.
+    Each repeat and each alternative may multiply the number of steps by the length of the text. So
+    does the rest of the pattern, up to its own length. Return -1 if there is a repeated group,
+    because the number of steps may then grow exponentially.
     """
     choices = len(_CHOICE.findall(pattern))
     is_nested = _REPEATED_GROUP.search(pattern) or _UNUSUAL_GROUP.search(pattern)
     if is_nested or choices > _MOST_CHOICES:
         return -1
-    return int(_STEPS ** (1 / (choices + 1))) - 1
+    within_text = _STEPS ** (1 / (choices + 2))
+    within_pattern = (_STEPS / max(1, len(pattern))) ** (1 / (choices + 1))
+    return int(max(within_text, within_pattern)) - 1
 
 
 def _expanded_length(pattern: str) -> int:
-    """Return an upper bound for the length of a pattern with ``a{3}`` written out as ``aaa``."""
-    counts = [(before, min(int(count[:9]), 10**9)) for before, count in _COUNT.findall(pattern)]
-    is_plain = not _UNUSUAL_GROUP.search(pattern)
-    groups = [count for before, count in counts if before == ")" or not is_plain]
-    other_counts = [count for before, count in counts if before != ")" and is_plain]
-    return math.prod(max(1, count) for count in groups) * (len(pattern) + sum(other_counts))
+    """Return an upper bound for the length of a pattern with ``a{3}`` written out as ``aaa``.
+
+    ``(ab)+`` counts as ``(ab)(ab)*``, because ``regex`` writes it so.
+    """
+    if _VERBOSE.search(pattern):  # spaces and comments may hide what a repeat applies to
+        repeats = [part for part in _PART.finditer(pattern) if part["repeat"]]
+        return len(pattern) * math.prod(min(_count_copies(part), _MOST_REPEATS) for part in repeats)
+    groups, latest = [0], 0
+    for part in _PART.finditer(pattern):
+        if part[0] == "(":
+            groups.append(1)
+        elif part["repeat"]:
+            copies = _count_copies(part)
+            groups[-1] += latest * (copies - 1)
+            latest *= copies
+        else:
+            latest = groups.pop() if part[0] == ")" and len(groups) > 1 else 1
+            groups[-1] += latest
+        latest = min(latest, _MOST_REPEATS + 1)
+    return sum(groups)
+
+
+def _count_copies(repeat: re.Match[str]) -> int:
+    """Return how often ``regex`` writes out what a repeat such as ``{3,}`` applies to."""
+    if repeat["count"] is None:
+        return 2
+    return max(1, min(int(repeat["count"][:9]), _MOST_REPEATS) + bool(repeat["open"]))
 
 
 def _as_in_re(match: re.Match[str]) -> str:

@@ -1,12 +1,14 @@
 """Jinja environment for the templates of a manifest, with limits on time and memory.
 
-Every operation that can make a large result from small input is intercepted: operators, ``~``,
-calls, filters, loop iterations, and the joining of output. Each checks the template's running time
-and the size of its result. Filters that future Jinja versions add are limited too.
+Every operation that can make a large result from small input, or take long, is intercepted:
+operators, ``~``, comparisons, lists and dicts, slices, calls, filters, tests, loop iterations, and
+the joining of output. Each checks the template's running time and the size of its result. Filters
+that future Jinja versions add are limited too.
 """
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,13 +29,33 @@ from tap_core.manifest.macros import FILTERS, MACROS
 __all__ = ["Sandbox", "bounded", "running"]
 
 _COUNTED: Final = "each round"
+_CREATED: Final = "created container"
 _JOINED: Final = "joined text"
+_SLICED: Final = "part of a value"
+_WEIGHED: Final = "compared value"
 """Names of internal filters; a template cannot contain them, as they have spaces."""
 
 _MOST_COUNT: Final = 100_000
 """Maximum of a width, a precision or a number of parts in a filter's arguments."""
 _MOST_IN_ALL: Final = 4
 """Total size of the values that one rendering may make, in multiples of the length limit."""
+_UNITS_OF_CALL: Final = 12
+"""Units that each call and each new container adds to this total, for small values that it makes.
+
+A unit stands for 8 bytes, as many as an item of a list takes.
+"""
+_UNITS_OF_MEMBER: Final = 5
+"""Units that each member of a new dict adds to the total."""
+_UNITS_OF_JSON: Final = 4
+"""Units that each character of parsed JSON adds to the total: ``{},`` becomes 72 bytes."""
+_UNITS_OF_PART: Final = 10
+"""Units that a new text takes, such as a part of a split text or a character outside of ASCII."""
+_COMPARED_IN_ALL: Final = 10
+"""Size of the values that a filter compares with each other, in multiples of the length limit."""
+_MOST_COMPARED: Final = 1_000_000
+"""Maximum number of items that a filter compares with each other."""
+_LONGEST_PATH: Final = 1_000
+"""Maximum number of characters of a path to the attribute that a filter compares."""
 
 _HOLDERS: Final = (dict, list, tuple, set, frozenset)
 _ANY_NUMBER: Final = frozenset({"d", "default", "float", "int", "sum", "abs", "min", "max"})
@@ -45,9 +67,16 @@ _KEEPS_PARTS: Final = frozenset(
     }
 )
 """Filters that pass on the items of a container; other filters may write them as text."""
+_COMPARES: Final = frozenset({"dictsort", "groupby", "max", "min", "sort", "sum", "unique"})
+"""Filters that compare or add the items of a container."""
+_LISTS: Final = frozenset({"batch", "groupby", "list", "slice", "sort"})
+"""Filters that make a list of the characters of a text."""
+_SEARCHES: Final = frozenset({"count", "index", "remove", "sort"})
+"""Methods of a list that compare its items."""
 _MOST_SCANNED: Final[Mapping[str, int]] = {
     "pprint": 100_000,
     "striptags": 1_000_000,
+    "title": 1_000_000,
     "urlize": 1_000_000,
     "wordwrap": 100_000,
     "xmlattr": 1_000_000,
@@ -113,7 +142,9 @@ def _check_deadline() -> Bounds:
     Raises:
         LimitExceededError: The deadline has passed.
     """
-    run: _Rendering = getattr(_current, "run", None) or _Rendering()
+    run: _Rendering | None = getattr(_current, "run", None)
+    if run is None:  # outside of a rendering
+        return _bounds()
     if time.monotonic() > run.deadline:
         raise LimitExceededError(
             f"A template takes longer than {TEMPLATE_SECONDS.value:g} seconds: simplify it, or"
@@ -128,12 +159,22 @@ def _count_size(value: Any) -> Any:
     Raises:
         LimitExceededError: The total exceeds its limit.
     """
+    if isinstance(value, (str, bytes, *_HOLDERS)):
+        _count(len(value))
+    return value
+
+
+def _count(units: int) -> None:
+    """Add a number of units to the total size of the values that the current rendering makes.
+
+    Raises:
+        LimitExceededError: The total exceeds its limit.
+    """
     run: _Rendering | None = getattr(_current, "run", None)
-    if run is not None and isinstance(value, (str, bytes, *_HOLDERS)):
-        run.made += len(value)
+    if run is not None:
+        run.made += units
         if run.made > _MOST_IN_ALL * run.bounds.most:
             run.bounds.check(run.made)
-    return value
 
 
 def _join(parts: Iterable[str]) -> str:
@@ -159,7 +200,13 @@ class Sandbox(SandboxedEnvironment):
         self.filters.update(FILTERS)
         self.filters = {name: _bounded_filter(name, one) for name, one in self.filters.items()}
         self.filters[_COUNTED] = _iterate_counted
+        self.filters[_CREATED] = _created
         self.filters[_JOINED] = _joined
+        self.filters[_SLICED] = _count_size
+        self.filters[_WEIGHED] = _weighed
+        self.tests["divisibleby"] = _is_divisible
+        tests: Any = self.tests
+        self.tests = {name: _bounded_test(one) for name, one in tests.items()}
         self.globals.update(MACROS)
         for name in ("range", "lipsum"):
             self.globals.pop(name)
@@ -174,8 +221,12 @@ class Sandbox(SandboxedEnvironment):
     # Templates calculate with floats, not with Decimals.
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        """Return ``obj[argument]`` for a template; a Decimal becomes a float for calculations."""
-        return as_float(super().getitem(obj, argument))
+        """Return ``obj[argument]`` for a template; a Decimal becomes a float for calculations.
+
+        Filters such as ``map(attribute=…)`` call it for each item and each part of a path.
+        """
+        _ = _check_deadline()
+        return as_float(super().getitem(obj, _weighed(argument)))
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         """Return ``obj.attribute`` for a template; a Decimal becomes a float for calculations."""
@@ -184,10 +235,14 @@ class Sandbox(SandboxedEnvironment):
     def call(self, context: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
         """Call a function or method for a template; raise an error if a limit is exceeded."""
         bounds = _check_deadline()
+        _check_call(obj, [*args, *kwargs.values()])
         if isinstance(obj, (BuiltinFunctionType, MethodType)) and self.is_safe_callable(obj):
             for name in ("_loop_vars", "_block_vars"):  # set by Jinja
                 kwargs.pop(name, None)
-            return as_float(_count_size(bounds.call(obj, *args, **kwargs)))
+            result = _count_size(bounds.call(obj, *args, **kwargs))
+            if isinstance(result, list) and isinstance(obj.__self__, (str, bytes)):
+                _count(_UNITS_OF_PART * len(result))
+            return as_float(result)
         return as_float(_count_size(super().call(context, obj, *args, **kwargs)))
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
@@ -228,12 +283,16 @@ class Sandbox(SandboxedEnvironment):
         return super().call_binop(context, operator, left, right)
 
     def compiled(self, tree: nodes.Template) -> Any:
-        """Compile a parsed template so that its loops and concatenations check the limits."""
+        """Compile a parsed template so that its operations check the limits."""
         return self.from_string(_LimitInserter().visit(tree))
 
 
 class _LimitInserter(NodeTransformer):
-    """Transformer of a template's syntax tree that adds limit checks to loops and to ``~``."""
+    """Transformer of a template's syntax tree that adds limit checks.
+
+    They are added to loops, to ``~``, to comparisons, to slices, and where lists, tuples and dicts
+    are made.
+    """
 
     def visit_For(self, node: nodes.For) -> nodes.For:  # noqa: N802  Jinja's name
         """Wrap the iterable of a loop in a filter that checks the time at each iteration."""
@@ -246,10 +305,66 @@ class _LimitInserter(NodeTransformer):
         self.generic_visit(node)
         return _filtered(_JOINED, nodes.List(node.nodes, lineno=node.lineno))
 
+    def visit_List(self, node: nodes.List) -> Any:  # noqa: N802  Jinja's name
+        """Wrap the creation of a list in a filter that checks its size."""
+        self.generic_visit(node)
+        return _filtered(_CREATED, node)
+
+    def visit_Dict(self, node: nodes.Dict) -> Any:  # noqa: N802  Jinja's name
+        """Wrap the creation of a dict in a filter that checks its size."""
+        self.generic_visit(node)
+        return _filtered(_CREATED, node)
+
+    def visit_Tuple(self, node: nodes.Tuple) -> Any:  # noqa: N802  Jinja's name
+        """Wrap the creation of a tuple in a filter that checks its size."""
+        self.generic_visit(node)
+        return _filtered(_CREATED, node) if node.ctx == "load" else node
+
+    def visit_Getitem(self, node: nodes.Getitem) -> Any:  # noqa: N802  Jinja's name
+        """Wrap a slice in a filter that counts its size; Jinja calls no method for slices."""
+        self.generic_visit(node)
+        return _filtered(_SLICED, node) if isinstance(node.arg, nodes.Slice) else node
+
+    def visit_Compare(self, node: nodes.Compare) -> nodes.Compare:  # noqa: N802  Jinja's name
+        """Wrap the values of a comparison in filters that check their size.
+
+        A comparison with constants is fast, so nothing is added.
+        """
+        values = [node.expr, *(operand.expr for operand in node.ops)]
+        is_fast = sum(not _is_constant(value) for value in values) < 2  # noqa: PLR2004  two values
+        self.generic_visit(node)
+        if not is_fast:
+            node.expr = _filtered(_WEIGHED, node.expr)
+            for operand in node.ops:
+                operand.expr = _filtered(_WEIGHED, operand.expr)
+        return node
+
+
+def _is_constant(node: nodes.Expr) -> bool:
+    if isinstance(node, (nodes.List, nodes.Tuple)):
+        return all(map(_is_constant, node.items))
+    return isinstance(node, nodes.Const)
+
 
 def _filtered(name: str, node: Any) -> Any:
     made = nodes.Filter(node, name, [], [], None, None, lineno=node.lineno)
     return made.set_environment(node.environment)
+
+
+def _check_call(function: Any, arguments: list[Any]) -> None:
+    """Check the size of a call's arguments, and count the memory that its result may take.
+
+    Raises:
+        LimitExceededError: A size, or the total of a rendering, exceeds its limit.
+    """
+    _count(_UNITS_OF_CALL)
+    for one in arguments:
+        _ = _weighed(one)
+    if function is json.loads:
+        _count(_UNITS_OF_JSON * sum(len(one) for one in arguments if isinstance(one, (str, bytes))))
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, list) and getattr(function, "__name__", "") in _SEARCHES:
+        _ = _weighed(owner)
 
 
 @pass_context
@@ -257,6 +372,38 @@ def _iterate_counted(_context: Any, items: Iterable[Any]) -> Iterator[Any]:
     for one in items:
         _check_deadline()
         yield one
+
+
+def _iterate_result(items: Iterator[Any]) -> Iterator[Any]:
+    """Yield the items that a filter makes one by one; check the time and the size of each list."""
+    for one in items:
+        _ = _check_deadline()
+        if isinstance(one, (list, tuple)):
+            _count(_UNITS_OF_PART + len(one))
+        yield one
+
+
+def _created(value: Any) -> Any:
+    """Return a list, tuple or dict that a template makes, if its size is within the limits.
+
+    Without this check its members could share their members, and their members again: a comparison
+    or a hash would visit each as often as it occurs.
+
+    Raises:
+        LimitExceededError: The value, or the total of a rendering, exceeds its limit.
+    """
+    size = len(value) * (_UNITS_OF_MEMBER if isinstance(value, dict) else 1)
+    _count(_UNITS_OF_CALL + size)
+    return _weighed(value)
+
+
+def _weighed(value: Any) -> Any:
+    """Return a value, if it can be compared and hashed within the limits.
+
+    Raises:
+        LimitExceededError: Its size, with nested values, exceeds its limit.
+    """
+    return _check_output(value)
 
 
 @pass_context
@@ -275,6 +422,23 @@ def _check_output(value: Any) -> Any:
     return value
 
 
+def _is_divisible(value: Any, num: Any) -> bool:
+    return bool(_check_deadline().modulo(value, num) == 0)
+
+
+def _bounded_test(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a Jinja test that calls ``function`` if its arguments are within the limits."""
+
+    @wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        _ = _check_deadline()
+        for one in (*args, *kwargs.values()):
+            _ = _weighed(one)
+        return function(*args, **kwargs)
+
+    return run
+
+
 def _bounded_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a Jinja filter that calls ``function`` if the size of its input is within the limits.
 
@@ -286,11 +450,18 @@ def _bounded_filter(name: str, function: Callable[..., Any]) -> Callable[..., An
     @wraps(function)
     def run(context: Any, value: Any = "", *args: Any, **kwargs: Any) -> Any:
         bounds = _check_deadline()
+        if name in _COMPARES and isinstance(value, Iterator):
+            value = list(_iterate_counted(context, value))
         _check_filter(bounds, name, value, [*args, *kwargs.values()])
         first = {"context": context, "environment": context.environment}.get(
             passed, context.eval_ctx
         )
-        return _count_size(function(*([first] if passed else []), value, *args, **kwargs))
+        result = function(*([first] if passed else []), value, *args, **kwargs)
+        if isinstance(result, Iterator):
+            return _iterate_result(result)
+        if isinstance(result, list) and result and isinstance(result[0], (tuple, list)):
+            _count(_UNITS_OF_PART * len(result))
+        return _count_size(result)
 
     return run
 
@@ -303,6 +474,11 @@ def _check_filter(bounds: Bounds, name: str, value: Any, arguments: list[Any]) -
         )
     if isinstance(value, _HOLDERS) and name not in _KEEPS_PARTS:
         bounds.check(weight(value, bounds.most))
+    if name in _COMPARES:
+        _check_compared(bounds, name, value, arguments)
+    if name in _LISTS and isinstance(value, str) and not value.isascii():
+        bounds.check(len(value) * _UNITS_OF_PART)
+        _count(len(value) * _UNITS_OF_PART)
     most = _MOST_SCANNED.get(name, bounds.most)
     if name in _MOST_SCANNED and weight(value, most) > most:
         raise LimitExceededError(
@@ -311,6 +487,26 @@ def _check_filter(bounds: Bounds, name: str, value: Any, arguments: list[Any]) -
     estimate = _ESTIMATES.get(name)
     if estimate is not None:
         bounds.check(estimate(value, arguments, bounds))
+
+
+def _check_compared(bounds: Bounds, name: str, value: Any, arguments: list[Any]) -> None:
+    """Check the size of a container whose items a filter compares, and the path to compare by.
+
+    Raises:
+        LimitExceededError: A size exceeds its limit.
+    """
+    if isinstance(value, (str, *_HOLDERS)) and len(value) > _MOST_COMPARED:
+        raise LimitExceededError(
+            f"The filter '{name}' accepts at most {_MOST_COMPARED:,} items: shorten its input."
+        )
+    most = bounds.most * _COMPARED_IN_ALL
+    if isinstance(value, _HOLDERS) and weight(value, most) > most:
+        bounds.check(most)
+    if any(isinstance(one, str) and len(one) > _LONGEST_PATH for one in arguments):
+        raise LimitExceededError(
+            f"An argument of the filter '{name}' has more than {_LONGEST_PATH:,} characters:"
+            " shorten it."
+        )
 
 
 def _estimate_format(value: Any, arguments: list[Any], bounds: Bounds) -> int:

@@ -111,6 +111,9 @@ class _Conventions(_Base):
         except SystemExit as ended:
             if isinstance(ended.code, int) and ended.code < 0:
                 _exit_by_signal(-ended.code)
+            if ended.code is not None and not isinstance(ended.code, int):
+                write_to_stderr(f"{ended.code}\n")  # Python would write it with its secrets
+                raise SystemExit(1) from None
             raise
 
     def invoke(self, ctx: Any) -> Any:

@@ -1,7 +1,8 @@
 """Removal of secrets from texts: known values, values after secret names, passwords in URLs.
 
-A known value is found verbatim, in lower case, percent-encoded, escaped (JSON, Python, HTML), in
-Base64, and as UTF-8 that was read as Latin-1. The time is linear in the length of the text.
+A known value is found verbatim, in lower or upper case, percent-encoded, escaped (JSON, Python,
+HTML), in Base64, in hexadecimal, and as UTF-8 that was read as Latin-1. The time is linear in the
+length of the text.
 """
 
 from __future__ import annotations
@@ -34,14 +35,18 @@ _SHORTEST: Final = 3
 """Minimum length of a hidden value, in characters; shorter ones are parts of other words."""
 _SHORTEST_NUMBER: Final = 4
 _SHORTEST_BASE64: Final = 8
+_SHORTEST_HEX: Final = 8
 _SHORTEST_LINE: Final = 16
 """Minimum length, in characters, of a single line to hide, of a value such as a PEM key."""
 _SHORTEST_LONE_USER: Final = 16
 """Minimum length, in characters, of a URL's user that counts as a token without a password."""
 
 _PERCENT: Final = re.compile("%[0-9A-F]{2}")
-_SHORTEST_LOWERED: Final = 8
-"""Minimum length, in characters, of a value that is hidden in lower case too, as in a host name."""
+_SHORTEST_IN_ONE_CASE: Final = 8
+"""Minimum length, in characters, of a value that is hidden in lower and upper case too.
+
+Host names are written in lower case, and names of some databases in upper case.
+"""
 
 _ESCAPED: Final = re.compile(
     r"""\\(?:u(?P<json>[0-9a-fA-F]{4})|(?P<sign>["'/\\]))"""
@@ -153,7 +158,7 @@ def _is_long_enough(value: str) -> bool:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """Yield a secret value and its encodings: percent, JSON, Python and Base64."""
+    """Yield a secret value and its encodings: percent, JSON, Python, hexadecimal and Base64."""
     for plain in filter(_is_long_enough, {value, value.strip(), *_long_lines(value)}):
         data = plain.encode("utf-8", "surrogatepass")
         quoted = {quote(data, safe=""), quote(data), quote_plus(data)}
@@ -162,8 +167,10 @@ def _forms(value: str) -> Iterator[str]:
         for escaped in (json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1]):
             yield from (escaped, json.dumps(escaped)[1:-1], escaped.replace("/", "\\/"))
         yield from (repr(plain)[1:-1], repr(data)[2:-1], data.decode("latin-1"))
-        if len(plain) >= _SHORTEST_LOWERED:
-            yield plain.lower()
+        if len(plain) >= _SHORTEST_IN_ONE_CASE:
+            yield from (plain.lower(), plain.upper())
+        if len(data.hex()) >= _SHORTEST_HEX:
+            yield from (data.hex(), data.hex().upper())
         yield from _base64_forms(data)
 
 

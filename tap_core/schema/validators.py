@@ -1,14 +1,16 @@
 """Factory of jsonschema validators that are safe for untrusted schemas.
 
 The validators resolve references only within their schema: they send no requests and open no
-files. Regular expressions are matched within the limits of `tap_core.limits.regex`, and the items
-of an array are compared in less than quadratic time. Everything else, including messages, is as in
-jsonschema.
+files. Regular expressions are matched within the limits of `tap_core.limits.regex`, the items of an
+array are compared in less than quadratic time, and the check of a value ends after
+`SCHEMA_SECONDS`. Everything else, including messages, is as in jsonschema.
 """
 
 from __future__ import annotations
 
 import re
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import cache
@@ -16,13 +18,26 @@ from itertools import pairwise
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
-from tap_core.exceptions import InvalidJSONSchema
+from tap_core.exceptions import InvalidJSONSchema, LimitExceededError
+from tap_core.limits.environment import Limit
 from tap_core.limits.regex import compile_pattern, search
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator, FormatChecker
 
-__all__ = ["bound_validator", "find_schema_errors", "has_unique_items", "validator_class"]
+__all__ = [
+    "SCHEMA_SECONDS",
+    "bound_validator",
+    "find_schema_errors",
+    "has_unique_items",
+    "validator_class",
+]
+
+SCHEMA_SECONDS: Final = Limit("TAP_CORE_SCHEMA_SECONDS", 30)
+"""Maximum number of seconds that jsonschema may take to check one value.
+
+References of a small schema can lead to more subschemas than any computer can check.
+"""
 
 _OF_LIBRARY: Final = "jsonschema._"
 _BOUND_RE: Final = SimpleNamespace(**{**vars(re), "search": search})
@@ -53,8 +68,8 @@ def find_schema_errors(schema: Any) -> Iterator[tuple[list[str | int], str]]:
 def bound_validator(base: Any) -> Any:
     """Return a version of a jsonschema validator class that is safe for untrusted schemas.
 
-    Matching of a regular expression has a time limit, and references are resolved only within the
-    schema itself. The result is cached per class.
+    The check of a value and the matching of a regular expression have time limits, and references
+    are resolved only within the schema itself. The result is cached per class.
     """
     from jsonschema import validators
 
@@ -68,7 +83,7 @@ def bound_validator(base: Any) -> Any:
         schema, format_checker=format_checker
     )
     bound.__init__ = _with_empty_registry(bound.__init__)
-    bound.iter_errors = _reporting_references(bound.iter_errors)
+    bound.iter_errors = _within_time(_reporting_references(bound.iter_errors))
     bound.evolve = _evolving_bound(bound, bound.evolve)
     return bound
 
@@ -139,14 +154,54 @@ def _reporting_references(original: Any) -> Any:
     return iter_errors
 
 
+class _Check(threading.local):
+    """Time at which the check that the current thread runs must have ended; None without one."""
+
+    deadline: float | None = None
+
+
+_check: Final = _Check()
+
+
+def _within_time(original: Any) -> Any:
+    """Return a version of a validator's ``iter_errors`` that sets the deadline of the check.
+
+    A check that is a part of another one has the deadline of that one. ``original`` is the method
+    to wrap.
+    """
+
+    def iter_errors(self: Any, instance: Any, _schema: Any = None) -> Iterator[Any]:
+        if _check.deadline is not None:
+            yield from original(self, instance, _schema)
+            return
+        _check.deadline = time.monotonic() + SCHEMA_SECONDS.value
+        try:
+            yield from original(self, instance, _schema)
+        finally:
+            _check.deadline = None
+
+    return iter_errors
+
+
+def _check_deadline() -> None:
+    """Raise LimitExceededError if the check of a value takes too long."""
+    if _check.deadline is not None and time.monotonic() > _check.deadline:
+        raise LimitExceededError(
+            f"The check of a value against its schema takes longer than {SCHEMA_SECONDS.value:g}"
+            f" seconds: simplify the schema, or raise {SCHEMA_SECONDS.variable}."
+        )
+
+
 def _evolving_bound(bound: Any, original: Any) -> Any:
     """Return a version of a validator's ``evolve`` that creates only safe validators.
 
-    jsonschema calls ``evolve`` to create the validator of a subschema. For a subschema with another
-    ``$schema`` it chooses another validator class, which is then replaced by its `bound_validator`.
+    It also checks the deadline. jsonschema calls ``evolve`` to create the validator of a subschema.
+    For a subschema with another ``$schema`` it chooses another validator class, which is then
+    replaced by its `bound_validator`.
     """
 
     def evolve(self: Any, **changes: Any) -> Any:
+        _check_deadline()
         validator = original(self, **changes)
         if type(validator) is bound:
             return validator

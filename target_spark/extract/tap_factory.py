@@ -89,7 +89,8 @@ def import_tap_class(name: str) -> type[Tap]:
         return declared(Path(name))
     import_alias.install_import_alias()
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, "")  # finds a tap in the working directory, like `python -m`
+        # To import taps in the working directory. As the last entry it cannot replace a library.
+        sys.path.append("")
     module, _, attribute = name.partition(":")
     try:
         imported: Any = import_module(module)

@@ -132,6 +132,39 @@ def test_tap_runs_by_class_path_and_by_console_script(site: Path, plugin: str) -
     ]
 
 
+def script(folder: Path, site: Path, plugin: str, config: str) -> subprocess.CompletedProcess[str]:
+    """Run a plugin by the console script, for which Python does not search ``folder``."""
+    return subprocess.run(
+        [Path(sys.executable).with_name("tap-core"), "run", plugin, "--config", config],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{site}"},
+    )
+
+
+@pytest.mark.parametrize("plugin", ["tap-numbers", "tap_numbers.tap:TapNumbers"])
+def test_files_of_the_working_directory_do_not_replace_libraries(
+    site: Path, tmp_path_factory: pytest.TempPathFactory, plugin: str
+) -> None:
+    """SEC22: another user may have written files to a shared folder such as /tmp."""
+    shared = tmp_path_factory.mktemp("shared")
+    for name in ("requests", "jsonschema", "yaml", "fsspec", "tap_numbers"):
+        (shared / f"{name}.py").write_text("raise SystemExit('planted code ran')")
+    done = script(shared, site, plugin, str(site / "config.json"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count('"RECORD"') == 3
+
+
+def test_class_in_the_working_directory_is_found(site: Path) -> None:
+    (site / "sub").mkdir()
+    (site / "sub" / "tap_here.py").write_text("from tap_numbers.tap import TapNumbers as Here\n")
+    done = script(site / "sub", site, "tap_here:Here", "../config.json")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count('"RECORD"') == 3
+
+
 def test_command_flags_are_passed_to_the_plugin(site: Path) -> None:
     assert (
         '"streams"'

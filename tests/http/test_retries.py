@@ -249,6 +249,8 @@ def test_failed_try_is_logged_before_the_wait(source, caplog):
         ("", None),
         ("²", None),
         ("9" * 400, RETRY_AFTER_LIMIT),
+        (f"Mon, 01 Jan {'9' * 20} 00:00:00 GMT", None),
+        (f"Mon, 01 Jan 2030 00:00:00 +{'9' * 20}", None),
         (str(RETRY_AFTER_LIMIT + 1).removesuffix(".0"), RETRY_AFTER_LIMIT),
     ],
 )

@@ -113,6 +113,14 @@ def test_reported_reset_can_be_seconds_from_now(slept):
     assert found.take(asked()) == pytest.approx(20, abs=1)
 
 
+@pytest.mark.parametrize("reset", ["31000000", "99999999999", "9" * 400])
+def test_reported_reset_is_at_most_a_day_away(slept, reset):
+    """SEC13: a response cannot make a sync wait without end."""
+    found = budget(fixed(3))
+    found.update(asked(), answer(200, ratelimit_remaining="0", ratelimit_reset=reset))
+    assert found.take(asked()) == pytest.approx(86_400, abs=1)
+
+
 def test_status_429_exhausts_the_budget(slept):
     found = budget(moving("{limit: 5, interval: PT2S}"))
     found.update(asked(), answer(500))

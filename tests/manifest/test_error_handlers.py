@@ -215,6 +215,8 @@ FROM_BODY = "type: WaitTimeFromResponse, wait_time_in_seconds: '{{ response.seco
         ("type: ExponentialBackoffStrategy, factor: 0.5", None, 1),
         (HEADER, answer(429, Wait="12"), 12),
         (HEADER, answer(429, Wait="soon"), None),
+        (HEADER, answer(429, Wait="nan"), None),
+        (UNTIL, answer(429, Until="nan"), None),
         (HEADER, answer(429), None),
         (HEADER, None, None),
         (f"{HEADER}, regex: '[.0-9]+'", answer(429, Wait="1.5s please"), 1.5),
@@ -230,6 +232,23 @@ FROM_BODY = "type: WaitTimeFromResponse, wait_time_in_seconds: '{{ response.seco
 )
 def test_backoff_strategy_returns_the_wait(strategy, response, seconds):
     assert waited(strategy, response, s=9) == seconds
+
+
+@pytest.mark.parametrize(
+    ("strategy", "response"),
+    [
+        (HEADER, answer(429, Wait="86400")),
+        (HEADER, answer(429, Wait="1e999")),
+        (UNTIL, answer(429, Until="inf")),
+        (FROM_BODY, answer(429, b'{"seconds": 1e300}')),
+    ],
+)
+def test_wait_of_a_day_is_an_error_unless_the_manifest_allows_it(strategy, response):
+    """SEC13: a response cannot make a sync wait without end."""
+    with pytest.raises(FatalAPIError, match="`max_waiting_time_in_seconds` is 86,400"):
+        waited(strategy, response)
+    longer = f"{HEADER}, max_waiting_time_in_seconds: 100000"
+    assert waited(longer, answer(429, Wait="90000")) == 90_000
 
 
 def test_exponential_backoff_doubles_the_wait():

@@ -129,6 +129,19 @@ def test_very_long_number_is_rejected(number: str):
 
 
 DOUBLES = "{% for i in record.many %}{% set ns.x = OP %}{% endfor %}{{ ns.x | string | length }}"
+APPEND = "{% for i in record.many %}{% set _ = record.l.append(OP) %}{% endfor %}"
+SHARED = (
+    "{% set a = (0, 0) %}{% set b = (0, 1) %}" + "{% set a = (a, a) %}{% set b = (b, b) %}" * 40
+)
+"""Values with 2^40 items, which are few objects."""
+APPENDED = (
+    "{% set a = [0] %}{% set b = [1] %}"
+    + (
+        "{% set c = [] %}{% set _ = c.append(a) %}{% set _ = c.append(a) %}{% set a = c %}"
+        "{% set c = [] %}{% set _ = c.append(b) %}{% set _ = c.append(b) %}{% set b = c %}"
+    )
+    * 40
+)
 BOMBS = [
     "{{ '%1000000000d' % 1 }}",
     "{{ '%*d' % (1000000000, 1) }}",
@@ -176,6 +189,27 @@ BOMBS = [
     "{{ 3**2500000 // 3**1250000 > 0 }}",
     "{{ 3**2500000 % 3**1250000 > 0 }}",
     "{{ " + " + ".join(["3**99999 // 7**9999"] * 4_000) + " > 0 }}",
+    SHARED + "{{ a == b }}",
+    SHARED + "{{ a is eq(b) }}",
+    SHARED + "{{ [a, b] | sort }}",
+    SHARED + "{{ {}.get(a) }}",
+    SHARED.replace("= (", "= [").replace(") %}", "] %}") + "{{ [b].index(a) }}",
+    APPENDED + "{{ a in [b] }}",
+    "{{ ('a' * 5000000) | select('in', 'b' * 9000000) | list }}",
+    "{{ ('a' * 9000) | map(attribute='" + "0." * 50_000 + "0') | list }}",
+    "{{ ('a' * 9000) | sort(attribute='" + "0," * 50_000 + "0') }}",
+    "{{ ('a' * 9000000) | sort | length }}",
+    "{{ ('a ' * 4000000) | title | length }}",
+    "{{ ('a' * 9000000) | batch(1) | list }}",
+    "{% for i in record.many %}{% set _ = record.l.append([" + "1," * 9_000 + "]) %}{% endfor %}",
+    "{% set b = 'a' * 9000000 %}" + APPEND.replace("OP", "b[1:]"),
+    "{% set s = '[' ~ '[],' * 3000000 ~ '1]' %}" + APPEND.replace("OP", "json_loads(s)"),
+    "{{ ('€' * 9000000) | list | length }}",
+    "{{ ('€,' * 4000000).split(',') | length }}",
+    "{{ ('é' * 900000).encode('idna') }}",
+    "{{ ('-' ~ 'a' * 900000).encode().decode('punycode') }}",
+    "{{ ('é' * 9000000).encode('ascii', 'namereplace') }}",
+    "{{ 1 .from_bytes(('a' * 9000000).encode(), 'big') is divisibleby(3**2500000) }}",
 ]
 
 
@@ -220,6 +254,26 @@ def test_ordinary_templates_work_within_the_limits():
     )
     found = compile_template(text).render({"record": {"l": [1, 2]}}, {})
     assert found == "a-00005 a1 1 256 1-2 1/2,2/2 1-2 17000000 12 bbc   ab  "
+
+
+@pytest.mark.parametrize(
+    "text, result",
+    [
+        ("{% set l = [1, 2, (3, 4)] %}{{ l[1:] }} {{ l[2] == (3, 4) }}", "[2, (3, 4)] True"),
+        ("{{ 1 < record.n <= 3 }} {{ record.n in [1, 2] }} {{ 'abc'[:2] }}", "True True ab"),
+        ("{{ {'a': [record.n]} }} {{ record.n is divisibleby 2 }}", "{'a': [2]} True"),
+        ("{{ record.l | selectattr('a', 'gt', 1) | map(attribute='a') | list }}", "[2]"),
+        ("{% for k, v in {'x': 1}.items() %}{{ k }}{{ v }}{% endfor %}", "x1"),
+        ("{% set x, y = 1, 2 %}{{ x + y }}", "3"),
+        ("{{ record.l | sort(attribute='a', reverse=true) | first }}", "{'a': 2}"),
+        ("{{ 'é' | list }} {{ 'é'.encode('utf-8') | length }}", "['é'] 2"),
+        ("{{ 'é'.encode('idna').decode() }} {{ json_loads('[1]') }}", "xn--9ca [1]"),
+        ("{{ 'a b' | title }} {{ [3, 1] | map('abs') | min }}", "A B 1"),
+    ],
+)
+def test_comparisons_and_new_lists_work_within_the_limits(text: str, result: str):
+    scope = {"record": {"n": 2, "l": [{"a": 1}, {"a": 2}]}}
+    assert compile_template(text).render(scope, {}) == result
 
 
 def test_other_streams_are_read_when_a_template_exceeds_a_limit(tmp_path: Path):

@@ -1,11 +1,15 @@
-"""Only the redaction modules write errors and tracebacks."""
+"""Errors are written by the redaction modules only, and without secrets."""
 
 from __future__ import annotations
 
 import re
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
+from tap_core import Tap
 from tests.code_rules.source_files import read_modules
 
 RAW = {
@@ -28,3 +32,25 @@ def test_no_module_writes_errors_without_the_redaction(kind):
         and RAW[kind].search(module.source)
     ]
     assert found == []
+
+
+class ExitingTap(Tap):
+    """Tap that ends the process with a message that contains its password."""
+
+    name = "tap-exiting"
+    config_jsonschema: ClassVar[Any] = {"properties": {"password": {"type": "string"}}}
+
+    def discover_streams(self) -> list[Any]:
+        """End the process."""
+        sys.exit(f"No login with {self.config['password']}.")
+
+
+def test_message_of_an_exit_shows_no_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """SEC5: Python writes the argument of sys.exit to standard error."""
+    (tmp_path / "config.json").write_text('{"password": "cAnary-4711"}')
+    with pytest.raises(SystemExit) as ended:
+        ExitingTap.cli(["--config", str(tmp_path / "config.json"), "--discover"])
+    assert ended.value.code == 1
+    shown = capsys.readouterr().err
+    assert shown.endswith("No login with ***.\n")
+    assert "cAnary" not in shown

@@ -50,6 +50,9 @@ def _in_capitals(match: re.Match[str]) -> str:
         lambda text: json.dumps(re.sub(r"[^\w\\]|é", _in_capitals, text)).replace("\\\\u", "\\u"),
         lambda text: text.encode().decode("latin-1"),
         str.lower,
+        str.upper,
+        lambda text: text.encode().hex(),
+        lambda text: text.encode().hex().upper(),
         lambda text: base64.b64encode(text.encode()).decode(),
         *(
             lambda text, user=user: base64.b64encode(f"{user}:{text}".encode()).decode()
@@ -67,6 +70,7 @@ def test_known_secret_is_hidden_in_every_encoding(write):
     assert shown.endswith(" after")
     assert "can4ry" not in shown.lower()
     assert "&#x63;&#x41;" not in shown
+    assert "6341" not in shown
     inner = base64.b64encode(VALUE.encode()).decode().rstrip("=")[:-1]
     assert inner[4:] not in shown
 

@@ -16,8 +16,8 @@ from jsonschema import Draft202012Validator
 
 from tap_core.config.validation import validate_config
 from tap_core.exceptions import InvalidJSONSchema, InvalidRecord, LimitExceededError
-from tap_core.limits.regex import MATCH_SECONDS, Pattern, compile_pattern
-from tap_core.schema.validators import has_unique_items, validator_class
+from tap_core.limits.regex import MATCH_SECONDS, MATCH_SECONDS_TOTAL, Pattern, compile_pattern
+from tap_core.schema.validators import SCHEMA_SECONDS, has_unique_items, validator_class
 from tap_core.sinks.validation import JSONSchemaValidator
 from tests.http.server import Reply, serving
 
@@ -104,7 +104,16 @@ def test_pattern_with_catastrophic_backtracking_is_stopped(
 
 @pytest.mark.parametrize(
     ("pattern", "message"),
-    [("x" * 100_001, "may have 100,000 characters"), ("((a{1000}){1000}){1000}", "lower counts")],
+    [
+        ("x" * 100_001, "may have 100,000 characters"),
+        ("((a{1000}){1000}){1000}", "lower counts"),
+        ("(?:" * 40 + "a|b" + ")+" * 40, "lower counts"),
+        ("(?#[)" + "(" * 40 + "a" + "){1,}" * 40 + "(?#])", "lower counts"),
+        ("(?x)" + "(" * 40 + "a" + ") +" * 40, "lower counts"),
+        ("(?i)" + "[\u0000-\uffff]" * 1_001, "may have 1,000 sets"),
+        ("[" + "".join(f"{chr(n)}-\uffff" for n in range(256, 1_300)) + "]", "may have 1,000 sets"),
+        ("(" * 20_000 + ")" * 20_000, "nested too deeply"),
+    ],
 )
 def test_pattern_too_large_to_compile_is_rejected(pattern: str, message: str):
     """SEC14: a pattern that is too large to compile is refused."""
@@ -113,6 +122,32 @@ def test_pattern_too_large_to_compile_is_rejected(pattern: str, message: str):
     schema = {"$defs": {"far": {"pattern": "x" * 100_001}}}
     with pytest.raises(LimitExceededError):
         JSONSchemaValidator(schema)
+
+
+def test_repeat_of_neighbouring_groups_is_not_too_large_to_compile():
+    """SEC14: only repeats within each other multiply the size of a pattern."""
+    assert compile_pattern("(a|b)+(?:c[)+]+d)+" * 40).match("abcd" * 40) is None
+    assert compile_pattern("(?:" * 8 + "a|b" + ")+" * 8).match("ab" * 40)
+
+
+def test_impossible_count_is_an_invalid_pattern():
+    with pytest.raises(re.error, match="repetition number is too large"):
+        compile_pattern("a{99999999999999999}")
+
+
+def test_long_pattern_without_a_repeat_is_stopped(monkeypatch: pytest.MonkeyPatch):
+    """SEC14: each position of the text may need as many steps as the pattern has parts."""
+    monkeypatch.setitem(vars(MATCH_SECONDS), "value", 0.05)
+    with pytest.raises(LimitExceededError, match="raise TAP_CORE_PATTERN_SECONDS"):
+        compile_pattern("[ab]" * 900 + "[cd]").search("a" * 100_000)
+
+
+def test_compiling_slow_patterns_is_limited_in_all(monkeypatch: pytest.MonkeyPatch):
+    """SEC14: a schema may have many patterns, each of which takes long to compile."""
+    monkeypatch.setitem(vars(MATCH_SECONDS_TOTAL), "value", 0.02)
+    slow = "(?i)" + "[\u0000-\uffff]" * 10
+    with pytest.raises(LimitExceededError, match="raise TAP_CORE_PATTERN_SECONDS_TOTAL"):
+        refused({"allOf": [{"pattern": f"{slow}{number}"} for number in range(3)]}, "a")
 
 
 JSON_VALUES = st.recursive(
@@ -164,6 +199,23 @@ def test_both_regex_engines_find_the_same_match(pieces: list[str], text: str):
     timed._longest = -1
     other = timed.search(text)
     assert (found and found.span()) == (other and other.span())
+
+
+def test_references_that_multiply_end_at_a_time_limit(monkeypatch: pytest.MonkeyPatch):
+    """SEC13: thirty definitions, each with ten references to the next, are 10^30 subschemas."""
+    monkeypatch.setitem(vars(SCHEMA_SECONDS), "value", 0.2)
+    definitions: dict[str, Any] = {
+        f"x{level}": {"allOf": [{"$ref": f"#/definitions/x{level + 1}"}] * 10}
+        for level in range(30)
+    }
+    definitions["x30"] = {"type": "integer"}
+    check = JSONSchemaValidator(
+        {"properties": {"a": {"$ref": "#/definitions/x0"}}, "definitions": definitions}
+    )
+    for _ in range(2):
+        with pytest.raises(LimitExceededError, match="TAP_CORE_SCHEMA_SECONDS"):
+            check.validate({"a": 1})
+    check.validate({"b": 1})
 
 
 def test_errors_of_the_validator_class_are_those_of_jsonschema():

@@ -26,6 +26,7 @@ from tap_core.manifest.durations import parse_length
 from tap_core.manifest.errors import ManifestError
 
 __all__ = [
+    "LONGEST_WAIT",
     "FixedWindowCallRatePolicy",
     "HTTPAPIBudget",
     "HttpRequestRegexMatcher",
@@ -36,6 +37,9 @@ __all__ = [
 
 _TOO_MANY: Final = 429
 _LONGEST_DELAY: Final = 366 * 86_400
+
+LONGEST_WAIT: Final = 86_400.0
+"""Maximum number of seconds that a source may ask to wait for, unless the manifest sets another."""
 
 
 def _parse_seconds(duration: str) -> float:
@@ -285,9 +289,12 @@ def _seconds_until(number: int | None) -> float | None:
     """Convert the number in a rate limit reset header to the seconds until the reset.
 
     A number above 366 days in seconds is a Unix timestamp; a smaller one already is the number of
-    seconds. None is returned unchanged.
+    seconds. The result is at most a day. None is returned unchanged.
     """
-    return number if number is None or number <= _LONGEST_DELAY else number - time.time()
+    if number is None:
+        return None
+    seconds = number - int(time.time()) if number > _LONGEST_DELAY else number
+    return min(seconds, LONGEST_WAIT)
 
 
 def _parse_count(text: str | None) -> int | None:

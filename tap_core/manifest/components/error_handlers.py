@@ -9,6 +9,7 @@ Source: Airbyte YAML reference, "Error handling".
 
 from __future__ import annotations
 
+import math
 import random
 import re
 import time
@@ -24,6 +25,7 @@ import requests
 from tap_core.exceptions import FatalAPIError, LimitExceededError, RetriableAPIError, SyncError
 from tap_core.http.response import JSONResponse
 from tap_core.limits.regex import Pattern, compile_pattern
+from tap_core.manifest.components.api_budget import LONGEST_WAIT
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import (
     BackoffStrategy,
@@ -379,9 +381,10 @@ class _HeaderBackoff:
             return None
         found = self._form.match(text) if self._form else None
         try:
-            return float(found[0] if found else text)
+            number = float(found[0] if found else text)
         except ValueError:
             return None
+        return None if math.isnan(number) else number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -463,10 +466,12 @@ def _add_jitter(seconds: float, half: float | None) -> float:
 
 
 def _check_wait(seconds: float, longest: float | None, response: requests.Response | None) -> None:
-    if longest is not None and seconds >= longest:
+    """Raise FatalAPIError for a wait of at least ``longest`` seconds, a day if it is None."""
+    most = LONGEST_WAIT if longest is None else longest
+    if seconds >= most:
         raise FatalAPIError(
             f"The server asks to wait for {seconds:,.0f} seconds, and"
-            f" `max_waiting_time_in_seconds` is {longest:,.0f}: sync again later, or raise it.",
+            f" `max_waiting_time_in_seconds` is {most:,.0f}: sync again later, or raise it.",
             response=response,
         )
 
