@@ -295,6 +295,9 @@ class Stream(StreamProperties, abc.ABC):
     @property
     def selected(self) -> bool:
         """True if the catalog selects this stream; if False, it is read only for its children."""
+        catalog = self._tap_input_catalog
+        if catalog is not None and self._metadata is None and self.tap_stream_id not in catalog:
+            return False  # without its schema, which may have to be requested
         return self.mask.get((), True)
 
     @selected.setter

@@ -339,6 +339,29 @@ class TestIncrementalDependency:
         assert position["replication_key_value"] == "2024-01-18"
 
 
+DYNAMIC_SCHEMA = """\
+      type: DynamicSchemaLoader
+      retriever:
+        type: SimpleRetriever
+        requester: {$ref: "#/definitions/requester", path: fields}
+        record_selector:
+          type: RecordSelector
+          extractor: {type: DpathExtractor, field_path: []}
+      schema_type_identifier:
+        type: SchemaTypeIdentifier
+        schema_pointer: [data]
+        key_pointer: [name]
+"""
+
+
+def manifest_with_dynamic_schema(folder: Path, *streams: str) -> Path:
+    """Write a manifest whose last stream requests its schema; return the path."""
+    path = manifest(folder, *streams)
+    text = path.read_text()
+    path.write_text(text[: text.rindex("      type: InlineSchemaLoader")] + DYNAMIC_SCHEMA)
+    return path
+
+
 class TestTapClass:
     def test_tap_is_named_after_the_file_or_folder(self, tmp_path: Path):
         folder = tmp_path / "source-cats"
@@ -394,27 +417,22 @@ class TestTapClass:
 
     def test_dynamic_schema_is_discovered(self, tmp_path: Path):
         """The response cache is set up before any schema is loaded."""
-        described = """\
-      type: DynamicSchemaLoader
-      retriever:
-        type: SimpleRetriever
-        requester: {$ref: "#/definitions/requester", path: fields}
-        record_selector:
-          type: RecordSelector
-          extractor: {type: DpathExtractor, field_path: []}
-      schema_type_identifier:
-        type: SchemaTypeIdentifier
-        schema_pointer: [data]
-        key_pointer: [name]
-"""
-        path = manifest(tmp_path, stream("items", "/i"))
-        text = path.read_text()
-        path.write_text(text[: text.index("      type: InlineSchemaLoader")] + described)
+        path = manifest_with_dynamic_schema(tmp_path, stream("items", "/i"))
         with serving() as server:
             server.answers(page({"name": "a"}))
             found = make_tap_class(path)(config={"url": server.url}).catalog_dict["streams"]
         assert list(found[0]["schema"]["properties"]) == ["a"]
         assert asked(server) == ["/fields"]
+
+    def test_schema_of_a_stream_outside_of_the_catalog_is_not_requested(self, tmp_path: Path):
+        path = manifest_with_dynamic_schema(tmp_path, stream("other", "/o"), stream("items", "/i"))
+        tap_class = make_tap_class(path)
+        with serving() as server:
+            server.answers(page({"name": "a"}), page({"id": 1}))
+            catalog = tap_class(config={"url": server.url}).catalog_dict
+            catalog["streams"] = [one for one in catalog["streams"] if one["stream"] == "other"]
+            tap_class(config={"url": server.url}, catalog=catalog).sync_all()
+        assert asked(server) == ["/fields", "/o"]
 
 
 START, END = '"2024-01-01"', '"2024-01-25"'
