@@ -159,7 +159,7 @@ _LOST = "record .* is not there"
 _GONE = "which are not there"
 _MISSING = "ended with FileNotFoundError"
 _TWICE = "rows are there twice"
-_OF_OTHERS = "a table of another tool was written to"
+_OF_OTHERS = "left after the table was replaced"
 
 
 @pytest.mark.parametrize(
