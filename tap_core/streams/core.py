@@ -295,16 +295,12 @@ class Stream(StreamProperties, abc.ABC):
     @property
     def selected(self) -> bool:
         """True if the catalog selects this stream; if False, it is read only for its children."""
-        catalog = self._tap_input_catalog
-        if catalog is not None and self._metadata is None and self.tap_stream_id not in catalog:
-            return False  # without its schema, which may have to be requested
         return self.mask.get((), True)
 
     @selected.setter
     def selected(self, value: bool | None) -> None:
         self.metadata.root.selected = value
-        self._mask = self.metadata.resolve_selection()
-        self._plan = None
+        self._mask = self._plan = None
 
     def apply_catalog(self, catalog: Catalog) -> None:
         """Apply keys, replication method, schema and selection of an input catalog.
@@ -313,7 +309,8 @@ class Stream(StreamProperties, abc.ABC):
         replication key removes the stream's own key, as in the Meltano Singer SDK.
         """
         self._tap_input_catalog = catalog
-        self._plan = self._metadata = self._mask = None
+        self._plan = self._metadata = None
+        self._mask = None if self.tap_stream_id in catalog else SelectionMask({(): False})
         entry = catalog.get_stream(self.name)
         if entry is None:
             return
