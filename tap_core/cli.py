@@ -205,9 +205,8 @@ def _needs_fivetran(error: ImportError) -> int:
 
 def _run(plugin: str, options: list[str]) -> int:
     import_alias.install_import_alias()
-    if ":" in plugin and "" not in sys.path and str(Path.cwd()) not in sys.path:
-        # To import taps in the working directory. As the last entry it cannot replace a library.
-        sys.path.append("")
+    if ":" in plugin:
+        import_alias.search_working_directory()
     try:
         entry = _entry(plugin)
     except _NoPluginError as error:

@@ -415,14 +415,7 @@ class TargetSpark(PluginBase):
     # Signals
 
     def call_on_interrupt(self, leave: Callable[[], None] | None) -> None:
-        """Set a further function that the signal handler calls at the first SIGINT or SIGTERM.
-
-        If the signal has already arrived, such as during the start of Spark, the function is called
-        at once.
-
-        Args:
-            leave: A function that makes the main thread stop its work; None to remove it.
-        """
+        """Set a function that the first signal calls; see `LoadSignals.call_on_interrupt`."""
         self._signals.call_on_interrupt(leave)
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:

@@ -2,7 +2,8 @@
 
 An import of ``singer_sdk.x`` returns the module ``tap_core.x`` itself, so that classes are
 identical under both names. An installed singer_sdk is never used, because a mixture of both
-packages would not work: importing a module that tap_core lacks raises `ImportError`.
+packages would not work: importing a module that tap_core lacks raises `ImportError`. The plugin's
+class may be in the working directory.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 
-__all__ = ["SINGER_SDK", "install_import_alias"]
+__all__ = ["SINGER_SDK", "install_import_alias", "search_working_directory"]
 
 SINGER_SDK = "singer_sdk"
 _OURS = "tap_core"
@@ -74,6 +76,15 @@ def install_import_alias() -> None:
     if SINGER_SDK in sys.modules:
         raise RuntimeError(f"{SINGER_SDK} is imported already: install the alias first.")
     sys.meta_path.insert(0, _Alias())
+
+
+def search_working_directory() -> None:
+    """Let Python import modules of the working directory that are not found anywhere else.
+
+    As the last entry of `sys.path`, the directory cannot replace an installed library.
+    """
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.append("")
 
 
 def _get_real_name(name: str) -> str:

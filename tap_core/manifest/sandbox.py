@@ -196,7 +196,7 @@ class Sandbox(SandboxedEnvironment):
     concat = staticmethod(_join)
 
     def __init__(self, finalize: Callable[[Any], Any] = decimals_to_floats) -> None:
-        super().__init__(finalize=lambda value: finalize(_check_output(value)))
+        super().__init__(finalize=lambda value: finalize(_weighed(value)))
         self.filters.update(FILTERS)
         self.filters = {name: _bounded_filter(name, one) for name, one in self.filters.items()}
         self.filters[_COUNTED] = _iterate_counted
@@ -397,24 +397,18 @@ def _created(value: Any) -> Any:
     return _weighed(value)
 
 
-def _weighed(value: Any) -> Any:
-    """Return a value, if it can be compared and hashed within the limits.
-
-    Raises:
-        LimitExceededError: Its size, with nested values, exceeds its limit.
-    """
-    return _check_output(value)
-
-
 @pass_context
 def _joined(_context: Any, parts: list[Any]) -> str:
-    return _join(str(_check_output(one)) for one in parts)
+    return _join(str(_weighed(one)) for one in parts)
 
 
-def _check_output(value: Any) -> Any:
-    """Return a value that a template outputs; raise an error if its text would be too large.
+def _weighed(value: Any) -> Any:
+    """Return a value, if it can be written as text, compared and hashed within the limits.
 
     Only collections such as lists and dicts are checked.
+
+    Raises:
+        LimitExceededError: The size of the collection, with nested values, exceeds its limit.
     """
     if isinstance(value, _HOLDERS):
         bounds = _check_deadline()

@@ -7,7 +7,6 @@ for later partitions.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -88,9 +87,7 @@ def import_tap_class(name: str) -> type[Tap]:
 
         return declared(Path(name))
     import_alias.install_import_alias()
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        # To import taps in the working directory. As the last entry it cannot replace a library.
-        sys.path.append("")
+    import_alias.search_working_directory()
     module, _, attribute = name.partition(":")
     try:
         imported: Any = import_module(module)

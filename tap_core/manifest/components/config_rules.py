@@ -16,9 +16,13 @@ from typing import Any, ClassVar
 from tap_core.exceptions import ConfigurationError
 from tap_core.manifest.builder import Builder
 from tap_core.manifest.components.custom import Custom
-from tap_core.manifest.components.transformations import AddedFieldDefinition, AddFields
+from tap_core.manifest.components.transformations import (
+    AddedFieldDefinition,
+    AddFields,
+    RemoveFields,
+)
 from tap_core.manifest.document import MappingNode, to_plain
-from tap_core.manifest.dpath import find_all, make_remover
+from tap_core.manifest.dpath import find_all
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import Condition, InterpolatedText, InterpolatedValue, resolve
 from tap_core.manifest.loader import Manifest
@@ -64,8 +68,7 @@ class ConfigRemoveFields:
     def change(self, config: dict[str, Any]) -> None:
         """Remove the fields from ``config`` in place, if the condition is true or missing."""
         if self.condition is None or resolve(self.condition, {"config": config}):
-            for one in self.field_pointers:
-                make_remover(one)(config)
+            RemoveFields(self.field_pointers).transform(config, {})
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -754,10 +755,8 @@ class DeltaWriter:
                 table.
             TableError: An earlier commit of this run is missing.
         """
-        of_run = (
-            candidate for candidate in commits(spark, table) if commit.is_same_run(candidate.marker)
-        )
-        newest = next(of_run, Commit(0))
+        history = commits(spark, table)
+        newest = next((each for each in history if commit.is_same_run(each.marker)), Commit(0))
         if not commit.same_batch(newest.marker):
             raise CommitLostError(
                 f"Batch {commit.batch} of table {table.name} was written without an error,"
@@ -765,7 +764,7 @@ class DeltaWriter:
                 " transaction that it had already, or another writer replaced it. No state that"
                 " covers its rows is emitted."
             )
-        self._check_history(spark, table)
+        self._check_history(table, chain([newest], history))
         state = self._tables[table.key]
         folder = table.local_folder
         if folder is not None:
@@ -774,8 +773,8 @@ class DeltaWriter:
         state.version = newest.version
         return newest
 
-    def _check_history(self, spark: SparkSession, table: Table) -> None:
-        """Check that the run's last commit is still in the history of a table.
+    def _check_history(self, table: Table, history: Iterable[Commit]) -> None:
+        """Check that the run's last commit is still in the history of a table, newest first.
 
         Raises:
             TableError: The commit is missing, or another program has restored an earlier version.
@@ -783,12 +782,12 @@ class DeltaWriter:
         last = self._tables[table.key].version
         if last is None:
             return
-        versions = (each.version for each in commits(spark, table))
+        versions = (each.version for each in history)
         if next((version for version in versions if version <= last), None) != last:
             raise table_removed_error(table)
 
     def _before(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
-        self._check_history(spark, table)
+        self._check_history(table, commits(spark, table))
         state = self._tables[table.key]
         if not state.is_newest_known:
             state.newest, state.is_newest_known = get_last_metadata(spark, table), True
