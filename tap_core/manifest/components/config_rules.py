@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from tap_core.exceptions import ConfigurationError
 from tap_core.manifest.builder import Builder
@@ -108,6 +108,11 @@ class CustomConfigTransformation(Custom):
         self.instance.transform(config)
 
 
+_Transformation: TypeAlias = (
+    ConfigRemapField | ConfigAddFields | ConfigRemoveFields | CustomConfigTransformation
+)
+
+
 # Validators
 
 
@@ -143,12 +148,15 @@ class CustomValidationStrategy(Custom):
         self.instance.validate(value)
 
 
+_Strategy: TypeAlias = ValidateAdheresToSchema | CustomValidationStrategy
+
+
 @dataclass(frozen=True)
 class DpathValidator:
     """Validator of the values at a path in the config; a missing value is valid."""
 
     field_path: list[InterpolatedText]
-    validation_strategy: ValidateAdheresToSchema | CustomValidationStrategy
+    validation_strategy: _Strategy
 
     def check(self, config: Mapping[str, Any]) -> None:
         """Raise ConfigurationError if a value is not valid."""
@@ -162,7 +170,7 @@ class PredicateValidator:
     """Validator of a value that the manifest determines, usually by a template of settings."""
 
     value: InterpolatedValue
-    validation_strategy: ValidateAdheresToSchema | CustomValidationStrategy
+    validation_strategy: _Strategy
 
     def check(self, config: Mapping[str, Any]) -> None:
         """Raise ConfigurationError if the value is not valid."""
@@ -170,9 +178,7 @@ class PredicateValidator:
         _validate(self.validation_strategy, value, "A value of the settings")
 
 
-def _validate(
-    strategy: ValidateAdheresToSchema | CustomValidationStrategy, value: Any, name: str
-) -> None:
+def _validate(strategy: _Strategy, value: Any, name: str) -> None:
     try:
         strategy.validate(value)
     except ValueError as error:
@@ -186,9 +192,7 @@ def _validate(
 class ConfigMigration:
     """List of transformations that convert a config of an older version of the connector."""
 
-    transformations: list[
-        ConfigRemapField | ConfigAddFields | ConfigRemoveFields | CustomConfigTransformation
-    ] = field(default_factory=list)
+    transformations: list[_Transformation] = field(default_factory=list)
     description: str | None = None
 
 
@@ -197,9 +201,7 @@ class ConfigNormalizationRules:
     """Conversions and checks of the config, in the order in which they are applied."""
 
     config_migrations: list[ConfigMigration] = field(default_factory=list)
-    transformations: list[
-        ConfigRemapField | ConfigAddFields | ConfigRemoveFields | CustomConfigTransformation
-    ] = field(default_factory=list)
+    transformations: list[_Transformation] = field(default_factory=list)
     validations: list[DpathValidator | PredicateValidator] = field(default_factory=list)
 
     def convert(self, config: dict[str, Any]) -> None:
