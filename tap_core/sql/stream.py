@@ -179,9 +179,7 @@ class SQLStream(Stream, abc.ABC):
         if entry is not None:
             self.catalog_entry = entry.to_dict()
         super().apply_catalog(catalog)
-        if entry is None:
-            self.selected = False
-        elif len(self.replication_path) > 1:
+        if entry is not None and len(self.replication_path) > 1:
             raise InvalidReplicationKeyException(
                 f"Table '{self.name}' cannot be sorted by '{self.replication_key}', which is inside"
                 " a column: choose a column as the cursor."
