@@ -8,7 +8,7 @@ and templates are not resolved here. `to_plain` converts nodes to plain values f
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "OwnText",
     "as_data",
     "is_larger",
+    "iterate_nodes",
     "to_nodes",
     "to_plain",
 ]
@@ -113,6 +114,16 @@ class ListNode(list[Any]):
         super().__init__(*args)
         self.lines: list[int] = lines or []
         """Line of each item, from 1."""
+
+
+def iterate_nodes(part: Any) -> Iterator[MappingNode]:
+    """Yield all mapping nodes in a part of a manifest, including the part itself."""
+    if isinstance(part, MappingNode):
+        yield part
+    below = part.values() if isinstance(part, Mapping) else part
+    for one in below:
+        if isinstance(one, (Mapping, list)):
+            yield from iterate_nodes(one)
 
 
 def is_larger(value: Any, limit: int) -> bool:

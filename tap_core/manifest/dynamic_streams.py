@@ -18,7 +18,7 @@ from tap_core.http.origins import Origin, declared_origin
 from tap_core.manifest.builder import build_component
 from tap_core.manifest.components.partition_routers import PartitionSlice
 from tap_core.manifest.components.resolvers import DynamicDeclarativeStream, HttpComponentsResolver
-from tap_core.manifest.document import MappingNode
+from tap_core.manifest.document import MappingNode, iterate_nodes
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.loader import get_template_names
 from tap_core.manifest.shared_resources import SharedResources
@@ -97,7 +97,7 @@ def _fill_template(
             stream = template.fill({**scope, "config": shared.config})
             if origins is not None:
                 _check_token_endpoints(shared, stream, origins)
-            for part in _iterate_nodes(stream):
+            for part in iterate_nodes(stream):
                 part.origins = origins
             yield stream
     except ManifestError as error:
@@ -113,7 +113,7 @@ def _find_origins(shared: SharedResources, template: MappingNode) -> frozenset[O
     Only these origins (scheme, host, port) may receive the credentials of the generated streams.
     """
     keys = ("url_base", "url", _TOKEN_ENDPOINT)
-    found = (_find_origin(shared, part, key) for part in _iterate_nodes(template) for key in keys)
+    found = (_find_origin(shared, part, key) for part in iterate_nodes(template) for key in keys)
     return frozenset(origin for origin in found if origin is not None)
 
 
@@ -139,23 +139,13 @@ def _check_token_endpoints(
     Token requests contain the client secret, so they are sent only to the ``origins`` (scheme,
     host, port) that the stream template itself contains.
     """
-    for part in _iterate_nodes(stream):
+    for part in iterate_nodes(stream):
         origin = _find_origin(shared, part, _TOKEN_ENDPOINT)
         if origin is not None and origin not in origins:
             raise ManifestError(
                 f"A response sets the {_TOKEN_ENDPOINT} of a stream to {origin}, which the stream"
                 " template does not name: write the endpoint into the template."
             )
-
-
-def _iterate_nodes(part: Any) -> Iterator[MappingNode]:
-    """Yield all mapping nodes in a part of a manifest, including the part itself."""
-    if isinstance(part, MappingNode):
-        yield part
-    below = part.values() if isinstance(part, Mapping) else part
-    for one in below:
-        if isinstance(one, (Mapping, list)):
-            yield from _iterate_nodes(one)
 
 
 def _read_records(

@@ -1,4 +1,4 @@
-"""Tap of a manifest: its class, its streams and its connection check.
+"""Tap of a manifest: its class and its streams.
 
 The class is created from the manifest file alone, so that its attributes (spec, name, documentation
 URL) can be read without a config. An instance holds the objects that streams share in a run: cached
@@ -14,16 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from tap_core.config.loading import fill_defaults
-from tap_core.exceptions import ConfigurationError
-from tap_core.manifest.builder import build_component
 from tap_core.manifest.components.config_rules import ConfigNormalizationRules, build_config_rules
-from tap_core.manifest.components.declarative_source import (
-    CheckDynamicStream,
-    CheckStream,
-    DynamicStreamCheckConfig,
-    are_streams_available,
-)
-from tap_core.manifest.loader import get_template_names, read_manifest
+from tap_core.manifest.components.declarative_source import are_streams_available
+from tap_core.manifest.connection_check import check_manifest_connection
+from tap_core.manifest.loader import read_manifest
 from tap_core.manifest.shared_resources import SharedResources
 from tap_core.manifest.spec import (
     changelog_url,
@@ -34,7 +28,6 @@ from tap_core.manifest.spec import (
 from tap_core.manifest.stream import ManifestStream
 from tap_core.redaction import collect_secrets, register_secrets
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
-from tap_core.sync.connection_test import read_one_record
 from tap_core.tap_base import Tap
 
 if TYPE_CHECKING:
@@ -90,25 +83,25 @@ class ManifestTap(Tap):
         try:
             if self._config_rules:
                 self._config_rules.check(self._config)
-            return [*self._declared_streams, *(stream for _, stream in self._template_streams)]
+            return [*self.declared_streams, *(stream for _, stream in self.template_streams)]
         except BaseException:
             self._streams = None  # discovery failed: do not cache an empty list
             raise
 
     @cached_property
-    def _declared_streams(self) -> list[ManifestStream]:
+    def declared_streams(self) -> list[ManifestStream]:
         """Available streams under the key ``streams`` of the manifest, without generated ones."""
         is_available = partial(are_streams_available, self.manifest, self.config)
         return [ManifestStream(self, node) for node in self.manifest.find_streams(is_available)]
 
     @cached_property
-    def _template_streams(self) -> list[tuple[str, ManifestStream]]:
+    def template_streams(self) -> list[tuple[str, ManifestStream]]:
         """Streams generated from stream templates, each with the name of its dynamic stream."""
         if not self.dynamic_catalog:
             return []
         from tap_core.manifest.dynamic_streams import generate_streams
 
-        taken = {stream.name for stream in self._declared_streams}
+        taken = {stream.name for stream in self.declared_streams}
         return [
             (name, ManifestStream(self, node))
             for name, node in generate_streams(self, self.shared, taken)
@@ -125,75 +118,9 @@ class ManifestTap(Tap):
 
         Raises:
             ConfigurationError: The check names an unknown stream, or there are no streams.
+            ManifestError: The check overrides settings in a manifest that stores new tokens.
         """
-        node = self.manifest.tree.get("check")
-        check = build_component(self.manifest, node, CheckStream | CheckDynamicStream, self.config)
-        if isinstance(check, CheckDynamicStream):
-            self._check_first_streams(check)
-            return
-        names, templates = [], []
-        if check is not None:
-            names, templates = check.stream_names, check.dynamic_streams_check_configs
-        if not names and not templates:
-            super().check_connection()
-        elif templates or not self._try_declared(names):
-            for name in [*names, *self._find_template_streams(templates)]:
-                if name not in self.streams:
-                    raise ConfigurationError(
-                        f"The manifest's check names an unknown stream '{name}'. Known are"
-                        f" {', '.join(map(repr, self.streams))}."
-                    )
-                read_one_record(self.streams[name])
-
-    def _check_first_streams(self, check: CheckDynamicStream) -> None:
-        """Read one record from each of the first ``stream_count`` streams of the manifest.
-
-        Raises:
-            ConfigurationError: There are no streams.
-        """
-        if not self.streams:
-            raise ConfigurationError(
-                "There are no streams: neither the config nor the API defines one."
-            )
-        if check.use_check_availability:
-            generated = [stream.name for _, stream in self._template_streams]
-            names = [*(stream.name for stream in self._declared_streams), *generated]
-            for name in names[: max(0, check.stream_count)]:
-                read_one_record(self.streams[name])
-
-    def _try_declared(self, names: Sequence[str]) -> bool:
-        """Read one record of each named stream, if all are declared without a stream template.
-
-        Returns:
-            True if the streams were read; False if a name needs the templates and nothing was read.
-        """
-        streams = self._declared_streams if self.dynamic_catalog else []
-        declared = {stream.name: stream for stream in streams}
-        if not declared.keys() >= set(names):
-            return False
-        parents = (name for one in declared.values() for name in one.components.parent_names)
-        with self.shared.caching_parents(parents):
-            for name in names:
-                read_one_record(declared[name])
-        return True
-
-    def _find_template_streams(
-        self, check_configs: Sequence[DynamicStreamCheckConfig]
-    ) -> Iterator[str]:
-        """Yield the names of the generated streams that the connection check reads."""
-        templates = dict.fromkeys(get_template_names(self.manifest.dynamic_streams))
-        for check in check_configs:
-            if check.dynamic_stream_name not in templates:
-                raise ConfigurationError(
-                    "The manifest's check names an unknown dynamic stream"
-                    f" '{check.dynamic_stream_name}'. Known are {', '.join(map(repr, templates))}."
-                )
-            names = [
-                stream.name
-                for template, stream in self._template_streams
-                if template == check.dynamic_stream_name
-            ]
-            yield from names[: check.stream_count]
+        check_manifest_connection(self)
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Load a Singer state, in the format of this SDK or of airbyte-cdk."""

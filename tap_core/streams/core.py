@@ -300,8 +300,7 @@ class Stream(StreamProperties, abc.ABC):
     @selected.setter
     def selected(self, value: bool | None) -> None:
         self.metadata.root.selected = value
-        self._mask = self.metadata.resolve_selection()
-        self._plan = None
+        self._mask, self._plan = self.metadata.resolve_selection(), None
 
     def apply_catalog(self, catalog: Catalog) -> None:
         """Apply keys, replication method, schema and selection of an input catalog.

@@ -14,6 +14,7 @@ import pytest
 
 from tap_core.exceptions import ConfigurationError
 from tap_core.manifest.cli import main
+from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.tap import make_tap_class
 from tests.http.server import ReceivedRequest, Reply, Server, page, serving
 from tests.manifest.running import RunResult, asked, manifest, run, stream
@@ -408,6 +409,32 @@ class TestTapClass:
     def test_connection_check_of_an_unknown_stream_is_an_error(self, tmp_path: Path):
         path = manifest(tmp_path, stream("other", "/o"))
         with pytest.raises(ConfigurationError, match=r"'items'.*'other'"):
+            make_tap_class(path)(config={"url": "http://127.0.0.1:9"}).check_connection()
+
+    def test_settings_of_the_connection_check_apply_to_the_check_only(self, tmp_path: Path):
+        tail = """
+        check: {type: CheckStream, stream_names: [items], config_overrides: {end: "{{ 1 }}"}}
+        """
+        path = manifest(tmp_path, stream("items", "/{{ config.end }}"), tail=tail)
+        with serving() as server:
+            server.answers(page(), page())
+            tap = make_tap_class(path)(config={"url": server.url, "end": "all"})
+            tap.check_connection()
+            tap.sync_all()
+        assert asked(server) == ["/%7B%7B%201%20%7D%7D", "/all"]
+
+    def test_settings_of_the_connection_check_are_never_stored(self, tmp_path: Path):
+        login = """
+        authenticator:
+          type: OAuthAuthenticator
+          token_refresh_endpoint: "https://login.example/token"
+          client_id: a
+          client_secret: b
+          refresh_token_updater: {}
+        """
+        tail = "check: {type: CheckDynamicStream, stream_count: 1, config_overrides: {end: '1'}}"
+        path = manifest(tmp_path, stream("items", "/i", login), tail=tail)
+        with pytest.raises(ManifestError, match=r"manifest\.yaml, line .*`refresh_token_updater`"):
             make_tap_class(path)(config={"url": "http://127.0.0.1:9"}).check_connection()
 
     def test_discovery_works_without_settings(self, tmp_path: Path):

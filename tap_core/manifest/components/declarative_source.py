@@ -131,13 +131,13 @@ class DynamicStreamCheckConfig:
 class CheckStream:
     """Connection check that reads the first record of each named stream.
 
-    It fails if a request fails; a stream without records passes.
+    It fails if a request fails; a stream without records passes. `config_overrides` are settings,
+    without templates, that apply to the check only.
     """
 
     stream_names: list[str] = field(default_factory=list)
     dynamic_streams_check_configs: list[DynamicStreamCheckConfig] = field(default_factory=list)
-
-    IGNORED: ClassVar[frozenset[str]] = frozenset({"config_overrides"})
+    config_overrides: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,13 +145,13 @@ class CheckDynamicStream:
     """Connection check that reads one record from each of the first `stream_count` streams.
 
     With `use_check_availability: false` nothing is read; the check then succeeds if there is at
-    least one stream.
+    least one stream. `config_overrides` are settings, without templates, that apply to the check
+    only.
     """
 
     stream_count: int
     use_check_availability: bool = True
-
-    IGNORED: ClassVar[frozenset[str]] = frozenset({"config_overrides"})
+    config_overrides: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
