@@ -5,10 +5,14 @@ It only re-exports names, such as `SingerReader` for `SimpleSingerReader`.
 
 from __future__ import annotations
 
-from tap_core.protocols.singer.message_reader import GenericSingerReader as GenericSingerReader
-from tap_core.protocols.singer.message_reader import SimpleSingerReader as SingerReader
-from tap_core.protocols.singer.message_writer import GenericSingerWriter as GenericSingerWriter
-from tap_core.protocols.singer.message_writer import SimpleSingerWriter as SingerWriter
+from tap_core.protocols.singer.custom_message_reader import (
+    GenericSingerReader as GenericSingerReader,
+)
+from tap_core.protocols.singer.custom_message_reader import SimpleSingerReader as SingerReader
+from tap_core.protocols.singer.custom_message_writer import (
+    GenericSingerWriter as GenericSingerWriter,
+)
+from tap_core.protocols.singer.custom_message_writer import SimpleSingerWriter as SingerWriter
 from tap_core.singerlib.messages import SingerMessageType as SingerMessageType
 
 __all__ = [

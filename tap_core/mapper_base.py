@@ -20,7 +20,7 @@ from tap_core.capabilities import CapabilitiesEnum, PluginCapabilities
 from tap_core.events import ActivateVersion, BatchFiles, Checkpoint, Event, Rows, SchemaEvent
 from tap_core.io.stdin import open_binary, read_blocks
 from tap_core.plugin_base import CliCommand, PluginBase
-from tap_core.protocols.singer.message_reader import GenericSingerReader
+from tap_core.protocols.singer.custom_message_reader import GenericSingerReader
 from tap_core.protocols.singer.reader import SingerReader
 from tap_core.protocols.singer.writer import SingerWriter, encode_body, encode_json
 from tap_core.records.conform import to_json_compatible

@@ -35,7 +35,7 @@ from tap_core.exceptions import (
 )
 from tap_core.plugin_base import CliCommand, PluginBase
 from tap_core.protocols.fivetran.port_option import PORT_HINT, has_port_option
-from tap_core.protocols.singer.message_writer import (
+from tap_core.protocols.singer.custom_message_writer import (
     EventForwardingWriter,
     SimpleSingerWriter,
     is_default_writer,
@@ -44,10 +44,10 @@ from tap_core.protocols.singer.message_writer import (
 from tap_core.redaction import collect_secrets, register_secrets
 from tap_core.singerlib.catalog import Catalog
 from tap_core.singerlib.json import dump_json, read_json_file
-from tap_core.state.bookmarks import write_stream_state
 from tap_core.state.checkpoint_policy import CheckpointPolicy
 from tap_core.state.document import StateDocument
 from tap_core.state.reader import check_bookmarks
+from tap_core.state.state_dicts import write_stream_state
 from tap_core.sync.override_detection import get_member, is_overridden
 from tap_core.telemetry import trace_run
 from tap_core.types import JsonSchema, TapState

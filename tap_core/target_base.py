@@ -42,7 +42,7 @@ from tap_core.events import Event
 from tap_core.exceptions import InvalidInputLine, RecordsWithoutSchemaException
 from tap_core.io.stdin import open_binary, read_blocks
 from tap_core.plugin_base import CliCommand, PluginBase
-from tap_core.protocols.singer.message_reader import SimpleSingerReader, is_default_reader
+from tap_core.protocols.singer.custom_message_reader import SimpleSingerReader, is_default_reader
 from tap_core.protocols.singer.reader import SingerReader
 from tap_core.singerlib.json import dump_json
 from tap_core.sinks.core import Sink

@@ -55,8 +55,8 @@ from target_spark.loader.state_output import StateMessageWriter
 from target_spark.loader.terminal_summary import suggest_faster_start, summarize_tables
 from target_spark.spark.session import load_libraries
 from target_spark.spark.spark_provider import SparkProvider
+from target_spark.storage.commit_retry import first_error_line
 from target_spark.storage.job_lock import monotonic_run_start
-from target_spark.storage.retry import first_error_line
 from target_spark.storage.spool import SpoolFolder, open_spool_folder
 from target_spark.tables.model import RUNS
 from target_spark.tables.runs_table import build_rows

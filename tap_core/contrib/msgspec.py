@@ -7,12 +7,12 @@ It only re-exports names of `tap_core.protocols.singer`.
 
 from __future__ import annotations
 
-from tap_core.protocols.singer.message_reader import (
+from tap_core.protocols.singer.custom_message_reader import (
     MsgSpecReader as MsgSpecReader,
     dec_hook as dec_hook,
     decoder as decoder,
 )
-from tap_core.protocols.singer.message_writer import MsgSpecWriter as MsgSpecWriter
+from tap_core.protocols.singer.custom_message_writer import MsgSpecWriter as MsgSpecWriter
 from tap_core.protocols.singer.msgspec_encoding import (
     enc_hook as enc_hook,
     encoder as encoder,

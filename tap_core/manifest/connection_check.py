@@ -27,8 +27,8 @@ __all__ = ["check_manifest_connection"]
 def check_manifest_connection(tap: Any) -> None:
     """Read one record of each stream that the manifest's ``check`` names.
 
-    ``tap`` is the `ManifestTap`. The check's ``config_overrides`` replace settings of its config for
-    the check only.
+    ``tap`` is the `ManifestTap`. The check's ``config_overrides`` replace settings of its config
+    for the check only.
 
     Raises:
         ConfigurationError: The check names an unknown stream, or there are no streams.

@@ -19,9 +19,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, cast
 
-from tap_core.state.bookmarks import reset_state_progress_markers
 from tap_core.state.encoded_stream_state import EncodedStreamState
 from tap_core.state.encoder import Encoder
+from tap_core.state.state_dicts import reset_state_progress_markers
 from tap_core.types import Context, TapState
 
 __all__ = ["StateDocument"]

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
-from tap_core.state import bookmarks
+from tap_core.state import state_dicts
 from tap_core.state.bookmark_cursor import BookmarkCursor
 from tap_core.state.comparison import ReplicationKeyComparator, is_missing, make_comparator
 from tap_core.state.document import StateDocument
@@ -184,7 +184,7 @@ class StreamStateManager:
                 self._limit_of_run.reads_everything = not value and self.reads_everything
             value = _later_start(value, config.get("start_date"), compare_start_date_fn)
             self._log_start(value)
-        bookmarks.write_starting_replication_value(state, value)
+        state_dicts.write_starting_replication_value(state, value)
 
     def get_starting_replication_value(
         self, context: Context | None, replication_method: str
@@ -196,7 +196,7 @@ class StreamStateManager:
         state = self.get_context_state(context)
         if replication_method == REPLICATION_FULL_TABLE:
             return None
-        return bookmarks.get_starting_replication_value(state)
+        return state_dicts.get_starting_replication_value(state)
 
     @_locked
     def write_replication_key_signpost(
@@ -211,7 +211,7 @@ class StreamStateManager:
         """
         if is_missing(value) or value == "" or self.is_sorted:
             return
-        bookmarks.write_replication_key_signpost(self._change(context), value)
+        state_dicts.write_replication_key_signpost(self._change(context), value)
 
     # Progress during a sync
 
@@ -254,7 +254,7 @@ class StreamStateManager:
             InvalidStreamSortException: The stream is sorted and the value is smaller than the
                 bookmark.
         """
-        bookmarks.increment_state(
+        state_dicts.increment_state(
             self._change(context),
             latest_record=latest_record,
             replication_key=replication_key,
@@ -272,7 +272,7 @@ class StreamStateManager:
         ``state`` is the state dict of the context; None means that of the stream.
         """
         state = self.stream_state if state is None else state
-        bookmarks.finalize_state_progress_markers(state, order=self.order)
+        state_dicts.finalize_state_progress_markers(state, order=self.order)
         self.document.touch(self.stream_name, state.get("context"))
         self._limit_of_run.finish(state)
         self.is_flushed = False
@@ -310,9 +310,9 @@ class StreamStateManager:
                 to it.
         """
         state = self._change(context)
-        bookmarks.promote_progress_markers(state, order=self.order)
+        state_dicts.promote_progress_markers(state, order=self.order)
         if until is not None:
-            bookmarks.advance_bookmark(state, replication_key, until, self.order)
+            state_dicts.advance_bookmark(state, replication_key, until, self.order)
         self.is_flushed = False
 
     @_locked
@@ -364,7 +364,7 @@ class StreamStateManager:
 
         This is the case while the state dict has progress markers.
         """
-        return bookmarks.is_state_non_resumable(self.get_context_state(context))
+        return state_dicts.is_state_non_resumable(self.get_context_state(context))
 
     def log_sort_error(
         self,
@@ -382,7 +382,7 @@ class StreamStateManager:
             record_count: Number of the record in the sync of the stream.
             partition_record_count: Number of the record in the partition.
         """
-        bookmarks.log_sort_error(
+        state_dicts.log_sort_error(
             ex=ex,
             log_fn=self._logger.error,
             stream_name=self.stream_name,
@@ -400,7 +400,7 @@ class StreamStateManager:
     def _limit_of_run(self) -> PartitionLimit:
         """Partition limit of the current run, created from the state when the run starts."""
         if self._limit is None or self._limit[0] != self.document.runs:
-            state = bookmarks.get_state_if_exists(self.document.tap_state, self.stream_name) or {}
+            state = state_dicts.get_state_if_exists(self.document.tap_state, self.stream_name) or {}
             limit = PartitionLimit(self.stream_name, state, self._partition_limit, self.order)
             self._limit = (self.document.runs, limit)
         return self._limit[1]
@@ -457,12 +457,12 @@ class StreamStateManager:
         self.is_flushed = False
         if self._is_finished_beyond(context):
             return
-        if not bookmarks.is_final(self.get_context_state(context)):
+        if not state_dicts.is_final(self.get_context_state(context)):
             self.finalize_state(self._change(context))
 
     def _warn_unsorted(self) -> None:
         if not self.order.is_declared:  # with an Airbyte manifest it resumes from its windows
-            self.order.warn_once(bookmarks.ASSUMED_UNSORTED, bookmarks.ASSUMED_UNSORTED)
+            self.order.warn_once(state_dicts.ASSUMED_UNSORTED, state_dicts.ASSUMED_UNSORTED)
 
     def _log_start(self, value: Any) -> None:
         """Log the value from which a context is read: at INFO for the first one, else at DEBUG."""

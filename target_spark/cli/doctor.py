@@ -36,9 +36,9 @@ from target_spark.spark.access_protection import find_weaknesses, find_weaknesse
 from target_spark.spark.jars import format_conf, required_jars, required_storage_jars
 from target_spark.spark.session import check_java, find_pyspark_version
 from target_spark.spark.spark_provider import start_spark
+from target_spark.storage.commit_retry import first_error_line
 from target_spark.storage.errors import find_storage_error
 from target_spark.storage.job_lock import get_lock_holder
-from target_spark.storage.retry import first_error_line
 from target_spark.storage.spool import SpoolFolder
 from target_spark.storage.uris import to_local_folder
 from target_spark.tables.commit_metadata import CommitMetadata
@@ -431,7 +431,7 @@ def _check_staging_address(staging: str, spark: SparkSession) -> Check:
 
     A test file is uploaded to the URL, read with Spark, and deleted.
     """
-    from target_spark.storage.staging_upload import StagingArea, staged_for_spark
+    from target_spark.storage.staging_area import StagingArea, staged_for_spark
 
     with contextlib.closing(SpoolFolder()) as folder:
         file = folder.new_path("probe")

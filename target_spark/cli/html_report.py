@@ -25,7 +25,7 @@ from tap_core.redaction.row_values import show_value
 from target_spark.cli.table_overview import read_run_rows, read_table
 from target_spark.config.options import LoadOptions
 from target_spark.loader.report import COMPLETE
-from target_spark.storage.retry import first_error_line
+from target_spark.storage.commit_retry import first_error_line
 
 if TYPE_CHECKING:
     from target_spark.cli.report_plots import Plot

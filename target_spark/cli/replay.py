@@ -40,7 +40,7 @@ from target_spark.loader.report import Report
 from target_spark.spark.spark_provider import SparkProvider
 from target_spark.storage.job_lock import monotonic_run_start
 from target_spark.storage.spool import Batch, SpoolFolder, open_spool_folder
-from target_spark.storage.staging import stage_frame
+from target_spark.storage.staged_rows import stage_frame
 from target_spark.storage.uris import to_spark_uri
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import Table, TableLayout

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from target_spark.columns.json_schema import schema_from_json_schema as schema_from_json_schema
-from target_spark.columns.json_schema import undeclared_keys as undeclared_keys
-from target_spark.columns.schema_conversion import from_table as from_table
-from target_spark.columns.schema_conversion import to_json_schema as to_json_schema
+from target_spark.columns.json_schema_mapping import (
+    schema_from_json_schema as schema_from_json_schema,
+)
+from target_spark.columns.json_schema_mapping import undeclared_keys as undeclared_keys
 from target_spark.columns.schema_evolution import CanWiden as CanWiden
 from target_spark.columns.schema_evolution import can_share_batch as can_share_batch
 from target_spark.columns.schema_evolution import diff_with_table as diff_with_table
 from target_spark.columns.schema_evolution import merge_table_schemas as merge_table_schemas
+from target_spark.columns.table_json_schema import from_table as from_table
+from target_spark.columns.table_json_schema import to_json_schema as to_json_schema
 from target_spark.columns.table_schema import AIRBYTE_COLUMNS as AIRBYTE_COLUMNS
 from target_spark.columns.table_schema import CDC_DELETED_AT as CDC_DELETED_AT
 from target_spark.columns.table_schema import DELETED_AT as DELETED_AT

@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from target_spark.columns.numeric_types import common_decimal, count_integer_digits
-from target_spark.columns.schema_conversion import from_table
+from target_spark.columns.table_json_schema import from_table
 from target_spark.columns.table_schema import (
     AIRBYTE_COLUMNS,
     DELETED_AT,

@@ -295,7 +295,7 @@ class _TapSync:
         Return None, and log the reason, if this process must read all partitions.
         """
         from target_spark.extract.spark_distributor import SparkDistributor
-        from target_spark.storage.staging_upload import StagingArea
+        from target_spark.storage.staging_area import StagingArea
 
         if self._target.has_stream_maps:
             reason = "the target applies stream_maps and flattening in this process"

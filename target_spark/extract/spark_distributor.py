@@ -26,9 +26,9 @@ from target_spark.errors import TargetSparkError
 from target_spark.extract.spool_output import publish_files
 from target_spark.extract.task import RESULT_STREAM, PartResult, SparkTask
 from target_spark.spark.arrow_workers import map_in_arrow
-from target_spark.storage.retry import first_error_line, retry_transient
+from target_spark.storage.commit_retry import first_error_line, retry_transient
 from target_spark.storage.row_ordinals import first_in_part
-from target_spark.storage.staging import translate_write_errors
+from target_spark.storage.staged_rows import translate_write_errors
 from target_spark.storage.uris import to_local_folder
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tap_core.sync.work_units import WorkUnit
     from target_spark.extract.tap_factory import TapSpec
     from target_spark.spark.spark_provider import SparkProvider
-    from target_spark.storage.staging_upload import StagingArea
+    from target_spark.storage.staging_area import StagingArea
 
 __all__ = ["MAX_PARTS_PER_JOB", "SparkDistributor"]
 

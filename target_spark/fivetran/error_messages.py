@@ -14,7 +14,7 @@ from tap_core.exceptions import ConfigurationError
 from tap_core.protocols.error_classification import iterate_causes
 from tap_core.protocols.fivetran.error_messages import format_error
 from target_spark.errors import TargetSparkError
-from target_spark.storage.retry import FailureKind, classify_failure
+from target_spark.storage.commit_retry import FailureKind, classify_failure
 
 __all__ = ["explain_error", "find_refusal"]
 

@@ -29,7 +29,7 @@ from target_spark.fivetran.table_layout import build_layout
 from target_spark.fivetran.table_metadata import TABLE_PROPERTY, dump_metadata
 from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
 from target_spark.fivetran.truncate import delete_rows, matching_rows
-from target_spark.storage.retry import retry_transient
+from target_spark.storage.commit_retry import retry_transient
 from target_spark.tables.identifiers import RESERVED
 from target_spark.writers import get_writer
 

@@ -32,7 +32,7 @@ from target_spark.fivetran.merge import (
 )
 from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
 from target_spark.fivetran.tables import TableService
-from target_spark.storage.retry import retry_transient
+from target_spark.storage.commit_retry import retry_transient
 
 __all__ = ["BatchResult", "BatchTarget", "write_batch", "write_with_retry"]
 

@@ -29,7 +29,7 @@ from target_spark.errors import TargetSparkError
 from target_spark.frames.json_reader import WHOLE_FILES
 from target_spark.loader.batch_file_checks import JSONL, BatchFile, explain_unreadable, get_file_key
 from target_spark.spark.row_counts import get_observation
-from target_spark.storage.retry import FailureKind, classify_failure, first_error_line
+from target_spark.storage.commit_retry import FailureKind, classify_failure, first_error_line
 from target_spark.tables.identifiers import quote, sql_literal
 
 if TYPE_CHECKING:

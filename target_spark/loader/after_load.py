@@ -27,7 +27,7 @@ from target_spark.errors import AfterLoadError
 from target_spark.loader.report import COMPLETE, STOPPED, Report
 from target_spark.spark.session import load_libraries
 from target_spark.spark.spark_provider import SparkProvider
-from target_spark.storage.retry import first_error_line
+from target_spark.storage.commit_retry import first_error_line
 from target_spark.storage.uris import to_spark_uri
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import Table

@@ -66,15 +66,15 @@ from target_spark.loader.write_modes import (
 )
 from target_spark.spark.row_counts import get_row_count
 from target_spark.spark.spark_provider import SparkProvider, collect_garbage
-from target_spark.storage.hadoop_fs import is_remote_session
-from target_spark.storage.retry import (
+from target_spark.storage.commit_retry import (
     disk_full_context,
     first_error_line,
     raise_translated_error,
 )
+from target_spark.storage.hadoop_fs import is_remote_session
 from target_spark.storage.spool import SpoolFolder
-from target_spark.storage.staging import stage_frame, temporary_location, translate_write_errors
-from target_spark.storage.staging_upload import StagingArea, staged_for_spark
+from target_spark.storage.staged_rows import stage_frame, temporary_location, translate_write_errors
+from target_spark.storage.staging_area import StagingArea, staged_for_spark
 from target_spark.storage.uris import to_local_folder, to_spark_uri
 from target_spark.tables import quarantine_table
 from target_spark.tables.commit_metadata import CommitMetadata, find_latest_metadata

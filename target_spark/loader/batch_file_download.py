@@ -21,13 +21,13 @@ from tap_core.batch.limits import FileLimits
 from target_spark.frames import reading_files
 from target_spark.loader.batch_file_checks import BatchFile, check_size, get_file_key
 from target_spark.spark.access_protection import is_local_master
-from target_spark.storage.hadoop_fs import fetch_file, is_remote_session
-from target_spark.storage.retry import (
+from target_spark.storage.commit_retry import (
     FailureKind,
     classify_failure,
     disk_full_context,
     first_error_line,
 )
+from target_spark.storage.hadoop_fs import fetch_file, is_remote_session
 from target_spark.storage.spool import SpoolFolder
 from target_spark.storage.uris import to_local_folder
 

@@ -20,8 +20,8 @@ from target_spark.frames import assign_ordinals, spool_lines_from_files
 from target_spark.loader.batch_file_checks import BatchFile
 from target_spark.loader.batch_file_download import downloaded_files
 from target_spark.loader.commit_request import CommitRequest
+from target_spark.storage.commit_retry import first_error_line
 from target_spark.storage.hadoop_fs import remove_file
-from target_spark.storage.retry import first_error_line
 from target_spark.storage.spool import SpoolFolder
 from target_spark.storage.uris import to_spark_uri
 

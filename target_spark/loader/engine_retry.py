@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from target_spark.spark.spark_provider import SparkProvider
-from target_spark.storage.retry import FailureKind, classify_failure, retry_transient
+from target_spark.storage.commit_retry import FailureKind, classify_failure, retry_transient
 
 __all__ = ["retry_with_engine"]
 

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from target_spark.errors import TableError
 from target_spark.readers.delta_log import WAY_OUT, check_log, check_paths
-from target_spark.storage.retry import first_error_line
+from target_spark.storage.commit_retry import first_error_line
 from target_spark.tables.commit_metadata import CommitMetadata, find_last_commits
 
 if TYPE_CHECKING:

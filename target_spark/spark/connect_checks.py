@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from target_spark.errors import SparkUnavailableError
 from target_spark.spark.jar_versions import ARTIFACTS
 from target_spark.spark.jars import SPARK_WORDS
-from target_spark.storage.retry import first_error_line
+from target_spark.storage.commit_retry import first_error_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

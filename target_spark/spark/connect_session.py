@@ -24,7 +24,7 @@ from target_spark.phases import START, Phases
 from target_spark.spark.connect_checks import check_server
 from target_spark.spark.exact_value_conf import ZONE, ZONE_KEY, exact_conf, find_conflicts
 from target_spark.spark.session import SparkSettings, load_libraries
-from target_spark.storage.retry import first_error_line
+from target_spark.storage.commit_retry import first_error_line
 from target_spark.storage.shared_check import check_shared
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _MODE: Final = "SPARK_CONNECT_MODE_ENABLED"
 
 _TRIES: Final = 4
 """Retries that PySpark makes of a call without response, within some seconds. Longer retries are
-made by `target_spark.storage.retry`."""
+made by `target_spark.storage.commit_retry`."""
 
 _TALKATIVE: Final = r"pyspark\.(sql\.connect|logger)\."
 """Modules that warn of each call whose retries end; the target reports such failures itself."""

@@ -2,7 +2,7 @@
 
 An error is recognized by the names of its Java exceptions. The explanation names the setting to
 correct, but never contains its value. Transient errors are handled in
-`target_spark.storage.retry`.
+`target_spark.storage.commit_retry`.
 """
 
 from __future__ import annotations

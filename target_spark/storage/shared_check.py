@@ -17,7 +17,7 @@ from shutil import rmtree
 from typing import TYPE_CHECKING, Final
 
 from target_spark.errors import TableError
-from target_spark.storage.retry import first_error_line
+from target_spark.storage.commit_retry import first_error_line
 from target_spark.storage.uris import to_spark_uri
 
 if TYPE_CHECKING:

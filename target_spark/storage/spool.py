@@ -35,7 +35,7 @@ from tap_core.limits.environment import Limit
 from tap_core.limits.memory import MIB, format_size
 from target_spark.errors import TableError
 from target_spark.loader.batch_file_checks import BatchFile
-from target_spark.storage.retry import translate_disk_full
+from target_spark.storage.commit_retry import translate_disk_full
 from target_spark.storage.uris import to_local_folder
 
 __all__ = [

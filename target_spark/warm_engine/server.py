@@ -26,8 +26,8 @@ from typing import Any, Final
 
 from target_spark.errors import TargetSparkError
 from target_spark.spark.session import Session, SparkSettings
+from target_spark.storage.commit_retry import first_error_line
 from target_spark.storage.job_lock import get_start_ticks
-from target_spark.storage.retry import first_error_line
 from target_spark.storage.spool import open_spool_folder
 from target_spark.warm_engine.files import (
     EngineFolder,

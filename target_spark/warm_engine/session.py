@@ -24,8 +24,8 @@ from target_spark.errors import SparkDiedError, SparkUnavailableError, TargetSpa
 from target_spark.phases import Phases
 from target_spark.spark.py4j_logging import restore, silence_disconnects
 from target_spark.spark.session import Session, SparkSettings, load_libraries
+from target_spark.storage.commit_retry import first_error_line
 from target_spark.storage.job_lock import get_start_ticks
-from target_spark.storage.retry import first_error_line
 from target_spark.warm_engine.files import (
     EngineFolder,
     engines_folder,

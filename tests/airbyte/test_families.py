@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tap_core.protocols.airbyte.read import ReadRequest, read
+from tap_core.protocols.airbyte.read_command import ReadRequest, read
 from tests.airbyte.configurable_taps import TapShapes
 
 AT_TWO = {"replication_key": "id", "replication_key_value": 2}

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from target_spark.config import settings
+from target_spark.storage.commit_retry import FailureKind, classify_failure, first_error_line
 from target_spark.storage.job_lock import JobLock
-from target_spark.storage.retry import FailureKind, classify_failure, first_error_line
 from tests.cluster.connect import ConnectServer
 from tests.cluster.connect_client import PEER, Client, encode_lines, needs_connect
 

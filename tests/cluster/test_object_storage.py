@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from target_spark.config.options import RunInfo
-from target_spark.storage.staging_upload import run_folder
+from target_spark.storage.staging_area import run_folder
 from tests.cluster.bucket_load import BucketLoad
 from tests.cluster.loads import Running, record, schema, state
 from tests.cluster.s3_server import KEY, SECRET, S3Server

@@ -126,7 +126,7 @@ LAYERS: dict[str, int] = {
     "target_spark.config": 1,
     "target_spark.config.options": 2,  # options of a load
     "target_spark.loader.state_output": 2,  # state messages on standard output
-    "target_spark.storage.retry": 2,  # which failures are retried, and for how long
+    "target_spark.storage.commit_retry": 2,  # which failures are retried, and for how long
     "target_spark.loader.state_inspection": 2,  # completeness of streams, read from states
     "target_spark.loader.batch_file_checks": 2,  # files named by BATCH messages
     "target_spark.storage.spool": 2,  # rows on disk until their commit
@@ -167,8 +167,8 @@ LAYERS: dict[str, int] = {
     "target_spark.config.settings": 4,  # settings schema and parsing
     "target_spark.frames": 3,  # spooled rows to DataFrames, with exact conversions
     "target_spark.writers": 4,  # one per table format
-    "target_spark.storage.staging_upload": 3,
-    "target_spark.storage.staging": 3,  # rows staged in files of Spark
+    "target_spark.storage.staging_area": 3,
+    "target_spark.storage.staged_rows": 3,  # rows staged in files of Spark
     "target_spark.loader.batch_file_download": 4,
     "target_spark.loader.batch_file_ingest": 4,  # rows of BATCH files into the spool
     "target_spark.spark.spark_provider": 4,  # start and end of Spark
@@ -283,8 +283,8 @@ HEAVY: dict[str, LibraryUse] = {
             "target_spark.loader.runs_table_writer",
             "target_spark.loader.batch_file_ingest",
             "target_spark.loader.batch_file_download",
-            "target_spark.storage.staging",
-            "target_spark.storage.staging_upload",
+            "target_spark.storage.staged_rows",
+            "target_spark.storage.staging_area",
             "target_spark.tables.quarantine_table",
             "target_spark.cli.last_state",
             "target_spark.cli.replay",

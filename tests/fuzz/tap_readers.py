@@ -9,8 +9,8 @@ from typing import Any
 from tap_core import Stream, Tap
 from tap_core import typing as th
 from tap_core.exceptions import ConfigFileError
-from tap_core.protocols.airbyte.read import ReadRequest
-from tap_core.protocols.airbyte.read import read as read_by_airbyte
+from tap_core.protocols.airbyte.read_command import ReadRequest
+from tap_core.protocols.airbyte.read_command import read as read_by_airbyte
 from tap_core.protocols.singer.catalog_file import find_unknown_streams, parse_catalog
 from tap_core.singerlib.json import load_json
 from tap_core.state.reader import read_state

@@ -9,7 +9,7 @@ import pytest
 
 from tap_core.exceptions import InvalidInputLine, InvalidRecord
 from tap_core.io.json_lines import excerpt
-from tap_core.protocols.singer.message_reader import SimpleSingerReader
+from tap_core.protocols.singer.custom_message_reader import SimpleSingerReader
 from tap_core.redaction.row_values import LOG_ROWS, describe_value, show_value
 from tap_core.sinks.validation import JSONSchemaValidator
 from tap_core.typing.values import DatetimeErrorTreatmentEnum, handle_invalid_timestamp_in_record

@@ -42,7 +42,7 @@ from target_spark.loader.loader import Loader
 from target_spark.loader.report import Report
 from target_spark.spark import spark_provider
 from target_spark.spark.spark_provider import SparkProvider
-from target_spark.storage import job_lock, retry, spool
+from target_spark.storage import commit_retry, job_lock, spool
 from target_spark.storage.job_lock import JobLock, monotonic_run_start
 from target_spark.storage.spool import SpoolFolder
 from target_spark.writers import parquet, parquet_footers
@@ -491,7 +491,7 @@ def _of_the_loader(schedule: Schedule) -> dict[Any, dict[str, Any]]:
             "sort_rows": lambda df, _columns: df,
             "_has_repeated_keys": lambda *_: False,
         },
-        retry: {"_sleep": lambda *_: scheduler.step("a pause before the next try")},
+        commit_retry: {"_sleep": lambda *_: scheduler.step("a pause before the next try")},
         job_lock: {
             "fcntl": locks,
             "time": SimpleNamespace(

@@ -21,8 +21,8 @@ from tap_core.contrib.msgspec import (
     serialize_jsonl,
 )
 from tap_core.exceptions import InvalidInputLine
-from tap_core.protocols.singer.message_reader import is_default_reader
-from tap_core.protocols.singer.message_writer_adapter import MessageWriterAdapter
+from tap_core.protocols.singer.custom_message_reader import is_default_reader
+from tap_core.protocols.singer.custom_writer_adapter import MessageWriterAdapter
 from tap_core.protocols.singer.writer import SingerWriter
 from tap_core.singerlib.encoding import (
     GenericSingerReader,

@@ -23,7 +23,7 @@ from tap_core.exceptions import (
     LimitExceededError,
 )
 from tap_core.mapper_base import InlineMapper
-from tap_core.protocols.singer.message_reader import MsgSpecReader, SimpleSingerReader
+from tap_core.protocols.singer.custom_message_reader import MsgSpecReader, SimpleSingerReader
 from tap_core.protocols.singer.reader import SingerReader
 from tap_core.singerlib.messages import SchemaMessage
 from tests.target_base.messages import ID, record, schema, state

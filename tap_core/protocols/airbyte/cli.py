@@ -189,7 +189,7 @@ def _discover(job: _CommandRun) -> None:
 
 
 def _run_read(job: _CommandRun) -> None:
-    from tap_core.protocols.airbyte.read import ReadRequest, read
+    from tap_core.protocols.airbyte.read_command import ReadRequest, read
 
     catalog, state = job.files["catalog"], job.files.get("state")
     request = ReadRequest.of(

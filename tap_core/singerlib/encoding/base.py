@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
-from tap_core.protocols.singer.message_reader import GenericSingerReader as GenericSingerReader
-from tap_core.protocols.singer.message_writer import GenericSingerWriter as GenericSingerWriter
+from tap_core.protocols.singer.custom_message_reader import (
+    GenericSingerReader as GenericSingerReader,
+)
+from tap_core.protocols.singer.custom_message_writer import (
+    GenericSingerWriter as GenericSingerWriter,
+)
 from tap_core.singerlib.messages import SingerMessageType as SingerMessageType

@@ -13,11 +13,11 @@ from tap_core.singerlib.messages import (
     StateMessage as StateMessage,
     exclude_null_dict as exclude_null_dict,
 )
-from tap_core.protocols.singer.message_reader import (
+from tap_core.protocols.singer.custom_message_reader import (
     GenericSingerReader as GenericSingerReader,
     SimpleSingerReader as SimpleSingerReader,
 )
-from tap_core.protocols.singer.message_writer import (
+from tap_core.protocols.singer.custom_message_writer import (
     GenericSingerWriter as GenericSingerWriter,
     SimpleSingerWriter as SimpleSingerWriter,
 )

@@ -36,8 +36,8 @@ from target_spark.errors import (
     TargetSparkError,
 )
 from target_spark.spark.row_counts import Count, counted
+from target_spark.storage.commit_retry import FailureKind, classify_failure, first_error_line
 from target_spark.storage.hadoop_fs import remove_folder
-from target_spark.storage.retry import FailureKind, classify_failure, first_error_line
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.iceberg_metadata import (
     PROPERTY,

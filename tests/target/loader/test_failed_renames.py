@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from target_spark.errors import CommitLostError
-from target_spark.storage import retry
-from target_spark.storage.retry import FailureKind, classify_failure, retry_transient
+from target_spark.storage import commit_retry
+from target_spark.storage.commit_retry import FailureKind, classify_failure, retry_transient
 from target_spark.tables.model import CommitStats, Table, TableLayout
 from target_spark.writers.iceberg.catalog import resolve_table
 from target_spark.writers.iceberg.writer import IcebergWriter
@@ -37,8 +37,8 @@ def hdfs(tmp_path: Path) -> Iterator[FileSystem]:
 @pytest.fixture(autouse=True)
 def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the pauses before retries."""
-    for fault, pauses in retry.BACKOFF_SECONDS.items():
-        monkeypatch.setitem(retry.BACKOFF_SECONDS, fault, tuple(0.01 for _ in pauses))
+    for fault, pauses in commit_retry.BACKOFF_SECONDS.items():
+        monkeypatch.setitem(commit_retry.BACKOFF_SECONDS, fault, tuple(0.01 for _ in pauses))
 
 
 @pytest.mark.parametrize("step", list(STEPS))

@@ -12,8 +12,8 @@ import pytest
 
 from target_spark.errors import StorageError
 from target_spark.loader.commit_stages import Written
-from target_spark.storage import retry
-from target_spark.storage.retry import FailureKind
+from target_spark.storage import commit_retry
+from target_spark.storage.commit_retry import FailureKind
 from target_spark.tables.commit_metadata import find_latest_metadata
 from target_spark.tables.model import Table
 from target_spark.tables.parquet_manifest import CommitManifest
@@ -54,8 +54,8 @@ def delta(open_warehouse: Callable[[str], Warehouse]) -> Warehouse:
 @pytest.fixture(autouse=True)
 def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the pauses before retries."""
-    for fault, pauses in retry.BACKOFF_SECONDS.items():
-        monkeypatch.setitem(retry.BACKOFF_SECONDS, fault, tuple(0.01 for _ in pauses))
+    for fault, pauses in commit_retry.BACKOFF_SECONDS.items():
+        monkeypatch.setitem(commit_retry.BACKOFF_SECONDS, fault, tuple(0.01 for _ in pauses))
 
 
 class Storage:
@@ -181,7 +181,7 @@ def test_unavailable_storage_is_an_error_after_five_tries(
 def test_signal_ends_the_retries(
     delta: Warehouse, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(retry.BACKOFF_SECONDS, FailureKind.PASSING, (600.0,))
+    monkeypatch.setitem(commit_retry.BACKOFF_SECONDS, FailureKind.PASSING, (600.0,))
     storage.instead = set(range(1, 99))
     signalled = threading.Event()
     loader, spool = delta.open(flush_rows=1)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from target_spark.spark.jar_cache import ivy_folder
-from target_spark.storage.retry import FailureKind, classify_failure
+from target_spark.storage.commit_retry import FailureKind, classify_failure
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.model import Table, TableLayout
 from target_spark.writers.iceberg.writer import IcebergWriter

@@ -15,8 +15,8 @@ import pytest
 
 from target_spark.errors import StorageError, TableError
 from target_spark.loader.loader import Loader
-from target_spark.storage import retry
-from target_spark.storage.retry import FailureKind
+from target_spark.storage import commit_retry
+from target_spark.storage.commit_retry import FailureKind
 from target_spark.storage.uris import to_spark_uri
 from target_spark.writers.merge_statement import Merge
 from tests.target.warehouse import ID, ID_AND_NAME, Warehouse, feed, record, schema, state
@@ -75,7 +75,7 @@ def test_conflict_with_a_concurrent_update_is_retried(
                 if "Concurrent" not in str(error):
                     failures.append(error)
 
-    caplog.set_level(logging.WARNING, "target_spark.storage.retry")
+    caplog.set_level(logging.WARNING, "target_spark.storage.commit_retry")
     thread = threading.Thread(target=disturb)
     with loading(delta, flush_rows=1) as loader:
         feed(loader, described)
@@ -110,7 +110,7 @@ def test_repeated_conflict_is_an_error_after_five_tries(
         raise RuntimeError("io.delta.exceptions.ConcurrentAppendException: [DELTA] files added")
 
     delta.load(schema("a", ID, "id"), record("a", id=0))  # the first rows meet none
-    monkeypatch.setitem(retry.BACKOFF_SECONDS, FailureKind.CONFLICT, (0, 0, 0, 0))
+    monkeypatch.setitem(commit_retry.BACKOFF_SECONDS, FailureKind.CONFLICT, (0, 0, 0, 0))
     monkeypatch.setattr(Merge, "run", run)
     with pytest.raises(StorageError, match=r"writer repeatedly changed the table.*Tried 5 times"):
         delta.load(schema("a", ID, "id"), record("a", id=1), state(1))

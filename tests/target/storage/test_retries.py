@@ -13,8 +13,8 @@ from py4j.protocol import Py4JError
 
 from tap_core.redaction import Secrets, register_secrets
 from target_spark.errors import CommitLostError, DiskFullError, EngineLostError, StorageError
-from target_spark.storage import retry
-from target_spark.storage.retry import (
+from target_spark.storage import commit_retry
+from target_spark.storage.commit_retry import (
     BACKOFF_SECONDS,
     FailureKind,
     classify_failure,
@@ -37,7 +37,7 @@ class SparkSaysError(Exception):
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Record the pauses between retries instead of waiting."""
     noted: list[float] = []
-    monkeypatch.setattr(retry, "_sleep", lambda seconds, _stopping: noted.append(seconds))
+    monkeypatch.setattr(commit_retry, "_sleep", lambda seconds, _stopping: noted.append(seconds))
     return noted
 
 
@@ -147,9 +147,9 @@ def test_signal_ends_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     signalled = threading.Event()
     threading.Timer(0.05, signalled.set).start()
-    retry._sleep(600, signalled)
+    commit_retry._sleep(600, signalled)
     assert signalled.is_set()
-    retry._sleep(0.01, threading.Event())
+    commit_retry._sleep(0.01, threading.Event())
 
 
 def test_check_before_a_retry_can_raise_another_error() -> None:

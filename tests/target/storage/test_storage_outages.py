@@ -21,7 +21,7 @@ from tap_core.batch.limits import FileLimits
 from target_spark.errors import DiskFullError, FilesError, QuarantineError, StorageError
 from target_spark.loader import batch_file_download
 from target_spark.loader.batch_file_checks import BatchFile, check_size
-from target_spark.storage import retry
+from target_spark.storage import commit_retry
 from target_spark.tables.model import MaintenanceOptions, Table
 from target_spark.writers.delta.writer import DeltaWriter
 from tests.target.warehouse import ID, Warehouse, feed, record, schema, state
@@ -134,8 +134,8 @@ def storage() -> Iterator[Storage]:
 @pytest.fixture(autouse=True)
 def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the pauses before retries."""
-    for fault, pauses in retry.BACKOFF_SECONDS.items():
-        monkeypatch.setitem(retry.BACKOFF_SECONDS, fault, tuple(0.01 for _ in pauses))
+    for fault, pauses in commit_retry.BACKOFF_SECONDS.items():
+        monkeypatch.setitem(commit_retry.BACKOFF_SECONDS, fault, tuple(0.01 for _ in pauses))
 
 
 def batch(*manifest: str, encoding: Any = JSONL) -> dict[str, Any]:

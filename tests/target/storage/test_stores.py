@@ -21,10 +21,10 @@ from target_spark.spark.jars import (
     s3_library,
 )
 from target_spark.spark.session import build_start_conf
-from target_spark.storage import retry
+from target_spark.storage import commit_retry
 from target_spark.storage.errors import find_storage_error
 from target_spark.storage.spool import SpoolFolder, open_spool_folder
-from target_spark.storage.staging_upload import StagingArea, run_folder
+from target_spark.storage.staging_area import StagingArea, run_folder
 from target_spark.storage.uris import get_scheme, is_s3
 from tests.target.spark.cached_jars import publish
 
@@ -407,8 +407,8 @@ def test_error_that_pyspark_translates_keeps_its_text() -> None:
     """Another error is not changed: other code explains it."""
     error = TranslatedError(lambda: "Cannot initialize Catalog: odd\n\nJVM stacktrace:\n\tat x")
     with pytest.raises(StorageError, match=r"^Table t: Cannot initialize Catalog: odd"):
-        retry.raise_translated_error("Table t", error)
-    retry.raise_translated_error("Table t", Py4JJavaError(lambda: "x"))
+        commit_retry.raise_translated_error("Table t", error)
+    commit_retry.raise_translated_error("Table t", Py4JJavaError(lambda: "x"))
 
 
 @pytest.mark.parametrize("refused", [True, False])
@@ -425,7 +425,7 @@ def test_permanent_error_keeps_its_text_after_the_jvm_ends(*, refused: bool) -> 
         raise Py4JJavaError(text)
 
     with pytest.raises(StorageError) as caught:
-        retry.retry_transient(step, "Table t", lambda _: None)
+        commit_retry.retry_transient(step, "Table t", lambda _: None)
     alive.clear()
     words = "object storage (bucket lake)" if refused else "java.lang.IllegalStateException: odd"
     assert str(caught.value).startswith("Table t: ")

@@ -12,7 +12,7 @@ import pytest
 
 from tap_core.events import SchemaEvent, StreamId
 from target_spark.errors import QuarantineError, UnsupportedError
-from target_spark.storage import retry
+from target_spark.storage import commit_retry
 from target_spark.writers.delta.writer import DeltaWriter
 from tests.target.cli.test_target_cli import line, run
 from tests.target.tables.test_quarantine import again
@@ -85,7 +85,7 @@ def test_retried_batch_of_bad_rows_carries_no_state(
         return append(self, spark, table, *rows, **options)
 
     monkeypatch.setattr(DeltaWriter, "append", failing)
-    monkeypatch.setattr(retry, "_sleep", lambda *_: None)
+    monkeypatch.setattr(commit_retry, "_sleep", lambda *_: None)
     incomplete(delta, state(0), schema("a", ID), *bad(1, 2), state(1))
     assert not failures
     assert delta.states == [0]

@@ -24,7 +24,7 @@ from target_spark.columns import (
     Timestamp,
 )
 from target_spark.errors import CommitLostError, TableError
-from target_spark.storage.retry import FailureKind, classify_failure
+from target_spark.storage.commit_retry import FailureKind, classify_failure
 from target_spark.tables.iceberg_metadata import (
     PROPERTY,
     IcebergSnapshot,

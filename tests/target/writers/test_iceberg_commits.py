@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from target_spark.columns import Boolean, Column, SchemaChange, TableSchema, Timestamp
 from target_spark.errors import CommitLostError, RowCountError, TableError
-from target_spark.storage.retry import FailureKind, classify_failure
+from target_spark.storage.commit_retry import FailureKind, classify_failure
 from target_spark.tables.iceberg_metadata import IcebergSnapshot
 from target_spark.tables.model import (
     CommitStats,

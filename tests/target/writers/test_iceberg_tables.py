@@ -30,7 +30,7 @@ from target_spark.columns import (
 )
 from target_spark.columns.ddl_parser import parse_ddl
 from target_spark.errors import TableError, UnsupportedError
-from target_spark.storage.retry import FailureKind, classify_failure
+from target_spark.storage.commit_retry import FailureKind, classify_failure
 from target_spark.storage.uris import to_spark_uri
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import MaintenanceOptions, PartitionField, Table, TableLayout

@@ -11,8 +11,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 from target_spark.frames import WHOLE_FILES
-from target_spark.storage.retry import disk_full_context
-from target_spark.storage.staging_upload import StagingArea
+from target_spark.storage.commit_retry import disk_full_context
+from target_spark.storage.staging_area import StagingArea
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from tap_core.protocols.singer.message_writer_adapter import MessageWriterAdapter
+    from tap_core.protocols.singer.custom_writer_adapter import MessageWriterAdapter
     from tap_core.protocols.singer.writer import SingerWriter
     from tap_core.singerlib.messages import Message
 
@@ -104,7 +104,7 @@ def make_event_writer(writer: Any) -> SingerWriter | MessageWriterAdapter:
 
     For a custom message writer, it is an adapter that passes Singer messages to this writer.
     """
-    from tap_core.protocols.singer.message_writer_adapter import MessageWriterAdapter
+    from tap_core.protocols.singer.custom_writer_adapter import MessageWriterAdapter
     from tap_core.protocols.singer.writer import SingerWriter
 
     return SingerWriter() if is_default_writer(writer) else MessageWriterAdapter(writer)

@@ -26,13 +26,13 @@ from shutil import rmtree
 from typing import TYPE_CHECKING, Final
 
 from target_spark.config.options import RunInfo
+from target_spark.storage.commit_retry import first_error_line
 from target_spark.storage.hadoop_fs import (
     get_last_modified,
     list_folders,
     remove_folder,
     upload_file,
 )
-from target_spark.storage.retry import first_error_line
 from target_spark.storage.spool import SpoolFolder
 from target_spark.storage.uris import to_local_folder, to_spark_uri
 
