@@ -49,8 +49,8 @@ _TUNED_BY_USERS: Final = {
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
 }
-"""Spark's defaults of the settings for the planning and compilation of queries. They show if the
-user has changed one."""
+"""Spark's defaults of settings for the planning of queries. If a user has changed one of them,
+target-spark leaves all of them as they are."""
 
 _FILE_SIZE_SETTINGS: Final = (
     "spark.sql.files.maxPartitionBytes",

@@ -5,8 +5,8 @@ that the stream does not have is ignored.
 
 Delta partitions only by columns, so the year, month, day or hour of a date or timestamp is a
 generated column of the table. Its expression uses UTC in every session time zone: otherwise Delta
-would skip files that have matching rows for a reader in another zone. Loads do not write generated
-columns, and schema changes do not affect them.
+would skip files that have matching rows for a reader in another zone. Delta computes the values of
+generated columns: loads do not write them, and schema changes do not affect them.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ _UNSURE = {FailureKind.PASSING, FailureKind.AWAY}
 """Kinds of failure after which the catalog may still complete the commit."""
 
 _TABLE_MAY_BE_WHY: Final = {FailureKind.LASTING, FailureKind.STALE, FailureKind.CONFLICT}
-"""Kinds of failure that can result from the removal or replacement of the table."""
+"""Kinds of failure after which the writer checks if the table was removed or replaced."""
 
 _REFUSALS = ("iceberg.exceptions.ValidationException", "IllegalArgumentException")
 
