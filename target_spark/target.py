@@ -415,11 +415,18 @@ class TargetSpark(PluginBase):
     # Signals
 
     def call_on_interrupt(self, leave: Callable[[], None] | None) -> None:
-        """Set a function that the first signal calls; see `LoadSignals.call_on_interrupt`."""
+        """Set a function that is called at the first SIGINT or SIGTERM; None removes it.
+
+        If a signal has already arrived, the function is called at once.
+        """
         self._signals.call_on_interrupt(leave)
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
-        """Handle SIGINT or SIGTERM by ending the load without loss of acknowledged rows."""
+        """Handle SIGINT or SIGTERM: end the load as soon as the commits in progress have finished.
+
+        A second signal ends the process at once. If there is no load, the signal is handled as in
+        other plugins.
+        """
         if not self._signals.handle(signum):
             super()._handle_termination(signum, frame)
 

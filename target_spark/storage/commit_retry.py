@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _Names: TypeAlias = Sequence[tuple[str, str]]
-"""Packages (with a dot at their end) and names of exceptions."""
+"""Pairs of package and class name of exceptions, such as ``("java.io.", "EOFException")``."""
 
 
 class FailureKind(Enum):
@@ -82,7 +82,8 @@ BACKOFF_SECONDS: Final[dict[FailureKind, tuple[float, ...]]] = {
     FailureKind.STALE: (0,),
     FailureKind.LOST: (0,),
 }
-"""The seconds between two attempts. After a conflict they vary at random by up to a half."""
+"""The seconds to wait before each retry, by kind of failure. After a conflict they vary at random
+by up to a half."""
 
 _LONGEST: Final = 1000
 _STEP: Final = 0.2
@@ -91,7 +92,7 @@ _STEP: Final = 0.2
 _CLASS_NAMES: Final = re.compile(
     r"^(?:: |\t*(?:Caused by|Suppressed): )?((?:[a-z_]\w*\.)+)([A-Z][\w$]*)(?::|$)", re.MULTILINE
 )
-"""The lines of a Java stack trace that name an exception: its package and its name."""
+"""Pattern of a line of a Java stack trace that names an exception: its package and its name."""
 
 _PASSING: Final = re.compile(
     r"(Connect|ConnectTimeout|SocketTimeout|UnknownHost|NoRouteToHost|NoHttpResponse"
@@ -103,7 +104,8 @@ _PASSING: Final = re.compile(
     r"|ChecksumTransient)(Exception)?"
 )
 _PASSING_IN: Final = {"java.net.": {"SocketException"}, "java.io.": {"IOException", "EOFException"}}
-"""Exception names that are ambiguous without their package."""
+"""Names of exceptions, by Java package, that are transient failures only if they are in this
+package."""
 
 _CONFLICT: Final = re.compile(
     r"(DeltaConcurrentModification|Concurrent\w+|MetadataChanged|ProtocolChanged"
@@ -114,11 +116,12 @@ _CONFLICT_IN: Final = ("io.delta.", "org.apache.spark.sql.delta.", "org.apache.i
 _OUR_CONFLICT: Final = ("target_spark.errors.", "ConflictError")
 _DELTALAKE: Final = "_internal."
 _OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
-"""The number of the operating system's error in a message of deltalake."""
+"""Pattern of the operating system's error number in a message of the library deltalake."""
 
 _CUT: Final = {"Py4JNetworkError", "ConnectionError", "ConnectionRefusedError", "EOFError"}
 _WITHOUT_ANSWER: Final = ("py4j.protocol.", "Py4JError")
-"""py4j's error for a JVM that did not respond; its subclasses have other causes."""
+"""Package and name of py4j's error for a JVM that did not respond. Subclasses of this error have
+other causes."""
 _CUT_WORDS: Final = (
     "Answer from Java side is empty",
     "SparkContext was shut down",
@@ -130,19 +133,21 @@ _STALE: Final = {"AnalysisException", "ExtendedAnalysisException", "DeltaAnalysi
 
 _OF_JVM: Final = "Py4JJavaError"
 _TRANSLATED: Final = "pyspark.errors.exceptions.captured"
-"""The module of PySpark's classes for Java exceptions that it translates."""
+"""The module of the Python exceptions into which PySpark translates Java exceptions."""
 
 _WORDLESS: Final = "Cannot find main error class"
-"""PySpark's message for some errors of Delta Lake, instead of their own message."""
+"""PySpark's generic message, which replaces the messages of some Delta Lake errors."""
 
 _AWAY: Final = {"UNAVAILABLE", "DEADLINE_EXCEEDED"}
-"""gRPC status codes of a server that does not respond."""
+"""gRPC status codes for a Spark Connect server that does not respond."""
 _CLIENT: Final = {"pyspark.errors.exceptions.connect", "pyspark.errors.exceptions.base"}
 _FORGOTTEN: Final = re.compile(r"INVALID_HANDLE\..*|NO_ACTIVE_SESSION|RESPONSE_ALREADY_RECEIVED")
-"""The names of Spark's errors for a session, or a call, that the server does not know."""
+"""Pattern of the names of Spark Connect errors for a session or call that the server no longer
+knows."""
 _IN_WORDS: Final = re.compile(r'(?s)<_\w+ of RPC .*?status = StatusCode\.(\w+).*?details = "(.*?)"')
 _OBJECT_STORE_CAUSE: Final = re.compile(r"\n\s*(?:\x1b\[\d+m)?↳(?:\x1b\[0m)?\s*")
-"""The separator, colored on a terminal or not, before each cause in an error of deltalake."""
+"""Pattern of the arrow, with or without terminal colors, before each cause in an error of
+deltalake."""
 
 _FULL: Final = (
     "No space left on device",
@@ -156,7 +161,7 @@ _NUMBERS: Final = {
         (errno.EAGAIN, errno.EBUSY, errno.EIO, errno.ESTALE, errno.ETIMEDOUT), FailureKind.PASSING
     ),
 }
-"""Failure kinds by the operating system's error number."""
+"""Failure kinds by error number (errno) of the operating system."""
 
 _BUSY: Final = ("database is locked", "SQLITE_BUSY", "[DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS]")
 _NOT_ALLOWED: Final = ("Permission denied", "Read-only file system", "Is a directory")
@@ -239,7 +244,8 @@ def disk_full_context(location: str, remedy: str) -> Iterator[None]:
     """Context manager: convert a disk-full error to a `DiskFullError` with location and remedy.
 
     Args:
-        location: The data for which there is no space, for the message: "uncommitted rows (/tmp)".
+        location: The data that did not fit and its folder, for the message, such as "uncommitted
+            rows (/tmp)".
         remedy: An instruction for the message, such as "Free space there".
 
     Raises:
@@ -258,7 +264,8 @@ def translate_disk_full(location: str, remedy: str, error: BaseException) -> Dis
     """Return a `DiskFullError` if ``error`` reports a full disk, else None.
 
     Args:
-        location: The data for which there is no space, for the message: "uncommitted rows (/tmp)".
+        location: The data that did not fit and its folder, for the message, such as "uncommitted
+            rows (/tmp)".
         remedy: An instruction for the message, such as "Free space there".
         error: The exception to translate.
     """
@@ -347,7 +354,8 @@ _SIGNS: Final = (
     (FailureKind.PASSING, _is_passing),
     (FailureKind.STALE, _is_stale),
 )
-"""Tests for each kind; the first that succeeds decides."""
+"""For each failure kind, the function that recognizes it. The first one that returns True
+decides."""
 
 
 def _describe_full_disk(error: BaseException) -> str:
@@ -369,7 +377,7 @@ def _retries_exhausted_error(
 
 
 def _raise_permanent_error(operation: str, fault: FailureKind, error: BaseException) -> None:
-    """Raise a `StorageError` for a permanent storage or JVM error; return for other errors.
+    """Raise a `StorageError` for a permanent storage or JVM error; ignore other errors.
 
     Args:
         operation: A description of the operation, with which the message begins.
@@ -395,15 +403,15 @@ def _raise_permanent_error(operation: str, fault: FailureKind, error: BaseExcept
 def raise_translated_error(operation: str, error: BaseException) -> None:
     """Raise a `StorageError` for a Java exception that PySpark has translated to Python.
 
-    The new error has a copy of its text, which cannot be read after the JVM has ended. For other
-    errors, do nothing.
+    The `StorageError` has a copy of the exception's message, because the message cannot be read
+    after the JVM has ended. Any other exception is ignored.
 
     Args:
         operation: A description of the operation, with which the message begins.
         error: The exception.
 
     Raises:
-        StorageError: ``error`` is such an exception.
+        StorageError: ``error`` is a translated Java exception.
     """
     if type(error).__module__ == _TRANSLATED:
         raise _permanent_error(operation, first_error_line(error)) from error

@@ -160,10 +160,10 @@ _SIGNS_OF_CATALOGS: Final = (
 
 
 def find_storage_error(text: str) -> str | None:
-    """Return a phrase with the cause of an error of object storage or a catalog, and its remedy.
+    """Return the cause of an object storage or catalog error and its remedy, or None if unknown.
 
-    Return None if ``text`` matches no known error. An example of a cause is "there is no such
-    bucket".
+    The text is a phrase, such as "object storage (bucket a): there is no such bucket. Create it, or
+    set path and staging to an existing one".
 
     Args:
         text: The error message, with the class names of its Java exceptions.

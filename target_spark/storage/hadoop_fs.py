@@ -166,8 +166,8 @@ def sync_table(folder: Path, files: Iterable[Path], hints: Iterable[Path] = ()) 
     Args:
         folder: The table's folder.
         files: The files to flush.
-        hints: Further files to flush. Missing files are ignored, because other writers may have
-            deleted them.
+        hints: Further files to flush, such as Iceberg's ``version-hint.text``. A missing file is
+            ignored, because another writer may have deleted it.
     """
     files, folders = list(files), {folder, folder.parent}
     for file in files:

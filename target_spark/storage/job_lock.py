@@ -92,7 +92,7 @@ def get_lock_holder(warehouse: str, job: str) -> str | None:
 def monotonic_run_start(warehouse: str, jobs: Collection[str], now: int) -> int:
     """Return a start time for a run that is later than the start of the job's last run.
 
-    It is ``now``, or if the clock was set back, one millisecond after the last start.
+    The result is ``now`` or, if the clock was set back, one millisecond after the last start.
 
     Args:
         warehouse: The path or URL of the tables.
@@ -121,8 +121,9 @@ def _last_start(warehouse: str, job: str) -> int:
 def wait_for_orphaned_jvms(warehouse: str, prefix: str, wait_seconds: float = 60) -> None:
     """Wait until the JVMs of killed runs have ended, for all jobs whose names start with a prefix.
 
-    A JVM that outlives its run could still commit. Active runs are ignored. The lock files of ended
-    runs are deleted, because each of these job names is used for one run only.
+    A JVM that outlives its run could still commit. There is no wait for active runs. The lock files
+    of ended runs are deleted, so each of these job names must belong to only one run. Fivetran
+    destinations use such names.
 
     Args:
         warehouse: The path or URL of the tables.
@@ -177,8 +178,8 @@ class JobLock:
             warehouse: The path or URL of the tables.
             job: The name of the job.
             run: The id of the run.
-            started: The start of the run in milliseconds since 1970. It is stored in the lock file,
-                for `monotonic_run_start` of the next run.
+            started: The start of the run in milliseconds since 1970. The lock file stores it, so
+                that `monotonic_run_start` returns a later time for the next run.
             wait_seconds: The longest wait for the JVM of a killed run.
 
         Raises:
@@ -236,7 +237,7 @@ class JobLock:
 
     @property
     def leftover_engine(self) -> str | None:
-        """The folder of the shared Spark (engine) that an earlier, killed run used, or None."""
+        """The folder of the shared Spark process that an earlier, killed run used, or None."""
         engine: str | None = self._owner.get(_ENGINE)
         return engine
 
@@ -253,8 +254,8 @@ class JobLock:
         """Release the lock, even if the JVM still has the lock file open. Later calls do nothing.
 
         Args:
-            remove: True to delete the lock file, which is safe only if the job name is used for one
-                run. False to keep the file for the next run.
+            remove: True to delete the lock file, which is safe only if no other run uses the job
+                name. False to keep the file for the next run of the job.
         """
         if self._file < 0:
             return
@@ -338,7 +339,7 @@ def _locked(file: int, path: Path) -> bool:
 
 
 def _read_owner(file: int) -> dict[str, Any]:
-    """Return the JSON content of a lock file: the process id and host of its run, for example.
+    """Return the JSON content of a lock file, such as the process id and host of its run.
 
     Return an empty dictionary if the file is empty or is just being written.
     """

@@ -39,17 +39,19 @@ class _Sharing(NamedTuple):
     group: int | None
 
     def fault(self, status: os.stat_result) -> str:
-        """Return the reason not to trust a lock file, given its `os.stat` result; "" if it is safe.
+        """Return the reason not to trust a lock file, or "" if the file is safe.
 
-        The reason is a phrase that follows the file's name in an error message, such as one about a
-        foreign owner.
+        The reason is a phrase for an error message, such as "belongs to another user".
+
+        Args:
+            status: The result of `os.stat` for the file.
         """
         if status.st_gid == self.group:
             return ""
         return owner_fault(status, {self.owner})
 
     def tighten(self, file: int, status: os.stat_result, mode: int) -> None:
-        """Set the permissions of an open lock file, and its group if a group shares the lock.
+        """Set the permissions of an open lock file, and its group if ``group`` is not None.
 
         A file of another user is not changed. Errors are ignored.
 

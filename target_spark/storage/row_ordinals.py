@@ -15,7 +15,7 @@ from typing import Final
 __all__ = ["first_in_part", "resolve_ordinals"]
 
 _PARTS: Final = 1 << 62
-"""The first provisional number, which is larger than the ordinal of any row."""
+"""The lowest provisional number. The ordinal of a row is always lower."""
 
 _ROW_BITS: Final = 32
 _ROWS: Final = (1 << _ROW_BITS) - 1
@@ -24,8 +24,9 @@ _ROWS: Final = (1 << _ROW_BITS) - 1
 def first_in_part(partition: int) -> int:
     """Return the provisional number of the first row in a partition; later rows count up from it.
 
-    The row's ordinal, its position in the whole input, is unknown while several workers read
-    partitions at the same time. Later `resolve_ordinals` converts the numbers to ordinals.
+    While several workers read partitions at the same time, they do not know the ordinal of a row
+    (its position in the whole input). `resolve_ordinals` later converts provisional numbers to
+    ordinals.
 
     Args:
         partition: The number of the partition, which is unique within the run.
@@ -34,12 +35,13 @@ def first_in_part(partition: int) -> int:
 
 
 def resolve_ordinals(number: str, starts: Mapping[int, int]) -> str:
-    """Return a SQL expression for a row's ordinal, which is its position in the input.
+    """Return a SQL expression for a row's ordinal (its position in the input).
 
     Args:
-        number: The SQL expression of the number stored with the row: either the ordinal, or a
-            provisional number (see `first_in_part`), which is converted to the ordinal.
-        starts: The ordinal of the first row of each partition, by partition number.
+        number: The SQL expression, such as a column name, of the number stored with the row. This
+            is the ordinal, or a provisional number (see `first_in_part`) to convert.
+        starts: The ordinal of the first row of each partition, by partition number. Empty if no row
+            has a provisional number.
     """
     if not starts:
         return number

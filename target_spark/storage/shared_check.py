@@ -33,7 +33,8 @@ _WHO: Final = (
     "concat_ws(' ', value, try_reflect('java.net.InetAddress', 'getLocalHost'),"
     " try_reflect('java.lang.ProcessHandle', 'current')) AS value"
 )
-"""SQL of the text that was read, followed by the reader's host and process."""
+"""SQL expression for the content of a test file, followed by the host and process that read the
+file."""
 
 
 def check_shared(
@@ -45,10 +46,10 @@ def check_shared(
     """Test that Spark's executors can read and write the same folders as this process.
 
     Args:
-        spark: A Spark session whose settings no other code uses.
+        spark: A Spark session that no other code uses, because one of its settings is changed.
         folders: The folders to test, by the name of the config setting that contains the path.
-        executors: A function that returns the current number of executors. The test is repeated
-            up to three times, until it has run on this number of executors.
+        executors: A function that returns the current number of executors. The test is repeated up
+            to three times, until it has run on this number of executors.
         tasks: The number of test files, each of which one Spark task reads.
 
     Raises:
@@ -114,9 +115,9 @@ def _remove_leftovers(folder: Path) -> None:
 
 @contextmanager
 def _temporary_folder(folder: Path) -> Iterator[None]:
-    """Context manager: create a folder and its parents if they do not exist.
+    """Context manager: create a folder, and its parents, for the duration of the block.
 
-    At the end of the block, those of the created folders that are empty are deleted.
+    Folders that exist already are kept. Created folders that are not empty at the end are kept too.
     """
     new_folders = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)

@@ -56,10 +56,10 @@ _LOCK_NAME: Final = "lock"
 _OURS: Final = re.compile(f"{_FOLDER_PREFIX}[0-9a-f]{{32}}")
 _BUFFER_SIZE: Final = 32 * 1024
 RECORD_BYTES: Final = Limit("TARGET_SPARK_RECORD_BYTES", 16 * MIB)
-"""The largest size of one record: Spark's JVM needs about twenty times as much memory."""
+"""Maximum bytes of one record, because Spark's JVM needs about twenty times as much memory."""
 
 MAX_OPEN_FILES: Final = 200
-"""The largest number of spool files that stay open."""
+"""Maximum number of spool files that are open at the same time."""
 
 _DELETED_AT: Final = b'"_sdc_deleted_at"'
 
@@ -96,7 +96,7 @@ class _LineWithMeta(msgspec.Struct, gc=False):
 
 
 class _Head(msgspec.Struct, gc=False, omit_defaults=True):
-    """The fields that precede the record in a JSON line of a spool file, named as in `_Line`."""
+    """The fields before the record in a spool file's line (see `_Line` and `_LineWithMeta`)."""
 
     n: int
     t: str | None
@@ -107,11 +107,12 @@ class _Head(msgspec.Struct, gc=False, omit_defaults=True):
 _encode_lines: Final = msgspec.json.Encoder().encode_lines
 _NOTHING: Final = msgspec.Raw(b"null")
 _LONG: Final = 1 << 20
-"""The size in bytes from which a record is written without copying it."""
+"""Minimum bytes of a record that is written without copying it."""
 
 _LARGE_ROW: Final = 2 * MIB
 LARGE_ROWS_BYTES: Final = 16 * MIB
-"""Maximum bytes of rows of 2 MiB and more in one batch; Spark needs about twenty times as much."""
+"""Maximum total bytes of the large rows (2 MiB or more each) in one batch, because Spark needs
+about twenty times as much memory."""
 
 
 @dataclass(frozen=True)
@@ -121,8 +122,8 @@ class Batch:
     Attributes:
         stream: The stream of the rows.
         paths: The spool files.
-        first: The ordinal (position in the input) of the first row or message.
-        last: The ordinal of the last row or message in the batch.
+        first: The ordinal (position in the input) of the batch's first row or BATCH message.
+        last: The ordinal of the batch's last row or BATCH message.
         count: The number of rows in the spool files; rows in ``files`` are not counted.
         nbytes: The bytes of the rows in the spool files.
         version: The table version of the rows, or None.
@@ -131,8 +132,8 @@ class Batch:
         received_at: The time at which the first row was received, in seconds since 1970.
         closed_at: The time at which the batch was closed, in seconds since 1970.
         files: The files of BATCH messages whose rows belong to the batch.
-        starts: The ordinal of the first row of each partition of the input, by partition number.
-            Empty unless several Spark workers have written the rows, each for its partition.
+        starts: If several Spark workers have written the rows, the ordinal of the first row of each
+            input partition, by partition number. Else empty.
         has_large_rows: True if a row has 2 MiB or more.
     """
 
@@ -155,7 +156,7 @@ class Batch:
         """Return a batch of rows that Spark workers have written to disk as JSON lines.
 
         Args:
-            event: The event with the paths of the spool files.
+            event: The event with the paths of the files and the number of rows.
             ordinal: The position of the event in the input.
         """
         now = time.time()
@@ -188,7 +189,7 @@ def open_spool_folder(staging: str | None, content: str) -> SpoolFolder:
     Args:
         staging: The setting ``staging``. If it is None or a remote URL, the system's temporary
             folder is used.
-        content: A phrase for the error message, such as "uncommitted rows".
+        content: The content of the folder, for the error message, such as "uncommitted rows".
 
     Raises:
         TableError: The folder cannot be written.
@@ -275,15 +276,15 @@ class SpoolFolder:
 
 @dataclass
 class Spool:
-    """The open batch of one stream, which writes received rows to a file until it is closed.
+    """The open batch of one stream. Received rows are written to a file until the batch is closed.
 
     Attributes:
         folder: The folder in which the rows are kept.
         stream: The stream of the rows.
         count: The number of rows plus the number of files of BATCH messages.
         nbytes: The bytes of the rows.
-        first: The ordinal (position in the input) of the first row or message.
-        last: The ordinal of the last row or message in the batch.
+        first: The ordinal (position in the input) of the batch's first row or BATCH message.
+        last: The ordinal of the batch's last row or BATCH message.
         version: The table version of the newest rows, or None.
         has_deletes: True if a row may be a delete record; False if certainly no row is.
         oldest: The time at which the first row was received, as a value of `time.monotonic`.
@@ -406,7 +407,7 @@ def _open_private(path: Path) -> IO[bytes]:
 
 
 def may_contain_deletes(lines: bytes) -> bool:
-    """Return True if the text of rows as JSON lines contains ``"_sdc_deleted_at"``.
+    """Return True if rows, given as JSON lines, contain the text ``"_sdc_deleted_at"``.
 
     The name may also occur inside a value, so a result of True does not prove a delete record.
     """
@@ -416,8 +417,8 @@ def may_contain_deletes(lines: bytes) -> bool:
 def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
     """Yield the content of a spool file for these rows: one line of JSON per row, as bytes.
 
-    All lines are yielded as one bytes object, but if a record has 1 MiB or more, each line is
-    yielded as three bytes objects, so that large records are not copied.
+    Usually one bytes object contains all lines. If a record has 1 MiB or more, each line is yielded
+    as three bytes objects, so that large records are not copied.
 
     Args:
         rows: The rows.
@@ -453,7 +454,10 @@ def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
 
 
 def _iterate_metadata(rows: Rows) -> Iterator[Iterator[msgspec.Raw]]:
-    """Yield the column of the rows' Airbyte metadata, as an iterator; yield nothing without any."""
+    """Yield one iterator over the Airbyte metadata of each row, or nothing if there is no metadata.
+
+    The caller unpacks the result, so that the field ``m`` is set only if there is metadata.
+    """
     if rows.meta is not None:
         yield (_NOTHING if each is None else msgspec.Raw(each) for each in rows.meta)
 
@@ -491,8 +495,9 @@ def _remove_leftovers(root: Path) -> None:
 def _is_locked(folder: Path) -> bool:
     """Return True if a folder for uncommitted rows must be kept: a running process has locked it.
 
-    Without a lock file, return False if the folder's name is that of a run's folder, whose deletion
-    was interrupted, and True for any other name, because another program may use the folder.
+    If the folder has no lock file, its name decides. The name of a run's folder gives False,
+    because an interrupted deletion leaves such a folder. Any other name gives True, because the
+    folder may belong to another program.
     """
     try:
         with (folder / _LOCK_NAME).open("rb") as lock:

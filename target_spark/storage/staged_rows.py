@@ -37,7 +37,9 @@ def temporary_location(spark: SparkSession, staging_area: StagingArea, name: str
 
 
 def translate_write_errors(staging_area: StagingArea) -> AbstractContextManager[None]:
-    """Return a context manager that adds the folder or URL of ``staging_area`` to disk-full errors.
+    """Return a context manager that raises a `DiskFullError` if its block fails on a full disk.
+
+    The message names the folder or URL of ``staging_area``.
 
     Raises:
         DiskFullError: The block failed because a disk is full.

@@ -53,7 +53,8 @@ _SHORT: Final = 40
 def run_folder(staging: str, run: RunInfo) -> str:
     """Return the URL of the folder for a run's temporary files.
 
-    ``staging`` is the remote URL of the setting ``staging``, below which the folder is located.
+    ``staging`` is the remote URL of the setting ``staging``, below which each job has a folder with
+    a subfolder for each run.
     """
     return f"{_job_folder(staging, run.job)}/{_this_machine()}{run.id}"
 
@@ -112,7 +113,7 @@ class StagingArea:
     def delete(self, spark: SparkSession, address: str) -> None:
         """Delete the folder at a URL that `new_address` has returned.
 
-        If a remote deletion fails, a warning is logged, and the next call tries it again.
+        If a remote folder cannot be deleted, a warning is logged, and the next call tries again.
         """
         folder = to_local_folder(address)
         if folder is not None:
@@ -175,6 +176,9 @@ def _job_folder(staging: str, job: str) -> str:
 
 
 def _this_machine() -> str:
-    """Return the name prefix of remote folders that belong to runs of this user and machine."""
+    """Return the prefix that names of remote folders have for runs of this user on this machine.
+
+    An example is ``of-host1-1000-``, with the host name and the user id.
+    """
     host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())
     return f"of-{host}-{os.getuid()}-"

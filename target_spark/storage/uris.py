@@ -25,7 +25,7 @@ _PARTS = re.compile(r"([^:]+)(://[^/]*)(.*)", re.DOTALL)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 
 _SPARKS_SCHEMES = {"s3": "s3a", "s3n": "s3a", "az": "abfss", "gcs": "gs"}
-"""Spark's names of URL schemes for which fsspec and other tools use other names."""
+"""URL schemes of other tools, such as fsspec, with the scheme that Spark uses instead."""
 
 
 def to_local_folder(address: str) -> Path | None:
@@ -85,9 +85,10 @@ def to_spark_scheme(address: str) -> str:
 
 
 def to_spark_uri(address: str) -> str:
-    """Return a local path or URL in the form that Spark accepts.
+    """Return a local path as a ``file://`` URL; return any other URL unchanged.
 
-    A local path becomes a ``file://`` URL without percent-encoding. Other URLs are unchanged.
+    Special characters are not percent-encoded, because Spark takes them literally: ``/data/a b`` ->
+    ``file:///data/a b``.
     """
     folder = to_local_folder(address)
     return address if folder is None else f"file://{folder}"

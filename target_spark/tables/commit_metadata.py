@@ -27,7 +27,8 @@ __all__ = [
 _decode_list: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 _FIELD = "target_spark"
-"""The only key of the commit metadata's JSON; it identifies metadata of target-spark."""
+"""The only key of the commit metadata's JSON. Other programs do not use it, so it identifies
+commits of target-spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +45,10 @@ class CommitMetadata:
         state: The newest state whose rows are all committed, or None.
         replay: Id of the last run that loaded quarantined rows of the table again; None if no run
             did.
-        uncovered_since: If a later run than that of ``state`` committed rows but no newer state,
-            the start of that later run, in milliseconds since 1970; else None. If the later run
-            resumed from an older state and its tap sends changes (log-based replication), it may
-            have replaced rows by older versions.
+        uncovered_since: Start, in milliseconds since 1970, of the last run that committed rows, if
+            it is a later run than that of ``state``; else None. If that run resumed from an older
+            state and its tap sends changes (log-based replication), it may have replaced rows by
+            older versions.
         key: The key columns as a JSON list, if the run has ensured that no two rows of the table
             have the same key; None if it has not.
         former: Default names of the job in earlier releases. Tables that were loaded under these
@@ -93,9 +94,10 @@ class CommitMetadata:
         return other is not None and self.is_same_run(other) and self.batch == other.batch
 
     def with_earlier_state(self, before: CommitMetadata | None) -> CommitMetadata:
-        """Return a copy with the state of the table's previous commit, if this commit has none.
+        """Return a copy that repeats the previous commit's state if this commit has no state.
 
-        If both commits have a list of states per stream, the lists are merged.
+        If both have Airbyte states, which are JSON lists with a state per stream, the lists are
+        merged.
 
         Args:
             before: The metadata of the table's previous commit, or None.
@@ -121,15 +123,15 @@ class CommitMetadata:
 def find_latest_metadata(markers: Iterable[CommitMetadata | None]) -> CommitMetadata | None:
     """Return the metadata with the state from which the next run of a job resumes.
 
-    It is the newest metadata with a state, in which the states of all tables are merged. If no
-    metadata has a state, return the newest metadata. If a later run committed rows but no state,
-    ``uncovered_since`` has the start of that run.
+    The result is the newest metadata that has a state; Airbyte states per stream are merged from
+    all tables. If no metadata has a state, the newest metadata is returned. If a later run has
+    committed rows without a state, ``uncovered_since`` is the start of that run.
 
     Args:
-        markers: The metadata of the newest commit of each table, or None.
+        markers: The newest commit metadata of each table; None for a table without any.
 
     Returns:
-        The metadata; None if there is no metadata.
+        The metadata; None if no table has any.
     """
     present = [marker for marker in markers if marker is not None]
     in_order = sorted(
@@ -148,10 +150,10 @@ def find_latest_metadata(markers: Iterable[CommitMetadata | None]) -> CommitMeta
 
 
 def find_last_commits(commits: Iterable[tuple[int, CommitMetadata | None]]) -> dict[str, int]:
-    """Return the table's version after each run's last commit, by run id, newest run first.
+    """Return the table version after each run's last batch, by run id, newest run first.
 
-    A commit without rows, such as a new column, repeats the metadata of the commit before it. Of
-    several commits with the same metadata, the oldest is therefore the one that wrote rows.
+    A later commit without a batch, such as a new column, repeats the metadata of the commit before
+    it. So of several commits with the same metadata, the oldest is that of the batch.
 
     Args:
         commits: The versions of the table (Delta versions or Iceberg snapshot ids), newest first,
@@ -169,8 +171,8 @@ def find_last_commits(commits: Iterable[tuple[int, CommitMetadata | None]]) -> d
 def txn_app_id(job: str, stream: str, run: str) -> str:
     """Return the application id (``txnAppId``) of a run's commits in a Delta table.
 
-    It is different for each run, because Delta skips a commit if the same id has already used its
-    transaction number, and each run numbers its commits from 1.
+    Each run has a different id, because each run numbers its commits from 1, and Delta skips a
+    commit whose number was already used with the same id.
     """
     return f"target-spark:{job}:{stream}:{run}"
 

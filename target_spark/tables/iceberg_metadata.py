@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 PROPERTY = "target-spark"
-"""Summary property of a snapshot that holds the commit metadata."""
+"""Name of the snapshot summary property with the commit metadata of target-spark."""
 
 _LONG = 4096
 _PACKED = "zlib:"
@@ -164,7 +164,7 @@ def read_local_snapshots(folder: Path) -> Iterator[IcebergSnapshot]:
 def trace_ancestors(
     current: int | None, by_id: Mapping[int, IcebergSnapshot]
 ) -> Iterator[IcebergSnapshot]:
-    """Yield the current snapshot and its ancestors, newest first, until one is not in ``by_id``.
+    """Yield the current snapshot and its ancestors, newest first, until ``by_id`` lacks one.
 
     Args:
         current: The id of the current snapshot; None for a table without snapshots.
@@ -192,9 +192,9 @@ def parse_summary(snapshot: IcebergSnapshot, *, merged: bool) -> CommitStats:
 
     Args:
         snapshot: The snapshot of the commit.
-        merged: True for a MERGE; False for an append or overwrite. A MERGE also rewrites unchanged
-            rows, which the summary counts as added before Spark 4.1. For such a summary, the growth
-            of the table is returned as the number of inserted rows.
+        merged: True for a MERGE; False for an append or overwrite. Before Spark 4.1, the summary of
+            a MERGE counts every row of a rewritten file as added, even an unchanged one. The result
+            then has the growth of the table as ``inserted``, and 0 as ``updated``.
     """
     added, removed = _number(snapshot, "added-records"), _number(snapshot, "deleted-records")
     updated = 0

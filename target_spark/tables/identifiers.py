@@ -46,21 +46,23 @@ RESERVED: Mapping[str, frozenset[str]] = MappingProxyType(
         )
     }
 )
-"""Names that a table format reserves for its own columns."""
+"""Column names that a table format reserves for itself, by the name of the format."""
 
 _INTERNAL = ("__target_spark_", "__fivetran_")
-"""Prefixes of internal columns that a DataFrame has besides the table's columns."""
+"""Prefixes of the internal columns of a DataFrame, which are not in the table."""
 
 _REFUSED = re.compile(r"[\s,;{}()=`\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 _REFUSED_IN_PATHS = re.compile(r"[\\/:*?\"<>|%#\s,;{}()=`\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-"""The characters above, and those with a special meaning in paths of any file system."""
+"""Pattern of the characters that are replaced in the names of table folders: Parquet or Delta
+reject them, or they have a special meaning in paths of some file system."""
 
 _REFUSED_IN_CATALOGS = re.compile(r"[^a-z0-9_]")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LONGEST_TABLE_NAME = 120
-"""In bytes: folder names have at most 255, and writers append suffixes to the name."""
+"""Maximum bytes of a table name without its hash. File systems limit folder names to 255 bytes, and
+writers append suffixes."""
 
 _LONGEST_GIVEN_NAME = 200
 

@@ -43,8 +43,8 @@ def resolve_layout(
         table_schema: The stream's table schema.
 
     Returns:
-        A tuple of the layout, and of remarks about settings for all streams that cannot be applied,
-        for example because the stream has no such property.
+        A tuple of the layout, and of remarks for the user. Each remark is about a setting for all
+        streams that is not applied to this one, for example because it lacks the property.
 
     Raises:
         UnsupportedError: A layout setting in ``streams.<name>``, for this stream only, cannot be
@@ -95,11 +95,11 @@ def resolve_layout(
 def reject_empty_partition_values(
     options: LoadOptions, stream: StreamId, table_schema: TableSchema
 ) -> TableSchema:
-    """Return a copy of a table schema that rejects an empty string in a partition column.
+    """Return a table schema in which an empty string is invalid for a partition column.
 
-    Rows with such a value are quarantined, because a Delta table would store null instead. The
-    copy lists the properties of the text partition columns in its attribute ``filled``. For another
-    table format, the schema is returned unchanged.
+    The loader quarantines rows with such a value, because a Delta table would store null instead.
+    The text properties to partition by are listed in the attribute ``filled`` of the result. For
+    another table format, ``table_schema`` is returned unchanged.
     """
     if options.format != "delta":
         return table_schema

@@ -24,13 +24,14 @@ __all__ = [
 ]
 
 QUARANTINE: Final = "__quarantine"
-"""The suffix of a table's name that makes the name of its quarantine."""
+"""The suffix that turns a table's name into the name of its quarantine table."""
 
 RUNS: Final = "_target_spark_runs"
-"""The name of the table of runs. No stream can be loaded into it."""
+"""The name of the table with one row per run and stream. No stream can be loaded into it."""
 
 Transform: TypeAlias = Literal["identity", "year", "month", "day", "hour"]
-"""Partition transforms: a column's value, or a part of a date or timestamp."""
+"""Partition transforms: the value of a column, or the year, month, day or hour of a date or
+timestamp."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Table:
 
     @property
     def key(self) -> str:
-        """Unique key of the table: its name in the catalog, or its path if it has none."""
+        """Unique key of the table: its name in the catalog, or its path if it is in no catalog."""
         return ".".join(self.identifier) or self.path
 
     @property
@@ -61,11 +62,11 @@ class Table:
 
     @property
     def locations(self) -> tuple[str, ...]:
-        """The table's lower-case catalog name and its path, if any, to find tables in conflict."""
+        """The table's lower-case catalog name and path, if any. Two tables must share neither."""
         return tuple(filter(None, (".".join(self.identifier).lower(), self.path)))
 
     def with_suffix(self, suffix: str) -> Table:
-        """Return a reference to the table whose name and path are this table's plus ``suffix``."""
+        """Return a reference to another table: ``suffix`` is appended to the name and path."""
         path = self.path and f"{self.path}{suffix}"
         name = self.identifier[-1:] and (f"{self.identifier[-1]}{suffix}",)
         return Table(path, f"{self.name}{suffix}", (*self.identifier[:-1], *name))
@@ -111,7 +112,7 @@ class MaintenanceOptions:
     Attributes:
         compact: True to merge many small files into large ones; False to leave the files as they
             are.
-        retain_days: Number of days after which files that the current table no longer uses are
+        retain_days: Number of days after which files that the newest table version does not use are
             deleted; None to keep them.
         file_bytes: Target size of compacted files in bytes; None means the format's default.
     """

@@ -33,12 +33,12 @@ class CommitManifest:
 
     Attributes:
         commit: The number of the last commit that added files, from 1; 0 for a new table.
-        marker: The metadata of the last commit, or None.
+        marker: The metadata that target-spark stored with the last commit; None for a new table.
         parts: The names of the committed files.
         schema: The type (DDL) of each column by name.
-        sources: The stream properties of renamed columns, such as ``{"`user_id`": "user-id"}``.
-        runs: The number of the last commit of each run since the last overwrite, by run id, oldest
-            first.
+        sources: The stream property of each renamed column, such as ``{"`user_id`": "user-id"}``.
+        runs: The number of each run's last commit, by run id, oldest run first. Runs before the
+            last overwrite are left out.
     """
 
     commit: int = 0
@@ -98,7 +98,7 @@ def open_dataset(folder: Path, manifest: CommitManifest | None = None) -> pa.dat
 
     Args:
         folder: The folder of the table.
-        manifest: The manifest that lists the files; None for that of the folder.
+        manifest: The manifest that lists the files; None to read the manifest in the folder.
     """
     import pyarrow as pa
     import pyarrow.dataset as ds

@@ -13,13 +13,13 @@ from typing import Final
 __all__ = ["QuarantineSummary", "Reason", "describe_reasons", "replay_command", "stream_command"]
 
 _SHOWN: Final = 3
-"""The number of reasons that a text names."""
+"""Maximum number of errors that a text for the user lists."""
 
 _KEPT: Final = 100
-"""The number of reasons that are kept for a stream, most frequent first."""
+"""Maximum number of different errors that are kept for a stream, most frequent first."""
 
 _CATALOG: Final = "catalog.json"
-"""The file name of the corrected catalog in a replay command."""
+"""File name, in a replay command for the user, of the catalog with the corrected schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class QuarantineSummary:
     ) -> str:
         """Return a text for the user about the quarantined rows.
 
-        It contains the number of rows, the errors, the quarantine table and the remedy.
+        The text contains the number of rows, the errors, the quarantine table and the remedy.
 
         Args:
             rows: The number of quarantined rows.

@@ -49,18 +49,20 @@ _COLUMNS: Final[Mapping[str, ColumnType]] = {
     "replay": Text(),
 }
 SCHEMA: Final = TableSchema(tuple(Column(name, name, type_) for name, type_ in _COLUMNS.items()))
-"""The columns of quarantine tables. ``replay`` is the id of a run that loads the record again."""
+"""The columns of quarantine tables. ``replay`` is the id of the last run that began to load the
+record again, or null."""
 
 _REASONS: Final = 100
-"""The largest number of reasons that are collected from one batch, most frequent first."""
+"""Maximum number of different errors that are collected from one batch, most frequent first."""
 
 LONGEST_RECORD: Final = 1 << 20
-"""The size in bytes of the largest record that is searched for an example."""
+"""Maximum bytes of a record from which an example of an invalid value is taken."""
 
 _LONGEST_EXAMPLE: Final = 80
 
 _OF_THE_VALUE: Final = re.compile(r"[:.\[]")
-"""The character after the name of a property in a reason."""
+"""Pattern of the character after the property's name in an error text, such as ":" in "price: not a
+number"."""
 
 
 class QuarantineGuard:
@@ -68,8 +70,8 @@ class QuarantineGuard:
 
     Args:
         limit: The limit of the setting ``max_quarantined``.
-        withholds: True to withhold states if too many rows of a stream are quarantined; False in a
-            replay, which loads quarantined rows again.
+        withholds: True to withhold a stream's states if too many of its rows are quarantined. False
+            for a replay (a run that loads quarantined rows again), which withholds none.
     """
 
     def __init__(self, limit: QuarantineLimit, *, withholds: bool = True) -> None:
@@ -86,7 +88,7 @@ class QuarantineGuard:
         quarantined: int,
         reasons: Sequence[Reason],
     ) -> None:
-        """Add rows that are about to be quarantined, and check the limit.
+        """Count rows that are about to be quarantined, and check the limit.
 
         Args:
             request: The commit request that contains the rows.
@@ -150,9 +152,10 @@ def get_quarantine_table(table: Table) -> Table:
 
 
 def get_values(batch: int, run: str) -> tuple[str, ...]:
-    """Return the SQL expression of each column of the quarantine table, in order.
+    """Return the SQL expressions of the quarantine table's columns, in order.
 
-    The expressions are evaluated on the DataFrame that `SpoolFrame.bad` returns.
+    The expressions are evaluated on the DataFrame of quarantined rows that `SpoolFrame.bad`
+    returns.
 
     Args:
         batch: The number of the commit.

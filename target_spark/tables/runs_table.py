@@ -17,7 +17,7 @@ from target_spark.loader.report import COMPLETE, STOPPED
 __all__ = ["NOT_COMPLETE", "SCHEMA", "build_rows"]
 
 NOT_COMPLETE: Final = "not complete"
-"""The outcome of a run with an error, as the summary of the report names it."""
+"""The value of the column ``outcome`` for a run that ended with an error."""
 
 _COUNTS: Final = (
     "received",
@@ -29,7 +29,7 @@ _COUNTS: Final = (
     "bytes",
     "commits",
 )
-"""The columns that are counts of the report."""
+"""The columns with counts of rows, bytes and commits. The run's report has the same names."""
 
 _COLUMNS: Final[Mapping[str, ColumnType]] = {
     "job": Text(),
@@ -50,10 +50,10 @@ _COLUMNS: Final[Mapping[str, ColumnType]] = {
     "library_versions": Text(),
 }
 SCHEMA: Final = TableSchema(tuple(Column(name, name, type_) for name, type_ in _COLUMNS.items()))
-"""The columns of the table of runs."""
+"""The columns of the table of runs, ``_target_spark_runs``."""
 
 _STATE_CHARACTERS: Final = 4 << 20
-"""The most characters of states in the rows of one run."""
+"""Maximum total characters of the states in the rows of one run. Longer states are not stored."""
 
 
 def build_rows(
@@ -61,8 +61,8 @@ def build_rows(
 ) -> list[dict[str, Any]]:
     """Return a run's rows for the table ``_target_spark_runs``: one dict per stream.
 
-    The states are stored in each row. If that would take more than 4 Mi characters in total, they
-    are replaced by null.
+    Each row has both states. If the states in all rows would have more than 4 Mi characters, they
+    are null instead.
 
     Args:
         report: The report of the run with its outcome, as `Report.as_dict` returns it.

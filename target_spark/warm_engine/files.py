@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 _LONGEST_ADDRESS: Final = 100
-"""The kernel accepts addresses of Unix sockets of at most 104 to 108 bytes."""
+"""Maximum bytes of the path of a Unix socket. Kernels accept at most 104 to 108 bytes."""
 
 _MOST_BYTES: Final = 1 << 20
 _MOST_FILES: Final = 16
@@ -51,7 +51,7 @@ _PAUSE: Final = 0.1
 
 
 def engines_folder() -> Path:
-    """Return the folder with the folders of this user's engines (shared Spark processes)."""
+    """Return the folder with a subfolder for each engine (shared Spark process) of this user."""
     return cache_folder() / "engines"
 
 
@@ -67,7 +67,7 @@ class EngineFolder:
 
     @classmethod
     def find(cls, key: str) -> EngineFolder | None:
-        """Return the folder of the engine (shared Spark) with this `Identity.key`; None if missing.
+        """Return the folder of the shared Spark process with this `Identity.key`; None if missing.
 
         Raises:
             UntrustedPathError: Another user owns the folder or has access to it.
@@ -80,7 +80,7 @@ class EngineFolder:
 
     @classmethod
     def make(cls, key: str) -> EngineFolder:
-        """Return the folder of the engine (shared Spark) with this `Identity.key`.
+        """Return the folder of the shared Spark process with this `Identity.key`.
 
         If the folder does not exist, it is created.
 
@@ -101,7 +101,7 @@ class EngineFolder:
         return self.path / "log"
 
     def check(self) -> None:
-        """Check that only the current user has access to the folder of the engine (shared Spark).
+        """Check that only the current user has access to the folder of the shared Spark process.
 
         Raises:
             UntrustedPathError: Another user owns the folder or a parent folder, or has access to
@@ -129,15 +129,15 @@ class EngineFolder:
         return file
 
     def open_log(self) -> int:
-        """Create or empty the log file of the shared Spark process; return its descriptor."""
+        """Create or empty the log file of the shared Spark process; return its file descriptor."""
         return self._open("log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
 
     def describe(self, **facts: Any) -> None:
-        """Write facts about the engine (shared Spark), such as its process id, to its JSON file."""
+        """Write facts about the shared Spark process, such as its process id, to a JSON file."""
         replace_file(self.path / "engine.json", json.dumps(facts))
 
     def read_description(self) -> dict[str, Any]:
-        """Return the facts about the engine that `describe` wrote; {} if missing or invalid.
+        """Return the facts that `describe` wrote to the JSON file; {} if it is missing or invalid.
 
         Raises:
             UntrustedPathError: Another user could have written the description.
@@ -213,7 +213,10 @@ class EngineFolder:
 
     @contextlib.contextmanager
     def _address(self) -> Iterator[str]:
-        """Context manager: yield a path of the engine's socket within the kernel's length limit."""
+        """Context manager: yield a path of the engine's socket that is short enough for the kernel.
+
+        If the folder's path is too long, the path is one below ``/proc/self/fd``.
+        """
         path = str(self.path / "socket")
         if len(os.fsencode(path)) <= _LONGEST_ADDRESS:
             yield path
@@ -228,7 +231,7 @@ class EngineFolder:
 def list_engines() -> list[EngineFolder]:
     """Return the folders of all engines (background Spark processes) of the current user.
 
-    Only folders with a description are returned. The engine may have been killed.
+    Only folders with a description file are returned. Their engine may have been killed.
 
     Raises:
         UntrustedPathError: Another user owns a folder or has access to it.
@@ -276,7 +279,7 @@ def send_message(
 ) -> None:
     """Send a message between a run and its engine (shared Spark) as a line of JSON over a socket.
 
-    ``files`` are file descriptors that the receiver gets too.
+    ``files`` are open file descriptors that are passed to the receiver.
     """
     data = json.dumps(message).encode() + b"\n"
     if not files:

@@ -41,7 +41,8 @@ class Identity:
     """Versions, settings and environment variables with which a shared Spark process was started.
 
     Attributes:
-        parts: A hash of each value, by name, such as ``master`` or ``spark.driver.memory``.
+        parts: The hash of each version, setting and variable, by its name, such as ``master`` or
+            ``spark.driver.memory``.
     """
 
     parts: Mapping[str, str]
@@ -88,9 +89,9 @@ def _digest(*texts: str) -> str:
 def _program_parts(
     settings: SparkSettings, environ: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield name and value of the parts of an `Identity` that describe programs, and the umask.
+    """Yield name and value of the parts of an `Identity` for programs, such as Java, and the umask.
 
-    A program is described by its version, or by its path, size and modification time.
+    The value of a program is its version, or its path, size and modification time.
     """
     version = find_pyspark_version()
     yield "PySpark", version

@@ -110,7 +110,7 @@ class EngineServer:
         return 0
 
     def request_stop(self) -> None:
-        """Reject new runs, and end the engine (shared Spark) when its last run has ended."""
+        """Reject new runs, and end the shared Spark process when its last run has ended."""
         self._is_closing = True
         self._stop.set()
 
@@ -178,7 +178,12 @@ class EngineServer:
     # Runs
 
     def _serve_run(self, connection: socket.socket, message: Mapping[str, Any]) -> None:
-        """Let a run use the engine's Spark, wait until it ends, and cancel its remaining work."""
+        """Let a run use the engine's Spark, wait for the run's end, and cancel its remaining work.
+
+        Args:
+            connection: The connection to the run, which the run keeps open until it ends.
+            message: The run's first message, with its id, process id and job name.
+        """
         run = _Run(str(message["run"]), int(message["pid"]), str(message["job"]), time.time())
         with self._guard:
             if self._is_closing:

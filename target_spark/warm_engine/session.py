@@ -44,11 +44,11 @@ __all__ = ["EngineSession", "looks_for_engine", "may_use_engine"]
 logger = logging.getLogger(__name__)
 
 _RESPONSE_SECONDS: Final = 300.0
-"""Seconds to wait for an engine whose Spark is starting."""
+"""Maximum seconds to wait for the response of an engine, whose Spark may be starting."""
 
 _CONNECT_SECONDS: Final = 10.0
 _END_SECONDS: Final = 60.0
-"""Seconds to wait for the end of the JVM of an engine that has ended."""
+"""Maximum seconds to wait for the end of the JVM after its engine has ended."""
 
 _LOSS_SECONDS: Final = 10.0
 _PAUSE: Final = 0.1
@@ -60,7 +60,8 @@ _INSTEAD: Final = "This run starts its own Spark."
 def may_use_engine(settings: SparkSettings) -> bool:
     """Return True if a run with these settings may use a shared Spark process (engine).
 
-    That is not possible with a cluster, with Spark Connect, or if ``engine`` is "never".
+    That is not possible with a cluster, with Spark Connect, or if the setting ``engine`` is
+    "never".
     """
     return (
         settings.engine != "never" and not settings.remote and settings.master.startswith("local")
@@ -70,8 +71,8 @@ def may_use_engine(settings: SparkSettings) -> bool:
 def looks_for_engine(settings: SparkSettings) -> bool:
     """Return True if a run with these settings has to look for a running engine (shared Spark).
 
-    That is the case if the run may use an engine, and ``engine`` is "keep" (a missing engine is
-    then started) or the user's folder of engines exists.
+    This is the case if the run may use an engine, and either the setting ``engine`` is "keep" (a
+    missing engine is then started) or the user has a folder of engines.
     """
     return may_use_engine(settings) and (settings.engine == "keep" or engines_folder().is_dir())
 
@@ -119,12 +120,13 @@ class EngineSession:
     Args:
         settings: The Spark settings of the run.
         run: The id of the run; "" to generate one.
-        job: The name of the run's job, for messages of the engine.
+        job: The name of the run's job, which the engine shows in its messages.
         locks: File descriptors of the locks of the job. The engine, or the run's own JVM, keeps
             them open until all work for the run has ended.
-        on_jvm: A function that is called with the process id of the JVM, before the JVM can write.
+        on_jvm: A function that is called with the process id of the JVM, before the JVM can write
+            to a table.
         on_engine: A function that is called with the path of the engine's folder, before the engine
-            can write. It is called with None when the run starts its own Spark.
+            can write to a table. It is called with None when the run starts its own Spark.
         phases: The stopwatch for phases of the run, such as the start of Spark, or None.
     """
 
@@ -163,7 +165,7 @@ class EngineSession:
 
         Args:
             settings: The Spark settings of the run.
-            **given: The other arguments of the class, by name.
+            **given: Further keyword arguments of the class, such as ``job``.
         """
         session = cls(settings, **given)
         session._thread.start()
@@ -371,7 +373,7 @@ class EngineSession:
         return response
 
     def _explain_other_engines(self) -> None:
-        """Log the settings in which each running engine (shared Spark) differs from this run."""
+        """Log why this run cannot use the running engines: the settings in which they differ."""
         for folder in list_engines():
             try:
                 folder.connect(_CONNECT_SECONDS).close()

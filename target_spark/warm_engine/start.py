@@ -33,10 +33,11 @@ if os.fork():
 from target_spark.warm_engine.server import main
 main(given)
 """
-"""The program of the engine. It forks, so that the process that starts it has no child."""
+"""Python code that starts the engine's process. It forks, so that the engine is no child of the
+run."""
 
 _LEFT_OUT: Final = {"remote", "scratch", "shared", "engine"}
-"""Settings of a run that the engine does not have."""
+"""Fields of `SparkSettings` that are not passed from the run to the engine."""
 
 
 _CONNECT_SECONDS: Final = 10.0
@@ -138,5 +139,5 @@ def _start_process(settings: SparkSettings, identity: Identity) -> bool:
 
 
 def _plain(value: object) -> object:
-    """Return the value of a setting for JSON: a mapping as a dict, any other value unchanged."""
+    """Return a setting's value for JSON: a mapping as a dict, any other value unchanged."""
     return dict(value) if hasattr(value, "keys") else value  # type: ignore[call-overload]

@@ -65,10 +65,11 @@ _SPARK_TYPES: Final[Mapping[str, Callable[[], T.DataType]]] = {
     "date": T.DateType,
     "binary": T.BinaryType,
 }
-"""Spark's types by the DDL of a column type."""
+"""The PySpark class of each simple column type, by the type's DDL."""
 
 DELETE_ONLY_COLUMN = "__target_spark_only_delete"
-"""Column added by `latest_by_key`: True if the batch has only delete records for the key."""
+"""Name of a boolean column that `latest_by_key` adds. It is True if the batch has only delete
+records for the key."""
 
 _RANK = "__target_spark_rank"
 
@@ -89,8 +90,8 @@ class MergeKeys:
             version begins if one of them differs.
         cursor: Column with the replication key, which grows with each version of a row; None if
             unknown.
-        received: Start time of the row versions of records without an extraction time: the time at
-            which the batch's first row was received (SCD2 only).
+        received: Time at which the batch's first row was received (SCD2 only). A row version begins
+            at this time if its record has no extraction time.
         sort_by: Columns that sort the rows within each file, if rows are added without a merge.
         by_cursor: True if the row with the highest ``cursor`` is the newest, where null is the
             lowest value. ``order`` then decides only between equal cursors, and a batch row
@@ -102,8 +103,9 @@ class MergeKeys:
             not null in the newest row of a key, the table row is removed. None if there is no such
             column.
         unique_rows: Number of rows of the batch, if Spark holds them in memory and no two have the
-            same key. Such a batch needs no removal of older rows, and can be read twice without a
-            copy. None if Spark reads the rows from files, or if keys may be repeated.
+            same key. `latest_by_key` then need not remove older rows, and Spark can read the batch
+            twice without a copy on disk. None if Spark reads the rows from files, or if keys may be
+            repeated.
     """
 
     columns: tuple[str, ...]
@@ -146,8 +148,8 @@ class TableState:
     """Cached facts about one table, which a writer keeps during a run.
 
     Attributes:
-        id: The table's id in the metadata of the format, as this run first read it; None if it has
-            not read the id.
+        id: The id in the table's Delta or Iceberg metadata, as this run first read it; None if this
+            run has not read it yet.
         newest: The newest commit metadata in the table, or None if the table has none. Only valid
             if ``is_newest_known`` is True.
         is_newest_known: True once ``newest`` was read. False again after a failed commit, which may
@@ -170,7 +172,7 @@ class Writer(Protocol):
 
     @property
     def keeps_batch(self) -> bool:
-        """True if an upsert copies the batch to disk, so that its MERGE computes rows only once."""
+        """True if `upsert` stores the batch on disk, so that Spark computes its rows only once."""
         ...
 
     def can_widen(self, old: str, new: str, /) -> bool:
@@ -202,15 +204,15 @@ class Writer(Protocol):
             table: The table to create.
             table_schema: The columns.
             layout: Partitioning, clustering and properties.
-            has_rows: True if rows are written next. Then a format whose first write creates the
-                table does nothing. False if the table must exist after the call.
+            has_rows: True if the caller writes rows next. If the first rows create a table of this
+                format, nothing is done then. False if the table must exist after the call.
         """
         ...
 
     def describe_layout_mismatch(
         self, spark: SparkSession, /, table: Table, table_schema: TableSchema, layout: TableLayout
     ) -> str | None:
-        """Describe a table's partitioning and clustering if it differs from the settings.
+        """Describe a table's partitioning and clustering if they differ from the settings.
 
         Returns:
             A phrase such as "partitioned by day", or None if there is no difference.
@@ -226,10 +228,10 @@ class Writer(Protocol):
         ...
 
     def sources(self, spark: SparkSession, /, table: Table) -> Mapping[str, str] | None:
-        """Return the stream properties of renamed columns, such as ``{"`user_id`": "user-id"}``.
+        """Return the stream property of each renamed column, such as ``{"`user_id`": "user-id"}``.
 
-        The table stores the property of each column or field whose name differs from it. Return
-        None if another program created the table.
+        The keys are the quoted columns, or fields of structs, whose names differ from those of the
+        properties. Return None if another program created the table.
         """
         ...
 
@@ -372,13 +374,14 @@ def next_metadata(
         before: The newest commit metadata in the table, or None.
         commit: The commit metadata of the batch.
         table: The table to write to.
-        acknowledged: True if an earlier commit of this batch is known to have succeeded. If it is
-            False, the table may already have the batch number, because a response was lost.
+        acknowledged: True if this run knows that a commit of this batch has succeeded. False if it
+            does not know; the table may then contain the batch, because the response to an earlier
+            commit was lost.
 
     Raises:
         TableOwnerError: Another job has loaded the table since this run read its metadata.
-        CommitLostError: The batch number does not increase, so the format would skip the batch as
-            already committed.
+        CommitLostError: The batch number is not higher than that of the run's newest commit, so the
+            batch would be skipped as already committed.
     """
     if before is not None and before.job not in {commit.job, *commit.former}:
         raise table_owner_error(table, before.job, commit.job)
@@ -463,10 +466,12 @@ def table_replaced_error(table: Table) -> TableError:
 def latest_by_key(df: DataFrame, keys: MergeKeys) -> DataFrame:
     """Return the newest row of each key, without the column ``keys.order``.
 
-    A delete record has only keys and a deletion time. If the newest row of a key is a delete
-    record, its deletion time is set in the newest full row of the key, which is returned. If the
-    batch has only delete records for the key, one of them is returned, and the added column
-    `DELETE_ONLY_COLUMN` is True. The column is added only if ``keys.deleted`` is set.
+    If the newest row is a delete record, which has only keys and a deletion time, the newest full
+    row of the key is returned with this deletion time. If the batch has only delete records for the
+    key, the newest of them is returned.
+
+    If ``keys.deleted`` is set, the boolean column `DELETE_ONLY_COLUMN` is added. It is True in
+    delete records that are returned.
     """
     if keys.unique_rows is not None:
         return _mark_deletions(df, keys).drop(keys.order)
@@ -491,9 +496,9 @@ def latest_by_key(df: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def _mark_deletions(df: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add the column `DELETE_ONLY_COLUMN`, which is True in delete records.
+    """Add the boolean column `DELETE_ONLY_COLUMN`, which is True in delete records.
 
-    Every key must occur only once. Nothing is added if ``keys.deleted`` is None.
+    Every key must occur only once. If ``keys.deleted`` is None, no column is added.
     """
     if keys.deleted is None:
         return df
@@ -520,7 +525,8 @@ def sort_rows(df: DataFrame, columns: Sequence[str]) -> DataFrame:
 def column_ddl(field: T.StructField) -> str:
     """Return the DDL type of a column, such as ``bigint`` or ``varchar(10)``.
 
-    Lengths are read from the metadata of the field, because Spark's type is a plain string.
+    The length of a char or varchar column is in the metadata of the field, because its Spark type
+    is a plain string.
     """
     limited = str(field.metadata.get("__CHAR_VARCHAR_TYPE_STRING", ""))
     plain = isinstance(field.dataType, T.StringType)
@@ -536,7 +542,7 @@ def build_field(name: str, type_: ColumnType, comment: str | None = None) -> T.S
 def to_spark_type(type_: ColumnType) -> T.DataType:
     """Return the Spark type of a column type, such as ``LongType()`` for a 64-bit integer.
 
-    Only types that target-spark creates are supported; `UnmanagedType` raises a KeyError.
+    `UnmanagedType`, the type of a column that target-spark never writes, raises a KeyError.
     """
     if isinstance(type_, Array):
         return T.ArrayType(to_spark_type(type_.element))

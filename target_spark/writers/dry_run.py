@@ -1,6 +1,6 @@
 """Writer for a dry run, which reads tables and counts the rows that a run would write.
 
-It wraps the writer of a table format and calls only the methods that read. It stores the columns
+The writer wraps that of a table format and calls only the methods that read. It stores the columns
 that each table would have, so later batches see the changes of earlier ones. Spark computes every
 row, so conversion errors appear in a dry run too.
 """
@@ -58,7 +58,7 @@ class DryRunWriter:
         *,
         has_rows: bool = False,  # noqa: ARG002  (a dry run writes nothing in either case)
     ) -> None:
-        """Store the columns of a table that a real run would create. Nothing is created."""
+        """Store in memory the columns that a real run would create. Nothing is created."""
         self._new.add(table.key)
         self._types[table.key] = table_schema.types
 
@@ -78,7 +78,7 @@ class DryRunWriter:
         """Do nothing. The changed columns are stored by `annotate`, which is called next."""
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return the stream properties of renamed columns, such as ``{"`user_id`": "user-id"}``.
+        """Return the stream property of each renamed column, such as ``{"`user_id`": "user-id"}``.
 
         The mapping is empty for a table that does not exist yet. Return None if another program
         created the table.
@@ -88,7 +88,7 @@ class DryRunWriter:
         return self._writer.sources(spark, _strip_unknown_catalog(spark, table))
 
     def annotate(self, _spark: SparkSession, table: Table, table_schema: TableSchema) -> None:
-        """Store the columns that the table would have in a real run. Nothing is written."""
+        """Store in memory the columns that the table would have after a real run."""
         self._types[table.key] = table_schema.types
 
     def drop_not_null(self, _spark: SparkSession, table: Table, _keep: Collection[str]) -> None:

@@ -1,9 +1,9 @@
 """MERGE statements as data classes, and the method that runs them.
 
 Conditions and values are SQL expressions: `source_column` refers to a column of the batch,
-`table_column` to a column of the table. Every column is listed, since the table may have more
-columns than the batch. The statement runs through `DataFrame.mergeInto`, because Spark 4.1 cannot
-plan a SQL MERGE whose source reads an Iceberg table twice.
+`table_column` to a column of the table. A statement lists every column, since the table may have
+more columns than the batch. The statement runs through `DataFrame.mergeInto`, because Spark 4.1
+cannot plan a SQL MERGE whose source reads an Iceberg table twice.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def build_upsert(target: str, columns: Sequence[str], keys: MergeKeys) -> Merge:
 def _newer_condition(target: str, keys: MergeKeys) -> str | None:
     """Return a SQL condition, true if a batch row is newer than the table row with the same key.
 
-    Only then does the batch row replace the table row. Return None if it always replaces it.
+    Only newer batch rows replace table rows. Return None if every batch row does.
     """
     if not keys.by_cursor or keys.cursor is None:
         return None
@@ -153,8 +153,8 @@ def _newer_condition(target: str, keys: MergeKeys) -> str | None:
 def _deletion_clause(newer: str | None, keys: MergeKeys) -> Iterator[Matched]:
     """Yield the MERGE clause that sets the deletion time of table rows.
 
-    It applies to keys for which the batch has only delete records. Nothing is yielded if delete
-    records remove rows, or if the stream has no delete records.
+    The clause applies to keys for which the batch has only delete records. Nothing is yielded if
+    delete records remove rows, or if the stream has no delete records.
 
     Args:
         newer: A condition that must also be true, from `_newer_condition`; None for no condition.

@@ -156,9 +156,9 @@ class ParquetWriter:
                 )
 
     def sources(self, _spark: SparkSession, /, table: Table) -> Mapping[str, str]:
-        """Return the stream properties of renamed columns, such as ``{"`user_id`": "user-id"}``.
+        """Return the stream property of each renamed column, such as ``{"`user_id`": "user-id"}``.
 
-        Properties that the next manifest will store are included.
+        Renamed columns that only the next manifest will list are included.
         """
         manifest = CommitManifest.read(_folder(table)) or CommitManifest()
         return {**manifest.sources, **self._tables[table.key].sources}
@@ -183,7 +183,7 @@ class ParquetWriter:
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Add the rows of a batch to a table, in one commit."""
+        """Add the rows of a batch to a table in one commit. ``rows`` is their number, if known."""
         with self._committing(table):
             manifest = self._open(table, commit)
             marker = self._next(manifest, commit, table)
@@ -239,7 +239,10 @@ class ParquetWriter:
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Replace all rows of a table. Readers may briefly see both old and new rows."""
+        """Replace all rows of a table. Readers may briefly see both old and new rows.
+
+        ``rows`` is the number of new rows, if known.
+        """
         with self._committing(table):
             manifest = self._open(table, commit)
             marker = self._next(manifest, commit, table)
@@ -357,7 +360,7 @@ class ParquetWriter:
             expected: The number of rows; None if unknown.
 
         Raises:
-            RowCountError: The files have more or fewer rows than the batch. No manifest is written.
+            RowCountError: The files have more or fewer rows than expected. No manifest is written.
         """
         folder = _folder(table)
         # The name is random, because executors of a dead run may still write to theirs.

@@ -20,13 +20,13 @@ import msgspec
 __all__ = ["delta_statistics", "describe_file_fault", "row_count"]
 
 _COLUMNS: Final = 32
-"""Number of leading columns, nested fields included, for which Delta keeps bounds."""
+"""Number of leading columns, nested fields included, for which Delta stores minimum and maximum."""
 
 _LONGEST: Final = 32
-"""Maximum number of characters of a string in a bound."""
+"""Maximum number of characters of a string as minimum or maximum; longer strings are truncated."""
 
 _LAST: Final = "\U0010ffff"
-"""The greatest Unicode character."""
+"""The greatest Unicode character. Appended to a truncated string, it gives an upper bound."""
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
@@ -40,14 +40,15 @@ def row_count(file: Path) -> int:
 
 
 def describe_file_fault(file: Path, size: int, rows: int | None) -> str:
-    """Return a mismatch in a file's size or row count as text, or "" if both are as expected.
+    """Return a phrase about a missing file, a wrong size or a wrong row count; "" if all is right.
 
     An example is ``has 10 bytes instead of 12``.
 
     Args:
         file: The file.
         size: The expected size in bytes.
-        rows: The expected number of rows, checked only for Parquet files; None to skip this check.
+        rows: The expected number of rows, or None to skip this check. It is checked only for
+            Parquet files.
     """
     try:
         actual_size = file.stat().st_size
@@ -105,7 +106,7 @@ def _get_column_bounds(chunks: list[Any]) -> tuple[Any, Any] | None:
 
 
 class _UnboundedError(ValueError):
-    """Raised if a column's minimum and maximum cannot be written to Delta's log."""
+    """Raised for a column whose minimum and maximum Delta's log cannot have, such as a float."""
 
 
 def _least(value: Any) -> Any:

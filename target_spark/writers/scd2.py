@@ -1,10 +1,10 @@
 """SCD2 history: the row versions that a batch begins and ends.
 
 The records of a key are processed in order. A record whose values differ from the key's current row
-version begins a new one; a delete record ends the current one; an equal record changes nothing.
-Only columns of the stream are compared, not metadata columns; null equals null. The row versions of
-a key do not overlap: each begins when the previous one ends. If the times of records do not
-increase, a row version begins one microsecond after the previous one.
+version begins a new row version; a delete record ends the current one; an equal record changes
+nothing. Only columns of the stream are compared, not metadata columns; null equals null. The row
+versions of a key do not overlap: each begins when the previous one ends. If the times of records do
+not increase, a row version begins one microsecond after the previous one.
 
 A record that a source sends again changes nothing. The batch's earlier records of its key change
 nothing either, unless they are newer than the table. A record counts as sent again if one of these
@@ -70,7 +70,8 @@ _OLD = "__target_spark_old"
 _NEWER = "__target_spark_newer"
 
 _MOVED_ON = 1000
-"""Maximum microseconds that a version may begin after its record's time, to keep versions apart."""
+"""Maximum microseconds by which a row version may begin after the time of its record. Start times
+are moved so that they differ within a key."""
 
 
 def compute_changes(
@@ -117,9 +118,9 @@ def _columns(batch: DataFrame, keys: MergeKeys) -> list[str]:
 
 
 def _add_states(batch: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add two columns to the records: the time in microseconds since 1970, and compared values.
+    """Add to each record its time in microseconds since 1970, and the values to compare.
 
-    The values are a struct of the columns ``keys.compared``, or null for a delete record.
+    The values are a struct of the columns ``keys.compared``. It is null for a delete record.
     """
     state = _state_struct(keys.compared)
     if keys.deleted is not None:
@@ -128,7 +129,7 @@ def _add_states(batch: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def _state_struct(compared: Sequence[str]) -> Column:
-    """Return a struct column of ``compared`` columns, which is not null even if all values are."""
+    """Return a struct of the columns ``compared``, which is not null even if all values are."""
     named = (_col(name).alias(f"c{number}") for number, name in enumerate(compared))
     return F.struct(F.lit(0).alias("c"), *named)
 
@@ -151,11 +152,11 @@ def _get_versions(events: DataFrame, table: DataFrame, keys: MergeKeys) -> DataF
 
 
 def _join_current_state(events: DataFrame, versions: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Join each record with the current row of its key in the table.
+    """Add to each record the current row version of its key in the SCD2 table.
 
-    The added columns are: the values of the row that are compared with the record (a struct), the
-    Singer table version of the row, the time of the key's last change, and the newest value of the
-    replication key.
+    The added columns are the compared values of that row version (a struct), its Singer table
+    version, the time of the key's last change in the table, and the replication key of the key's
+    latest row version. They are null if the table does not have them.
     """
     names = _names(keys)
     state, begun = F.struct(_STATE, _VERSION_BEFORE), F.coalesce(_MICROS, F.lit(0))
@@ -175,10 +176,11 @@ def _join_current_state(events: DataFrame, versions: DataFrame, keys: MergeKeys)
 
 
 def _join_equal_versions(events: DataFrame, versions: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add to each record the start times of the SCD2 row versions with the same key and values.
+    """Add to each record the start times of the row versions (SCD2) with the same key and values.
 
-    Delete records instead get the times of earlier deletions of their key, and the values of the
-    row versions that those deletions ended. These columns show if a record was loaded before.
+    A delete record instead gets the times of the earlier deletions of its key, and the values of
+    the row versions that those deletions ended. The columns show if the table already has the
+    record.
     """
     names, at, state = _names(keys), f"{_STATE}2", F.col(_STATE)
     ended = F.struct(F.col(_MARK).alias("mark"), state.alias("state"))
@@ -271,7 +273,8 @@ def _drop_repeated_events(events: DataFrame, keys: MergeKeys, run_started: int) 
 def _is_known(keys: MergeKeys) -> Column:
     """Return a boolean column that is true if the SCD2 table already contains a record.
 
-    The table then has a row version with the same key and values, or the same recorded deletion.
+    The table then has a row version with the same key and values. For a delete record, it has a
+    deletion of the key at the same time; with hard delete, a deletion at any time.
     """
     known = F.col(_TIMES).isNotNull()
     if keys.deleted is None or keys.hard_delete:
@@ -283,7 +286,8 @@ def _is_known(keys: MergeKeys) -> Column:
 def _is_outdated(keys: MergeKeys) -> Column:
     """Return a boolean column that is true if a record repeats an older row version (SCD2).
 
-    It is also true if a delete record repeats an earlier deletion of a key that exists again.
+    The column is also true if a delete record repeats an earlier deletion of a key that exists
+    again. Such records are ignored, so that they do not undo later changes.
     """
     micros, since, times = F.col(_MICROS), F.col(_SINCE), F.col(_TIMES)
     begun = F.exists(times, lambda at: at.between(micros, micros + _MOVED_ON))
@@ -300,10 +304,11 @@ def _is_outdated(keys: MergeKeys) -> Column:
 def _is_outdated_deletion(mark: Column, recorded: Column) -> Column:
     """Return a boolean column that is true if a delete record repeats an earlier deletion.
 
-    Such a record must not delete a key that was inserted again after that deletion. But the column
-    is false, so that the record is applied, if the current row version (SCD2) equals the one that
-    the deletion ended: the source may only have sent the old row again. If the source did insert an
-    equal row after the deletion, it sends that row again too, after the delete record.
+    Such a record is ignored, so that it does not delete a key that was inserted again since then.
+    There is one exception, in which the column is false: the current row version (SCD2) equals the
+    one that the deletion ended. The source may then only have sent the old row again, so the record
+    is applied. If the source did insert an equal row after the deletion, it sends that row once
+    more after the delete record.
 
     Args:
         mark: Column with the deletion time.
@@ -319,11 +324,15 @@ def _is_outdated_deletion(mark: Column, recorded: Column) -> Column:
 def _is_outdated_by_deletion(keys: MergeKeys, recorded: Column) -> Column:
     """Return a boolean column that is true for a repeated record that is deleted again later.
 
-    It is true if the key is deleted in the table, the record equals an ended row version (SCD2),
-    and a delete record that the table already contains follows in the batch. If the stream has a
-    replication key, the record must also have the newest value of this key. With hard delete, the
-    table has no deletion times. Then any later delete record counts, and the column is false for a
-    stream without a replication key.
+    Such a record is ignored. It meets all of these conditions:
+
+    - The table has no current row version (SCD2) of its key.
+    - It equals an ended row version of its key.
+    - A delete record of its key follows in the batch, and the table already contains this deletion.
+    - If the stream has a replication key, the record has the newest value of it in the table.
+
+    With hard delete, the table has no deletion times. Then any later delete record in the batch
+    counts, and the column is false for a stream without a replication key.
 
     Args:
         keys: The key columns, and the columns by which rows are sorted and compared.
@@ -341,11 +350,11 @@ def _is_outdated_by_deletion(keys: MergeKeys, recorded: Column) -> Column:
 
 
 def _number_changes(events: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add columns that mark the records that change the values of their key, and count the changes.
+    """Add three columns that show which records change the row versions of their key.
 
-    The first column is true in such a record. The second has the number of the key's changes up to
-    the record. The third is true if only the table version of the current row version (SCD2)
-    changes.
+    The first is true if the record changes the compared values. The second is the number of such
+    changes of the key up to and including the record. The third is true if the record only changes
+    the Singer table version of the current row version (SCD2).
     """
     by_key = _by_key(keys)
     before = F.when(F.row_number().over(by_key) == 1, F.col(_BEFORE)).otherwise(
@@ -404,7 +413,7 @@ def build_merge_sql(target: str, columns: Sequence[str], keys: MergeKeys) -> Mer
 
 
 def build_adoption_sql(target: str, micros: int, deleted: str | None) -> str:
-    """Return the UPDATE statement that turns rows without SCD2 values into row versions.
+    """Return the UPDATE statement that turns rows without values in SCD2 columns into row versions.
 
     Such rows exist if the table was loaded in another write mode before.
 

@@ -41,14 +41,16 @@ BATCH_VIEW = "target_spark_batch"
 """Name of the temporary view with the rows that a statement writes into a table."""
 
 ONE_FILE_CONF: Final = {"spark.sql.leafNodeDefaultParallelism": "1"}
-"""Without this setting, Spark writes rows that it holds in memory to one file per processor."""
+"""Spark setting to write rows that Spark holds in memory to one file, instead of one per
+processor."""
 
 _TUNED_BY_USERS: Final = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
 }
-"""Spark's defaults of settings that decide how a query is planned and compiled."""
+"""Spark's defaults of settings for the planning of queries. If a user has changed one of them,
+target-spark leaves all of them as they are."""
 
 _FILE_SIZE_SETTINGS: Final = (
     "spark.sql.files.maxPartitionBytes",
@@ -63,7 +65,8 @@ _SMALL_COMMIT_CONF: Final = {
 }
 
 _FORMAT_SIGNS: Final = {"_delta_log": "delta", "_manifest.json": "parquet", "metadata": "iceberg"}
-"""Names in the folder of a table that identify its format, the value of the setting ``format``."""
+"""Files and folders in a table's folder that identify its format, with the value of the setting
+``format``."""
 
 _NO_NAME: Final = re.compile("")
 
@@ -80,8 +83,8 @@ def build_alter_statements(
 ) -> Iterator[str]:
     """Yield the clauses that follow ``ALTER TABLE <name>`` for a sequence of column changes.
 
-    ``to_widen`` is a clause that must run before the first type change, or None if no clause is
-    needed.
+    ``to_widen`` is a clause that must run before the first type change, such as one that enables
+    type widening in Delta. None if no such clause is needed.
     """
     added = [change for change in changes if change.kind == "add"]
     widened = [change for change in changes if change.kind == "widen"]
@@ -110,8 +113,8 @@ def get_columns(table_schema: TableSchema) -> str:
 def as_initial_rows(newest: DataFrame, keys: MergeKeys) -> DataFrame:
     """Return the rows to insert into an empty table: the newest row of each key.
 
-    Rows with a deletion time in ``keys.removed`` are left out and, with hard delete, those with one
-    in ``keys.deleted``. Otherwise deleted rows are inserted with their deletion time.
+    Rows with a deletion time in the column ``keys.removed`` are left out. With hard delete, rows
+    with one in the column ``keys.deleted`` are left out too; otherwise they are inserted with it.
 
     Args:
         newest: The newest row of each key, as `latest_by_key` returns it.
@@ -125,9 +128,10 @@ def as_initial_rows(newest: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def version_delete_condition(deletion: VersionDelete) -> str:
-    """Return a SQL condition that is true for rows of other Singer table versions, to delete them.
+    """Return a SQL condition that is true for the rows to delete: those of other table versions.
 
-    Rows that are already marked as deleted, and ended row versions of an scd2 table, are excluded.
+    A table version is that of a Singer ACTIVATE_VERSION message. Rows that are already marked as
+    deleted, and ended row versions of an scd2 table, are excluded.
     """
     others = f"NOT ({quote(deletion.column)} <=> {deletion.version}L)"
     if deletion.history:
@@ -138,7 +142,7 @@ def version_delete_condition(deletion: VersionDelete) -> str:
 def build_end_values(deletion: VersionDelete) -> dict[str, str]:
     """Return the SQL values, by column, that end a row version (SCD2) or mark a row as deleted.
 
-    The dictionary is empty if ``deletion`` removes the rows.
+    The dictionary is empty if ``deletion`` requires that rows are removed instead.
     """
     at = format_instant(deletion.at)
     put = {}
@@ -214,6 +218,11 @@ def check_folder_is_empty(
     """Check that a local folder has no files, so that a table can be created in the folder.
 
     Hidden files, names that begin with ``_``, and names that match ``allowed`` are ignored.
+
+    Args:
+        folder: The folder, which need not exist.
+        table_format: The format of the new table, for the message, such as ``Delta``.
+        allowed: The pattern of names to ignore.
 
     Raises:
         TableError: The folder has other files. The message names the setting ``format`` if they are

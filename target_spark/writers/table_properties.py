@@ -33,7 +33,7 @@ _KEEPS = f"{_SOURCE}kept"
 
 
 def build_properties(table_schema: TableSchema) -> dict[str, str]:
-    """Return the table properties to store in a new table, which `read_sources` reads again.
+    """Return the properties (TBLPROPERTIES) to store in a new table, which `read_sources` reads.
 
     They mark the table as created by target-spark, and store the stream properties of renamed
     columns.
@@ -51,10 +51,10 @@ def get_table_properties(spark: SparkSession, ref: str) -> dict[str, str]:
 
 
 def read_sources(properties: Mapping[str, str]) -> dict[str, str] | None:
-    """Return the stream properties of renamed columns, such as ``{"`user_id`": "user-id"}``.
+    """Return the stream property of each renamed column, such as ``{"`user_id`": "user-id"}``.
 
-    They are stored in the table properties ``target_spark.source.…``. Return None if target-spark
-    did not create the table.
+    The result is read from the table properties ``target_spark.source.…``. Return None if
+    target-spark did not create the table.
     """
     stored = {key: value for key, value in properties.items() if key.startswith(_SOURCE)}
     if not stored.pop(_KEEPS, None):
@@ -65,11 +65,11 @@ def read_sources(properties: Mapping[str, str]) -> dict[str, str] | None:
 def build_annotations(
     properties: Mapping[str, str], schema: T.StructType, table_schema: TableSchema
 ) -> Iterator[str]:
-    """Yield the ALTER TABLE clauses that store a schema's comments and sources in a table.
+    """Yield the ALTER TABLE clauses that store comments and stream properties in a table.
 
-    The sources are the stream properties of renamed columns, stored as table properties. Values
-    that the table already has are not set again. If the schema has no comment for a column, the
-    table's comment is kept.
+    These are the comment of each column and, for each renamed column, its stream property, which is
+    stored as a table property. Values that the table already has are not set again. If the schema
+    has no comment for a column, the table's comment is kept.
 
     Args:
         properties: The table's current properties.
@@ -84,9 +84,10 @@ def build_annotations(
 
 
 def find_new_sources(properties: Mapping[str, str], table_schema: TableSchema) -> dict[str, str]:
-    """Return the table properties to set, to store the stream properties of renamed columns.
+    """Return the table properties that the table still needs for its renamed columns.
 
-    The result is empty if the table stores all of them already.
+    Each one stores the stream property of a column that has another name. The result is empty if
+    the table already has all of them.
 
     Args:
         properties: The table's current properties.
@@ -98,7 +99,7 @@ def find_new_sources(properties: Mapping[str, str], table_schema: TableSchema) -
 
 
 def find_new_comments(schema: T.StructType, table_schema: TableSchema) -> dict[str, str]:
-    """Return the column comments of a table schema that a table does not have yet, by column name.
+    """Return the column comments that a table does not have yet, by column name.
 
     Args:
         schema: The table's current Spark schema.

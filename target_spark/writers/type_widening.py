@@ -11,7 +11,8 @@ import re
 __all__ = ["delta_widens", "iceberg_widens"]
 
 _WHOLE = {"tinyint": 10, "smallint": 10, "int": 10, "bigint": 20}
-"""Integer types from small to large, with the decimal digits that hold their values."""
+"""Integer types from small to large, with the digits before the point that a decimal type must have
+so that Delta can widen the integer type to it."""
 
 _OTHERS = {
     ("float", "double"),

@@ -47,7 +47,8 @@ __all__ = [
 ]
 
 _PROPERTIES: Final = {"delta.setTransactionRetentionDuration": "interval 14 days"}
-"""Properties of every new table: they remove the transaction ids of old runs from its log."""
+"""Table properties of every new table: Delta removes a run's transaction id from the log after 14
+days."""
 
 _NO_CATALOG = {"REQUIRES_SINGLE_PART_NAMESPACE", "CATALOG_NOT_FOUND"}
 
@@ -90,9 +91,9 @@ def create_catalog_table(
         table: The table to create.
         table_schema: The columns.
         layout: Partitioning, clustering and properties.
-        through_spark: True to always create the table with Spark. False to use the faster library
-            deltalake for a local table without partitions, clustering or configured properties, if
-            it can.
+        through_spark: True to always use Spark. False to use the library deltalake if possible,
+            because it is faster. It creates only local tables without partitions, clustering and
+            configured properties.
     """
     clauses, properties = build_layout_ddl(table_schema, layout)
     properties |= _PROPERTIES | build_properties(table_schema)
@@ -185,7 +186,7 @@ def drop_table(spark: SparkSession, table: Table) -> None:
 def describe_layout_mismatch(
     spark: SparkSession, table: Table, table_schema: TableSchema, layout: TableLayout
 ) -> str | None:
-    """Describe the partitioning and clustering of a Delta table that differs from the settings.
+    """Describe a Delta table's partitioning and clustering if they differ from the settings.
 
     Returns:
         A phrase such as "partitioned by day", or None if there is no difference.

@@ -44,7 +44,8 @@ __all__ = [
 ]
 
 _WITH_BOUNDS: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
-"""Write timestamps as TIMESTAMP_MICROS: Parquet has no bounds for Spark's default, INT96."""
+"""Spark setting to write timestamps as TIMESTAMP_MICROS. Parquet files have no minimum and maximum
+for timestamps in Spark's default type, INT96."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +84,8 @@ def write_files(
         table: The table, for error messages.
         folder: The table's folder.
         job: The name of the job, after which the hidden folder for temporary files is named.
-        count: Function that is called with the number of rows in the files and returns the expected
-            number.
+        count: Function that returns the number of rows in ``df``. Its argument is the number of
+            rows in the files; if the two differ, the function may count ``df`` again.
 
     Returns:
         The files that have rows.
@@ -131,7 +132,7 @@ def _stage_files(
     Return the moved files. Files without rows are not moved.
 
     Raises:
-        RowCountError: The number of rows is not what ``count`` returns; no file is moved.
+        RowCountError: The files have more or fewer rows than ``count`` returns; no file is moved.
     """
     staging = folder / f"{_staging_prefix(job)}{uuid.uuid4().hex}"
     try:

@@ -50,10 +50,10 @@ __all__ = [
 _WRITABLE_FEATURES: Final = frozenset(
     {"appendOnly", "changeDataFeed", "deletionVectors", "invariants", "timestampNtz"}
 )
-"""Table features that have no requirement for a commit that only adds files."""
+"""Delta table features that require nothing special of a commit that only adds files."""
 
 _REWRITABLE_FEATURES: Final = frozenset({"appendOnly", "invariants", "timestampNtz"})
-"""Table features that have no requirement for a commit that replaces files."""
+"""Delta table features that require nothing special of a commit that replaces files."""
 
 _COLUMN_MAPPING: Final = "delta.columnMapping.mode"
 
@@ -62,10 +62,11 @@ _REWRITE_PROPERTIES: Final = (
     "delta.enableChangeDataFeed",
     "delta.enableDeletionVectors",
 )
-"""Properties that, if set, have requirements for a commit that replaces files."""
+"""Table properties that, if set, require Spark for a commit that replaces files."""
 
 _LEGACY_WRITER: Final = 2
-"""The newest writer version whose only features are appendOnly and invariants."""
+"""The highest writer version of the Delta protocol that requires only the features appendOnly and
+invariants."""
 
 _FEATURES_WRITER: Final = 7
 _LEFT_TO_SPARK: Final = (
@@ -83,13 +84,14 @@ _LEFT_TO_SPARK: Final = (
     "delta.tuneFileSizes",
     "delta.universalFormat.",
 )
-"""Prefixes of table properties that control how rows, files or statistics are written."""
+"""Prefixes of table properties that control how rows, files or statistics are written. A table with
+such a property is written by Spark."""
 
 MERGE_TARGET: Final = quote("__target_spark_table")
-"""The quoted name of the table in a `Merge` that `merge_rows` runs."""
+"""The quoted SQL name by which a `Merge` that `merge_rows` runs refers to the table."""
 
 _REWRITING: Final = threading.Lock()
-"""One thread at a time rewrites files, since each rewrite needs much memory."""
+"""Lock that lets only one thread rewrite files at a time, because a rewrite needs much memory."""
 
 _QUOTED: Final = re.compile(r"`((?:[^`]|``)*)`")
 
@@ -103,7 +105,8 @@ _LEFT_TO_SPARK_FIELDS: Final = (
     '"containsNull":false',
     '"valueContainsNull":false',
 )
-"""Strings in the schema of a table whose values Spark computes or checks."""
+"""Strings in the JSON schema of a table with columns that Spark computes or checks, such as NOT
+NULL columns. Such a table is written by Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +147,10 @@ class DeltaSnapshot:
         return sum(sizes.to_pylist())
 
     def has_batch(self, app_id: str, batch: int) -> bool:
-        """Return True if ``batch`` is the number of the last batch that a run committed.
+        """Return True if ``batch`` is the number of a run's last batch in the table.
 
-        Delta's log stores this number under the application id of the run, ``app_id``.
+        ``app_id`` is the application id of the run (see `txn_app_id`), under which Delta's log
+        stores the number.
         """
         return self.table.transaction_version(app_id) == batch
 
@@ -239,8 +243,8 @@ def create_table(folder: Path, schema: str, properties: Mapping[str, str]) -> bo
         properties: The table properties.
 
     Returns:
-        True if the table exists; False if the library deltalake cannot parse the schema, because
-        its JSON has more than 128 levels, which more than 41 levels of nested structs have.
+        True if the table exists; False if the library deltalake cannot parse the schema, because it
+        has more than 41 levels of nested structs (128 levels of JSON).
     """
     from deltalake import CommitProperties, DeltaTable, Schema
     from deltalake.exceptions import DeltaError
@@ -399,10 +403,13 @@ def delete_other_versions(
 def _commit_if_unchanged(
     snapshot: DeltaSnapshot, marker: CommitMetadata, app_id: str, source_rows: int = 0
 ) -> bool:
-    """Commit only metadata if a statement changed no row, because deltalake then makes no commit.
+    """Make a commit with metadata only if a statement of deltalake has changed no row.
 
-    The caller has run the statement on ``snapshot``. Return True if the statement or this call has
-    made a commit; False if another writer has committed the version after ``snapshot``.
+    The library makes no commit for such a statement. The caller has run it on ``snapshot``.
+
+    Returns:
+        True if the statement or this call has made a commit; False if another writer has committed
+        the version after ``snapshot``.
     """
     if snapshot.table.version() > snapshot.version:
         return True
@@ -466,10 +473,10 @@ def annotate_table(
 
 
 def _commit_properties(marker: CommitMetadata, app_id: str, **more: Any) -> CommitProperties:
-    """Return deltalake's properties for the commit of a batch, which must not be retried.
+    """Return deltalake's options for the commit of a batch, without retries.
 
-    They contain the commit metadata, the transaction (``app_id`` and batch number), and the items
-    of ``more`` as further metadata.
+    They contain the commit metadata, the transaction (``app_id`` and batch number), and ``more`` as
+    further metadata. A retry by the library could commit after another writer.
     """
     from deltalake import CommitProperties, Transaction
 
@@ -489,9 +496,9 @@ def _repeated_metadata(before: CommitMetadata | None) -> CommitProperties:
 
 
 def _is_committed(snapshot: DeltaSnapshot, commit: Callable[[], object]) -> bool:
-    """Call ``commit``, a function that makes a commit, and return True if it succeeded.
+    """Call ``commit``, a function that makes a commit, and return True if the commit was made.
 
-    Return False if another writer has committed the same version.
+    Return False if another writer has committed the same version. Other errors are raised.
     """
     from deltalake.exceptions import CommitFailedError
 

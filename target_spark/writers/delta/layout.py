@@ -5,8 +5,8 @@ that the stream does not have is ignored.
 
 Delta partitions only by columns, so the year, month, day or hour of a date or timestamp is a
 generated column of the table. Its expression uses UTC in every session time zone: otherwise Delta
-would skip files that have matching rows for a reader in another zone. Loads do not write generated
-columns, and schema changes do not affect them.
+would skip files that have matching rows for a reader in another zone. Delta computes the values of
+generated columns: loads do not write them, and schema changes do not affect them.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _TYPES: Final[Mapping[str, str]] = {
 _OURS: Final = re.compile(r"_part_(year|month|day|hour)_(.+)", re.DOTALL)
 
 _COUNTED: Final = 32
-"""Number of leading columns for which Delta keeps the minimum and maximum of each file."""
+"""Number of leading columns of a table for which Delta stores the minimum and maximum per file."""
 
 _COMPARED: Final = (Integer, Decimal, Double, Text, Timestamp, Date)
-"""Column types for which Delta keeps bounds."""
+"""Column types for which Delta stores the minimum and maximum per file."""
 
 
 class PartitionSpec(NamedTuple):
@@ -87,7 +87,7 @@ def layout_columns(parts: tuple[PartitionSpec, ...]) -> str:
 
 
 def build_layout_ddl(table_schema: TableSchema, layout: TableLayout) -> tuple[str, dict[str, str]]:
-    """Return a PARTITIONED BY or CLUSTER BY clause, and the table properties that it needs.
+    """Return a PARTITIONED BY or CLUSTER BY clause, and the table properties that the clause needs.
 
     The clause follows ``USING delta`` in CREATE TABLE. It is empty if the layout has neither
     partitions nor clustering.
@@ -161,8 +161,7 @@ def _build_statistics_property(
 ) -> dict[str, str]:
     """Return the table property that makes Delta collect statistics of the clustering columns.
 
-    The dictionary is empty if no property is needed, because Delta collects these statistics by
-    default.
+    The dictionary is empty if Delta collects these statistics by default.
     """
     if len(table_schema.columns) <= _COUNTED and all(
         isinstance(column.type, _COMPARED) for column in table_schema.columns

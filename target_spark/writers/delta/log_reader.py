@@ -76,9 +76,10 @@ class Commit(NamedTuple):
         metrics: Delta's operation metrics, such as ``{"numOutputRows": "10"}``. The library
             deltalake uses other names for a MERGE, UPDATE or DELETE, such as ``num_source_rows``.
         added_bytes: The size of the files that the commit adds; 0 if they were not checked.
-        time: The time of the commit, in milliseconds since 1970, by which RESTORE finds it.
-        restored: The version, or the time in milliseconds since 1970, to which the commit restored
-            the table, as the pair of an attribute's name and its value; None if it is no RESTORE.
+        time: The time of the commit, in milliseconds since 1970, to which RESTORE TO TIMESTAMP
+            refers.
+        restored: For a RESTORE, the table version or the commit time to which it restored the
+            table: ``("version", 3)`` or ``("time", milliseconds)``. None for any other commit.
     """
 
     version: int
@@ -120,7 +121,7 @@ class Commit(NamedTuple):
 
     @property
     def source_rows(self) -> int:
-        """Number of rows that a MERGE read from its batch."""
+        """Number of batch rows that a MERGE read; 0 for any other commit."""
         return self._count("numSourceRows", "num_source_rows")
 
     def _count(self, *names: str) -> int:
@@ -128,7 +129,7 @@ class Commit(NamedTuple):
 
 
 def commits(spark: SparkSession, table: Table) -> Iterator[Commit]:
-    """Yield the commits in a Delta table's log, newest first, without those that were undone.
+    """Yield the commits in a Delta table's log, newest first, except those that RESTORE has undone.
 
     Nothing is yielded if there is no table.
     """
@@ -178,8 +179,8 @@ def has_log(folder: Path) -> bool:
 def has_had_rows(folder: Path) -> bool:
     """Return True if a local Delta table has, or may have had, rows in any of its versions.
 
-    Return True if a commit in the log added a data file, or if the log has a checkpoint, because
-    older commits may then be missing.
+    The result is True if a commit in the log added a data file. It is also True if the log has a
+    checkpoint, because the commits before it may be missing.
     """
     log = folder / "_delta_log"
     if any(log.glob("*.checkpoint*.parquet")):
@@ -221,11 +222,14 @@ def _commit(version: int, info: Mapping[str, Any], time: int) -> Commit:
 
 
 def _find_restored(info: Mapping[str, Any]) -> tuple[str, int]:
-    """Return the version or time to which a RESTORE restored a table, as `Commit.restored` has it.
+    """Return the version or time to which a RESTORE restored a table; see `Commit.restored`.
 
-    The parameters are ``version`` or ``timestamp`` (Delta for Spark) or ``datetime`` (deltalake). A
-    time without an offset is taken as UTC. If none of them can be read, the result is version -1,
-    so that no earlier commit counts.
+    The parameter is ``version`` or ``timestamp`` (Delta for Spark) or ``datetime`` (deltalake). A
+    time without an offset is taken as UTC. If no parameter can be read, return ``("version", -1)``,
+    so that all earlier commits count as undone.
+
+    Args:
+        info: The ``commitInfo`` of the RESTORE in Delta's log.
     """
     parameters = info.get("operationParameters") or {}
     try:
@@ -239,7 +243,7 @@ def _find_restored(info: Mapping[str, Any]) -> tuple[str, int]:
 
 
 def _file_time(folder: Path, version: int) -> int:
-    """Return the modification time of a version's file, in milliseconds; 0 if it is missing."""
+    """Return the modification time of a version's log file, in milliseconds; 0 if it is missing."""
     try:
         return _log_file(folder, version).stat().st_mtime_ns // 1_000_000
     except FileNotFoundError:

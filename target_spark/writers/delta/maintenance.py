@@ -1,8 +1,7 @@
 """Maintenance of a Delta table after a run: OPTIMIZE and VACUUM.
 
-Each commit of the maintenance stores the table's newest commit metadata again, by Spark session
-settings. VACUUM deletes only files that were removed from the table before the configured retention
-period.
+Spark settings make each commit of the maintenance store the table's newest commit metadata again.
+VACUUM deletes only files that were removed from the table before the configured retention period.
 """
 
 from __future__ import annotations
@@ -22,7 +21,8 @@ _SIZES: Final = (
     "spark.databricks.delta.optimize.maxFileSize",
 )
 _LISTING: Final = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "16"}
-"""VACUUM lists a table in ten times this many tasks; Spark's default is 10,000."""
+"""Spark setting for VACUUM, which lists a table's files in ten times as many tasks as the setting
+says. Spark's default is 10,000."""
 
 _RETENTION: Final = "delta.deletedFileRetentionDuration"
 

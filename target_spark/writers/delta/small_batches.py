@@ -46,10 +46,12 @@ class SmallBatch:
 def keep_newest(rows: pa.Table, keys: MergeKeys) -> pa.Table:
     """Return the newest row of each key, without the column ``keys.order``.
 
-    A delete record has only keys and a deletion time. If the newest row of a key is a delete
-    record, its deletion time is set in the newest full row of the key, which is returned. If the
-    batch has only delete records for the key, one of them is returned, and the added column
-    `DELETE_ONLY_COLUMN` is True. The column is added only if ``keys.deleted`` is set.
+    If the newest row is a delete record, which has only keys and a deletion time, the newest full
+    row of the key is returned with this deletion time. If the batch has only delete records for the
+    key, the newest of them is returned.
+
+    If ``keys.deleted`` is set, the boolean column `DELETE_ONLY_COLUMN` is added. It is True in
+    delete records that are returned.
     """
     import pyarrow as pa
 
@@ -74,8 +76,8 @@ def keep_newest(rows: pa.Table, keys: MergeKeys) -> pa.Table:
 def keep_initial_rows(newest: pa.Table, keys: MergeKeys) -> pa.Table:
     """Return the rows to insert into an empty table: the newest row of each key.
 
-    Rows with a deletion time in ``keys.removed`` are left out and, with hard delete, those with one
-    in ``keys.deleted``. Otherwise deleted rows are inserted with their deletion time.
+    Rows with a deletion time in the column ``keys.removed`` are left out. With hard delete, rows
+    with one in the column ``keys.deleted`` are left out too; otherwise they are inserted with it.
 
     Args:
         newest: The newest row of each key, as `keep_newest` returns it.
@@ -107,7 +109,7 @@ def _sort_indices(rows: pa.Table, columns: Sequence[str]) -> list[int]:
 def _get_values(column: pa.ChunkedArray) -> list[Any]:
     """Return the values of a column as Python objects that can be compared.
 
-    Timestamps become integers.
+    Timestamps become integers in the unit of their column.
     """
     import pyarrow as pa
 

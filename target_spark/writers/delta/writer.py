@@ -113,10 +113,10 @@ __all__ = ["MATERIALIZE_SOURCE_CONF", "DeltaWriter", "insert_first"]
 _WIDENING = "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
 _MATERIALIZE_SOURCE: Final = "spark.databricks.delta.merge.materializeSource"
 MATERIALIZE_SOURCE_CONF = {_MATERIALIZE_SOURCE: "all"}
-"""Settings of a MERGE: it reads its batch twice, so Spark stores the batch on disk."""
+"""Spark setting that makes a MERGE store its batch on disk, because it reads the batch twice."""
 
 _SMALL_TABLE_BYTES: Final = 32 * 1024 * 1024
-"""Bytes of a table up to which a MERGE of a small batch uses Spark settings for small commits."""
+"""Maximum bytes of a table for which a MERGE of few rows uses Spark settings for small commits."""
 
 _SMALL_SNAPSHOT_CONF: Final = {"spark.databricks.delta.snapshotPartitions": "1"}
 
@@ -128,8 +128,8 @@ _OUR_SETTINGS: Final = {"spark.databricks.delta.snapshotPartitions"}
 
 
 _MERGED_BYTES: Final = 32 << 20
-"""Size of a table's files above which Spark makes upserts and deletes. deltalake needs a multiple
-in memory: 150 MiB for 16 MiB of files, 250 MiB for 40 MiB."""
+"""Maximum bytes of a table's files up to which deltalake makes upserts and deletes, and not Spark.
+It needs a multiple in memory: 150 MiB for 16 MiB of files, 250 MiB for 40 MiB."""
 
 _HAS_ROWS: Final = "target-spark: the table has rows by now"
 
@@ -191,7 +191,10 @@ class DeltaWriter:
         *,
         has_rows: bool = False,  # noqa: ARG002  (an empty table is made in any case)
     ) -> None:
-        """Create an empty Delta table with the given columns, partitioning and clustering."""
+        """Create an empty Delta table with the given columns, partitioning and clustering.
+
+        ``has_rows`` makes no difference.
+        """
         create_catalog_table(
             spark, table, table_schema, layout, through_spark=self._uses_spark_alone(spark)
         )
@@ -214,7 +217,7 @@ class DeltaWriter:
         self._alter(spark, table, build_alter_statements(changes, to_widen=_WIDENING))
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return the stream properties of renamed columns, such as ``{"`user_id`": "user-id"}``.
+        """Return the stream property of each renamed column, such as ``{"`user_id`": "user-id"}``.
 
         Return None for a table that another program created.
         """
@@ -275,7 +278,7 @@ class DeltaWriter:
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Add the rows of a batch to a table, in one commit."""
+        """Add the rows of a batch to a table in one commit. ``rows`` is their number, if known."""
         return self._save(spark, table, df, commit, "append", rows)
 
     def replace(
@@ -286,7 +289,7 @@ class DeltaWriter:
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Replace all rows of a table with those of ``df``, in one atomic commit."""
+        """Replace a table's rows by ``df`` in one commit. ``rows`` is their number, if known."""
         return self._save(spark, table, df, commit, "overwrite", rows)
 
     def commit_empty(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
@@ -374,7 +377,7 @@ class DeltaWriter:
     def describe_layout_mismatch(
         self, spark: SparkSession, table: Table, table_schema: TableSchema, layout: TableLayout
     ) -> str | None:
-        """Describe a Delta table's partitioning and clustering if it differs from the settings.
+        """Describe a Delta table's partitioning and clustering if they differ from the settings.
 
         Returns:
             A phrase such as "partitioned by day", or None if there is no difference.
@@ -404,10 +407,10 @@ class DeltaWriter:
     def _convert_to_versions(
         self, spark: SparkSession, table: Table, deleted: str | None, commit: CommitMetadata
     ) -> None:
-        """Convert rows without values in the SCD2 columns to row versions that begin with this run.
+        """Turn rows without values in the SCD2 columns into row versions.
 
-        Such rows exist if the table was loaded in another write mode before. The conversion runs at
-        most once per table and run.
+        The row versions begin at the start of the run. Such rows exist if the table was loaded in
+        another write mode before. The conversion runs at most once per table and run.
 
         Args:
             spark: The Spark session of the calling thread.
@@ -774,7 +777,11 @@ class DeltaWriter:
         return newest
 
     def _check_history(self, table: Table, history: Iterable[Commit]) -> None:
-        """Check that the run's last commit is still in the history of a table, newest first.
+        """Check that this run's last commit is still in the history of a table.
+
+        Args:
+            table: The table.
+            history: The commits in the table's log, newest first.
 
         Raises:
             TableError: The commit is missing, or another program has restored an earlier version.

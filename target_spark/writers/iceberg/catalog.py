@@ -30,8 +30,8 @@ __all__ = [
 ]
 
 DEFAULT_CATALOG = "target_spark"
-"""Prefix of the names of target-spark's catalogs. Spark settings that begin with
-``spark.sql.catalog.target_spark.`` are options of all of them."""
+"""Prefix of the names of the catalogs that target-spark configures. Spark settings that begin with
+``spark.sql.catalog.target_spark.`` are options of all these catalogs."""
 
 _CATALOGS = "spark.sql.catalog."
 _CLASS = "org.apache.iceberg.spark.SparkCatalog"

@@ -42,7 +42,8 @@ __all__ = [
 ]
 
 _OF_CATALOGS = re.compile(r"\d{5}-.*metadata\.json")
-"""Names of metadata files that only a catalog points to: they have no `v<number>`."""
+"""Pattern of the name of a metadata file if the table is in a catalog. Files of other tables are
+named like ``v1.metadata.json``."""
 
 _SUBFOLDERS = re.compile("metadata|data")
 

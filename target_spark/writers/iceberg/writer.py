@@ -103,13 +103,13 @@ __all__ = ["FANOUT_OPTIONS", "IcebergWriter", "find_empty_snapshot", "insert_fir
 _SETTING = f"spark.sql.iceberg.snapshot-property.{PROPERTY}"
 _OPTION = f"snapshot-property.{PROPERTY}"
 FANOUT_OPTIONS = {"distribution-mode": "hash"}
-"""Write options: hash distribution, since Spark computes all rows twice for range distribution."""
+"""Write option for hash distribution. For range distribution, Spark computes all rows twice."""
 
 _UNSURE = {FailureKind.PASSING, FailureKind.AWAY}
-"""Failures after which the catalog may still complete the commit."""
+"""Kinds of failure after which the catalog may still complete the commit."""
 
 _TABLE_MAY_BE_WHY: Final = {FailureKind.LASTING, FailureKind.STALE, FailureKind.CONFLICT}
-"""Failures that a removed or replaced table can cause."""
+"""Kinds of failure after which the writer checks if the table was removed or replaced."""
 
 _REFUSALS = ("iceberg.exceptions.ValidationException", "IllegalArgumentException")
 
@@ -120,8 +120,8 @@ class _TableState(TableState):
 
     Attributes:
         snapshot: The snapshot id of the last successful commit.
-        empty_at: The id of the current snapshot, if ``is_empty`` is True; None if the table has no
-            snapshot.
+        empty_at: If ``is_empty`` is True, the id of the snapshot without rows; None if the table
+            has no snapshot.
         is_unsure: True if a commit has failed without a clear result, and may still reach the
             catalog.
     """
@@ -172,6 +172,8 @@ class IcebergWriter:
     ) -> None:
         """Create an empty Iceberg table, and its database if the catalog does not have it.
 
+        ``has_rows`` makes no difference.
+
         Raises:
             TableError: Iceberg rejects the columns or the layout.
         """
@@ -191,7 +193,7 @@ class IcebergWriter:
             self._alter(spark, table, build_alter_statements(changes))
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return the stream properties of renamed columns, such as ``{"`user_id`": "user-id"}``.
+        """Return the stream property of each renamed column, such as ``{"`user_id`": "user-id"}``.
 
         Return None for a table that another program created.
         """
@@ -223,7 +225,7 @@ class IcebergWriter:
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Add the rows of a batch to a table, in one commit."""
+        """Add the rows of a batch to a table in one commit. ``rows`` is their number, if known."""
         df, count = counted(df, rows)
 
         def write(ref: str, marker: str) -> None:
@@ -239,7 +241,7 @@ class IcebergWriter:
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Replace all rows of a table with those of ``df``, in one atomic commit."""
+        """Replace a table's rows by ``df`` in one commit. ``rows`` is their number, if known."""
         df, count = counted(df, rows)
 
         def write(ref: str, marker: str) -> None:
@@ -328,8 +330,8 @@ class IcebergWriter:
     def maintain(self, spark: SparkSession, table: Table, options: MaintenanceOptions) -> None:
         """Compact a table, expire old snapshots and remove orphan files, as configured.
 
-        The newest snapshot then has the metadata of target-spark's newest commit, such as the
-        state.
+        Afterwards the newest snapshot has the metadata of target-spark's newest commit, so that the
+        next run finds the state there.
         """
         self._check_same(spark, table)
         table_ref = resolve_table(spark, table)
@@ -372,10 +374,10 @@ class IcebergWriter:
     def _convert_to_versions(
         self, spark: SparkSession, table: Table, deleted: str | None, commit: CommitMetadata
     ) -> None:
-        """Convert rows without values in the SCD2 columns to row versions that begin with this run.
+        """Turn rows without values in the SCD2 columns into row versions.
 
-        Such rows exist if the table was loaded in another write mode before. The conversion runs at
-        most once per table and run.
+        The row versions begin at the start of the run. Such rows exist if the table was loaded in
+        another write mode before. The conversion runs at most once per table and run.
 
         Args:
             spark: The Spark session of the calling thread.
@@ -464,8 +466,8 @@ class IcebergWriter:
             spark: The Spark session of the calling thread.
             table: The table to commit to.
             commit: The metadata to store in the commit: batch number, run and newest state.
-            write: Function that makes the commit; called with the table's SQL name and the encoded
-                metadata.
+            write: Function that makes the commit. Its arguments are the table's SQL name, and the
+                commit metadata as text for the snapshot's summary.
             rows: Function that returns the number of rows that the commit must add; None if
                 unknown.
             source: Function that returns the number of rows in the batch of a MERGE, each of which
@@ -509,8 +511,8 @@ class IcebergWriter:
     def _roll_back_batch(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
         """Roll back this batch's snapshot if its data files were deleted.
 
-        This happens if the storage reports that a commit failed although it succeeded. Iceberg then
-        deletes the data files of the commit.
+        Iceberg deletes the data files of a commit if the storage reports that the commit failed,
+        even if it succeeded.
 
         Raises:
             ConflictError: The snapshot was rolled back, and the batch must be written again.
