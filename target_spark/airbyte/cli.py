@@ -95,8 +95,8 @@ class _CommandState:
         """Create the target with the settings in ``config_input``; redact their secrets in output.
 
         Raises:
-            ConfigurationError: ``after_load`` is set, but the environment variable that allows this
-                setting does not name it.
+            ConfigurationError: ``after_load`` is set, but the operator of this machine has not
+                allowed it by an environment variable.
             ConfigValidationError: Settings are invalid; the message lists all errors.
         """
         config = _parse_spark_settings(config_input.config)

@@ -345,8 +345,8 @@ def _print_overview(
     Args:
         context: Context of the typer command, whose ``obj`` is the target class.
         config: Values of the option ``--config``.
-        find: Function that reads the tables. Its argument are the settings.
-        describe: Function that returns the text to print. Its arguments are the settings and the
+        find: Function that reads the tables. It is called with the settings.
+        describe: Function that returns the text to print. It is called with the settings and the
             result of ``find``.
     """
 

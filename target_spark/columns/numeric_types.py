@@ -34,9 +34,9 @@ __all__ = [
 _Schema = Mapping[str, Any]
 
 _DIGITS_OF_BITS = {8: 3, 16: 5, 32: 10, 64: 20}
-"""Digits before the point of a decimal to which integers of 8, 16, 32 and 64 bits can be widened.
+"""Digits before the point of a decimal to which a column of integers can be widened, by bits.
 
-64-bit integers have at most 19 digits, but Delta Lake widens ``bigint`` only to 20 or more.
+64-bit integers have at most 19 digits, but Delta Lake requires 20 for a column of them.
 """
 
 

@@ -61,18 +61,18 @@ _NAMED = 10
 """The maximum number of columns that the message of an error lists."""
 
 _LIMITED = re.compile(r"(var)?char\(\d+\)")
-"""DDL of a string type with a maximum length."""
+"""DDL of a string type with a maximum length, such as ``varchar(10)``."""
 
 
 def any_widening(_old: str, _new: str) -> bool:
-    """Return True: the `CanWiden` of Delta Lake, which can widen any type to a wider one."""
+    """Return True for all types, because Delta Lake can widen any column type to a wider one."""
     return True
 
 
 def merge_table_schemas(
     old: TableSchema, new: TableSchema, can_widen: CanWiden = any_widening
 ) -> tuple[TableSchema, tuple[SchemaChange, ...]]:
-    """Add a stream's new schema, from a later SCHEMA message, to the schema of its table.
+    """Merge a stream's new schema, from a later SCHEMA message, into the schema of its table.
 
     All columns of ``old`` are kept. The keys of the merged schema are the keys of ``new``.
 
@@ -291,7 +291,7 @@ class _Rules(NamedTuple):
 
 
 class _Merge:
-    """Merge of new columns into existing ones: a stream's into its table, or fields into a struct.
+    """Merge of a stream's columns into the columns of its table, or of fields into a struct.
 
     Args:
         columns: The existing columns of the table, or fields of the struct.
@@ -508,7 +508,7 @@ class _Merge:
         self._by_feed[_feed(self.columns[at])] = at
 
     def _release_property(self, new: Column) -> None:
-        """Stop filling the table column, if any, that stores the property of ``new`` until now.
+        """Stop filling the table column, if any, that has stored the property of ``new`` so far.
 
         This is done before another table column is assigned to the property.
         """
@@ -560,7 +560,7 @@ def _join_structs(old: Struct, new: Struct, rules: _Rules, path: _Path) -> _Join
 
 
 def _fill_fields(type_: ColumnType, *, only_scalars: bool = False) -> ColumnType | None:
-    """Return the type of an existing table column, whose struct fields a property now fills.
+    """Return the type of a table column, with its struct fields marked as filled from records.
 
     Each field of a struct gets the feed `ColumnSource.PROPERTY`. A type without structs is returned
     unchanged. Return None if target-spark cannot write values of the type, such as a map.

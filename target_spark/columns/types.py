@@ -163,7 +163,7 @@ class UnmanagedType:
 
     @property
     def word(self) -> str:
-        """Suffix of a column that is added for this type: the DDL as ``map_string_int_``."""
+        """Suffix for the name of a column that is added for this type, such as ``map_int_int_``."""
         return "".join(c if c.isalnum() else "_" for c in self.written)
 
 

@@ -99,7 +99,8 @@ class QuarantineLimit:
         """The number of rows of a stream from which on ``share`` is checked during the run.
 
         With fewer rows, a few bad ones at the start could exceed a fraction that the whole stream
-        does not exceed. The number is at least 1,000, and so great that 10 rows may be quarantined.
+        does not exceed. The number is at least 1,000, and large enough that ``share`` allows 10
+        quarantined rows.
         """
         return max(_FEWEST_JUDGED, ceil(_ALLOWED_WHEN_JUDGED / (self.share or 1)))
 
@@ -161,7 +162,7 @@ class StreamOptions:
         by_cursor: If several rows have the same key: True to keep the row with the greatest cursor
             value (the last one if equal), False to keep the last row in the input.
         least_version: The minimum generation id of the stream in an Airbyte catalog. A row in the
-            table with a smaller id is older than every new row, also if its cursor is greater.
+            table with a smaller id is replaced by a new row even if its cursor is greater.
         sync_id: Airbyte's id of the sync, which is stored in the metadata column of rows.
         on_schema_change: The policy for a schema that does not fit the stream's existing table.
     """

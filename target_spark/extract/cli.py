@@ -84,9 +84,14 @@ class RunArguments:
 
 
 def run_tap(plugin: type[CommandTarget], arguments: RunArguments) -> int:
-    """Run a tap and load its records into the target class ``plugin``.
+    """Run a tap in this process, and load its records into tables.
 
-    Return the exit code: 0 on success, 1 after an error, which is printed to standard error.
+    Args:
+        plugin: The target class that loads the records.
+        arguments: The command line arguments of `target-spark run`.
+
+    Returns:
+        The exit code: 0 on success, 1 after an error, which is printed to standard error.
     """
     hide: list[Callable[[str], str]] = []
     try:
@@ -143,9 +148,9 @@ def _load_tap(
 
 
 class _TapSync:
-    """Callable that `target-spark run` passes to the load: it syncs a tap, as the load's input.
+    """Callable that syncs a tap in this process and passes its records to the loader.
 
-    The tap runs in this process. Its records go to the loader directly, not through a pipe.
+    `target-spark run` passes it to the target, which calls it once to produce the load's input.
     """
 
     def __init__(

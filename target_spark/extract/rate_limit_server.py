@@ -62,10 +62,10 @@ _T = TypeVar("_T")
 
 
 def use_job_rate_limit(tap: object, permits: RateLimitAddress | StaticShare | None) -> None:
-    """Count a tap's HTTP requests together with those of the other processes of its Spark job.
+    """Apply a tap's rate limits to all processes of its Spark job together.
 
     Args:
-        tap: The tap, whose rate limits apply to all processes together.
+        tap: The tap, whose HTTP requests are limited.
         permits: The address of the job's rate limit server, or the fixed fraction of the rate
             limits that this worker may use. None to apply the limits to this process only.
     """
@@ -289,7 +289,7 @@ class RateLimitAddress:
     key: bytes = field(repr=False)
 
     def counters(self) -> RateCounterStore:
-        """Return the client of the rate limit server at this address, one per process."""
+        """Return the client for the rate limit server at this address; a process has only one."""
         with _clients_lock:
             return _clients.setdefault((self, os.getpid()), _Client(self))
 
@@ -320,7 +320,7 @@ class _Client:
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """Tell the server how many more requests an API allows, as a response header has said.
+        """Tell the server how many more requests an API allows, according to a response header.
 
         The server then delays the requests of all workers until the API resets its limit.
 
@@ -413,7 +413,7 @@ class StaticShare:
     of: int
 
     def counters(self) -> RateCounterStore:
-        """Return a counter that delays each request to the next time slot of this worker."""
+        """Return the counter that delays HTTP requests to the time slots of this worker."""
         return _SlotCounter(self)
 
 
@@ -454,9 +454,7 @@ class _SlotCounter:
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """If an API allows no more requests, wait until it resets its limit.
-
-        No later call of `ask` returns a time slot before the reset.
+        """Delay all later requests until an API resets its limit, if it allows no more now.
 
         Args:
             name: The name of the rate limit.

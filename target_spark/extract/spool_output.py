@@ -21,8 +21,8 @@ __all__ = ["SpoolOutput", "WriteFailedError", "publish_files"]
 _BLOCK: Final = 1 << 18
 """Bytes after which a block of lines ends with its current line.
 
-Spark receives each block as one object. In a small heap, the garbage collector of the JVM (G1) is
-inefficient for objects of more than 512 KiB, half of a heap region."""
+Blocks are well below 512 KiB, half of a heap region of a JVM with a small heap: the garbage
+collector G1 treats larger objects separately."""
 
 
 class WriteFailedError(BaseException):

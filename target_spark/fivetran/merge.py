@@ -114,8 +114,8 @@ def collapse_by_key(
 ) -> DataFrame:
     """Combine all rows of a batch that have the same key into one row.
 
-    It has the same effect on the table as its rows one after the other: first replacements, then
-    updates, then deletions.
+    The combined row has the same effect on the table as the single rows one after the other: first
+    replacements, then updates, then deletions.
 
     Args:
         rows: The rows of the batch.

@@ -152,10 +152,12 @@ class SharedSpark:
     def _replace_session(
         self, requested: SparkSettings, location: str, staging: str | None
     ) -> Session:
-        """Stop Spark if it runs, and start it with other settings in the background.
+        """Stop Spark if it runs, and start it with other settings.
+
+        Return before Spark has started; the first use of the session waits until it has.
 
         Args:
-            requested: The Spark settings.
+            requested: The Spark settings to start with.
             location: The location of the tables.
             staging: The folder for Spark's temporary data; None for the system's temporary folder.
 

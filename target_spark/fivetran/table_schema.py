@@ -38,7 +38,7 @@ ACTIVE: Final = "_fivetran_active"
 
 _MOST_DIGITS: Final = 38
 _USUAL: Final = (38, 10)
-"""Default precision and scale of a DECIMAL."""
+"""Precision and scale of a DECIMAL for which Fivetran declares none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ __all__ = ["Conversion", "get_conversion"]
 _BEYOND_LONGS: Final = "9.223372036854775807E18D"
 """The double 2^63 in SQL, the smallest one that is greater than every bigint.
 
-Spark casts it to the greatest bigint instead of failing, so it is compared before a cast."""
+Casting it to bigint returns the greatest bigint, so values are compared with it before a cast."""
 
 _SPECIAL: Final = "('NaN', 'Infinity', '-Infinity')"
 """SQL list of the texts that stand for NaN and infinity in Fivetran's files."""
@@ -196,7 +196,11 @@ def _lose_all(_value: str, _old: str, new: str) -> _ConversionStep:
 
 
 def _exact_step(converted: str) -> _ConversionStep:
-    """Return the conversion step of an SQL expression whose result is null if it is not exact."""
+    """Return the conversion step for SQL that yields null instead of an inexact value.
+
+    Args:
+        converted: The SQL expression of the new value.
+    """
     return _ConversionStep(converted, f"({converted}) IS NOT NULL")
 
 
