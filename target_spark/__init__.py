@@ -8,7 +8,14 @@ __all__ = ["Warehouse", "WarehouseTable", "open_warehouse"]
 
 
 def __getattr__(name: str) -> str:
-    """Return ``__version__``, the version of the installed distribution, `tap-core-sdk`."""
+    """Return the version of the installed distribution `tap-core-sdk` as ``__version__``.
+
+    Python calls this for a module attribute that is not defined, so the version is looked up only
+    when it is used.
+
+    Raises:
+        AttributeError: ``name`` is not ``__version__``.
+    """
     if name == "__version__":
         from importlib import metadata
 

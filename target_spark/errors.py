@@ -95,8 +95,8 @@ class SchemaChangeError(TargetSparkError):
     """A stream's schema needs a table change that the setting ``on_schema_change`` forbids.
 
     Attributes:
-        refused: One tuple per refused change: the path of the column, its type in the schema as
-            DDL, and its type in the table. The last item is None if the table has no such column.
+        refused: One tuple per forbidden change: the path of the column, its type (DDL) in the
+            stream's schema, and its type in the table, which is None for a new column.
     """
 
     def __init__(self, message: str, refused: Iterable[tuple[str, str, str | None]] = ()) -> None:
@@ -105,7 +105,7 @@ class SchemaChangeError(TargetSparkError):
 
 
 class TableError(TargetSparkError):
-    """A table cannot or must not be written, or its location does not contain a valid table."""
+    """A table cannot be written, for example because its location has no table of the format."""
 
 
 class TableOwnerError(TargetSparkError):
@@ -113,7 +113,7 @@ class TableOwnerError(TargetSparkError):
 
 
 class CommitLostError(TargetSparkError):
-    """A commit was reported as successful, but its rows are not in the table."""
+    """A write to a table ended without an error, but the table does not contain its commit."""
 
 
 class ConflictError(TargetSparkError):

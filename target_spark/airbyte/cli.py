@@ -40,15 +40,21 @@ _SPARK_AS_TEXT: Final = {
     "description": f"{SCHEMA['properties'][_SPARK]['description']} They are a JSON object.",
     "airbyte_secret": True,
 }
-"""The setting ``spark`` in the specification. Airbyte keeps only texts secret, and has no form for
-an object whose properties are not known."""
+"""Schema of the setting ``spark`` in the output of `spec`: a text with JSON instead of an object.
+
+Airbyte can hide only text fields (``airbyte_secret``), and has no form for an object with
+undeclared properties."""
 
 
 def run_destination_command(context: typer.Context) -> int:
-    """Run the Airbyte command (spec, check or write) that a typer context names.
+    """Run one of Airbyte's commands: spec, check or write.
 
-    ``context.obj`` is the target class. Return the exit code: 0 on success, 1 if errors were
-    written as trace messages.
+    Args:
+        context: Context of the typer command. ``context.info_name`` is the name of the command, and
+            ``context.obj`` the target class.
+
+    Returns:
+        The exit code: 0 on success, 1 if errors were written as trace messages.
     """
     with StdoutWriter.open() as wire:
         state = _CommandState(context.obj, wire)
@@ -89,7 +95,8 @@ class _CommandState:
         """Create the target with the settings in ``config_input``; redact their secrets in output.
 
         Raises:
-            ConfigurationError: ``after_load`` is set, but not allowed by an environment variable.
+            ConfigurationError: ``after_load`` is set, but the operator of this machine has not
+                allowed it by an environment variable.
             ConfigValidationError: Settings are invalid; the message lists all errors.
         """
         config = _parse_spark_settings(config_input.config)
@@ -134,10 +141,14 @@ def _parse_spark_settings(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_operator_allows(plugin: str, config: Mapping[str, Any]) -> None:
-    """Check that an environment variable allows the setting ``after_load``, if it is set.
+    """Check that the machine's operator allows the setting ``after_load``, if it is set.
 
-    The setting starts programs, and users who configure Airbyte may lack the permission to do so on
-    this machine.
+    The setting starts programs on this machine, which not every user of Airbyte's web interface may
+    do. The operator allows it with an environment variable.
+
+    Args:
+        plugin: The name of the target, from which the variable's name is derived.
+        config: The settings.
 
     Raises:
         ConfigurationError: The setting is not allowed.

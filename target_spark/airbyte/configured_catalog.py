@@ -46,9 +46,13 @@ class CatalogRequest:
     options: dict[StreamId, StreamOptions]
 
     def copy_options(self, old: StreamId, new: StreamId) -> None:
-        """Copy the options of a stream to the name that a stream map gives it.
+        """Copy the options of a stream that a stream map renames or copies to its new name.
 
         If the new name already has options, they are not changed.
+
+        Args:
+            old: The stream in the Airbyte catalog.
+            new: The stream after stream maps.
         """
         if old in self.options:
             self.options.setdefault(new, self.options[old])

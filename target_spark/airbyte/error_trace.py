@@ -1,8 +1,8 @@
 """Conversion of an exception to the body of an Airbyte ERROR trace message.
 
 The failure type is ``config_error`` for errors that the user can correct in settings or catalog,
-``transient_error`` for transient errors, and ``system_error`` for all others. Secrets are removed
-from all texts.
+``transient_error`` for errors that may not occur in the next attempt, such as a failed storage, and
+``system_error`` for all others. Secrets are removed from all texts.
 
 Source: the Airbyte protocol, section "AirbyteErrorTraceMessage".
 """

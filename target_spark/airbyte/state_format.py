@@ -28,8 +28,9 @@ _decode_object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 class PerStreamStateFormat:
     """Encoder of Airbyte states for standard output and for the commit metadata of tables.
 
-    A STATE message must include the number of rows since the previous state of the same stream or,
-    for a global state, since the previous global state.
+    In a STATE message on standard output, Airbyte expects the number of rows since the previous
+    state of the same stream or, for a global state, since the previous global state. The encoder
+    keeps the counts from which these numbers are computed.
     """
 
     def __init__(self) -> None:
@@ -53,9 +54,10 @@ class PerStreamStateFormat:
         )
 
     def format_stored(self, states: Sequence[CoveredState]) -> bytes:
-        """Return states as a JSON list for the metadata of a table's commit.
+        """Return states as the JSON list that is stored in the metadata of a table's commit.
 
-        ``states`` has one state per stream, or one global state for all streams.
+        Args:
+            states: One state per stream, or only one global state for all streams.
         """
         return b"[%b]" % b",".join(each.state for each in states)
 
@@ -66,7 +68,13 @@ class PerStreamStateFormat:
 
 
 def _add_row_counts(state: bytes, committed: int, rejected: int) -> bytes:
-    """Return an Airbyte state whose ``destinationStats`` contain these row counts."""
+    """Return the JSON of an Airbyte state with row counts as ``destinationStats``.
+
+    Args:
+        state: The state as a JSON object. If it has ``destinationStats``, they are replaced.
+        committed: The number of rows that were written to tables.
+        rejected: The number of rows that were quarantined.
+    """
     stats = b'{"recordCount":%d.0}' % committed
     if rejected:
         stats = stats[:-1] + b',"rejectedRecordCount":%d.0}' % rejected

@@ -340,13 +340,14 @@ def _print_overview(
     find: Callable[[Mapping[str, Any]], Any],
     describe: Callable[[Mapping[str, Any], Any], str],
 ) -> int:
-    """Read tables with ``find``, print its result as text from ``describe``; return the exit code.
+    """Run a command that reads tables and prints text, such as `runs`; return its exit code.
 
     Args:
         context: Context of the typer command, whose ``obj`` is the target class.
         config: Values of the option ``--config``.
-        find: Function that gets the settings and reads the tables.
-        describe: Function that gets the settings and the result of ``find``, and returns text.
+        find: Function that reads the tables. It is called with the settings.
+        describe: Function that returns the text to print. It is called with the settings and the
+            result of ``find``.
     """
 
     def act(target: CommandTarget) -> int:
@@ -393,10 +394,14 @@ def _run_with_target(
 
 
 def _create_target(plugin: type[CommandTarget], config_input: ConfigInput) -> CommandTarget:
-    """Create the target from the option ``--config``; SIGINT and SIGTERM then end the process.
+    """Create the target for a command that loads no data, such as `last-state`.
 
-    The setting ``report`` is left out, because a target that has it writes a report even if its
-    settings are invalid, and would overwrite the report of the last run.
+    The setting ``report`` is removed. With it, the target would overwrite the report file of the
+    last load. Also replace the target's signal handlers: SIGINT and SIGTERM end the command.
+
+    Args:
+        plugin: The target class.
+        config_input: The settings from the option ``--config``.
     """
     config = {**config_input.config, "report": None}
     target = plugin(config=config, parse_env_config=config_input.parse_env)

@@ -55,7 +55,7 @@ _Verdict: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 
 _PROBE: Final = "target_spark_probe"
 _TABLE_STEPS: Final = ("made", "written", "read", "removed (remove it)")
-"""The steps of a test with a table, in order."""
+"""The steps of the test with a table in order, each as the end of "a table could not be …"."""
 
 _PLATFORMS: Final = (
     ("Databricks", "DATABRICKS_RUNTIME_VERSION", ""),
@@ -120,9 +120,9 @@ def run_checks(
 def checks(
     check: Callable[[ConfigInput], Mapping[str, Any]], config_args: Sequence[str]
 ) -> Iterator[Check]:
-    """Run all checks of `target-spark doctor`, and yield each result after its check.
+    """Run all checks of `target-spark doctor` one after the other, and yield their results.
 
-    The texts contain no secrets.
+    The texts of the results contain no secrets.
 
     Args:
         check: A function that validates the configuration. It returns the settings, or raises
@@ -138,15 +138,16 @@ def checks(
 def _read_configuration(
     check: Callable[[ConfigInput], Mapping[str, Any]], config_args: Sequence[str]
 ) -> tuple[Mapping[str, Any], list[str]]:
-    """Read and validate the settings files; return the settings and a list of error texts.
-
-    If there are errors, the settings are returned without validation; they are empty if the files
-    cannot be read.
+    """Read and validate the settings files.
 
     Args:
         check: A function that validates the configuration. It returns the settings, or raises
             `ConfigurationError`.
         config_args: The values of the option ``--config``.
+
+    Returns:
+        The settings and a list of error texts. Without errors, the list is empty. With errors, the
+        settings are those of the files as written, or empty if a file cannot be read.
     """
     config: Mapping[str, Any] = {}
     try:
@@ -253,7 +254,7 @@ def _version() -> str:
 
 
 def _jars(config: Mapping[str, Any]) -> str:
-    """Return a text about each required jar: it is on this machine, or Spark will download it.
+    """Return a text that says, for each required jar, if it is local or Spark will download it.
 
     Raises:
         SparkUnavailableError: The format does not support this Spark version, or a configured jar
@@ -459,9 +460,9 @@ def storage_checks(options: LoadOptions, spark: SparkSession) -> Iterator[Check]
 
 
 def _probe_tables(options: LoadOptions) -> list[Table]:
-    """Return a reference to a test table in each location in which the settings put tables.
+    """Return the test tables to create: one in each location in which the settings put tables.
 
-    The names are random, so that no existing table is used. No table is created.
+    The tables have random names, so that they do not exist yet. This function creates none.
     """
     name = f"{_PROBE}_{uuid.uuid4().hex[:8]}"
     probes: dict[str, Table] = {}
@@ -542,9 +543,10 @@ def _remove_created_afterwards(spark: SparkSession, table: Table) -> Iterator[No
 
 
 def _check_tables(config: Mapping[str, Any], options: LoadOptions, spark: SparkSession) -> Check:
-    """Check that the tables which exist already were loaded by this job, not by another one.
+    """Check that all existing tables in the configured locations were loaded by this job.
 
-    The text of a successful check contains the id of the run that stored the last state.
+    The result is a warning if another job or program wrote one of the tables, and a failure if the
+    tables cannot be listed. Otherwise its text has the id of the run that stored the last state.
     """
     jobs = (settings.get_job_name(config), *settings.former_jobs(config))
     try:

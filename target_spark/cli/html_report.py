@@ -34,15 +34,16 @@ if TYPE_CHECKING:
 __all__ = ["LAST_RUNS", "write_html_report"]
 
 LAST_RUNS: Final = 20
-"""The number of runs that the page shows by default."""
+"""The default number of runs in the report."""
 
 _SAMPLES: Final = 5
 _LONGEST_TEXT: Final = 10_000
-"""The most characters of a state or a record on the page."""
+"""The number of characters after which a state or a record is cut on the page."""
 
 _COUNTS: Final = ("received", "written", "inserted", "updated", "deleted", "quarantined")
 _SHOWN: Final = ("run", "started", "stream", "table", *_COUNTS, "bytes", "commits")
-"""The columns of the table of runs that the page shows for each stream."""
+"""The values that the page shows for each stream of a run: columns of the table of runs, in which
+each run of target-spark has one row per stream."""
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 _PARTS: Final = {"jinja2", "markupsafe", "pygal"}
@@ -67,7 +68,8 @@ def write_html_report(
     Raises:
         ConfigurationError: A library of the extra ``report`` is missing.
         OSError: The file cannot be written.
-        TargetSparkError: There is no table of runs, or it cannot be read.
+        TargetSparkError: The table in which target-spark records its runs is missing or cannot be
+            read.
     """
     try:
         import jinja2
@@ -151,7 +153,8 @@ def _describe_run(rows: Sequence[Mapping[str, Any]], clean: Callable[[str], str]
     """Return the values that the HTML report shows for one run, such as its outcome.
 
     Args:
-        rows: The rows of the run in the table of runs, one per stream.
+        rows: The rows of the run, one per stream, from the table in which target-spark records its
+            runs.
         clean: Function that redacts secrets and escapes control characters in a text.
     """
     first = rows[0]
@@ -191,7 +194,8 @@ def _add_lateness(
 
     Args:
         table: The overview of the table.
-        rows: Rows of the table of runs, some of which are of the table's stream.
+        rows: The recorded runs, with one row per run and stream. At least one is of the table's
+            stream.
         now: The current time.
     """
     ended = max(row["ended"] for row in rows if row["stream"] == table["stream"])
@@ -235,7 +239,14 @@ def _show_document(
 
 
 def _draw(page: Mapping[str, Any]) -> dict[str, list[Plot]]:
-    """Return the bar charts for the values of `_read_page`, by section: "runs" or "tables"."""
+    """Return the bar charts of the report, in the order of the page.
+
+    Args:
+        page: The values for the template of the report, as `_read_page` returns them.
+
+    Returns:
+        The charts under the keys "runs" and "tables", the two sections of the page.
+    """
     from target_spark.cli.report_plots import plot_by_stream, plot_per_run
 
     runs = page["runs"][::-1]
@@ -255,10 +266,15 @@ def _draw(page: Mapping[str, Any]) -> dict[str, list[Plot]]:
 
 
 def _collect(page: Mapping[str, Any], column: str) -> dict[str, list[float]]:
-    """Return the values of a column of the table of runs, as one list per stream for a bar chart.
+    """Return a number of each stream and run, such as the rows received, for a bar chart.
 
-    A list has one value per run, from the oldest to the newest run. Streams with the most received
-    rows come first.
+    Args:
+        page: The values for the template of the report, as `_read_page` returns them.
+        column: The column of the table of runs with the number, such as "received".
+
+    Returns:
+        A list for each stream, with one number per run from the oldest to the newest run; 0 for a
+        run without the stream. Streams with the most received rows come first.
     """
     position = {run["run"]: -number for number, run in enumerate(page["runs"], 1)}
     received: Counter[str] = Counter()
@@ -300,7 +316,8 @@ _PER_RUN: Final[Sequence[tuple[str, str, Callable[[float], str]]]] = (
     ("Rows written per run", "written", _format_rows),
     ("Size received per run", "bytes", _format_bytes),
 )
-"""The plots of counts per run: title, column of the table of runs, format."""
+"""The bar charts with one bar per run: title, column of the table of runs with the value, and the
+function that formats a value."""
 
 _PER_TABLE: Final[Sequence[tuple[str, str, Callable[[float], str]]]] = (
     ("Time since the last commit", "since_commit", _format_duration),
@@ -308,4 +325,5 @@ _PER_TABLE: Final[Sequence[tuple[str, str, Callable[[float], str]]]] = (
     ("Rows per table", "rows", _format_rows),
     ("Size per table", "bytes", _format_bytes),
 )
-"""The plots of tables: title, name of the value, format."""
+"""The bar charts with one bar per table: title, key of the value in the table's overview, and the
+function that formats a value."""

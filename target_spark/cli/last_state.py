@@ -35,7 +35,9 @@ UNCOVERED_ROWS: Final = (
     " current values, upserted rows may be older than this state: resume from the state with which"
     " that run began."
 )
-"""Warning for a state whose metadata has `CommitMetadata.uncovered_since`."""
+"""Warning for a last state after which an interrupted run has committed rows.
+
+The metadata of the state then has `CommitMetadata.uncovered_since`, the start of that run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +59,13 @@ class RecoveredTable:
 def get_job_metadata(
     jobs: Collection[str], tables: Iterable[RecoveredTable]
 ) -> CommitMetadata | None:
-    """Return the newest commit metadata of a job in any of ``tables``, with the job's last state.
+    """Return the metadata of a job's newest commit, which contain the job's last state.
 
     Return None if no table contains a state of the job.
 
     Args:
-        jobs: The job's name and its former names.
-        tables: The tables to search.
+        jobs: The job's name, and the default names that earlier releases gave the same job.
+        tables: The tables to search, each with the metadata of its newest commit.
     """
     last = find_latest_metadata(
         each.marker for each in tables if each.marker and each.marker.job in jobs
@@ -171,7 +173,8 @@ _READ_AS_FILES: Final[Mapping[str, Callable[[Path], Iterator[RecoveredTable]]]] 
     "iceberg": _read_iceberg,
     "parquet": _read_parquet,
 }
-"""Functions that read the commit metadata of a local table without Spark, by format."""
+"""Functions by table format. Each yields the table in a local folder, if it contains one, with the
+metadata of its newest commit, read without Spark."""
 
 
 def _folders(path: str, spark: SparkSession) -> Iterator[Table]:

@@ -1,5 +1,6 @@
 """The command `target-spark replay`, which loads the records of a quarantine table again.
 
+The quarantine table of a stream has the records that did not fit the columns of the stream's table.
 A replay makes three commits, so that a failure neither loses a record nor loads one twice:
 
 1. It writes the run's id to the column ``replay`` of the quarantined records.
@@ -244,7 +245,10 @@ class ReplayWriter(BatchWriter):
             yield count
 
     def records(self, described: SchemaEvent) -> Iterator[Rows]:
-        """Yield the quarantined records as record events, in the order of their arrival there."""
+        """Yield the quarantined records as events for the loader, oldest quarantined one first.
+
+        Records that are not JSON objects are left out, and counted in `unreadable`.
+        """
         positioned = self._source.selectExpr(
             f"`{_PLACE}` AS place", "raw", f"{_TIME} AS extracted", "version"
         )
@@ -291,7 +295,13 @@ class ReplayWriter(BatchWriter):
     def _get_unloaded_records(self, spark: SparkSession, table: Table) -> DataFrame:
         """Return the quarantined records without those that an interrupted replay has loaded.
 
-        A new column numbers them in the order in which they were quarantined.
+        An additional column has the number of each record, in the order in which the records were
+        quarantined.
+
+        Args:
+            spark: The session.
+            table: The table of the stream. The metadata of its last commit have the id of a replay
+                whose rows were committed.
         """
         quarantined = self._writer.rows(spark, self._quarantine_table)
         missing = {
@@ -340,7 +350,8 @@ class ReplayWriter(BatchWriter):
 
         Args:
             spark: The session.
-            stay: The numbers of records that get no id, because they stay in the quarantine.
+            stay: The numbers (from `_get_unloaded_records`) of the records that get no id, because
+                they stay in the quarantine.
         """
         path = self._folder.new_path("stay")
         path.write_text("".join(f'{{"{_PLACE}":{place}}}\n' for place in stay), "ascii")
@@ -380,7 +391,7 @@ def _decode_record(
         described: The schema of the stream.
         raw: The text of the record, which may be invalid JSON.
         extracted_at: The extraction time of the record; None if unknown.
-        version: The table version of the record; None if unknown.
+        version: The ``version`` of the Singer RECORD message; None if it had none.
     """
     head: dict[str, Any] = {
         "type": "RECORD",
@@ -398,12 +409,12 @@ def _decode_record(
 
 
 def _remove_rows(batch: Batch, excluded: Collection[int], folder: SpoolFolder) -> Batch:
-    """Return a copy of a batch without the rows in ``excluded``; the rows are in a new file.
+    """Write the rows of a batch except some to a new file; return a batch with only this file.
 
     Args:
         batch: The batch, whose rows are in files as lines of JSON.
         excluded: The ordinals (positions in the input) of the rows to leave out. If it is empty,
-            the batch is returned unchanged.
+            no file is written, and the batch is returned unchanged.
         folder: The local folder for uncommitted rows.
     """
     if not excluded:

@@ -21,7 +21,7 @@ for _finder in [each for each in sys.meta_path if isinstance(each, pygal.PluginI
 __all__ = ["COLORS", "Plot", "plot_by_stream", "plot_per_run"]
 
 COLORS: Final = 6
-"""The number of colors of the page: ``--color-0`` and so on."""
+"""The number of colors for streams, which the report's style sheet defines as ``--color-0`` etc."""
 
 _WIDTH, _HEIGHT, _BAR_HEIGHT = 560, 340, 28
 _LABELS: Final = 4
@@ -33,7 +33,9 @@ _LONGEST_IN_LEGEND: Final = 14
 _REMOVED: Final = {"comment", "desc", "script", "style", "title"}  # its only title is "Pygal"
 _OTHERS: Final = "other streams"
 _FONT_SIZES: Final = Style(label_font_size=13, major_label_font_size=13, legend_font_size=14)
-"""Sizes with which pygal computes its layout; the page has the same."""
+"""Font sizes in pixels from which pygal computes the layout of a chart.
+
+The report's style sheet sets the same sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,8 @@ def plot_per_run(
 ) -> Plot:
     """Return a chart with one bar per run, which is stacked by stream.
 
-    If there are more streams than `COLORS`, the last streams are joined as "other streams".
+    If there are more streams than `COLORS`, the values of the last streams are added up under the
+    name "other streams".
 
     Args:
         title: The heading of the chart.

@@ -39,7 +39,8 @@ __all__ = [
 _LAST_RUNS: Final = 5
 _REASONS: Final = 5
 _RECEIVED: Final = ("_sdc_received_at", EXTRACTED_AT)
-"""Columns with the time at which a row was received, or extracted from an Airbyte source."""
+"""Columns from which the age of the newest row is computed: the time at which target-spark received
+a row, or at which an Airbyte source read it."""
 
 _COUNTED: Final = ("written", "inserted", "updated", "deleted", "quarantined")
 
@@ -47,7 +48,9 @@ _COUNTED: Final = ("written", "inserted", "updated", "deleted", "quarantined")
 def list_runs(
     config: Mapping[str, Any], *, limit: int, stream: str | None = None
 ) -> list[dict[str, Any]]:
-    """Return rows of the table of runs, newest run first; each run has one row per stream.
+    """Return the last runs of target-spark, newest run first, with one item per run and stream.
+
+    They are read from the table of runs, to which each run appends one row per stream.
 
     Args:
         config: The settings of the target.
@@ -147,7 +150,9 @@ def open_reader(config: Mapping[str, Any], options: LoadOptions) -> Iterator[Tab
 def read_run_rows(
     reader: TableReader, options: LoadOptions, limit: int, stream: str | None = None
 ) -> list[dict[str, Any]]:
-    """Return rows of the table of runs, newest run first; each run has one row per stream.
+    """Return the last runs of target-spark, newest run first, with one item per run and stream.
+
+    They are read from the table of runs, to which each run appends one row per stream.
 
     Args:
         reader: The reader of tables.
@@ -172,7 +177,13 @@ def _find_runs(
 ) -> list[dict[str, Any]] | None:
     """Return rows of the table of runs, newest run first; None if the table does not exist.
 
-    ``limit`` is the maximum number of runs. ``stream`` selects the rows of one stream.
+    Each run of target-spark has appended one row per stream to this table.
+
+    Args:
+        reader: The reader of tables.
+        options: The options of the load, which determine the location of the table.
+        limit: The maximum number of runs.
+        stream: The stream whose rows are returned; None for all streams.
     """
     table = options.runs_table
     if reader.get_column_types(table) is None:
@@ -214,8 +225,13 @@ def _find_table(
 def _read_quarantine(reader: TableReader, table: Table, samples: int) -> dict[str, Any] | None:
     """Return the number of quarantined rows, their most frequent reasons, and the newest rows.
 
-    Return None if the quarantine table ``table`` does not exist. ``samples`` is the maximum number
-    of rows that are included.
+    Args:
+        reader: The reader of tables.
+        table: The quarantine table, with the rows of a stream that did not fit their columns.
+        samples: The maximum number of rows to return.
+
+    Returns:
+        A JSON object, or None if the quarantine table does not exist.
     """
     if reader.get_column_types(table) is None:
         return None

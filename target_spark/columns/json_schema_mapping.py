@@ -68,13 +68,15 @@ WHOLE_RECORD = "record"
 """Name of the column with the whole record as JSON, for a stream without declared properties."""
 
 _DEEPEST = 50
-"""Maximum nesting of objects and lists; deeper values are text, since Spark's stack overflows at
-a few more levels."""
+"""Maximum nesting of structs and arrays. Deeper objects and lists become columns of JSON text,
+because Spark fails with a stack overflow at a few more levels."""
 
 _ANYTHING: Mapping[str, Any] = MappingProxyType({})
 
 _TIME: Mapping[str, Any] = MappingProxyType({"type": "string", "format": "date-time"})
-"""Schema of `_sdc_deleted_at`, also if the stream declares another: any text would delete a row."""
+"""Schema of the property `_sdc_deleted_at`, which marks a row as deleted if it is not null.
+
+It replaces the schema that the stream declares: in a text column, any text would delete the row."""
 
 _Schema = Mapping[str, Any]
 
@@ -89,8 +91,8 @@ def schema_from_json_schema(
 
     A key that is not a declared property becomes a text column. If the schema declares no
     properties, one column holds the whole record as JSON, in addition to the key columns. The
-    property ``_sdc_deleted_at`` becomes a timestamp column. If the options add Airbyte's columns,
-    properties with the same names are dropped.
+    property ``_sdc_deleted_at`` becomes a timestamp column, independently of its schema. If the
+    options add Airbyte's columns, properties with the same names are left out.
 
     Args:
         schema: JSON Schema of the stream.

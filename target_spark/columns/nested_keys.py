@@ -23,14 +23,18 @@ _Paths: TypeAlias = Mapping[str, Sequence[str]]
 
 
 def nested_sources(nested: _Paths, declared: Collection[str]) -> dict[str, str]:
-    """Return the value of `Column.source` for each key or replication key nested in an object.
+    """Return a unique name for each key or replication key that is nested in an object.
 
-    For the key ``user.id`` it is ``user.id``, or ``user.id_2`` if a property has that name.
+    The name is used as `Column.source`, like the name of a property. It is the name of the key,
+    such as ``user.id``, or ``user.id_2`` if a property is named ``user.id``.
 
     Args:
-        nested: The path of each key by name, such as ``{"user.id": ["user", "id"]}``. A name whose
-            path is only the name itself is a top-level property and not in the result.
-        declared: The names of the declared properties, which must not occur in the result.
+        nested: The path of each key by name, such as ``{"user.id": ["user", "id"]}``. A key with a
+            path of one name is a property of the record itself, and not in the result.
+        declared: The names of the properties that the schema declares.
+
+    Returns:
+        The unique names by the names of the keys.
     """
     sources: dict[str, str] = {}
     for name, path in nested.items():
@@ -95,7 +99,7 @@ def _properties(schema: Any, path: tuple[str, ...], at: int) -> _Schema:
     Args:
         schema: The JSON Schema of the object.
         path: The path of the nested key, such as ``("user", "id")``, for error messages.
-        at: The number of names of ``path`` that lead to the object; 1 for ``user``.
+        at: The number of names in ``path`` up to the object: 1 for the object ``user``.
 
     Raises:
         UnsupportedError: The schema is not an object or declares no properties.

@@ -34,8 +34,10 @@ __all__ = [
 _Schema = Mapping[str, Any]
 
 _DIGITS_OF_BITS = {8: 3, 16: 5, 32: 10, 64: 20}
-"""Digits before the point that a decimal needs for integers of each size; for 64 bits Delta Lake
-requires one more than their longest value has."""
+"""Digits before the point of a decimal to which a column of integers can be widened, by bits.
+
+64-bit integers have at most 19 digits, but Delta Lake requires 20 for a column of them.
+"""
 
 
 def to_integer_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
@@ -74,7 +76,8 @@ def to_number_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
 def to_decimal_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
     """Return the decimal type that a schema declares by ``precision`` and ``scale``.
 
-    Without ``precision``, or with one over 38 digits, the options determine the type.
+    If the schema has no ``precision``, or one above 38 (Spark's maximum), the options determine the
+    type: see `ColumnOptions.unsized_decimals` and `ColumnOptions.oversized_as_text`.
     """
     precision, scale = parse_count(schema.get("precision")), parse_count(schema.get("scale"))
     if not precision:

@@ -52,26 +52,27 @@ from target_spark.tables.identifiers import fold_case, is_internal
 __all__ = ["CanWiden", "any_widening", "can_share_batch", "diff_with_table", "merge_table_schemas"]
 
 CanWiden: TypeAlias = Callable[[str, str], bool]
-"""Function that returns True if a format can change a column's type (as DDL) in place."""
+"""Function that takes an old and a new type as DDL, such as ``int`` and ``bigint``, and returns
+True if the table format can change the type of a column without rewriting its values."""
 
 _Path: TypeAlias = tuple[str, ...]
 
 _NAMED = 10
-"""The largest number of columns that an error names."""
+"""The maximum number of columns that the message of an error lists."""
 
 _LIMITED = re.compile(r"(var)?char\(\d+\)")
-"""DDL of a string type with a maximum length."""
+"""DDL of a string type with a maximum length, such as ``varchar(10)``."""
 
 
 def any_widening(_old: str, _new: str) -> bool:
-    """Return True for any two types, because Delta Lake can widen a column to any wider type."""
+    """Return True for all types, because Delta Lake can widen any column type to a wider one."""
     return True
 
 
 def merge_table_schemas(
     old: TableSchema, new: TableSchema, can_widen: CanWiden = any_widening
 ) -> tuple[TableSchema, tuple[SchemaChange, ...]]:
-    """Add a stream's new schema, from a later SCHEMA message, to the schema of its table.
+    """Merge a stream's new schema, from a later SCHEMA message, into the schema of its table.
 
     All columns of ``old`` are kept. The keys of the merged schema are the keys of ``new``.
 
@@ -93,10 +94,11 @@ def diff_with_table(
     can_widen: CanWiden = any_widening,
     sources: Mapping[str, str] | None = None,
 ) -> tuple[TableSchema, tuple[SchemaChange, ...]]:
-    """Merge a stream's table schema with the columns of its existing table.
+    """Compare a stream's table schema with its existing table, and merge both.
 
     Args:
-        table_schema: The table schema of the stream, with the policy for changes of the table.
+        table_schema: The table schema of the stream. Its policy ``on_change`` limits the changes of
+            the table.
         table: The type (DDL) of each of the table's columns. In the result these columns come
             first, in the same order.
         can_widen: Function that returns True if the table format can change an old type (DDL) to a
@@ -132,10 +134,10 @@ def can_share_batch(old: TableSchema, new: TableSchema) -> bool:
 
 
 def _map_paths(columns: Iterable[Column]) -> dict[_Path, _Path]:
-    """Map the path of each value in a record to the path of the column or field that stores it.
+    """Return the path of the column or struct field that stores each value of a record.
 
-    In a path of the record, the kind of source precedes each name: ``("property", "user",
-    "property", "id")`` -> ``("user", "id")``.
+    For example, ``user.id`` is stored in the field ``id`` of the column ``user``: ``{("property",
+    "user", "property", "id"): ("user", "id")}``. In the keys, a `ColumnSource` precedes each name.
     """
     targets: dict[_Path, _Path] = {}
     for column in columns:
@@ -173,6 +175,10 @@ def _merged(
 def _check_policy(merge: _Merge, policy: OnSchemaChange) -> None:
     """Raise if the policy ``on_schema_change`` forbids a change that a merge of schemas requires.
 
+    Args:
+        merge: The completed merge, with the changes that the table needs.
+        policy: The value of the setting.
+
     Raises:
         SchemaChangeError: At least one change is forbidden, or a required property would have no
             column. The message lists the columns.
@@ -198,9 +204,9 @@ def _is_forbidden(change: SchemaChange, policy: OnSchemaChange, ours: Collection
 
 
 def _is_ours(column: Column) -> bool:
-    """Return True for a column that target-spark may add to a table under every `OnSchemaChange`.
+    """Return True if target-spark adds a column even if the user forbids new columns.
 
-    It is a metadata column, or the column of a tap's property `_sdc_deleted_at`.
+    Such columns are the metadata columns, and the column of a tap's property `_sdc_deleted_at`.
     """
     return column.feed is ColumnSource.METADATA or column.source == DELETED_AT
 
@@ -208,10 +214,17 @@ def _is_ours(column: Column) -> bool:
 def _drop_whole_record_source(
     columns: Iterable[Column], keys: Collection[str]
 ) -> tuple[Column, ...]:
-    """Return the columns; the one that stores whole records loses its source if it is not needed.
+    """Stop filling the column that stores whole records, if a non-key property has a column.
 
-    It is needed as long as keys are the only declared properties. A column without a source has
-    the ``feed`` NOTHING and is not written.
+    A stream that declares only keys, or no properties, has such a column. When the stream declares
+    other properties later, the column stays in the table, but its ``feed`` becomes NOTHING.
+
+    Args:
+        columns: The columns of the table.
+        keys: The names of the key properties.
+
+    Returns:
+        All columns, unchanged except for the column with whole records.
     """
     all_columns = tuple(columns)
     if not any(
@@ -225,10 +238,13 @@ def _drop_whole_record_source(
 
 
 def _mark_unfed_columns(columns: Iterable[Column]) -> tuple[Column, ...]:
-    """Return the columns, with the ``feed`` (source of values) set for those that nothing fills.
+    """Set the ``feed`` of those table columns for which the stream has no values.
 
-    It becomes EMPTIED, so that null is written, for metadata columns and for columns whose property
-    now fills another column. For all others it becomes NOTHING: the column is not written.
+    Null is written (feed EMPTIED) to metadata columns, and to columns whose property now fills
+    another column. All other columns are left out of the written rows (feed NOTHING).
+
+    Returns:
+        All columns, including those that have values, in the same order.
     """
     all_columns = tuple(columns)
     filled = {column.source for column in all_columns if column.feed is ColumnSource.PROPERTY}
@@ -256,15 +272,15 @@ def _get_name(table_schema: TableSchema, source: str) -> str:
 
 
 class _Rules(NamedTuple):
-    """Rules for merging a new schema into the columns of a table.
+    """Rules for merging the schema of a stream into the columns of its table.
 
     Attributes:
         can_widen: Function that returns True if the table format can change an old type (DDL) to a
             new one.
         has_sources: True if the table stores which property fills each column. False for a table of
             another program, whose columns are matched by name.
-        policy: The policy for changes of the table. IGNORE prevents changes during the merge; other
-            policies are checked after it.
+        policy: The policy for changes of the table. With IGNORE, the merge requires no change.
+            Changes that the other policies forbid raise an error after the merge.
         required: The names of properties that must have a column, such as keys.
     """
 
@@ -275,7 +291,12 @@ class _Rules(NamedTuple):
 
 
 class _Merge:
-    """Merge of the columns of a stream's new schema into the columns of its table, or of a struct.
+    """Merge of a stream's columns into the columns of its table, or of fields into a struct.
+
+    Args:
+        columns: The existing columns of the table, or fields of the struct.
+        rules: The rules of the merge.
+        path: The path of the struct, such as ``("user",)``; empty for a table.
 
     Attributes:
         columns: The merged columns.
@@ -300,8 +321,8 @@ class _Merge:
     def match_all(self, new_columns: Iterable[Column]) -> None:
         """Assign each column of the new schema to an existing column, or add it to the table.
 
-        An existing column with the same source, such as a property, is preferred to one with the
-        same name.
+        An existing column that the same property fills already is preferred to one with the same
+        name.
         """
         all_columns = list(new_columns)
         unmatched = [column for column in all_columns if column.is_fed]
@@ -331,10 +352,11 @@ class _Merge:
         return at if at is not None and self.columns[at].name == column.name else None
 
     def _match_or_add(self, new: Column) -> None:
-        """Assign a column of the new schema to a table column of its name, or add it to the table.
+        """Assign a column of the new schema to the table column of its name, or add a column.
 
-        If the type of that table column does not fit, the name ``<name>__<type>`` is tried next. A
-        name that belongs to another property gets a number. The policy IGNORE adds no column.
+        If that table column has another type and cannot be widened, ``<name>__<type>`` is used,
+        such as ``amount__double``. If the name belongs to another property, a number is appended,
+        such as ``amount_2``. Under the policy IGNORE, no column is added.
         """
         first = self._find_by_source(new)
         name = new.name if first is None else self.columns[first].name
@@ -357,10 +379,11 @@ class _Merge:
             number += 1
 
     def _keep_unfilled(self, new: Column) -> None:
-        """Merge a column of the new schema for which the records have no value.
+        """Merge a column of the new schema that is not filled from the records.
 
-        The column is added if it is missing. An existing column is widened if one type can store
-        the values of both columns. Under any policy but EVOLVE nothing is changed.
+        It is added if the table has no column of this name. Otherwise the table's column is
+        widened, if one type can store the values of both. Nothing is changed unless the policy is
+        EVOLVE.
         """
         if self._rules.policy is not OnSchemaChange.EVOLVE:
             return
@@ -376,10 +399,14 @@ class _Merge:
                 self.changes.extend(joined[1])
 
     def _is_free(self, at: int, new: Column) -> bool:
-        """Return True if the table column at index ``at`` may be filled by the column ``new``.
+        """Return True if the values of the column ``new`` may be written to a table column.
 
         The result is False if the table column belongs to another property: one that fills it now,
         or one that filled it before and is still declared in the schema.
+
+        Args:
+            at: The index of the table column.
+            new: The column of the new schema.
         """
         column = self.columns[at]
         if at in self._claimed or (not self._path and is_internal(column.name)):
@@ -393,9 +420,9 @@ class _Merge:
         return not self._rules.has_sources or fold_case(column.source) == fold_case(new.source)
 
     def _get_rules(self, new: Column) -> _Rules:
-        """Return the rules for merging the column ``new``.
+        """Return the rules for merging the column ``new``, which differ for metadata columns.
 
-        For a metadata column every change of the table is allowed, so the policy is EVOLVE.
+        The user's policy does not apply to metadata columns. Their policy is always EVOLVE.
         """
         if self._path or not _is_ours(new):
             return self._rules
@@ -404,8 +431,9 @@ class _Merge:
     def _keep_table(self, new: Column, unfit: int | None) -> None:
         """Merge a column of the new schema without changing the table, under the policy IGNORE.
 
-        If the table has a column of another type for the property, ``new`` is written to it with
-        that type. Otherwise ``new`` is left out, or refused if it is required.
+        If the table has a column of another type for the property, the property's values are
+        converted to that type. Otherwise the property is left out; if it must have a column, such
+        as a key, the change is recorded as refused.
 
         Args:
             new: The column of the new schema.
@@ -451,7 +479,11 @@ class _Merge:
         self.changes.append(change)
 
     def _try_match(self, at: int | None, new: Column) -> bool:
-        """Assign a new column to the table column at index ``at``, and widen that if necessary.
+        """Assign a new column to a table column, and widen the table column if necessary.
+
+        Args:
+            at: The index of the table column; None if there is none.
+            new: The column of the new schema.
 
         Returns:
             True if the new column was assigned. False if ``at`` is None, the table column belongs
@@ -476,7 +508,10 @@ class _Merge:
         self._by_feed[_feed(self.columns[at])] = at
 
     def _release_property(self, new: Column) -> None:
-        """Stop filling the column that got the values of ``new``'s property so far, if any."""
+        """Stop filling the table column, if any, that has stored the property of ``new`` so far.
+
+        This is done before another table column is assigned to the property.
+        """
         at = self._by_feed.get(_feed(new))
         if at is not None:
             self.columns[at] = replace(self.columns[at], feed=ColumnSource.NOTHING)
@@ -490,7 +525,7 @@ _JoinedType: TypeAlias = tuple[ColumnType, list[SchemaChange]]
 
 
 def _join_types(old: ColumnType, new: ColumnType, rules: _Rules, path: _Path) -> _JoinedType | None:
-    """Return a type that can store the values of two types, and the schema changes that it needs.
+    """Return a type that can store the values of two types, and the table changes that it needs.
 
     Return None if there is no such type, or if the policy or the table format forbids widening.
 
@@ -525,14 +560,15 @@ def _join_structs(old: Struct, new: Struct, rules: _Rules, path: _Path) -> _Join
 
 
 def _fill_fields(type_: ColumnType, *, only_scalars: bool = False) -> ColumnType | None:
-    """Return the type of a table column, with its struct fields marked as filled by properties.
+    """Return the type of a table column, with its struct fields marked as filled from records.
 
-    A type without struct fields is returned unchanged. Return None if target-spark cannot write
-    values of the type.
+    Each field of a struct gets the feed `ColumnSource.PROPERTY`. A type without structs is returned
+    unchanged. Return None if target-spark cannot write values of the type, such as a map.
 
     Args:
         type_: The type of the column.
-        only_scalars: True to return None also for booleans and structured types.
+        only_scalars: True to return None also for booleans, structs and arrays, to which a nested
+            key cannot be written.
     """
     if isinstance(type_, UnmanagedType) or (
         only_scalars and isinstance(type_, Boolean | Struct | Array)

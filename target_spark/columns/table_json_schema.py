@@ -63,9 +63,10 @@ def to_json_schema(table_schema: TableSchema) -> dict[str, Any]:
 
 
 def from_table(types: Mapping[str, str], sources: Mapping[str, str] | None = None) -> TableSchema:
-    """Return the `TableSchema` of an existing table; no property fills its columns yet.
+    """Return the `TableSchema` of an existing table, independently of any stream.
 
-    `diff_with_table` later determines which property of a stream fills each column.
+    All columns have the feed `ColumnSource.NOTHING`. `diff_with_table` compares the result with the
+    schema of a stream, and determines the property that fills each column.
 
     Args:
         types: The type (DDL) of each column by name, in table order.

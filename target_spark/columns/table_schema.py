@@ -49,12 +49,12 @@ __all__ = [
 ]
 
 ORDINAL = "__target_spark_ordinal"
-"""Column of a DataFrame (not of the table) with a row's position in the input."""
+"""Column of a DataFrame with a row's position in the input. It is not written to the table."""
 
 DELETED_AT = "_sdc_deleted_at"
 """Column with the time at which the source deleted a row, if the row is kept."""
 TABLE_VERSION = "_sdc_table_version"
-"""Column with the version of the stream, as ACTIVATE_VERSION messages name it."""
+"""Column with the Singer table version of a row: the ``version`` of its RECORD message."""
 VALID_FROM = "_sdc_valid_from"
 """Column with the time from which a version of a row is valid, in a table with history."""
 VALID_TO = "_sdc_valid_to"
@@ -67,9 +67,11 @@ RAW_ID = "_airbyte_raw_id"
 EXTRACTED_AT = "_airbyte_extracted_at"
 """Column of Airbyte's destinations with the time at which the source read a record."""
 META = "_airbyte_meta"
-"""Column of Airbyte's destinations with the changes of a record's values, as JSON."""
+"""Column of Airbyte's destinations with metadata of a record as JSON, such as values that were set
+to null because they had a wrong type."""
 GENERATION = "_airbyte_generation_id"
-"""Column of Airbyte's destinations with the generation of a stream, raised by each refresh."""
+"""Column of Airbyte's destinations with the generation id, which Airbyte increases for each full
+refresh of a stream."""
 
 CDC_DELETED_AT = "_ab_cdc_deleted_at"
 """Property with the deletion time of a row in the records of Airbyte's CDC sources."""
@@ -108,13 +110,13 @@ class OnSchemaChange(Enum):
     """
 
     EVOLVE = "evolve"
-    """Add columns and widen types; a type that cannot be widened gets a second column."""
+    """Add columns and widen types. If a type cannot be widened, add a second column beside it."""
     WIDEN = "widen"
-    """Add columns and widen types; refuse a schema that needs a second column."""
+    """Add columns and widen types. If a type cannot be widened, end the run with an error."""
     IGNORE = "ignore"
-    """Change no column: leave new properties out, and keep the types of the table."""
+    """Never change the table: leave new properties out, and convert values to existing types."""
     FAIL = "fail"
-    """Refuse every schema for which a column would have to be added or widened."""
+    """End the run with an error if a column would have to be added or widened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,15 +125,15 @@ class ColumnOptions:
 
     Attributes:
         plain_numbers: Type of a JSON ``number`` without ``multipleOf``; None to use double.
-        unsized_decimals: Type of a decimal string without declared digits.
+        unsized_decimals: Type of a string with a decimal ``format`` but no ``precision``.
         oversized_as_text: True to store numbers declared with more than 38 digits as text. False to
             store them as decimals; rows with values that do not fit are then quarantined.
         truncate_timestamps: True to cut off the digits of a time after microseconds. False to
             quarantine rows with such times.
         metadata: True to add the columns of `METADATA_COLUMNS`.
-        table_version: True to add the column of `METADATA_COLUMNS` with the table version.
+        table_version: True to add the column `_sdc_table_version` even if ``metadata`` is False.
         history: True to add the columns of `HISTORY_COLUMNS`.
-        reserved: Names that the column of a property must not have.
+        reserved: Names that columns must not have, because the table format reserves them.
         airbyte: True to add the columns of `AIRBYTE_COLUMNS`. The generation id is then the table
             version. Rows with conversion errors are loaded: the value becomes null, and the column
             `_airbyte_meta` records the error. False to quarantine such rows.
@@ -162,7 +164,8 @@ class ColumnOptions:
     def version_column(self) -> str:
         """Name of the column with the table version of a row.
 
-        It is `_airbyte_generation_id` for Airbyte, else `_sdc_table_version`.
+        It is `_airbyte_generation_id` for Airbyte, else `_sdc_table_version`. A source increases
+        the version when it sends all rows again, to replace those of an earlier version.
         """
         return GENERATION if self.airbyte else TABLE_VERSION
 
@@ -194,11 +197,11 @@ class TableSchema:
     Attributes:
         columns: All columns of the table, in order.
         keys: Names of the key columns.
-        key_sources: Names of the properties that fill the key columns.
+        key_sources: Names of the properties that fill the key columns, in the same order.
         truncate_timestamps: True to truncate date-times to microseconds. False to quarantine rows
             with more digits.
-        filled: Names of the properties in which an empty string quarantines the row. They fill text
-            partition columns of a Delta table.
+        filled: Names of the properties that fill text partition columns of a Delta table. A row
+            with an empty string in one of them is quarantined, because Delta would store null.
         nulls_invalid_values: True to load a row with conversion errors and write null instead of
             the bad values, unless a key or the deletion time is bad. False to quarantine the row.
         on_change: The policy for an existing table whose columns differ.
@@ -219,11 +222,11 @@ class TableSchema:
 
     @property
     def sources(self) -> dict[str, str]:
-        """Names of the stream properties that are stored under another name in the table.
+        """Property names of those columns and struct fields that have another name in the table.
 
-        The dictionary maps the quoted path of a column or field to the name of its property, such
-        as ``{"`user_id`": "user-id"}``. The items of an array have the path ``element``. Names that
-        differ only in case are left out.
+        The key of an item is the quoted path of the column or field, the value the name of the
+        property: ``{"`user_id`": "user-id"}``. In a path, ``element`` stands for the items of an
+        array. Names that differ only in case are left out.
         """
         return dict(_renamed(self.columns))
 
@@ -250,9 +253,12 @@ class TableSchema:
         return frozenset((*self.key_sources, DELETED_AT, CDC_DELETED_AT))
 
     def with_metadata(self, name: str) -> TableSchema:
-        """Return a copy with a metadata column such as `_sdc_deleted_at` added at the end.
+        """Return a copy with a metadata column added at the end.
 
-        If a column named ``name`` exists, the schema is returned unchanged.
+        If the schema has the column already, it is returned unchanged.
+
+        Args:
+            name: The name of the column in `METADATA_COLUMNS`, such as `_sdc_deleted_at`.
         """
         if name in self.types:
             return self
@@ -276,19 +282,20 @@ class TableSchema:
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """One change of a table's columns, or a change that the schema needs but a policy prevents.
+    """A change of a table column that a stream's schema requires, made or prevented by a policy.
 
     Attributes:
-        kind: ``add`` or ``widen`` for a change of the table. ``omit`` for a property without a
-            column, which is left out; ``keep`` for a column that keeps a type other than the
-            schema's; ``refuse`` for a change that ends the run.
-        path: Path of the column or field; the items of an array are called ``element``.
-        ddl: The new type, as DDL. For a change that is not made, the type in the schema.
-        instead_of: Set if a column was added because the type of an existing column could not be
-            widened: the name of the existing column, which is not changed. None for other changes.
+        kind: ``add`` or ``widen``: the column is added, or gets a wider type. ``omit``: the policy
+            IGNORE adds no column, and the property is left out. ``keep``: the policy IGNORE keeps
+            the column's type. ``refuse``: the change is forbidden and ends the run.
+        path: Path of the column or struct field. ``element`` stands for the items of an array.
+        ddl: The new type in the table, as DDL. For a change that is not made, the type in the
+            stream's schema.
+        instead_of: The name of the existing column whose type cannot be widened, if a second column
+            is added for the same property; else None.
         comment: The comment of a new column, or None.
-        old: The type that the existing column has in the table, as DDL; None for a new property.
-        requested: The type in the schema, as DDL, if it is not ``ddl``; else None.
+        old: The type of the existing column, as DDL; None for a new property.
+        requested: The type in the stream's schema, as DDL, if it is not ``ddl``; else None.
     """
 
     kind: Literal["add", "widen", "omit", "keep", "refuse"]
@@ -323,9 +330,10 @@ class SchemaChange:
         return f"new column {name} ({self.ddl}), because column {self.instead_of} cannot be widened"
 
     def refuse(self) -> SchemaChange:
-        """Return this change as one that ends the run (kind ``refuse``), for an error message.
+        """Return a copy of the change with the kind ``refuse``, for the error that ends the run.
 
-        If the change adds a second column for a property, the path is that of its first column.
+        If the change would add a second column for a property, the path of the copy is that of the
+        existing column.
         """
         path = (*self.path[:-1], self.instead_of) if self.instead_of else self.path
         return SchemaChange("refuse", path, self.requested or self.ddl, old=self.old)

@@ -163,7 +163,7 @@ class UnmanagedType:
 
     @property
     def word(self) -> str:
-        """The DDL as part of a column name, with ``_`` for each special character."""
+        """Suffix for the name of a column that is added for this type, such as ``map_int_int_``."""
         return "".join(c if c.isalnum() else "_" for c in self.written)
 
 
@@ -221,9 +221,10 @@ class ColumnSource(Enum):
     WHOLE = "whole"
     """The whole record as JSON, for a stream that declares no properties."""
     NOTHING = "nothing"
-    """No source: only the table has the column, not the stream. The column is not written."""
+    """No source, because the stream has no such property. The column is not written."""
     EMPTIED = "emptied"
-    """No source any more, as the property now fills another column. Null is written."""
+    """No source any more, for example because the property now fills another column. Null is
+    written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,13 +232,13 @@ class Column:
     """Column of a table or field of a struct, with the source of its values.
 
     Attributes:
-        source: The name of the property that fills the column. For a value nested in a property, a
-            unique name.
+        source: The name of the property that fills the column. For a key that is nested in a
+            property, its dotted name, such as ``user.id``.
         name: The name of the column in the table.
         type: The type of the values.
         comment: The comment of the column in the table, or None. It is ignored when columns are
             compared.
-        feed: The kind of source, such as a property or metadata.
+        feed: The kind of source: a property, metadata, the whole record or none.
         path: The path of a value nested in a property, such as ``("user", "id")``; else empty.
     """
 

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 APPENDING_FORMATS: Final = frozenset({"parquet"})
-"""Table formats that support append and overwrite, but cannot replace single rows."""
+"""Table formats without upserts: rows can only be appended, or the whole table overwritten."""
 
 
 _SHARE: Final = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,9})?) ?%")
@@ -58,7 +58,8 @@ class WriteMode(Enum):
 class QuarantineLimit:
     """Limit on quarantined rows: either a number per run, or a fraction of each stream's rows.
 
-    Without a limit, any number of rows may be quarantined.
+    Rows whose values do not fit their columns are quarantined: written to a separate table. Without
+    a limit, any number of rows may be quarantined.
 
     Attributes:
         rows: The maximum number of quarantined rows in a run; None for no such limit.
@@ -95,9 +96,11 @@ class QuarantineLimit:
 
     @property
     def judged_from(self) -> int:
-        """The number of rows that a stream must have before ``share`` is checked during the run.
+        """The number of rows of a stream from which on ``share`` is checked during the run.
 
-        With fewer rows the fraction of quarantined rows is not yet meaningful.
+        With fewer rows, a few bad ones at the start could exceed a fraction that the whole stream
+        does not exceed. The number is at least 1,000, and large enough that ``share`` allows 10
+        quarantined rows.
         """
         return max(_FEWEST_JUDGED, ceil(_ALLOWED_WHEN_JUDGED / (self.share or 1)))
 
@@ -119,15 +122,15 @@ class QuarantineLimit:
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """Identity of one run of a job.
+    """Identity of one run of a job. A job loads the same tables again in each run.
 
     Attributes:
-        job: The name of the job.
+        job: The name of the job, under which the tables store its states.
         id: A unique id of the run.
         started: The start of the run, in milliseconds since 1970.
         replays: True if the run loads quarantined rows again.
-        former: Default names of the job in earlier releases. Tables and locks with these names
-            also belong to the job.
+        former: Names that earlier releases gave the job by default. Tables and locks with these
+            names also belong to the job.
     """
 
     job: str
@@ -151,15 +154,15 @@ class StreamOptions:
         table: The name of the table.
         catalog: The catalog of the table.
         database: The database of the table.
-        partition_by: The partition fields.
+        partition_by: The partition fields: properties, or transforms such as ``day(created)``.
         cluster_by: The properties by which the table is clustered.
         sort_by: The properties by which the rows of each file are sorted.
         file_bytes: The target size of files in bytes.
         hard_delete: True to delete rows that the source deleted; False to mark them as deleted.
         by_cursor: If several rows have the same key: True to keep the row with the greatest cursor
             value (the last one if equal), False to keep the last row in the input.
-        least_version: The minimum generation id of an Airbyte catalog. Rows of earlier generations
-            are treated as older than all other rows.
+        least_version: The minimum generation id of the stream in an Airbyte catalog. A row in the
+            table with a smaller id is replaced by a new row even if its cursor is greater.
         sync_id: Airbyte's id of the sync, which is stored in the metadata column of rows.
         on_schema_change: The policy for a schema that does not fit the stream's existing table.
     """
@@ -188,7 +191,9 @@ class StreamOptions:
 
 
 _FILE_LIMITS: Final = FileLimits.from_config({LINE_SETTING: 4 << 20})
-"""Limits of BATCH files: Spark's JVM needs 520 MB for a file of 48 lines of 4 MiB."""
+"""Default limits on BATCH files, which bound the memory of Spark's JVM.
+
+A line may have 4 MiB: the JVM needs 520 MB for a file with 48 such lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +226,7 @@ class LoadOptions:
         batch_limits: Limits on the files of BATCH messages.
         configured: Options from an Airbyte catalog, which override ``streams`` and ``every``.
         by_status: True if a stream is complete only after a status message in the input, as in
-            Airbyte. False if a stream needs no such message.
+            Airbyte. False for Singer, which has no such messages.
         namespaces_as_databases: True to use a stream's namespace as its database, if a catalog but
             no database is set.
         staging: The folder or URL for files with uncommitted rows; None for the system's
@@ -284,11 +289,12 @@ class LoadOptions:
         return sorted({*self.streams, *self.full_refresh} - set(streams))
 
     def table(self, stream: StreamId) -> Table:
-        """Return the table of a stream, which is a folder below ``path`` or a name in a catalog.
+        """Return the table of a stream: a folder below ``path``, or a name in a catalog.
 
-        Files of a table in a catalog are stored below ``path``, or where the catalog chooses if
-        ``path`` is not set. An Iceberg table without a catalog is always a folder, whose parent
-        folder is the database if one is set.
+        Without a catalog and a database, the table is a folder. With one of them, the table has a
+        name in the catalog, and its files are below ``path`` or, if ``path`` is not set, where the
+        catalog puts them. An Iceberg table without a catalog is always a folder; its database, if
+        set, is the name of the parent folder.
         """
         options = self.of(stream)
         if self.namespaces_as_databases and options.catalog and not options.database:
@@ -308,7 +314,10 @@ class LoadOptions:
         return self._locate(self.every, RUNS)
 
     def _locate(self, options: StreamOptions, name: str) -> Table:
-        """Return the `Table` with this name in the catalog, database or folder of ``options``."""
+        """Return a table with this name in the catalog and database of ``options``.
+
+        Without a catalog and a database, the table is a folder below ``path``.
+        """
         levels = split_identifier(options.catalog, options.database)
         if uses_paths(self.format, options.catalog):
             return Table("/".join((self.path.rstrip("/"), *levels, name)), name)

@@ -130,10 +130,11 @@ RENAMED_SETTINGS: Final[Mapping[str, str]] = {
     "process_activate_version_messages": "ACTIVATE_VERSION is always applied, if the format can"
     " delete rows",
 }
-"""Settings of targets on singer_sdk 0.54, and their replacements here."""
+"""Settings that targets on singer_sdk 0.54 have and target-spark has not, with a sentence on the
+setting to use instead."""
 
 _UNLESS_GIVEN: Final = LoadOptions("")
-"""The default options, from which the schema's defaults are taken."""
+"""Options with their default values, which `SCHEMA` contains as the defaults of the settings."""
 
 SCHEMA: Final[JsonSchema] = {
     "type": "object",
@@ -448,7 +449,7 @@ _STRICT: Final[Mapping[str, Any]] = {
     "misfits": "quarantine",
     "max_quarantined": 0,
 }
-"""The settings that `strict` implies."""
+"""Settings and values that the setting ``strict: true`` implies."""
 
 _PLACES: Final = ("path", "warehouse", "catalog", "database")
 """Settings for the location of tables; at least one is required."""
@@ -476,11 +477,11 @@ REQUIREMENTS: Final[JsonSchema] = {
         },
     ],
 }
-"""JSON Schema keywords, in addition to those of `SCHEMA`, for settings that are required or exclude
-each other, for clients that check a configuration before they send it.
+"""JSON Schema keywords for settings that are required or exclude each other.
 
-`find_faults` reports the same as sentences, and also faults that depend on the format and on
-Spark's settings.
+They complete `SCHEMA` in Airbyte's `spec`, so that a client can check a configuration before it
+sends it. target-spark itself uses `find_faults`, which reports the same errors as sentences, and
+others that a JSON Schema cannot express.
 """
 
 
@@ -690,12 +691,14 @@ def _is_distributed(config: Mapping[str, Any]) -> bool:
 def shared_folders(config: Mapping[str, Any], scratch: str = "") -> dict[str, str]:
     """Return the local folders that the executors of a cluster must share with this machine.
 
-    The keys are the names of their settings, ``staging`` or ``path``. The result is empty if Spark
-    runs on this machine.
-
     Args:
         config: The settings of the target.
-        scratch: A folder inside ``staging`` to return instead of ``staging``, or "".
+        scratch: The run's private folder inside ``staging``, which is returned instead of the value
+            of ``staging``; "" to return the value.
+
+    Returns:
+        Folders by the names of their settings, ``staging`` and ``path``, without URLs. Empty if
+        Spark runs on this machine.
     """
     if not _is_distributed(config):
         return {}
@@ -711,8 +714,8 @@ def spark_settings(config: Mapping[str, Any], scratch: str = "") -> SparkSetting
 
     Args:
         config: The settings of the target.
-        scratch: A private folder for temporary files. If it is set, the start of Spark includes a
-            test that executors can access the shared folders. "" for no folder.
+        scratch: The run's private folder for temporary files. With it, Spark tests at its start
+            that the executors can access the folders they share with this machine. "" for no test.
     """
     return SparkSettings(
         master=config.get("master") or "local[*]",

@@ -184,7 +184,10 @@ def _check_remote(config: _Settings) -> Iterator[str]:
 
 
 def _check_exact_values(config: _Settings) -> Iterator[str]:
-    """Yield an error text for each Spark setting that would change stored values."""
+    """Yield an error text for each Spark setting with which values would be stored inexactly.
+
+    Such settings are, for example, legacy modes of Spark that change dates.
+    """
     spark = config.get("spark")
     given = spark if isinstance(spark, Mapping) else {}
     conf = {key: str(value) for key, value in given.items()}
@@ -196,7 +199,10 @@ def _check_exact_values(config: _Settings) -> Iterator[str]:
 
 
 def _check_addresses(table_format: str, config: _Settings) -> Iterator[str]:
-    """Yield an error text for each URL in the settings that Spark or the format cannot use."""
+    """Yield an error text for each URL in the settings that Spark or the format cannot use.
+
+    Such URLs are, for example, S3 URLs with credentials, and remote URLs for Parquet tables.
+    """
     addresses = {name: config.get(name) for name in ("path", "warehouse", "staging")}
     for setting, address in addresses.items():
         scheme = get_scheme(address) if isinstance(address, str) else ""
@@ -301,7 +307,10 @@ def _check_spark_catalog_location(prefix: str, merged: _Settings) -> Iterator[st
 def uses_spark_catalog(merged: _Settings) -> bool:
     """Return True if tables are registered in Spark's own catalog, ``spark_catalog``.
 
-    This catalog is in memory or in Hive's metastore. ``merged`` has the effective settings.
+    This catalog is in memory or in Hive's metastore.
+
+    Args:
+        merged: The settings for all streams, overridden by those of a single stream if it has any.
     """
     default = (merged.get("spark") or {}).get("spark.sql.defaultCatalog")
     return (merged.get("catalog") or default or _SPARKS_CATALOG) == _SPARKS_CATALOG

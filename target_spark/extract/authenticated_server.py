@@ -104,9 +104,10 @@ def get_max_connections() -> int:
 
 
 async def serve_connections(listener: socket.socket) -> AsyncIterator[socket.socket]:
-    """Accept connections on a listening socket, and yield the socket of each connection.
+    """Accept connections on a listening socket without end, and yield the socket of each.
 
-    If the process has no free file descriptors, log a warning once, and retry every second.
+    While the process has no free file descriptors, retry every second. The first time, log a
+    warning.
     """
     loop = asyncio.get_running_loop()
     has_warned = False

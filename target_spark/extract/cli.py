@@ -84,9 +84,14 @@ class RunArguments:
 
 
 def run_tap(plugin: type[CommandTarget], arguments: RunArguments) -> int:
-    """Run a tap and load its records into the target class ``plugin``.
+    """Run a tap in this process, and load its records into tables.
 
-    Return the exit code: 0 on success, 1 after an error, which is printed to standard error.
+    Args:
+        plugin: The target class that loads the records.
+        arguments: The command line arguments of `target-spark run`.
+
+    Returns:
+        The exit code: 0 on success, 1 after an error, which is printed to standard error.
     """
     hide: list[Callable[[str], str]] = []
     try:
@@ -143,7 +148,10 @@ def _load_tap(
 
 
 class _TapSync:
-    """Callable that syncs a tap in this process and passes its records to the loader."""
+    """Callable that syncs a tap in this process and passes its records to the loader.
+
+    `target-spark run` passes it to the target, which calls it once to produce the load's input.
+    """
 
     def __init__(
         self,
@@ -168,7 +176,7 @@ class _TapSync:
         stored in the target's tables.
 
         Args:
-            opened: The objects of the run, such as Spark and the loader.
+            opened: The running load, with its loader and its Spark.
 
         Raises:
             ReadingError: The tap failed.
@@ -221,9 +229,12 @@ class _TapSync:
     def _load_state(self, opened: LoadSession) -> None:
         """Load into the tap the state that the user passed, or else the last state in the tables.
 
-        A state in the tables covers all streams. A stream whose own table does not exist starts
-        from the beginning, because the rows up to its bookmark are gone with a removed table, or
-        are in a table that had another name.
+        A state that is stored in one table has the bookmarks of all streams. The bookmark of a
+        stream whose own table does not exist is ignored, because the older rows are missing: the
+        table was removed, or its name has changed.
+
+        Args:
+            opened: The running load.
         """
         overwrites = _make_overwrite_check(self._target, self._options)
         if self._state is not None:
@@ -253,9 +264,12 @@ class _TapSync:
     ) -> dict[str, str]:
         """Return the name of each table that does not exist, by the name of its stream.
 
-        Only the selected streams in ``bookmarks`` (those with a bookmark) and selected child
-        streams are checked. A child stream needs no bookmark, because the bookmark of its parent
-        already makes it skip the children of older parent records.
+        Only selected streams with a bookmark and selected child streams are checked. A child stream
+        needs no bookmark: its parent's bookmark makes it skip the children of older parent records.
+
+        Args:
+            spark: The session.
+            bookmarks: The names of the streams with a bookmark in the state.
         """
         from target_spark.writers import get_writer
 
@@ -270,9 +284,10 @@ class _TapSync:
         return missing
 
     def _find_last_state(self, opened: LoadSession) -> bytes | None:
-        """Return the last state of this job in the target's tables, as JSON; None without a state.
+        """Return the last state of this job in the target's tables, as JSON.
 
-        A warning is logged if rows were committed after this state.
+        Return None if no table has a state of the job. Log a warning if an interrupted run has
+        committed rows after the state.
         """
         from target_spark.cli.last_state import (
             UNCOVERED_ROWS,
@@ -323,7 +338,8 @@ class _TapSync:
 class _LoaderOutput:
     """Output of the tap, which passes its schemas, records and states to the loader as events.
 
-    The loader is also polled regularly, so that it emits states and commits batches in time.
+    After each event, and twice a second while the tap sends none, the loader is polled: it emits
+    states that are due, and commits batches that have reached their maximum age.
     """
 
     def __init__(
@@ -339,7 +355,10 @@ class _LoaderOutput:
         self._lock = threading.RLock()
 
     def emit(self, event: Event) -> None:
-        """Apply stream maps to an event, such as a record batch, and pass it to the loader."""
+        """Apply the target's stream maps to an event, and pass the results to the loader.
+
+        An event is, for example, a schema, a chunk of records or a state.
+        """
         with self._lock:
             for each in self._mapped([event]):
                 self._loader.process_event(each)
@@ -349,8 +368,8 @@ class _LoaderOutput:
     def polling(self) -> Iterator[None]:
         """Context manager: call `Loader.poll` twice a second in a thread while the block runs.
 
-        Thus batches are committed when they reach their maximum age, even while the tap waits for
-        its source.
+        `Loader.poll` commits batches that have reached their maximum age, and emits states. Without
+        the thread, this would not happen while the tap waits for its source.
         """
         ended = threading.Event()
         thread = threading.Thread(
@@ -372,9 +391,9 @@ class _LoaderOutput:
 def _make_overwrite_check(
     target: CommandTarget, options: LoadOptions
 ) -> Callable[[SyncStream, Any], bool]:
-    """Return a function that returns True for a tap's stream whose table is overwritten.
+    """Return a function that returns True for a tap's stream whose table this run overwrites.
 
-    It ignores its second argument, the state of the stream.
+    The function has two arguments: the stream, and the stream's state, which it ignores.
     """
 
     def overwrites(stream: SyncStream, _state: Any) -> bool:
@@ -385,7 +404,7 @@ def _make_overwrite_check(
 
 
 def _get_outputs(stream: SyncStream, target: CommandTarget) -> set[StreamId]:
-    """Return the streams that the target's stream maps create from a stream of the tap."""
+    """Return the streams that the target loads for a stream of the tap, after its stream maps."""
     events = target.make_event_mapper()(get_schemas(stream))
     return {event.stream for event in events if isinstance(event, SchemaEvent)}
 
@@ -398,8 +417,8 @@ def _load_state(
 ) -> None:
     """Load a state into the tap, without the bookmarks of streams that must be read in full.
 
-    These are the streams whose tables are overwritten or do not exist. With a bookmark, they would
-    send only new rows, and the table would then lack all older rows.
+    These are the streams whose tables are overwritten or do not exist. With a bookmark, the tap
+    would send only new rows of them, and the tables would lack all older rows.
 
     Args:
         tap: The tap.
@@ -437,7 +456,9 @@ def _leave() -> None:
 
 
 def _check_names_of_streams(tap: Tap, here: Sequence[str]) -> None:
-    """Check that the option ``--here`` names only streams of the tap, or ``*``.
+    """Check that the option ``--here`` names only streams of the tap, or ``*`` for all streams.
+
+    The option lists the streams that this process reads instead of Spark's workers.
 
     Raises:
         UnsupportedError: The tap has no stream of this name.

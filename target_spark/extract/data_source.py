@@ -39,10 +39,12 @@ class TapDataSource(DataSource):
     """
 
     settings: ClassVar[Mapping[str, Any] | None] = None
-    """Settings of the tap, pickled with the class."""
+    """Settings of the tap, which `register_source` sets in a subclass; None for none.
+
+    Spark pickles them with the class when it sends the class to its Python processes."""
 
     preset: ClassVar[Mapping[str, str]] = {}
-    """Default values of options."""
+    """Values of reader options that the user does not set, which `register_source` defines."""
 
     @classmethod
     def name(cls) -> str:
@@ -80,7 +82,10 @@ class TapDataSource(DataSource):
         raise UnsupportedError(_NO_STREAMING)
 
     def _get_options(self) -> ReadOptions:
-        """Return the parsed options, which are kept and pickled with this object."""
+        """Return the options that the user set for `spark.read`, parsed and completed by `preset`.
+
+        They are parsed once, and pickled with this object.
+        """
         options: ReadOptions | None = self.__dict__.get("_parsed")
         if options is None:
             from target_spark.extract.reader_options import parse_options
@@ -96,7 +101,7 @@ class TapReader(DataSourceReader):
         self._request = request
 
     def partitions(self) -> list[TapPartition]:
-        """Return Spark's input partitions, each with one or more contexts of the stream.
+        """Return the input partitions that Spark's tasks read: groups of contexts of the stream.
 
         A context identifies a partition of a stream, as in singer_sdk, for example one parent
         record. To list the contexts of a child stream, all records of its parent stream are read.

@@ -22,7 +22,8 @@ __all__ = ["ProcessDiedError", "run_in_fork"]
 _T = TypeVar("_T")
 
 _PARENT_DEATH: Final = 1
-"""PR_SET_PDEATHSIG of prctl: the signal that a process gets when its parent dies."""
+"""Number of Linux's prctl option PR_SET_PDEATHSIG, which sets the signal that a process gets when
+its parent dies."""
 
 
 class ProcessDiedError(SingerSDKError):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["PartitionGroup", "plan_groups", "read_batches"]
 
 _IN_MEMORY: Final = 8 << 20
-"""Maximum bytes of a context that are kept in memory instead of a file."""
+"""Maximum bytes of the records of a context in memory; more are written to a temporary file."""
 
 _ROWS, _BYTES = 10_000, 4 << 20
 """Approximate maximum rows and bytes of a record batch."""
@@ -53,7 +53,7 @@ class PartitionGroup:
     Attributes:
         number: The index of the group, from 0.
         of: The number of groups of the stream.
-        parts: The contexts. The only item is None if the stream must be read as a whole.
+        parts: The contexts; a single None if the stream cannot be divided and is read as a whole.
     """
 
     number: int
@@ -99,11 +99,11 @@ def _collected(request: ReadOptions) -> list[WorkUnit | None]:
 
 
 class _ContextCollector:
-    """Tap output that collects the contexts of a stream, to divide them among Spark tasks.
+    """Output of a tap on the driver, which collects the contexts of a stream without its records.
 
     A context identifies a partition of a stream, as in singer_sdk, for example one parent record.
-    The object is also the tap's distributor: the tap passes the contexts to its method `sync`
-    instead of reading their records.
+    The tap also uses the object as its distributor (`tap_core.sync.work_units.WorkDistributor`): it
+    passes contexts to `sync` instead of reading them.
     """
 
     most = _ALL_AT_ONCE
@@ -118,7 +118,7 @@ class _ContextCollector:
         return self
 
     def emit(self, event: Event) -> None:
-        """Ignore an event, such as a record of a parent stream."""
+        """Ignore the messages of the tap, such as records of a parent stream."""
 
     def refuses(self, _stream: Any) -> str | None:
         return None
@@ -128,9 +128,10 @@ class _ContextCollector:
         return WorkResults((), [WorkResult(part.number) for part in parts])
 
     def read_here(self, _context: Any) -> tuple[()]:
-        """Return no records, in place of the stream's `get_records`, and set `is_read_here`.
+        """Return no records and set `is_read_here`; replaces the stream's `get_records`.
 
-        The tap calls it only if workers cannot read the stream in parts, such as per parent record.
+        The tap calls `get_records` only if it has not passed the contexts to `sync`, because the
+        stream cannot be divided.
         """
         self.is_read_here = True
         return ()

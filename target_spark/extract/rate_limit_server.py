@@ -289,7 +289,7 @@ class RateLimitAddress:
     key: bytes = field(repr=False)
 
     def counters(self) -> RateCounterStore:
-        """Return this process's client of the rate limit server at this address."""
+        """Return the client for the rate limit server at this address; a process has only one."""
         with _clients_lock:
             return _clients.setdefault((self, os.getpid()), _Client(self))
 
@@ -305,7 +305,7 @@ class _Client:
         self._wire: BinaryIO | None = None
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Reserve HTTP requests on the server; the result has the seconds to wait before sending.
+        """Reserve HTTP requests on the server; return the seconds to wait before sending them.
 
         Args:
             name: The name of the rate limit.
@@ -320,7 +320,9 @@ class _Client:
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """Report to the server how many more requests an API allows; it then limits all workers.
+        """Tell the server how many more requests an API allows, according to a response header.
+
+        The server then delays the requests of all workers until the API resets its limit.
 
         Args:
             name: The name of the rate limit.
@@ -411,14 +413,15 @@ class StaticShare:
     of: int
 
     def counters(self) -> RateCounterStore:
-        """Return a counter that allows requests only in the time slots of this worker."""
+        """Return the counter that delays HTTP requests to the time slots of this worker."""
         return _SlotCounter(self)
 
 
 class _SlotCounter:
-    """Request counter that allows requests only in the time slots of a `StaticShare`.
+    """Request counter of one worker, which delays each request to a time slot of this worker.
 
-    A time slot is a period in which the rate limit allows one request.
+    A time slot is a period in which the rate limit allows one request. `StaticShare` assigns the
+    slots to the workers in turn.
     """
 
     is_shared = True
@@ -431,7 +434,13 @@ class _SlotCounter:
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
         """Reserve one time slot of this worker for each of ``weight`` requests.
 
-        The result has the seconds to wait until the last of these slots.
+        Args:
+            name: The name of the rate limit.
+            terms: The allowed rates, such as 10 requests per second.
+            weight: The number of requests.
+
+        Returns:
+            A reservation with the seconds to wait until the last of the slots.
         """
         slot_seconds = max(seconds / most for most, seconds in terms.rates)
         now = time.time()
@@ -445,7 +454,7 @@ class _SlotCounter:
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """Reserve no time slot before the API resets its limit, if ``left`` is 0.
+        """Delay all later requests until an API resets its limit, if it allows no more now.
 
         Args:
             name: The name of the rate limit.

@@ -155,7 +155,12 @@ def _describe_error(source: TapSpec, error: BaseException) -> str:
 def _find_stream(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
     """Find the schema of a stream by its name after stream maps, which may rename it.
 
-    Return a tuple of the schema and the name of the stream in the tap.
+    Args:
+        source: The class, settings and catalog of the tap.
+        name: The name after stream maps.
+
+    Returns:
+        The schema, and the name of the stream in the tap.
 
     Raises:
         UnsupportedError: The tap has no stream with this name.

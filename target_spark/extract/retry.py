@@ -25,7 +25,7 @@ _FINAL: Final = (ConfigurationError, InvalidStreamSortException)
 
 
 class RetriesExhaustedError(Exception):
-    """Error for a function of which all attempts failed, or that failed with a permanent error.
+    """Error for a function that failed in all attempts, or with an error that is not retried.
 
     The message is the text of the last error without secrets.
     """

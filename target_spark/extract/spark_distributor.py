@@ -50,13 +50,17 @@ _POLL_SECONDS: Final = 0.1
 _ROWS: Final = "stream INT, value BINARY"
 _MANY: Final = 1 << 16
 _TASKS_PER_SLOT: Final = 8
-"""Tasks per slot, to balance partitions of different lengths."""
+"""Spark tasks per task slot of the cluster.
+
+More tasks than slots balance partitions that take different times to read."""
 
 MAX_PARTS_PER_JOB: Final = 1_000
-"""Maximum number of partitions of one job, on a small cluster."""
+"""Maximum number of partitions that one Spark job syncs, on clusters with at most 15 task slots."""
 
 _PARTS_PER_SLOT: Final = 64
-"""Partitions of one job per slot of a large cluster: all wait for the job's last partition."""
+"""Maximum number of partitions of one Spark job per task slot, on larger clusters.
+
+A job ends with its slowest partition, and other slots are idle until then."""
 
 _WRITERS: Final = "spark.sql.maxConcurrentOutputFileWriters"
 
@@ -99,7 +103,9 @@ class SparkDistributor:
         self._here = frozenset(here)
         self._width = width
         self.most: int = MAX_PARTS_PER_JOB
-        """Maximum partitions of one job: their rows are committed before the next job starts."""
+        """Maximum number of partitions that the tap may pass to one call of `sync`.
+
+        The rows of one call, which is one Spark job, are loaded before the next one starts."""
         self._parts = 0
         self._origins: dict[str, str] = {}
         self._addresses: list[str] = []
@@ -157,7 +163,7 @@ class SparkDistributor:
         )
 
     def _reserve_ordinals(self, results: Iterable[PartResult], first: int) -> dict[int, int]:
-        """Reserve ordinals (positions in the input) for the rows of all partitions.
+        """Reserve the positions in the input (ordinals) of all rows that a Spark job has read.
 
         Args:
             results: The results of the partitions, with their row counts.
@@ -175,7 +181,10 @@ class SparkDistributor:
         return starts
 
     def close(self) -> None:
-        """Delete the temporary files of all Spark jobs that this object has run; ignore errors."""
+        """Delete the temporary files of all Spark jobs that this object has run.
+
+        Errors are ignored, because a later run deletes files that were left.
+        """
         if not self._addresses or self._engine.failure is not None:
             return
         with contextlib.suppress(Exception):  # a later run removes the files
@@ -265,29 +274,40 @@ class SparkDistributor:
 
 
 def _list_files(results: Sequence[PartResult], streams: Iterable[str]) -> set[tuple[int, str]]:
-    """Return the stream number and name of each file with rows that successful Spark tasks wrote.
+    """Return the files with rows that successful Spark tasks wrote, for `publish_files`.
 
-    The number of a stream is its index in ``streams``.
+    Args:
+        results: The results of the partitions, each with the file name of its task.
+        streams: The names of the output streams.
+
+    Returns:
+        Tuples of a stream's index in ``streams`` and the name of a file with rows of this stream.
     """
     numbers = {name: number for number, name in enumerate(streams)}
     return {(numbers[name], each.file) for each in results for name in each.result.counts}
 
 
 def _write_blocks(blocks: DataFrame, address: str) -> None:
-    """Write rows to text files, with one subfolder per stream, such as ``stream=0``.
+    """Write rows to text files, in one subfolder per stream such as ``stream=0``.
 
     Args:
-        blocks: A DataFrame with the columns ``stream`` (a number) and ``value`` (rows as lines of
-            JSON).
+        blocks: A DataFrame with the columns ``stream`` (the index of a stream) and ``value`` (one
+            or more rows as lines of JSON).
         address: The URL of the folder to write to.
     """
     blocks.write.partitionBy("stream").option("maxRecordsPerFile", 0).text(address)
 
 
 def _copy_rows_below(spark: SparkSession, address: str, destination: str, ordinal: int) -> None:
-    """Copy the rows with an ordinal (position in the input) below ``ordinal`` to another URL.
+    """Copy the rows of a Spark job to another URL, without those from a position in the input on.
 
-    After a failed partition, this leaves out the rows of all later partitions.
+    This leaves out the rows of a failed partition and of all later partitions.
+
+    Args:
+        spark: The session.
+        address: The URL of the folder with all rows.
+        destination: The URL of the folder to write to.
+        ordinal: The position in the input of the first row to leave out.
     """
     lines = spark.read.schema("value STRING, stream INT").text(address)
     rows = lines.where(f"stream <> {RESULT_STREAM}").where(f"{_ORDINAL} < {ordinal}")

@@ -19,8 +19,10 @@ from typing import IO, Final
 __all__ = ["SpoolOutput", "WriteFailedError", "publish_files"]
 
 _BLOCK: Final = 1 << 18
-"""Minimum bytes of a block of lines. Java's garbage collector treats objects separately that are
-larger than half of a heap region, which has 1 MiB in a small heap."""
+"""Bytes after which a block of lines ends with its current line.
+
+Blocks are well below 512 KiB, half of a heap region of a JVM with a small heap: the garbage
+collector G1 treats larger objects separately."""
 
 
 class WriteFailedError(BaseException):
@@ -52,12 +54,17 @@ class SpoolOutput:
         self._kept: dict[int, int] = {}
 
     def write(self, stream: int, lines: bytes) -> None:
-        """Append lines of JSON to the file of the stream with the number ``stream``."""
+        """Append rows of a stream as lines of JSON to the file of this stream.
+
+        Args:
+            stream: The number of the stream, counted from 0.
+            lines: Complete lines.
+        """
         with _writing():
             self._open_file(stream).write(lines)
 
     def drop(self) -> None:
-        """Discard the lines written since the last call of `keep`, those of a failed attempt."""
+        """Discard all lines written since the last call of `keep`, after a failed attempt."""
         with _writing():
             for stream, file in self._files.items():
                 file.seek(self._kept.get(stream, 0))
@@ -70,7 +77,9 @@ class SpoolOutput:
                 self._kept[stream] = file.seek(0, os.SEEK_END)
 
     def share(self, streams: int) -> None:
-        """Open and flush the files of all streams, so that a forked process can write to them.
+        """Open the files of all streams before a fork, so that the child can write to them too.
+
+        Write buffers are flushed, because the child process would inherit and write them again.
 
         Args:
             streams: The number of streams.
@@ -89,8 +98,8 @@ class SpoolOutput:
     def take_blocks(self) -> Iterator[tuple[int, bytes]]:
         """Yield the rows in blocks, as (stream number, lines of JSON), and then discard them.
 
-        A block ends with a complete line. If the files are in a folder of the driver, yield
-        nothing, because the driver reads the files.
+        Each block has complete lines. If the files are in a folder that the driver can read, yield
+        nothing, because Spark then reads the rows from the files.
         """
         if self._folder is not None:
             return

@@ -120,7 +120,7 @@ def _get_cached_tap(key: _CacheKey) -> Tap:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _CacheKey:
-    """Cache key of a tap. Two keys are equal if their `TapSpec` objects have the same id."""
+    """Key of the cached tap. Two keys are equal if their `TapSpec` objects have the same run id."""
 
     source: TapSpec
 
@@ -132,7 +132,10 @@ class _CacheKey:
 
 
 def get_tap(source: TapSpec) -> Tap:
-    """Return the tap that ``source`` describes, which is created once per worker process."""
+    """Return the tap that ``source`` describes, from the cache of this process if possible.
+
+    A worker process thus creates the tap only once for all partitions of a run.
+    """
     return _get_cached_tap(_CacheKey(source))
 
 
@@ -148,6 +151,7 @@ def get_redactor(source: TapSpec) -> Callable[[str], str]:
 def drop_cached_tap() -> None:
     """Remove the tap from the cache of this process, so that `get_tap` creates a new tap.
 
-    This is necessary after an error, because the tap may be in an undefined state.
+    This is necessary after an error, because the tap may be in an undefined state, and in a forked
+    process, because it must not use the connections of its parent.
     """
     _get_cached_tap.cache_clear()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["RESULT_STREAM", "PartResult", "SparkTask", "sync_part"]
 
 RESULT_STREAM: Final = -1
-"""Stream number that marks the results of partitions, which belong to no stream."""
+"""Number in place of a stream's index for an output row that contains a `PartResult`, not rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class PartResult:
     """Result of syncing one partition, which a worker sends to the driver as JSON.
 
     Attributes:
-        result: The row counts and bookmarks, or the error.
+        result: The partition's row counts and bookmarks, or the text of its error.
         file: The name of the file that the task wrote in the folder of each stream.
         nbytes: The size of the rows in bytes, by stream.
         deletes: The streams that may have delete records.
@@ -56,12 +56,12 @@ class PartResult:
     described: Sequence[Mapping[str, Any]]
 
     def to_json(self) -> bytes:
-        """Return this result as one line of JSON without a newline, which `read` decodes."""
+        """Return this result as one line of JSON, without the newline, for `read` on the driver."""
         return json.dumps(asdict(self), separators=(",", ":"), default=str).encode()
 
     @classmethod
     def read(cls, line: str) -> PartResult:
-        """Return the result of a partition that `to_json` encoded as the JSON text ``line``."""
+        """Return the result that `to_json` encoded as the JSON text ``line`` in a worker."""
         document = json.loads(line)
         return cls(**{**document, "result": WorkResult(**document["result"])})
 
@@ -137,10 +137,15 @@ class SparkTask:
     def _sync_possibly_forked(
         self, part: WorkUnit, sink: _PartitionOutput, lines: SpoolOutput
     ) -> Mapping[str, Any]:
-        """Sync a partition and return its bookmarks.
+        """Sync a partition and return its bookmarks by stream.
 
-        If Spark has repeated this task, use a child process, because the tap may have crashed the
-        worker process before. A crash of the child process is an ordinary error.
+        If Spark repeats this task, sync in a forked child process, because the tap may have crashed
+        the worker process before. A crash of the child process raises an exception here.
+
+        Args:
+            part: The partition.
+            sink: The tap's output, which converts and counts the rows.
+            lines: The files to which ``sink`` writes the rows.
         """
         if not _is_task_retry():
             return sync_part(self.source, part, sink)
@@ -185,7 +190,11 @@ def sync_part(source: TapSpec, part: WorkUnit, writer: ProtocolWriter) -> Mappin
 
 
 class _EventForwarder:
-    """Output of a worker's cached tap, which passes events to the current partition's output."""
+    """Output of a worker's cached tap, which passes its events on to a listener.
+
+    The listener is the output of the partition that is read now. The tap is used for one partition
+    after the other, and always keeps the same output.
+    """
 
     def __init__(self) -> None:
         self.encode: Callable[[Any], bytes] = encode_body
@@ -232,7 +241,7 @@ class _PartitionOutput:
         self.counts[name] += len(rows.rows)
 
     def statistics(self) -> dict[str, Any]:
-        """Return the counts, sizes and schemas of the rows written so far, by attribute name.
+        """Return the row counts, sizes and schemas collected so far, by attribute name.
 
         A forked child process sends them to its parent, which calls `restore_statistics`.
         """
@@ -248,9 +257,11 @@ class _PartitionOutput:
 
 
 def _build_record_batch(stream: int, lines: bytes) -> Any:
-    """Return an Arrow record batch with one row: the number of a stream, and JSON lines as binary.
+    """Return an Arrow record batch with one row, in the columns ``stream`` and ``value``.
 
-    The newline at the end of ``lines`` is removed.
+    Args:
+        stream: The number of the stream.
+        lines: Lines of JSON. The row has them as binary, without the newline at their end.
     """
     import pyarrow as pa
 

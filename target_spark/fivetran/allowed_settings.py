@@ -65,12 +65,14 @@ SETTINGS: Final = frozenset(
         "spark",
     }
 )
-"""Settings of target-spark that a call may set."""
+"""Settings of target-spark that a gRPC call of Fivetran may set.
+
+Of the setting ``spark``, only the properties in `_RULES` are allowed."""
 
 _SPARK: Final = "spark"
 
 _TABLE_NAMES: Final = ("table", "table_prefix")
-"""Settings whose values are part of the path of a table."""
+"""Settings whose values are part of the path of a table, and could lead to another folder."""
 
 # Values --------------------------------------------------------------------------------------
 
@@ -86,7 +88,8 @@ _URL: Final = r"https?://[^\s\x00-\x1f\x7f-\x9f]{1,2000}"
 _SERVER: Final = r"(https?://)?[A-Za-z0-9.-]{1,253}(:\d{1,5})?/?"
 
 _EXPANDED: Final = "${"
-"""Start of a reference that Spark and Hadoop replace by an environment variable."""
+"""Start of a reference such as ``${env.HOME}``, which Spark or Hadoop replace by a value of the
+server's environment."""
 
 # Keys ----------------------------------------------------------------------------------------
 
@@ -100,7 +103,10 @@ _DELTA: Final = r"spark\.databricks\.delta\."
 _DELTAS: Final = rf"{_DELTA}properties\.defaults\."
 
 _TYPES: Final = "hadoop|rest|glue"
-"""Catalog types whose tables cannot load code: Hive's functions are jars, JDBC loads drivers."""
+"""Iceberg catalog types that a call may use, as a pattern.
+
+Other types can load code that the client chooses: Hive's functions are jars, JDBC loads drivers.
+"""
 
 _CLASSES: Final = (
     r"org\.apache\.iceberg\.spark\.Spark(Session)?Catalog"
@@ -183,7 +189,7 @@ _RULES: Final = tuple(
         (r"spark\.hadoop\.fs\.gs\.project\.id", _WORD),
     )
 )
-"""Patterns of allowed Spark keys, and of the values that each may have."""
+"""Spark properties that a call may set: patterns of names, and of the values that each may have."""
 
 
 def find_value_pattern(key: str) -> re.Pattern[str] | None:
@@ -207,7 +213,7 @@ class CallRules:
     """Rules for the settings of a gRPC call of Fivetran, which the server's operator can extend.
 
     Attributes:
-        allowance: Names of settings that calls may set in addition to the default ones.
+        allowance: Names of settings that calls may set in addition to `SETTINGS`.
         roots: Folders and URLs below which tables may be stored; empty to allow any location.
         folders: Folders from which batch files may be read; empty to allow any folder.
         roots_variable: The environment variable that sets ``roots``, for messages.
@@ -286,7 +292,9 @@ class CallRules:
     ) -> Iterator[str]:
         """Yield a message for each setting or Spark property that has a forbidden value.
 
-        ``config`` are the settings of the gRPC call, ``keys`` its Spark properties.
+        Args:
+            config: The settings of the gRPC call.
+            keys: The Spark properties in its setting ``spark``.
         """
         for key, value in keys.items():
             pattern = find_value_pattern(key)
@@ -324,7 +332,9 @@ class CallRules:
     ) -> Iterator[str]:
         """Yield a message for each setting that could put tables outside the allowed ``roots``.
 
-        ``config`` are the settings of the gRPC call, ``keys`` its Spark properties.
+        Args:
+            config: The settings of the gRPC call.
+            keys: The Spark properties in its setting ``spark``.
         """
         if not self.roots:
             return

@@ -46,7 +46,10 @@ class AlterPlan:
 
     @property
     def changes_columns(self) -> bool:
-        """True if the plan adds, drops or retypes columns; False if it changes only metadata."""
+        """True if the plan adds, drops or retypes columns of the table.
+
+        False if it changes only the key or Fivetran types, which are stored in a table property.
+        """
         return bool(self.added or self.widened or self.converted or self.dropped)
 
     @property
@@ -133,13 +136,14 @@ def plan_changes(
 def _apply_request(
     old: DestinationColumn, requested: DestinationColumn | None
 ) -> DestinationColumn:
-    """Return an existing column as it is after the request.
+    """Return an existing column with the changes that an AlterTable request makes to it.
 
     A DECIMAL that is requested without precision and scale keeps its current precision and scale.
 
     Args:
         old: The column before the request.
-        requested: The requested column; if None, the result is ``old`` as a non-key column.
+        requested: The column in the request. None if the request lacks the column, which then
+            stays as a non-key column.
     """
     if requested is None:
         return replace(old, is_key=False)

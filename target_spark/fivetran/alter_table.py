@@ -38,10 +38,12 @@ __all__ = ["apply_plan"]
 _NTZ = "timestamp_ntz"
 
 _LOSSY: Final = "target-spark: a value does not fit the new type"
-"""Error of a rewrite for a value that was written after the values were checked."""
+"""Message with which Spark fails to rewrite a table, if a value does not fit its column's new type.
+
+All values fitted when they were checked, so another writer has added this one since."""
 
 _GENERATION_EXPRESSION = "delta.generationExpression"
-"""Key of a generated column's expression in the column's metadata (Delta protocol)."""
+"""Key of the metadata of a Delta column that stores the expression of a generated column."""
 
 
 def apply_plan(
@@ -153,7 +155,14 @@ def _columns(
 ) -> Iterator[str]:
     """Yield the SELECT expression of each column of the table after the change.
 
-    It includes columns that Fivetran does not know, such as partition columns.
+    Columns that Fivetran does not know, such as generated partition columns, are included. If a
+    value does not fit the new type of its column, the query fails.
+
+    Args:
+        rows: The current rows of the table.
+        existing: The table before the change.
+        plan: The changes.
+        table_format: The format of the table.
     """
     dropped = {column.column for column in plan.dropped}
     ddl = {column.column: to_ddl(column, table_format) for column in plan.after.columns}
@@ -177,7 +186,8 @@ def _build_properties(
 ) -> Iterator[tuple[str, str]]:
     """Yield name and value of each table property to set before the table's columns change.
 
-    The properties store the Fivetran metadata and enable the Delta features that the changes need.
+    One property stores the Fivetran types, keys and names of the columns. Others enable the
+    features of Delta Lake that the changes need, such as type widening.
     """
     schemas = (plan.after, plan.now) if plan.changes_columns else (plan.after,)
     yield TABLE_PROPERTY, dump_metadata(*schemas)
@@ -205,9 +215,21 @@ def _add_generated_columns(
     plan: AlterPlan,
     parts: Sequence[PartitionSpec],
 ) -> DataFrame:
-    """Return a Delta table's changed rows, with expressions as metadata of generated columns.
+    """Mark the generated columns in the rows with which a Delta table is overwritten.
 
-    ``parts`` are the partition columns that the setting ``partition_by`` defines.
+    A generated column, such as the year of a date, is computed by Delta. It stays generated only if
+    the metadata of the written column contain its expression.
+
+    Args:
+        changed: The rows after the change.
+        stream: The stream of the table, for messages.
+        existing: The table before the change.
+        plan: The changes.
+        parts: The partition columns that the setting ``partition_by`` defines, with their
+            expressions.
+
+    Returns:
+        The rows, with expressions in the metadata of generated columns.
 
     Raises:
         UnsupportedError: The setting ``partition_by`` does not define a generated column of the

@@ -13,7 +13,8 @@ __all__ = ["BatchRequest", "FileKind", "FileParams", "RequestFile"]
 class FileKind(IntEnum):
     """Kind of a Fivetran batch file, which determines how its rows change the table.
 
-    Files are applied in the order of these numbers.
+    The files of a request are applied in the order of the values: first earliest-start files, which
+    only history mode has, and last delete files.
     """
 
     EARLIEST_START = 0
@@ -42,8 +43,9 @@ class FileParams:
     Attributes:
         compression: The compression of the files.
         encryption: The encryption of the files.
-        null: The cell text that means NULL.
-        unmodified: The cell text that means that the table's current value is kept.
+        null: The text of a cell that stands for NULL.
+        unmodified: The text of a cell in an update file that stands for the unchanged value of the
+            table.
     """
 
     compression: Compression = Compression.OFF

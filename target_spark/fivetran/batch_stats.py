@@ -37,7 +37,8 @@ _MOST: Final = 64 << 20
 """Maximum bytes of keys that are kept in memory for comparison."""
 
 _INEXACT: Final = (DataType.FLOAT, DataType.DOUBLE)
-"""Types whose values Spark and Arrow do not compare alike."""
+"""Types of which Arrow may regard two values as different that Spark regards as equal, or vice
+versa. For keys of these types, a repeated key is assumed."""
 
 
 @dataclass(frozen=True, slots=True)

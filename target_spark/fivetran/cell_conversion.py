@@ -50,7 +50,8 @@ _TYPES: Final[Mapping[DataType, Any]] = {
     DataType.UTC_DATETIME: _INSTANT,
     DataType.BINARY: pa.binary(),
 }
-"""Arrow types of all types that are not text, except DECIMAL."""
+"""Arrow types of Fivetran's types. Types that are missing here are text, except for DECIMAL, whose
+precision and scale belong to the column."""
 
 
 def arrow_type(column: DestinationColumn) -> Any:
@@ -195,9 +196,10 @@ def _floats(texts: Any, column: DestinationColumn) -> Any:
 
 
 def _replace_infinite_floats(texts: Any, values: Any, overflown: Any) -> Any:
-    """Replace infinite values by the largest FLOAT where the text was a rounded largest FLOAT.
+    """Replace infinity by the largest FLOAT in those rows whose text is not infinity.
 
     Fivetran writes the largest FLOAT rounded up, as 3.4028237e38, which Arrow parses as infinity.
+    Negative numbers are handled in the same way.
 
     Args:
         texts: The texts of the numbers.
@@ -218,7 +220,7 @@ def _replace_infinite_floats(texts: Any, values: Any, overflown: Any) -> Any:
 
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
-"""First and last microsecond since 1970 of the years 0001 to 9999."""
+"""First and last microsecond of the years 0001 to 9999, counted from 1970."""
 
 _TO_MICROSECONDS: Final = len("2024-01-08T18:52:07.754685")
 _ZONED: Final = r":.*(?:Z|[+-]\d\d(?::?\d\d)?)$"
@@ -247,7 +249,7 @@ def _truncate_to_micros(texts: Any) -> Any:
     """Remove the digits after the microseconds: ``….1234567`` -> ``….123456``.
 
     Raises:
-        ValueError: A text is longer than a date-time even without these digits.
+        ValueError: A text has other characters than digits after the microseconds.
     """
     if (pc.max(pc.binary_length(texts)).as_py() or 0) <= _TO_MICROSECONDS:
         return texts
@@ -311,7 +313,9 @@ _CONVERSIONS: Final[Mapping[DataType, Callable[[Any, DestinationColumn], Any]]] 
     DataType.BINARY: _bytes,
     DataType.NAIVE_TIME: _times,
 }
-"""Conversions of types that are not text; each raises ValueError, like Arrow."""
+"""Functions that convert an array of texts to the values of a Fivetran type, or check the texts.
+
+Each raises ValueError (as Arrow's errors are) if a text is not a valid value of the type."""
 
 _WORDS: Final[Mapping[DataType, str]] = {
     DataType.BOOLEAN: "is neither true nor false",

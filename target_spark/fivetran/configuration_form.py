@@ -61,10 +61,10 @@ TESTS: Final[Mapping[str, str]] = {
     "settings": "Check the settings, Java and the libraries of the table format",
     "storage": "Create, write, read and remove a table",
 }
-"""Connection tests by name, with their labels."""
+"""Connection tests that Fivetran runs when a user sets up the destination: names and labels."""
 
 _IGNORED: Final = {"report": None, "dry_run": None}
-"""Settings that a server ignores."""
+"""Settings that have no effect in a server, and are set to None before the validation."""
 
 
 def parse_settings(configuration: Mapping[str, Any]) -> dict[str, Any]:

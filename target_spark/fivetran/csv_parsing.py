@@ -33,9 +33,10 @@ _LISTED: Final = 5
 
 
 class FileFaultError(Exception):
-    """Error for an invalid batch file, with a reason such as "names a column twice: id".
+    """Error for an invalid batch file, whose message lacks the name of the file.
 
-    The caller puts the name of the file before the reason.
+    The message is the end of a sentence, such as "names a column twice: id". The caller catches the
+    error and puts "The batch file <name>" before the message.
     """
 
 
@@ -163,7 +164,7 @@ def _parse_columns(
     Args:
         block: Complete rows of the file, without the header.
         count: The number of columns in the header.
-        type_: The Arrow type of the arrays.
+        type_: The Arrow type of the arrays: string, or binary to accept invalid UTF-8.
         null: The cell text that means NULL.
         handle_uneven_row: Function that is called for each row with more or fewer cells than the
             header. It returns "error" to fail or "skip" to skip the row.

@@ -194,7 +194,8 @@ class _Calls:
     def _validate_config(self, request: Any) -> Mapping[str, Any]:
         """Validate the configuration in a gRPC request, and return the settings of the target.
 
-        Its secrets are first registered with the log handler, which redacts them.
+        Before that, register the secrets of the configuration with the log handler, which redacts
+        them.
 
         Raises:
             ConfigurationError: A setting is invalid, or a call may not set it.
@@ -224,8 +225,14 @@ class _Calls:
     def _lock_table(self, request: Any, name: str, call: RpcCall) -> Iterator[TableService]:
         """Context manager: lock a table for a call, and yield a `TableService`.
 
-        Other calls for the table wait until the block ends. A waiting call whose client has
-        disconnected then ends without an effect, because the client may have repeated the call.
+        Other calls for the table wait until the block ends. If the client of a waiting call has
+        disconnected meanwhile, the call ends with an error and changes nothing, because the client
+        may have repeated it.
+
+        Args:
+            request: The request message, with the configuration and the schema of the table.
+            name: The name of the table.
+            call: The gRPC call.
         """
         stream = _get_stream_id(request.schema_name, name)
         call.note(str(stream))
@@ -287,5 +294,10 @@ def _to_datetime(stamp: Any) -> datetime:
 
 
 def _get_stream_id(schema: str, table: str) -> StreamId:
-    """Return the stream id of a table in a Fivetran schema; ``schema`` may be empty."""
+    """Return the stream id of a table: its name, with its schema in Fivetran as the namespace.
+
+    Args:
+        schema: The name of the schema; "" for no namespace.
+        table: The name of the table.
+    """
     return StreamId(table, schema or None)

@@ -24,16 +24,16 @@ _REFUSED: Final = re.compile(
     r"|INSUFFICIENT_PRIVILEGES|INSUFFICIENT_PERMISSIONS|Status Code: 40[13]|\b40[13] Forbidden"
     r"|Read-only file system"
 )
-"""Texts of storages and catalogs for a missing permission."""
+"""Parts of error texts by which storages and catalogs report a missing permission."""
 
 _NOWHERE: Final = re.compile(
     r"DELTA_CANNOT_CREATE_LOG_PATH|Mkdirs failed|No such file or directory|FileNotFoundException"
     r"|NoSuchBucket|bucket does not exist|No FileSystem for scheme|Not a directory|Is a directory"
 )
-"""Texts of storages and catalogs for a location that does not exist."""
+"""Parts of error texts by which storages and catalogs report that a location does not exist."""
 
 _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]{5,}(?:\.[A-Z0-9_]+)*)\]")
-"""Spark's error condition in the text of an error."""
+"""Spark's error condition in the text of an error, such as ``[TABLE_OR_VIEW_NOT_FOUND]``."""
 
 _WORDS: Final = {
     FailureKind.PASSING: "The storage or the catalog does not respond correctly. Try again; if the"
@@ -61,9 +61,9 @@ def explain_error(error: BaseException) -> str:
 
 
 def find_refusal(error: BaseException) -> TargetSparkError | None:
-    """Return an error that tells the user of a missing permission, if ``error`` was caused by one.
+    """Return an error that explains a missing permission, if that is the cause of ``error``.
 
-    Return None if ``error`` has another cause.
+    Return None if ``error`` has another cause. The returned error is shown to the user.
     """
     if not any(map(_is_refusal, iterate_causes(error))):
         return None

@@ -67,9 +67,10 @@ class ExistingTable:
 
 
 class TableLookup:
-    """Lookup of one table, which may be repeated during a gRPC call of Fivetran.
+    """Lookup of one table during a gRPC call of Fivetran, repeated before each attempt of a change.
 
-    A lookup fails if the table has been replaced by another table since the first lookup.
+    The id of the table is kept from the first lookup on. If the table has been replaced by another
+    table since then, a later lookup raises an error.
     """
 
     def __init__(self, spark: SparkSession, options: LoadOptions, stream: StreamId) -> None:
@@ -126,7 +127,9 @@ def committing(spark: SparkSession, existing: ExistingTable) -> Iterator[None]:
 def _check_id(
     spark: SparkSession, table: Table, table_format: str, known: str | None
 ) -> str | None:
-    """Return the current id of a table, or None if the table does not exist.
+    """Check that a table has the same id as in an earlier lookup, and return the id.
+
+    Return None if the table does not exist, and did not exist before.
 
     Args:
         spark: The session.

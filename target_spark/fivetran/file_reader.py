@@ -26,10 +26,12 @@ from target_spark.fivetran.batch_request import FileParams, RequestFile
 __all__ = ["BLOCK_BYTES", "file_error", "get_reading_lock", "read_blocks", "split_rows"]
 
 BLOCK_BYTES: Final = 4 << 20
-"""Bytes of a block of CSV, unless a row is longer."""
+"""Approximate bytes of a block of CSV rows. A longer row gets a longer block."""
 
 _LONGEST_ROW: Final = 64 << 20
-"""Maximum bytes of a row; a quoted cell that is not closed would never end."""
+"""Maximum bytes of a row.
+
+Without it, a quoted cell that is never closed would read the rest of the file into memory."""
 
 _READING: Final = threading.Lock()
 
@@ -231,7 +233,10 @@ class _Decrypted:
 
 
 def _explain_read_error(error: OSError) -> str:
-    """Return why a batch file cannot be read, as text for `file_error`: "does not exist. …"."""
+    """Return why a batch file cannot be read, as the end of a sentence that begins with its name.
+
+    For a missing file, the text begins with "does not exist".
+    """
     if isinstance(error, FileNotFoundError):
         return "does not exist. It must be on this server until the response to the call"
     if isinstance(error, PermissionError):
@@ -240,7 +245,10 @@ def _explain_read_error(error: OSError) -> str:
 
 
 def _explain_decompression_error(error: OSError, params: FileParams) -> str:
-    """Return why a file cannot be decompressed, as text for `file_error`: "is cut off: …".
+    """Return why a batch file cannot be decompressed, as the end of a sentence.
+
+    The caller puts "The batch file <name>" before the text, which is, for example, "is cut off: its
+    ZSTD data has no end".
 
     Args:
         error: The error of the decompressor.

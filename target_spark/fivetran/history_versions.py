@@ -122,20 +122,28 @@ def _no_versions(table: str, why: str) -> TableError:
 
 
 def versions_in_batch(rows: DataFrame) -> DataFrame:
-    """Return the rows that write row versions: those of a batch's replace and update files."""
+    """Return the rows of a batch's replace and update files, each of which writes a row version.
+
+    Args:
+        rows: The rows of all files of a WriteHistoryBatch request.
+    """
     return rows.where(F.col(OP).isin(int(FileKind.REPLACE), int(FileKind.UPDATE)))
 
 
 def fill_unmodified(versions: DataFrame, table: DataFrame, schema: VersionedSchema) -> DataFrame:
-    """Replace unmodified values in a batch's row versions by those of the row's previous version.
+    """Fill the unmodified values in the row versions of a batch, from the row's previous version.
 
-    In Fivetran's history mode a table keeps all versions of a row. An update of a row without a
-    previous version is not in the result.
+    An update file of history mode marks the values that an update does not change. They are copied
+    from the previous version of the row in the batch, or else in the table. An update of a row
+    without a previous version is left out.
 
     Args:
         versions: The versions that the batch inserts or updates.
         table: The rows of the table.
         schema: The columns of the table.
+
+    Returns:
+        The versions with all values.
     """
     chain = versions.unionByName(_find_base_versions(versions, table, schema))
     order = Window.partitionBy(*schema.row_keys).orderBy(
@@ -159,14 +167,20 @@ def fill_unmodified(versions: DataFrame, table: DataFrame, schema: VersionedSche
 def _find_base_versions(
     versions: DataFrame, table: DataFrame, schema: VersionedSchema
 ) -> DataFrame:
-    """Return, per row key in a batch, the version in the table that supplies unmodified values.
+    """Return the version of each row in the table from which a batch copies unmodified values.
 
-    This is the first of these versions that exists:
+    Only rows with a version in the batch are considered. If several versions of a row are in the
+    table, the first of these is returned:
 
     1. The version with the start time of the row's first version in the batch. It exists if the
        batch was written before.
     2. The active version, unless the batch contains a version with its start time.
     3. The last version that starts before the row's first version in the batch.
+
+    Args:
+        versions: The versions that the batch inserts or updates.
+        table: The rows of the table.
+        schema: The columns of the table.
     """
     start = column_ref(schema.start)
     batch_starts = versions.groupBy(*schema.row_keys).agg(
@@ -216,11 +230,18 @@ def build_steps(
 
 
 def _aggregate_version_ends(rows: DataFrame, schema: VersionedSchema) -> DataFrame:
-    """Return two times per row key at which a history mode batch removes or ends row versions.
+    """Return the times at which a history mode batch removes or ends the versions of each row.
 
-    The earliest start time comes from earliest-start files: the row's versions in the table that
-    start at or after it are removed, and the active version ends 1 ms before it. The deletion time
-    comes from delete files: the active version ends at it if there is no earliest start time.
+    Args:
+        rows: The rows of all files of the batch.
+        schema: The columns of the table.
+
+    Returns:
+        One row per key in earliest-start or delete files, with two times that may be null:
+
+        - The earliest start time. The row's versions in the table that start at or after this time
+          are removed, and the active version ends 1 ms before it.
+        - The deletion time, at which the active version ends if there is no earliest start time.
     """
     is_earliest = F.col(OP) == int(FileKind.EARLIEST_START)
     is_deleted = F.col(OP) == int(FileKind.DELETE)
@@ -240,8 +261,12 @@ def _build_write_steps(
 ) -> DataFrame:
     """Return the changes that insert or update a batch's row versions in a history mode table.
 
-    If the batch also deletes a row, the row's new active version ends at the deletion time, which
-    ``version_ends`` contains (see `_aggregate_version_ends`).
+    If the batch also deletes a row, the row's new active version ends at the deletion time.
+
+    Args:
+        versions: The versions that the batch inserts or updates.
+        version_ends: The deletion times by row, as `_aggregate_version_ends` returns them.
+        schema: The columns of the table.
     """
     active, end = column_ref(schema.active), column_ref(schema.end)
     is_over = active & F.col(_ENDED).isNotNull()
@@ -261,8 +286,14 @@ def _build_end_steps(
 ) -> DataFrame:
     """Return the changes that remove or end existing row versions in a history mode table.
 
-    ``version_ends`` is the result of `_aggregate_version_ends`. Versions that the batch contains
-    too are left out, because `_build_write_steps` writes them.
+    Versions that the batch itself writes are left out, because `_build_write_steps` handles them.
+
+    Args:
+        versions: The versions that the batch inserts or updates.
+        table: The rows of the table.
+        version_ends: The times at which versions are removed or end, as `_aggregate_version_ends`
+            returns them.
+        schema: The columns of the table.
     """
     keys = [*schema.row_keys, column_ref(schema.start)]
     is_affected = F.col(_EARLIEST).isNotNull() | F.col(_ENDED).isNotNull()

@@ -112,9 +112,10 @@ def find_cast_failure(
 def collapse_by_key(
     rows: DataFrame, fivetran_schema: FivetranSchema, *, has_flags: bool
 ) -> DataFrame:
-    """Combine all rows of a batch that have the same key into one row with the same effect.
+    """Combine all rows of a batch that have the same key into one row.
 
-    Replacements are applied first, then updates, then deletions.
+    The combined row has the same effect on the table as the single rows one after the other: first
+    replacements, then updates, then deletions.
 
     Args:
         rows: The rows of the batch.
@@ -142,10 +143,10 @@ def collapse_by_key(
 
 
 def _last_set_value(column: DestinationColumn) -> Expression:
-    """Return an aggregate expression: the last value that the rows of a key set in a column.
+    """Return a Spark aggregate expression for the last value that the rows of a key give a column.
 
-    The result is null if all rows leave the value unmodified. Otherwise it is a struct with the
-    value, which may be null.
+    The expression is evaluated per key. Its result is a struct with the value, which may be null,
+    or null if all rows leave the column unmodified.
     """
     is_set = ~F.col(quote(unmodified_flag(column)))
     value = F.struct(column_ref(column).alias("is"))

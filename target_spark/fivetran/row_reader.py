@@ -37,13 +37,14 @@ ORDINAL: Final = "__fivetran_ordinal"
 """Column with the position of a row among all files of the call: by file, then by row."""
 
 _ROWS_OF_A_FILE: Final = 40
-"""Number of low bits of an ordinal that count the rows of one file."""
+"""Number of low bits of `ORDINAL` that have the position of a row in its file. The higher bits have
+the index of the file in the call."""
 
 _INSTANTS: Final = (DataType.UTC_DATETIME, DataType.NAIVE_DATETIME)
 _BEYOND_MICROSECONDS: Final = r"\.\d{6}\d*[1-9]"
 
 _FIRST_LOOK: Final = 64 << 10
-"""Bytes of CSV in which the header must end."""
+"""Bytes of a batch file that `check_header` reads, in which the header must end."""
 
 
 def unmodified_flag(column: DestinationColumn) -> str:
@@ -90,7 +91,10 @@ class RowReader:
 
     @property
     def flagged(self) -> tuple[DestinationColumn, ...]:
-        """Columns with a flag for unmodified values: the non-key ones; () without update files."""
+        """Columns for which each row has a flag that marks an unmodified value.
+
+        These are all non-key columns if the call has update files; otherwise the result is empty.
+        """
         return self.fivetran_schema.non_key_columns if self.has_updates else ()
 
     def rows(self, file: RequestFile, number: int, size: int = BLOCK_BYTES) -> Iterator[Any]:
@@ -158,7 +162,9 @@ class _FileRowReader:
     unmodified: str
 
     def values(self, texts: list[Any], count: int) -> Iterator[Any]:
-        """Convert a block of rows; yield an array per column of `RowReader.schema` but `ORDINAL`.
+        """Convert a block of rows to Arrow arrays, and yield one array per column.
+
+        The columns are those of `RowReader.schema` in the same order, without the last, `ORDINAL`.
 
         Args:
             texts: The columns of the file as arrays of texts.

@@ -32,17 +32,20 @@ if TYPE_CHECKING:
 __all__ = ["SharedSpark"]
 
 _SERVERS: Final = "fivetran-"
-"""Prefix of the names of the servers' job locks."""
+"""Prefix of the name under which a server locks the location of the tables.
+
+A server finds the JVMs that killed servers left by this prefix of their locks."""
 
 _ENFORCED: Final = {
     "spark.io.encryption.enabled": "true",
     # By default, Spark replaces ${env:X} in names by an environment variable of this process.
     "spark.sql.variable.substitute": "false",
 }
-"""Spark settings that override those of a call."""
+"""Spark settings that a gRPC call cannot change."""
 
 _REFLECTION: Final = ("reflect", "try_reflect", "java_method")
-"""SQL functions that call any Java method; the text of a table or view can contain them."""
+"""SQL functions that can call any Java method, and can occur in a view or in a column default or
+constraint of a table."""
 
 
 def _raise_permission_error(*_: object) -> str:
@@ -65,10 +68,13 @@ class SharedSpark:
 
     @contextmanager
     def session(self, config: Mapping[str, Any]) -> Iterator[SparkSession]:
-        """Context manager: yield the calling thread's Spark session, with a gRPC call's settings.
+        """Context manager: yield a Spark session for a gRPC call, in the thread of the call.
 
         Spark is started if necessary. If Spark is running with other settings, it is restarted as
         soon as no other call uses it.
+
+        Args:
+            config: The settings of the target that the call sent.
 
         Raises:
             TargetSparkError: Spark cannot be started, or ended while the call used it.
@@ -117,10 +123,13 @@ class SharedSpark:
         return spark
 
     def _register_user(self, config: Mapping[str, Any]) -> Session:
-        """Count a gRPC call as a user of Spark, and return the Spark that runs with its settings.
+        """Return a running Spark application with the settings of a gRPC call.
 
         Start Spark if necessary. If Spark runs with other settings, wait until no call uses it, and
-        restart it.
+        restart it. The call is counted as a user of Spark, so that no other call restarts it.
+
+        Args:
+            config: The settings of the target that the call sent.
         """
         location = settings.get_location(config)
         requested = settings.spark_settings(config)
@@ -143,10 +152,12 @@ class SharedSpark:
     def _replace_session(
         self, requested: SparkSettings, location: str, staging: str | None
     ) -> Session:
-        """Stop Spark if it runs, and start it with other settings in the background.
+        """Stop Spark if it runs, and start it with other settings.
+
+        Return before Spark has started; the first use of the session waits until it has.
 
         Args:
-            requested: The Spark settings.
+            requested: The Spark settings to start with.
             location: The location of the tables.
             staging: The folder for Spark's temporary data; None for the system's temporary folder.
 

@@ -25,20 +25,20 @@ __all__ = [
 ]
 
 FIVETRAN_ID: Final = "_fivetran_id"
-"""Column with Fivetran's row id, in tables without keys."""
+"""Column with a row id that Fivetran adds to tables without a primary key."""
 
 START: Final = "_fivetran_start"
-"""Column with the start time of a version; part of the version's key."""
+"""Column with the start time of a row version, in tables in history mode. It is part of the key."""
 
 END: Final = "_fivetran_end"
-"""Column with the end time of a version."""
+"""Column with the end time of a row version, in tables in history mode."""
 
 ACTIVE: Final = "_fivetran_active"
-"""Column that is true for the active version."""
+"""Column that is true in the active version of a row, in tables in history mode."""
 
 _MOST_DIGITS: Final = 38
 _USUAL: Final = (38, 10)
-"""Default precision and scale of a DECIMAL."""
+"""Precision and scale of a DECIMAL for which Fivetran declares none."""
 
 
 @dataclass(frozen=True, slots=True)

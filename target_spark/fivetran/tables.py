@@ -59,7 +59,10 @@ class TableService:
         return self.lookup(StreamId(name, schema or None)).load()
 
     def lookup(self, stream: StreamId) -> TableLookup:
-        """Return a `TableLookup` for a table; it raises an error if the table has been replaced."""
+        """Return a `TableLookup`, with which the call can look up a table several times.
+
+        A lookup raises an error if the table has been replaced since the first lookup.
+        """
         return TableLookup(self.spark, self.options, stream)
 
     def create(self, schema: str, name: str, fivetran_schema: FivetranSchema) -> None:

@@ -23,10 +23,12 @@ from target_spark.frames.sql_casts import exact_cast, has_no_timezone
 __all__ = ["Conversion", "get_conversion"]
 
 _BEYOND_LONGS: Final = "9.223372036854775807E18D"
-"""The smallest double above all bigints; casting it to bigint returns the greatest bigint."""
+"""The double 2^63 in SQL, the smallest one that is greater than every bigint.
+
+Casting it to bigint returns the greatest bigint, so values are compared with it before a cast."""
 
 _SPECIAL: Final = "('NaN', 'Infinity', '-Infinity')"
-"""Texts of NaN and infinities in Java, and thus in Fivetran's files."""
+"""SQL list of the texts that stand for NaN and infinity in Fivetran's files."""
 
 
 class Conversion(NamedTuple):
@@ -43,8 +45,10 @@ class Conversion(NamedTuple):
 class _ConversionStep(NamedTuple):
     """SQL expressions that convert a non-null value to another DDL type.
 
-    ``value`` is the expression of the new value. ``same`` is a condition that is true if the new
-    value equals the old value.
+    Attributes:
+        value: The expression of the new value.
+        same: A condition that is true if the new value equals the old value. It is false or null if
+            the new type cannot represent the old value.
     """
 
     value: str
@@ -69,9 +73,11 @@ def get_conversion(value: str, old: str, new: str) -> Conversion:
 
 
 def _get_converter(old: str, new: str) -> _Converter:
-    """Return the function that builds the SQL to convert values between two kinds of types.
+    """Return the function that builds the SQL for a conversion between two kinds of types.
 
-    A kind is a value of `_KINDS`, such as ``whole``, which means all integer types.
+    Args:
+        old: The kind of the old type: a value of `_KINDS`, such as ``whole`` for all integer types.
+        new: The kind of the new type.
     """
     if new == "text":
         return _to_text
@@ -116,7 +122,11 @@ def _from_text(value: str, _old: str, new: str) -> _ConversionStep:
 def _to_binary_number(text: str, new: str) -> _ConversionStep:
     """Return the SQL that converts a text to a float or double.
 
-    Its condition ``same`` is false if the decimal digits of the new value differ from the text's.
+    The conversion is exact if the shortest decimal text of the new value has the same digits.
+
+    Args:
+        text: The SQL expression of the text.
+        new: The DDL type, ``float`` or ``double``.
     """
     number = f"if({exact_cast(text, Double())} IS NOT NULL, try_cast({text} AS {new}), NULL)"
     special = f"CAST({text} AS {new})"
@@ -127,9 +137,12 @@ def _to_binary_number(text: str, new: str) -> _ConversionStep:
 
 
 def _build_digits_sql(number: str) -> str:
-    """Return SQL that gives a number's digits without leading and trailing zeros: -0.120 -> 12.
+    """Return the SQL of a number's significant digits, such as ``12`` for -0.120 and for 1.2e5.
 
-    ``number`` is the SQL expression of the number as text.
+    Two texts with the same digits differ at most in sign and magnitude.
+
+    Args:
+        number: The SQL expression of the number as text.
     """
     mantissa = f"substring_index(lower({number}), 'e', 1)"
     return f"rtrim('0', ltrim('0', replace(replace({mantissa}, '.', ''), '-', '')))"
@@ -175,12 +188,19 @@ def _to_truth(value: str, _old: str, _new: str) -> _ConversionStep:
 
 
 def _lose_all(_value: str, _old: str, new: str) -> _ConversionStep:
-    """Return SQL for unrelated types: the new value is null, and ``same`` is always false."""
+    """Return the SQL of a conversion that is not possible, such as from a date to an integer.
+
+    The new value is null, and the condition ``same`` is always false.
+    """
     return _ConversionStep(f"CAST(NULL AS {new})", "false")
 
 
 def _exact_step(converted: str) -> _ConversionStep:
-    """Return a conversion step with the value ``converted``, which is exact unless it is null."""
+    """Return the conversion step for SQL that yields null instead of an inexact value.
+
+    Args:
+        converted: The SQL expression of the new value.
+    """
     return _ConversionStep(converted, f"({converted}) IS NOT NULL")
 
 
@@ -224,4 +244,6 @@ _STEPS: Final[Mapping[tuple[str, str], _Converter]] = MappingProxyType(
         ("local", "day"): _cast_and_compare,
     }
 )
-"""Conversions by the kinds of the old and the new type."""
+"""Functions that build the SQL of a conversion, by the kinds of the old and the new type.
+
+Conversions from and to text are not listed, and pairs that are missing cannot be converted."""

@@ -52,7 +52,7 @@ class BatchTarget:
     Attributes:
         tables: The `TableService` of the gRPC call.
         name: The name of the table, for messages.
-        existing: The table as it was when it was looked up.
+        existing: The table, as looked up at the start of this attempt.
         fivetran_schema: The columns of the batch, with the keys and column names of the table.
     """
 

@@ -27,7 +27,8 @@ __all__ = [
 ]
 
 UNCASTABLE = "DESTINATION_TYPECAST_ERROR"
-"""Airbyte's reason for a null that replaces a value of a wrong type."""
+"""Reason in `_airbyte_meta` for a null that replaces a value of a wrong type, such as a text in an
+integer column."""
 
 UNREADABLE = "DESTINATION_SERIALIZATION_ERROR"
 """Airbyte's reason for a null that replaces a value of a wrong structure."""
@@ -38,11 +39,11 @@ NODE_DIGITS = 12
 
 
 def constant_columns(sync_id: int | None) -> tuple[str, ...]:
-    """Return the SQL definitions of the helper columns ``_meta`` and ``_ids``.
+    """Return the SQL definitions of two helper columns that are constant in a batch of rows.
 
-    Both have the same value in all rows that are written together. ``_meta`` is the beginning of
-    the JSON in ``_airbyte_meta``, used by `build_meta`. ``_ids`` is the random prefix of
-    ``_airbyte_raw_id``, used by `raw_id`.
+    - ``_meta``: the beginning of the JSON in ``_airbyte_meta``, to which the SQL of `build_meta`
+      refers.
+    - ``_ids``: the random prefix of ``_airbyte_raw_id``, to which the SQL of `raw_id` refers.
 
     Args:
         sync_id: Airbyte's id of the sync; None to omit the id from the JSON.
@@ -112,11 +113,14 @@ def _source_changes() -> str:
 
 
 def change_entry(fields: str, field: str, reason: str) -> str:
-    """Return SQL that builds an array of entries for Airbyte's ``changes``, one per nulled field.
+    """Return the SQL of an array of entries for Airbyte's list ``changes``.
+
+    The array has one entry per field that was set to null, with the path of the field and the
+    reason.
 
     Args:
         fields: The SQL of an array with one item per field that was set to null.
-        field: The SQL that computes the path of a field from its array item, which is named ``f``.
+        field: The SQL of the path of a field. It refers to an item of ``fields`` as ``f``.
         reason: Airbyte's code for the reason, such as `UNCASTABLE`.
     """
     change = f"named_struct('field', {field}, 'change', 'NULLED', 'reason', {sql_literal(reason)})"
@@ -130,6 +134,6 @@ def changes_in_json(changes: list[str]) -> str:
     report the same change.
 
     Args:
-        changes: The SQL expressions of the arrays.
+        changes: The SQL expressions of the arrays, as `change_entry` returns them.
     """
     return f"to_json(array_distinct(concat({', '.join(changes)})))"

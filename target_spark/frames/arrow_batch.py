@@ -90,8 +90,8 @@ class ArrowBatch:
     Attributes:
         table: The rows in the order of the files. The columns are those that the loader fills, and
             a last one for the ordinal, which is the row's position in the input.
-        zoneless: For each column that has any, the number of date-times without a time zone. They
-            are read as UTC.
+        zoneless: The number of date-times without a time zone, which are read as UTC, by column.
+            Columns without such date-times are left out.
     """
 
     table: pa.Table
