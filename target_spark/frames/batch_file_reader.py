@@ -9,8 +9,9 @@
   is quarantined later. NaN and infinities become null. A line that does not start with ``{`` and
   end with ``}`` is an error, because the file is truncated or has another format.
 - Parquet timestamps become ISO 8601 strings in UTC (without a zone if the file has none), and
-  binary values become base64. If the schema allows more than strings in a string column, its values
-  are parsed as JSON, because taps encode types as JSON that Parquet lacks.
+  binary values become base64. If the JSON Schema allows other types than string for a property that
+  the file stores as text, the text is parsed as JSON: taps write values, such as objects, in this
+  way if Parquet has no type for them.
 """
 
 from __future__ import annotations
@@ -39,17 +40,26 @@ if TYPE_CHECKING:
 __all__ = ["BatchFileFrame", "assign_ordinals", "reading_files", "spool_lines_from_files"]
 
 _ONE_VALUE: Final = "(json_array_length(concat('[', {0}, ',0]')) <=> 2)"
-"""Condition that a text is exactly one JSON value: an array of it and 0 has two items."""
+"""SQL condition that the text ``{0}`` is exactly one valid JSON value.
+
+The text is inserted before the ``0`` of a JSON array: the array must be valid and have two items.
+"""
 
 _STRING: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _WITH_NULLS: Final = rf"""
     replace(replace(regexp_replace(`value`, r'({_STRING})|-?Infinity|NaN', '$1\u0001'),
         '"\u0001', '"'), '\u0001', 'null')"""
-"""Replacement of NaN and infinities by null: a character that JSON cannot contain is added after
-each string and replaces each NaN; it is removed after strings, and becomes null elsewhere."""
+"""SQL that replaces NaN and infinities in the JSON text ``value`` by null, except inside strings.
+
+First the control character ``\\u0001``, which JSON text cannot contain, is added after each string
+and replaces each NaN and infinity. Then it is removed after strings, and becomes null elsewhere.
+"""
 
 _HALVES: Final = r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)"
-"""Pattern of the escapes in a text; the group matches an unpaired surrogate."""
+"""Regular expression for an escape sequence in JSON text, such as ``\\n``.
+
+Its group 1 is not empty only if the escape is an unpaired surrogate, such as a single ``\\ud800``.
+"""
 
 _HAS_HALVES: Final = rf"""
     (`value` RLIKE r'\\u[dD][89a-fA-F]'
@@ -58,11 +68,12 @@ _SINGER: Final = r'\A\{\s*+"type"\s*+:\s*+"RECORD"\s*+,.*"record"\s*+:\s*+\{'
 
 _READ_FAILURES: Final = re.compile(r"reading file (\S+?)\.(?:\s|$)|Path does not exist: (\S+)\. ")
 _CLASH: Final = "CANNOT_MERGE_SCHEMAS"
-_TORN: Final = re.compile(
+_CORRUPT_FILE: Final = re.compile(
     r"Unexpected end of (?:input stream|ZLIB input stream)|not a (?:gzip|Parquet) file"
     r"|incorrect (?:header|data|length) check"
 )
-"""Messages of a corrupt file whose exception looks like a storage failure."""
+"""Error texts of a corrupt or truncated file. Their exceptions are otherwise the same as those of
+temporary storage failures, after which a read is repeated."""
 
 _TO_JSON: Final = (
     r"map('timestampFormat', 'yyyy-MM-dd\'T\'HH:mm:ss.SSSSSSXXX',"
@@ -83,7 +94,7 @@ class BatchFileFrame:
         ordinal_offsets: For each BATCH message, a tuple of its ordinal and the number of lines in
             its files. The ordinals of all later messages are increased by this number.
         nans_replaced: The number of rows in which NaN or an infinity was replaced by null.
-        has_deletes: True if some rows may be delete records.
+        has_deletes: True if some rows may be delete records (with ``_sdc_deleted_at``).
     """
 
     paths: tuple[str, ...]
@@ -121,7 +132,9 @@ class _Block:
 
 
 _BlockStarts: TypeAlias = dict[_Block, list[tuple[int, int | None]]]
-"""First ordinal of each block and version of its rows, once per occurrence of its file."""
+"""For each block (section of a file), tuples of the ordinal of its first row and the table version
+of its rows (None without versions). There is one tuple for each time that a BATCH message names
+the file."""
 
 
 _Numbers: TypeAlias = Mapping[str, Sequence[int]]
@@ -265,6 +278,11 @@ def _create_scans(
 
 def _check_formats(files: Sequence[BatchFile], numbers: _Numbers, blocks: Sequence[_Block]) -> None:
     """Check that each file contains records in the format that its BATCH message declares.
+
+    Args:
+        files: The files of all BATCH messages.
+        numbers: The indexes in ``files`` of each file to check, by normalized URL.
+        blocks: The sections of the files to check, as Spark has read them.
 
     Raises:
         FilesError: A file is a folder, contains Singer messages, or has a line that is not a JSON
@@ -540,7 +558,7 @@ def reading_files(files: Sequence[BatchFile]) -> Iterator[None]:
     except TargetSparkError:
         raise
     except Exception as error:
-        fault, is_torn = classify_failure(error), _TORN.search(str(error))
+        fault, is_torn = classify_failure(error), _CORRUPT_FILE.search(str(error))
         if fault in {FailureKind.FULL, FailureKind.CUT, FailureKind.AWAY} or (
             fault is FailureKind.PASSING and not is_torn
         ):

@@ -55,7 +55,7 @@ _CACHED_SCHEMAS = 64
 _NO_DATE_TIME = "not a date-time (RFC 3339, to the microsecond, years 0001 to 9999)"
 
 _LONGEST_TYPE = 120
-"""Maximum number of characters of a type in a reason."""
+"""Maximum length of a column type in an error text. The rest is cut and replaced by ``...``."""
 
 _UNREADABLE = "the record does not have the structure that the schema declares"
 
@@ -95,7 +95,7 @@ class _Fault(NamedTuple):
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
 def build_error_columns(table_schema: TableSchema) -> ErrorColumns:
-    """Return the SQL that finds and describes a row's values that do not fit their columns."""
+    """Return SQL that finds the values of a row that do not fit their columns, and says why."""
     columns = converted_columns(table_schema)
     each = partial(_faults_of_a_value, truncate=table_schema.truncate_timestamps)
     precomputed, fault_arrays = by_type(columns, each, "_faults", source_expression)

@@ -55,7 +55,8 @@ _DEEPEST_VARIANT = "1000"
 WHOLE_FILES: Mapping[str, str] = MappingProxyType(
     {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 )
-"""Options that make an unreadable file an error instead of fewer rows, for every session."""
+"""Options with which Spark's file readers raise an error for a missing or corrupt file. The session
+may be configured to skip such files, and their rows would be lost without an error."""
 
 READER_OPTIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -117,8 +118,8 @@ def record_type(table_schema: TableSchema, *, parse_numbers: bool = False) -> st
 def record_in_text(table_schema: TableSchema) -> str:
     """Return the SQL that parses the properties of a record from the text column ``r``.
 
-    It is used if a column of the table stores the whole record as JSON. The record is then read as
-    text first.
+    It is used if a column of the table stores the whole record as JSON. Spark's JSON reader then
+    returns the record as text, and this SQL parses it.
     """
     return from_json(quote("r"), _struct_type(table_schema))
 

@@ -34,7 +34,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _PLACES: Final = 6
 _MINUTES: Final = 60
-_FARTHEST: Final = timedelta(hours=18)
+_MAX_UTC_OFFSET: Final = timedelta(hours=18)
 """Maximum offset of a time zone from UTC."""
 
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?([0-9]+))?")
@@ -110,7 +110,7 @@ def _instant(text: str, *, truncate: bool) -> int:
     offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
     decimals = fraction or ""
     is_exact = truncate or not decimals[_PLACES:].strip("0")
-    if not is_exact or int(minutes or 0) >= _MINUTES or offset > _FARTHEST:
+    if not is_exact or int(minutes or 0) >= _MINUTES or offset > _MAX_UTC_OFFSET:
         raise ValueError
     year, month, date_, hour, minute, second = (int(part or 0) for part in clock)
     local = datetime(year, month, date_, hour, minute, second, tzinfo=timezone.utc)

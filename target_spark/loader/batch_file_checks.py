@@ -203,6 +203,11 @@ def _unsupported_error(stream: StreamId, reason: str) -> UnsupportedError:
 def _resolve_url(stream: StreamId, path: str, encoding: BaseBatchFileEncoding) -> str:
     """Return the URL from which Spark reads a file of a BATCH message.
 
+    Args:
+        stream: The stream, for the error message.
+        path: The path or URL of the file in the BATCH message.
+        encoding: The format and compression that the message declares.
+
     Raises:
         FilesError: The file does not exist, or Spark would skip or misread it because of its name.
     """
@@ -280,7 +285,7 @@ def _is_text(schema: Any) -> bool:
 
 
 def _get_local_size(address: str) -> int:
-    """Return the size in bytes of a file on this machine, or 0 for a remote file."""
+    """Return the size in bytes of the file at a URL, or 0 if the file is not on this machine."""
     local = to_local_folder(address)
     return local.stat().st_size if local is not None else 0
 

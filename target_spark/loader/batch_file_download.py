@@ -47,7 +47,7 @@ def downloaded_files(
     """Context manager: check batch files, download remote ones, and yield the files to read.
 
     In each yielded file, ``copy`` is the path of the local copy, or "" if Spark reads the original.
-    The copies are deleted when the block ends.
+    The copies are in a subfolder of ``folder``, and are deleted when the block ends.
 
     Raises:
         FilesError: A file is missing, corrupt, or exceeds the limits.

@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 _WAIT_SECONDS: Final = 0.2
 
 _NAMED: Final = 10
-"""The largest number of properties that a remark names."""
+"""Maximum number of properties that are listed in a note for the user."""
 
 _OLD_VERSIONS_STAY: Final = (
     "rows of other versions are not deleted: too many rows of this run do not fit their columns"
@@ -153,9 +153,9 @@ class CommitPipeline:
     # Called by the input thread
 
     def add_open_bytes(self, stream: LoadedStream, nbytes: int) -> None:
-        """Add the bytes of new rows in a stream's open batch to `open_bytes`.
+        """Add ``nbytes``, the size of new rows in a stream's open batch, to `open_bytes`.
 
-        Streams that overwrite their table are not counted.
+        Rows of streams that overwrite their table are not counted.
         """
         if not stream.overwrites:
             self._open_bytes += nbytes
@@ -234,7 +234,10 @@ class CommitPipeline:
             self.writer.commit_state(self._last_table, leftover)
 
     def add_remark(self, stream: StreamId, text: str) -> None:
-        """Log a remark about a stream and add it to the run report, unless it was added before."""
+        """Log a note for the user about a stream, and add it to the run report.
+
+        If the report has the same note already, nothing happens.
+        """
         if self._report.add_stream_remark(str(stream), text):
             logger.info("Stream %s %s", stream, text)
 
@@ -270,7 +273,7 @@ class CommitPipeline:
                 self._changed.wait(_WAIT_SECONDS)
 
     def stop(self) -> None:
-        """Prevent the writer threads from starting further commits. Running commits finish."""
+        """Tell the writer threads to start no more commits. Running commits finish."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -451,7 +454,7 @@ class CommitPipeline:
         self.ledger.count_rejected(request.stream, result.quarantined)
 
     def _report_changes(self, stream: StreamId, result: CommitResult) -> None:
-        """Add the column changes and the remarks of a commit result to the run report."""
+        """Add the column changes and the notes of a commit result to the run report."""
         for change in result.changes:
             column = ".".join(change.path)
             self._report.record_column_change(
@@ -477,7 +480,10 @@ def _describe_batch(request: CommitRequest, result: CommitResult) -> dict[str, A
 
 
 def _describe_omitted(omitted: Sequence[SchemaChange]) -> str:
-    """Return a remark that lists properties to which ``on_schema_change`` gave no column."""
+    """Return a note for the user that lists properties without a column in the table.
+
+    They have none because the setting ``on_schema_change`` is ``ignore``.
+    """
     names = [".".join(change.path) for change in omitted]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     properties = "1 property" if len(names) == 1 else f"{len(names)} properties"

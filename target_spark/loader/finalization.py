@@ -76,7 +76,7 @@ class TableFinalizer:
         self._not_deleted: list[LoadedStream] = []
 
     def hold_states(self, stream: LoadedStream, ordinal: int) -> None:
-        """Hold back states until a stream's table is overwritten or cleared of old Singer versions.
+        """Hold back states until a stream's table is overwritten, or its old versions are deleted.
 
         Nothing happens for a stream whose table needs neither.
 
@@ -155,10 +155,10 @@ class TableFinalizer:
         return QuarantineError(" ".join([*unfit, *map(str, filter(None, [incomplete]))]))
 
     def _incomplete_error(self) -> IncompleteError | None:
-        """Return an error that lists the tables that are not overwritten or keep old rows.
+        """Return an error that lists the tables whose old rows were kept, or None without any.
 
-        A table is not overwritten, or keeps rows of old Singer table versions, if its stream may be
-        incomplete. Return None if there is no such table.
+        These tables were not overwritten, or have rows of old Singer table versions, because their
+        streams may be incomplete.
         """
         faults = []
         if self._not_overwritten:
@@ -196,7 +196,10 @@ class TableFinalizer:
             self._not_deleted.append(stream)
 
     def _queue_deletion(self, stream: LoadedStream, ordinal: int) -> None:
-        """Queue the commit of a stream's last rows, then the deletion of old Singer versions."""
+        """Queue the commit of a stream's last rows, then the deletion of old Singer table versions.
+
+        ``ordinal`` is the input position of the ACTIVATE_VERSION message, or of the input's end.
+        """
         self._engine.begin()
         self._pipeline.delete_versions(stream, ordinal)
 

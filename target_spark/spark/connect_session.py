@@ -35,24 +35,26 @@ __all__ = ["ConnectSession", "redact_address"]
 logger = logging.getLogger(__name__)
 
 _MODE: Final = "SPARK_CONNECT_MODE_ENABLED"
-"""The variable that makes PySpark's functions use Spark Connect in every thread."""
+"""Environment variable with which PySpark's functions use Spark Connect in every thread."""
 
 _TRIES: Final = 4
-"""Retries that PySpark makes of a call without response, within some seconds. Longer retries are
-made by `target_spark.storage.retry`."""
+"""Number of times that PySpark repeats a failed call to the server, within some seconds. If all
+fail, `target_spark.storage.retry` repeats the work for a longer time."""
 
-_TALKATIVE: Final = r"pyspark\.(sql\.connect|logger)\."
-"""Modules that warn of each call whose retries end; the target reports such failures itself."""
+_NOISY_MODULES: Final = r"pyspark\.(sql\.connect|logger)\."
+"""Regular expression for the PySpark modules whose warnings about failed calls are suppressed. The
+target itself reports such failures."""
 
 _KILL_SECONDS: Final = 1.0
 _END_SECONDS: Final = 2.0
-"""Seconds for the server to stop the operations of a session that was ended."""
+"""Seconds to wait until the server has stopped the operations of an ended session."""
 
 _SMALL_TABLE_SETTINGS: Final = {"spark.databricks.delta.snapshotPartitions": "2"}
-"""Delta reads each table log with fifty tasks by default; two are enough here."""
+"""Spark setting for the number of tasks with which Delta reads a table's log. Delta's default of 50
+is slow for small tables."""
 
 _START_SETTINGS: Final = ("spark.master", "spark.app.name", "spark.remote")
-"""Spark settings that have no effect on a remote session."""
+"""Spark settings that are not set in a session on a server, where they have no effect."""
 _SERVER_SETTINGS: Final = ("spark.hadoop.", "spark.jars", "spark.driver.", "spark.executor.")
 
 
@@ -192,7 +194,7 @@ class ConnectSession:
     def _begin(self) -> None:
         load_libraries(connect=True)
         os.environ[_MODE] = "1"
-        warnings.filterwarnings("ignore", module=_TALKATIVE)
+        warnings.filterwarnings("ignore", module=_NOISY_MODULES)
         spark = self._create_session()
         try:
             self._application, self.version = spark.conf.get("spark.app.id", None), spark.version
@@ -319,9 +321,10 @@ def _collect_parameters(url: str) -> Secrets:
 
 
 def _set_user_conf(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[str]:
-    """Set the user's Spark settings in a session; yield the names of those that it cannot set.
+    """Set the user's Spark settings in a Spark Connect session.
 
-    These can be set only when the server is started.
+    Yield the names of the settings that a session cannot set, since they can be set only when the
+    server is started.
     """
     from pyspark.errors import PySparkException
 
