@@ -333,7 +333,7 @@ def _to_string_array(bodies: Sequence[bytes]) -> pa.Array:
 
 
 def _build_null_mask(values: list[Any]) -> pa.Array:
-    """Return a boolean Arrow array that is true for each None in ``values``."""
+    """Return a boolean Arrow array, which is true at the index of each None in ``values``."""
     return pa.array([value is None for value in values], pa.bool_())
 
 
@@ -399,7 +399,7 @@ def _convert_decimals(values: list[Any], type_: Any) -> pa.Array:
 _CLOCK: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?"
 _ZONE: Final = r"(?:Z|[+-](?:0[0-9]|1[0-7]):?[0-5][0-9])"
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
-"""First and last microsecond since 1970 of the years 0001 to 9999."""
+"""Start of the year 0001 and end of the year 9999, in microseconds since 1970."""
 _FIRST_DAY: Final = -719_162
 
 

@@ -115,7 +115,7 @@ class _Block:
             block are consecutive.
         line_count: The number of lines, including blank lines.
         rows: The number of lines that are not blank.
-        deletes: The number of lines that may be delete records.
+        deletes: The number of lines that may be delete records (with ``_sdc_deleted_at``).
         broken: Spark's id of the first line that is not a JSON object; None if all lines are JSON
             objects.
         is_singer: True if all lines are Singer RECORD messages instead of plain records.
@@ -147,11 +147,12 @@ class _Scan:
     A file that several messages name is read only once.
 
     Attributes:
-        numbers: For each file, its indexes in the list of all files. It has several if several
-            messages name the file.
-        lines: The lines, with the columns ``file`` and ``block`` (as in `_Block`), ``id`` (Spark's
-            number of the line) and ``value`` (the record as JSON).
-        blocks: The blocks of the files.
+        numbers: The indexes of each file in the list of all files, by the file's normalized URL.
+            A file has several indexes if several messages name it.
+        lines: The lines, with the columns ``file`` (its URL), ``block`` (the offset of the line's
+            block in the file), ``id`` (Spark's number of the line) and ``value`` (the record as
+            JSON).
+        blocks: The blocks of the files, which are the sections that single Spark tasks read.
     """
 
     numbers: _Numbers
@@ -309,17 +310,18 @@ def _compute_ordinals(
 ) -> tuple[list[_BlockStarts], tuple[tuple[int, int], ...]]:
     """Compute the ordinals (positions in the input) of all lines in the files of BATCH messages.
 
-    The lines of a file are numbered consecutively. The first number is the position of the BATCH
+    The lines of a file have consecutive ordinals. The first one is the position of the BATCH
     message plus the number of lines in all preceding files.
 
     Args:
         files: The files of all BATCH messages, in order.
         scans: The DataFrames that read the files, with their blocks (sections read by one task).
-        ordinal_shift: The number of lines in the files of earlier batches.
+        ordinal_shift: The number of lines in the files of earlier batches of the table.
 
     Returns:
-        A tuple of two items. The first has, for each scan, the first ordinal and the table version
-        of each block. The second has, for each BATCH message, its ordinal and its number of lines.
+        A tuple of two items. The first is a list with one mapping for each scan: the first ordinal
+        and the table version of each block. The second has a tuple for each BATCH message: its
+        ordinal, and the number of lines in its files.
     """
     parts_by_file: dict[int, list[tuple[int, _Block]]] = defaultdict(list)
     for scan_number, scan in enumerate(scans):
@@ -372,7 +374,8 @@ def _text_lines(text: DataFrame) -> DataFrame:
 def _find_text_blocks(lines: DataFrame) -> list[_Block]:
     """Return the blocks of JSONL files with their line counts, sorted by file and offset.
 
-    A block is the section of a file that one Spark task reads.
+    A block is the section of a file that one Spark task reads. ``lines`` are the lines of all
+    files, with the columns of `_Scan.lines`.
     """
     is_blank = "`value` = ''"
     has_rows = f"count_if(NOT {is_blank}) > 0"
@@ -403,7 +406,10 @@ def _parquet_lines(frame: DataFrame, in_json: Collection[str]) -> DataFrame:
 
 
 def _find_parquet_blocks(frame: DataFrame) -> list[_Block]:
-    """Return one `_Block` for each Parquet file, with the number of its rows, sorted by file."""
+    """Return one `_Block` for each Parquet file, with the number of its rows, sorted by file.
+
+    ``frame`` is the DataFrame that reads the files.
+    """
     deletes = int(DELETED_AT in frame.columns)
     files = frame.selectExpr("`_metadata`.`file_path` AS `file`").groupBy("file").count()
     blocks = (_Block(row[0], 0, 0, row[1], row[1], deletes) for row in files.collect())
@@ -476,7 +482,10 @@ def _build_starts_table(starts: _BlockStarts) -> str:
 
 
 def _encode_as_json(value: str) -> str:
-    """Return the SQL that encodes the SQL string ``value`` as a JSON string with quotes."""
+    """Return the SQL that encodes a text as a JSON string, with quotes.
+
+    ``value`` is the SQL expression of the text.
+    """
     encoded = f"to_json(named_struct('r', make_valid_utf8({value})))"
     return f"substring({encoded}, 6, length({encoded}) - 6)"
 

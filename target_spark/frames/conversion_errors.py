@@ -147,7 +147,7 @@ def _build_reasons_sql(faults: Mapping[str, str]) -> str:
 
 
 def _find_line_errors(table_schema: TableSchema) -> dict[str, str]:
-    """Return the errors for which a row is always quarantined: SQL conditions by error text.
+    """Return the SQL conditions with which a row is quarantined in any case, by error text.
 
     Examples are a null record, a missing key, and an empty string in a partition column. Streams
     from Airbyte, which set other invalid values to null, also quarantine these rows.
@@ -236,7 +236,10 @@ def _faults_inside(
 
 
 def describe_expected_type(type_: ColumnType) -> str:
-    """Return the error text for a value that is not of a column type, such as "not base64"."""
+    """Return the error text for a value that does not fit a column type.
+
+    An example is "not base64" for a binary column.
+    """
     if isinstance(type_, Integer):
         return f"not an integer of {type_.bits} bits"
     if isinstance(type_, Decimal):

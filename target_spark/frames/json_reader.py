@@ -50,7 +50,8 @@ __all__ = [
 _NO_LIMIT = str(2**31 - 1)
 
 _DEEPEST_VARIANT = "1000"
-"""Maximum nesting of a variant: Spark parses it by recursion, and a stack overflow ends the JVM."""
+"""Maximum nesting of a JSON value that is parsed to a variant, as a Spark option. Spark parses
+variants by recursion, and deeper nesting could overflow the stack, which ends the JVM."""
 
 WHOLE_FILES: Mapping[str, str] = MappingProxyType(
     {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}

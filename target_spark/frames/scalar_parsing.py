@@ -54,7 +54,8 @@ _LITERALS: Final = MappingProxyType({"true": True, "false": False})
 def parse_scalar(text: str, type_: ColumnType, *, truncate: bool = False) -> Any:
     """Convert a text to a Python value, such as ``"1e3"`` to 1000 for an integer type.
 
-    A date-time is converted to the microseconds since 1970.
+    The Python type of the result follows from ``type_``, such as ``float`` for a double or
+    ``date`` for a date. A date-time is converted to an integer: the microseconds since 1970.
 
     Args:
         text: The content of a JSON string, or the JSON text of any other scalar value.

@@ -250,7 +250,8 @@ class SpoolFrame:
     def _parse_lines(self, *, parse_numbers: bool = False) -> DataFrame:
         """Return the rows of the spool files as parsed JSON, with values not yet converted.
 
-        Helper columns have the values that are the same in all rows, and copies of nested keys.
+        Helper columns contain the times and ids of the batch, which are the same in all rows, and
+        copies of nested keys.
 
         Args:
             parse_numbers: True to parse JSON numbers as numbers, which is fast. False to read

@@ -257,11 +257,13 @@ def _check_suffix(stream: StreamId, path: str, name: str, gzipped: bool) -> None
 def _find_local_file(stream: StreamId, path: str, local: Path) -> Path:
     """Return the absolute path of an existing local file.
 
+    If ``local`` is not a file, ``path`` is used without decoding its percent escapes, because a
+    file name may contain ``%``.
+
     Args:
         stream: The stream, for the error message.
-        path: The path or ``file:`` URL from the BATCH message. It is tried second, without decoding
-            its percent escapes.
-        local: The same path with percent escapes decoded. It is tried first.
+        path: The path or ``file:`` URL from the BATCH message.
+        local: The same path with percent escapes decoded.
 
     Raises:
         FilesError: Neither path is a regular file, or the system refuses the path.

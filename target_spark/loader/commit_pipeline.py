@@ -52,7 +52,10 @@ _OLD_VERSIONS_STAY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Creation:
-    """Task for a writer thread: create the table of a stream without rows, or alter its columns."""
+    """Task for a writer thread: create the table of a stream without rows.
+
+    If the table exists, its columns are altered to match the stream's schema.
+    """
 
     stream: StreamId
     table: Table
@@ -161,17 +164,18 @@ class CommitPipeline:
             self._open_bytes += nbytes
 
     def queue_batch(self, stream: LoadedStream) -> None:
-        """Close a stream's open batch and queue its commit.
+        """Close a stream's open batch, so that no more rows are added, and queue its commit.
 
-        If the stream overwrites its table, the batch is only kept until the stream is complete.
+        If the stream overwrites its table, no commit is queued: the batch is kept until the stream
+        is complete.
         """
         self.close_batch(stream, stream.spool.cut())
 
     def close_batch(self, stream: LoadedStream, batch: Batch) -> None:
         """Queue the commit of a batch to which no more rows will be added.
 
-        If the stream overwrites its table, the batch is only kept. All kept batches are committed
-        together when the stream is complete.
+        If the stream overwrites its table, no commit is queued: the batch is kept, and all kept
+        batches are committed together when the stream is complete.
         """
         stream.waits_for_state = False
         self.ledger.close_batch(stream.id)
@@ -244,8 +248,9 @@ class CommitPipeline:
     def wait(self) -> None:
         """Block until all queued commits and other tasks have finished, or one has failed.
 
-        Return also if a signal has arrived. After `stop`, wait only for running tasks. If a task
-        failed because of a forbidden schema change, wait for the tasks of the other tables.
+        A signal ends the wait, too. After `stop`, only running tasks are waited for. After a
+        forbidden schema change, which fails only the tasks of one table, the tasks of all other
+        tables are waited for.
         """
         with self._changed:
             while not (
@@ -403,7 +408,8 @@ class CommitPipeline:
     def _commit(self, request: CommitRequest) -> None:
         """Make the commit of a request, report its result, and emit the states that waited for it.
 
-        A deletion of old table versions is skipped if too many rows of the stream were quarantined.
+        If too many rows of the stream were quarantined, a request to delete rows of old table
+        versions is skipped, and states stay held back.
         """
         if request.kept_version is not None and request.stream in self.ledger.withheld():
             self.ledger.mark_committed(request.waiting, request.upto, withheld=True)

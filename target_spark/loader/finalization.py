@@ -109,8 +109,8 @@ class TableFinalizer:
     def add_version(self, stream: LoadedStream, ordinal: int) -> None:
         """Process an ACTIVATE_VERSION message.
 
-        If the message shows that the stream is complete, the deletion of rows of old versions is
-        queued. Otherwise it may be queued later, at the end of the input.
+        If rows of its version came before the message, the stream is complete, and the deletion of
+        the rows of other versions is queued. Otherwise it may be queued at the end of the input.
 
         Args:
             stream: The stream of the message.
@@ -204,10 +204,10 @@ class TableFinalizer:
         self._pipeline.delete_versions(stream, ordinal)
 
     def _has_other_versions(self, stream: LoadedStream) -> bool:
-        """Return True if the stream's table has rows of other versions than the one activated.
+        """Return True if the stream's table has rows of versions other than the activated one.
 
-        If the table has no such rows, no deletion is needed, so the states that were held back
-        until the deletion are emitted.
+        If it has none, no deletion is needed, so the states that were held back until the deletion
+        are emitted.
         """
         self._engine.begin()
         version = stream.versions.activated
@@ -219,6 +219,6 @@ class TableFinalizer:
         return False
 
     def _release_without_deletion(self, stream: LoadedStream) -> None:
-        """Cancel the deletion of old Singer versions, and emit the states that it held back."""
+        """Cancel the deletion of old Singer table versions, and emit the states it held back."""
         self._ledger.discard_open_batch(stream.deletion_key)
         self._ledger.release()

@@ -72,7 +72,7 @@ _STATE_WAIT_FACTOR: Final = 1.5
 """Size at which a batch that waits for the next state is closed, as a factor of its usual limit."""
 
 _AGE_CHECK_SECONDS: Final = 0.5
-"""Seconds between two checks of the age of all spools, of which there may be thousands."""
+"""Seconds between two checks of the age of all open batches, of which there may be thousands."""
 
 
 class Loader:
@@ -290,9 +290,10 @@ class Loader:
         return first
 
     def _prepare_stream(self, event: Rows | BatchFiles | SpooledRows) -> LoadedStream:
-        """Return the stream of an event, and record that it got rows of a Singer table version.
+        """Return the stream of an event with rows, after recording that these rows were received.
 
-        The recorded rows hold back all later states until the rows are committed.
+        All later states are then held back until the rows are committed. The Singer table version
+        of the rows is recorded, too.
 
         Raises:
             RecordsWithoutSchemaException: The stream has no schema yet.

@@ -129,7 +129,10 @@ class Report:
         self.phases = Phases()
 
     def add_facts(self, **facts: Any) -> None:
-        """Store facts about the run by name, such as ``job``, ``run`` and ``spark``."""
+        """Store values that describe the run, to be included in the report under their names.
+
+        Examples are ``job`` (the job's name), ``run`` (the run's id) and ``spark`` (its version).
+        """
         with self._lock:
             self._facts |= facts
 
@@ -248,7 +251,9 @@ class Report:
             stream: The name of the stream.
             column: The column's path, joined by dots.
             type: The new type, as DDL. For a change that is not made, the type in the schema.
-            kind: ``add`` or ``widen``; ``omit``, ``keep`` or ``refuse`` if the change is not made.
+            kind: ``add`` or ``widen`` for a change of the table. Otherwise the column is not
+                changed: ``omit`` for a property without a column, ``keep`` for a type that stays,
+                ``refuse`` for a change that ends the run.
             instead_of: The existing column that could not be widened, if the new column was added
                 for that reason; else None.
             old: The type of the existing column, as DDL; None for a new property.

@@ -1,4 +1,4 @@
-"""SIGINT (Ctrl-C) and SIGTERM during a load: what ends at once, and what is finished first.
+"""Handling of the signals SIGINT (Ctrl-C) and SIGTERM during a load.
 
 The first signal ends the reading of the input; commits in progress finish, and their states are
 emitted. SIGINT also commits the rows received so far, if `LoadSignals.commits_on_interrupt` is set.
@@ -45,7 +45,10 @@ class LoadSignals:
 
     @contextlib.contextmanager
     def deferred(self) -> Iterator[None]:
-        """Context manager: let `handle` handle the signals that arrive during the block."""
+        """Context manager: let `handle` handle the signals that arrive during the block.
+
+        Outside the block, `handle` ignores signals and returns False.
+        """
         with contextlib.closing(WakeupPipe()) as wake_up:
             self.wake_up = wake_up
             try:

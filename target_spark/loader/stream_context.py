@@ -163,7 +163,10 @@ class LoadedStream:
 
     @property
     def deletion_key(self) -> Hashable:
-        """Key by which the `Ledger` holds back states until old Singer versions are deleted."""
+        """Key of this stream's deletion of old Singer table versions in the `Ledger`.
+
+        While the deletion is not committed, the ledger holds back states for this key.
+        """
         return ("other versions", self.id)
 
     @property
@@ -193,7 +196,10 @@ class LoadedStream:
         return tuple(batch for batch in self.kept_batches if batch.version in {valid, None})
 
     def mark_deletions(self) -> None:
-        """Add the column `_sdc_deleted_at`, if missing, so that rows can be marked as deleted."""
+        """Add the column ``_sdc_deleted_at`` to the table schema, unless it has this column.
+
+        Delete records set it, and rows of old table versions are marked as deleted in it.
+        """
         self.table_schema = self.table_schema.with_metadata(DELETED_AT)
 
 

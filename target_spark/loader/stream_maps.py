@@ -157,10 +157,12 @@ class StreamMapper:
     def _is_allowed(self, event: Event) -> bool:
         """Return False for an ACTIVATE_VERSION message if several streams are mapped to its stream.
 
-        Such a message is dropped, because it would delete rows of the other streams.
+        The caller drops such a message, because it would delete rows of the other streams. Return
+        True for all other events.
 
         Raises:
-            UnsupportedError: The event is an Airbyte status of such a stream.
+            UnsupportedError: The event is an Airbyte status, and several streams are mapped to its
+                stream.
         """
         if isinstance(event, ActivateVersion):
             stream = event.stream

@@ -1,6 +1,6 @@
 """Lines printed on a terminal after a run: table locations, a command to read one, and advice.
 
-The lines follow the summary of the report, which has the row counts.
+They are printed after the summary of the run report, which has the row counts.
 """
 
 from __future__ import annotations

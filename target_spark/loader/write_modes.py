@@ -1,7 +1,8 @@
-"""Choice of the write operation for a batch in each write mode.
+"""Choice of the operation that commits a batch, by the write mode of its stream.
 
-The writer of the table format performs the operation; this module builds its arguments. Of several
-rows with the same key, an overwrite keeps the newest, like an upsert.
+The modes are append, upsert, overwrite and scd2. The writer of the table format performs the
+operation; this module builds its arguments. Of several rows with the same key, an overwrite keeps
+the newest, like an upsert.
 """
 
 from __future__ import annotations

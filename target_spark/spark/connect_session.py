@@ -1,8 +1,8 @@
 """Sessions on a Spark Connect server, with the same interface as a local `Session`.
 
 Settings that a client can change are set in each session. The others are checked before anything is
-written. A session may end early because the server restarts or drops idle
-sessions. Therefore each thread's session is tested before use, and replaced if it has ended.
+written. A session may end early because the server restarts or drops idle sessions. Therefore each
+thread's session is tested before use, and replaced if it has ended.
 Messages never contain the parameters of the server address, which may include a token. Source:
 Spark documentation, "Spark Connect Overview".
 """
@@ -135,7 +135,10 @@ class ConnectSession:
         return session
 
     def thread_session(self) -> SparkSession:
-        """Return the calling thread's session, as `spark` does; `Session` has both methods."""
+        """Return the calling thread's session, as `spark` does.
+
+        The class `Session`, for a local Spark, has both methods with different results.
+        """
         return self.spark()
 
     @property
@@ -205,7 +208,7 @@ class ConnectSession:
         self._is_up = True
 
     def _create_session(self) -> SparkSession:
-        """Create a session with the user's settings and those that keep stored values exact."""
+        """Create a session, and set the user's settings and those that keep stored values exact."""
         spark = self._connected(self._settings.remote or "")
         with self._guard:
             self._sessions.append(spark)
@@ -271,7 +274,8 @@ class ConnectSession:
     def _end_unreachable_sessions(self) -> None:
         """End the sessions that `_end_session` could not end because the server did not respond.
 
-        Otherwise a write that still runs in such a session could conflict with its retry.
+        This is necessary because a write that still runs in such a session could conflict with the
+        retry of the write.
         """
         with self._guard:
             unreachable = list(self._unreachable)

@@ -52,11 +52,11 @@ because it may contain the address of a proxy."""
 
 
 def ivy_folder(setting: str | None) -> Path:
-    """Return the folder for downloaded jars: ``setting``, or the default if it is None or empty.
+    """Return the folder for downloaded jars.
 
-    The default is the folder ``share/target-spark/ivy`` of the Python environment if it exists, as
-    in container images, and otherwise a folder in the user's cache. ``setting`` is the value of the
-    Spark setting ``spark.jars.ivy``.
+    This is ``setting``, the value of the Spark setting ``spark.jars.ivy``, unless it is None or
+    empty. The default is the folder ``share/target-spark/ivy`` of the Python environment if it
+    exists, as in container images, and otherwise a folder in the user's cache.
     """
     if setting:
         return Path(setting)

@@ -118,10 +118,14 @@ def _find_home(package: Path, spark_version: str, jars: Mapping[str, str]) -> Pa
 
 
 def archive_file(java: str, home: Path) -> Path:
-    """Return the path of the class archive for a Java program and a Spark folder.
+    """Return the path of the class archive for a Java program and an installation of Spark.
 
     A class archive is a file of loaded Java classes with which a JVM starts faster. It is stored in
     the Python environment, because it works only with the jars there. The file may be missing.
+
+    Args:
+        java: The path of the Java program.
+        home: The installation folder of Spark.
     """
     return share_folder() / f"classes-{_key(os.path.realpath(java), str(home))}.jsa"
 
