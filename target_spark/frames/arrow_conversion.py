@@ -166,10 +166,11 @@ class ArrowConverter:
         return records
 
     def _decode_record(self, body: bytes) -> Any:
-        """Decode one JSON record, column by column if a value has a wrong structure.
+        """Decode one JSON record to a msgspec struct with a field per column.
 
-        An example of a wrong structure is a string in a column of objects. The value becomes null
-        if the converter was created with ``nulls=True``.
+        If a value has a wrong structure, such as a string in a column of objects, each column is
+        decoded separately, and the value becomes null if the converter was created with
+        ``nulls=True``.
 
         Raises:
             ConversionError: A value has a wrong structure and must not become null, or the record

@@ -132,9 +132,9 @@ class _Block:
 
 
 _BlockStarts: TypeAlias = dict[_Block, list[tuple[int, int | None]]]
-"""For each block (section of a file), tuples of the ordinal of its first row and the table version
-of its rows (None without versions). There is one tuple for each time that a BATCH message names
-the file."""
+"""Ordinals (positions in the input) and table versions of the rows of each block, a section of a
+file. There is one tuple for each BATCH message that names the file: the ordinal of the block's
+first row, and the version of its rows or None."""
 
 
 _Numbers: TypeAlias = Mapping[str, Sequence[int]]

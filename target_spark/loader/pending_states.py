@@ -122,11 +122,12 @@ class PendingStates:
         return released
 
     def covered(self, frontier: int | None) -> list[CoveredState]:
-        """Return the newest emitted or releasable state of each scope, in input order.
+        """Return the newest state of each scope whose rows are all committed, in input order.
 
         A scope is one stream or, for a state of all streams, None; such a state replaces all
-        earlier states. A state is releasable if it comes before ``frontier``, the input position of
-        the first uncommitted row, or if ``frontier`` is None because all rows are committed.
+        earlier states. States that were emitted already are included. All rows of a state are
+        committed if the state comes before ``frontier``, the input position of the first
+        uncommitted row. If ``frontier`` is None, all rows are committed.
         """
         newest = _newest_of_each([*self._emitted.values(), *self._before(frontier)])
         global_positions = [position for position, each in enumerate(newest) if each.scope is None]

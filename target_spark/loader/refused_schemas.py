@@ -45,7 +45,7 @@ def name_refused_schema(
 
 
 def check_not_null_policy(policy: OnSchemaChange) -> None:
-    """Check that the policy ``on_schema_change`` allows to drop NOT NULL constraints of a table.
+    """Check that the policy ``on_schema_change`` allows dropping NOT NULL constraints.
 
     They must be dropped before a null can be loaded into a NOT NULL column.
 

@@ -131,7 +131,7 @@ class Report:
     def add_facts(self, **facts: Any) -> None:
         """Store values that describe the run, to be included in the report under their names.
 
-        Examples are ``job`` (the job's name), ``run`` (the run's id) and ``spark`` (its version).
+        Examples are ``job`` (the job's name), ``run`` (the run's id) and ``spark`` (the version).
         """
         with self._lock:
             self._facts |= facts

@@ -149,8 +149,9 @@ def _append(
 ) -> None:
     """Append rows to the table ``_target_spark_runs`` in one commit.
 
-    A Delta table in a local folder is written without Spark. The table is created or altered only
-    if this fails at first, because it nearly always exists with all columns.
+    A Delta table in a local folder is written without Spark. First the rows are appended as if the
+    table existed with all columns. If it does not, it is created or altered, and the append is
+    repeated.
 
     Args:
         writer: The writer of the table format.

@@ -103,7 +103,7 @@ def send_outcome(url: str, report: Mapping[str, Any]) -> None:
 
 
 def _post(url: str, document: Mapping[str, Any]) -> str | None:
-    """Post a document once. Return None on success, or the reason of a failure: ``status 404``.
+    """Post a document once. Return None on success, or the refusal as text: ``status 404``.
 
     Raises:
         RetriableAPIError: The server responded with status 429 or 5xx.

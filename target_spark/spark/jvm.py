@@ -98,7 +98,7 @@ def spark_home(master: str, spark_version: str, jars: Mapping[str, str] | None =
 
 
 def _find_home(package: Path, spark_version: str, jars: Mapping[str, str]) -> Path | None:
-    """Return the folder of links to the installed PySpark, and create it if it does not exist.
+    """Return the folder of links to the files of the installed PySpark; create it if missing.
 
     Return None if that fails, or if another user can change the folder.
 
