@@ -104,21 +104,28 @@ def render(found: dict[str, str]) -> str:
         ]
     lines += [
         "}",
-        '"""Format and line of Spark: the artifact, then what it needs beside it."""',
+        '"""Maven coordinates of the jars of a table format, by format and minor version of Spark.',
+        "",
+        "The first jar is requested from Spark's resolver; the others are its dependencies.",
+        '"""',
         "",
     ]
     lines += ["HADOOP_AWS: Mapping[str, tuple[str, str]] = {"]
     lines += [f'    "{line}": ("{one}", "{two}"),' for line, (one, two) in HADOOP_AWS.items()]
     lines += [
         "}",
-        '"""Line of Spark: the release of hadoop-aws and hadoop-azure, which must be that of the',
+        '"""Versions of Hadoop and of Amazon\'s SDK, by minor version of Spark.',
+        "",
+        "The first is that of Spark's Hadoop jars; hadoop-aws and hadoop-azure must have it too.",
+        "The second is the version with which this hadoop-aws was built.",
+        '"""',
+        "",
     ]
-    lines += ['Hadoop in Spark, and of Amazon\'s SDK with which it was built."""', ""]
     lines += ["SHA256: Mapping[str, str] = {"]
     lines += [
         f'    "{name}": (\n        "{digest}"\n    ),' for name, digest in sorted(found.items())
     ]
-    lines += ["}", '"""The SHA-256 of each jar, by its Maven coordinates."""', ""]
+    lines += ["}", '"""SHA-256 of each jar in hexadecimal, by its Maven coordinates."""', ""]
     return HEAD + "\n".join(lines)
 
 

@@ -15,9 +15,9 @@ from typing import Final
 __all__ = ["FETCH", "START", "Phases"]
 
 START: Final = "starting Spark"
-"""The phase in which Spark starts."""
+"""Name of the phase in which Spark starts."""
 FETCH: Final = "fetching jars"
-"""The part of `START` in which jars are checked, and downloaded if they are missing."""
+"""Name of the phase, a part of `START`, in which jars are checked, and downloaded if missing."""
 
 
 class Phases:

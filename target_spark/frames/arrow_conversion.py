@@ -43,13 +43,14 @@ from target_spark.frames.scalar_parsing import parse_scalar
 __all__ = ["ArrowConverter", "ConversionError", "arrow_schema", "arrow_type"]
 
 _Path: TypeAlias = tuple[str, ...]
-"""Path of a value: names of properties, and `_ITEM` for the items of an array."""
+"""Path of a value in a record, such as ``("orders", "[]", "id")``: property names, and ``[]`` for
+an item of an array."""
 
 _ITEM: Final = "[]"
 _NULL: Final = b"null"
 _QUOTE: Final = b'"'
 _LONGEST_TYPE: Final = 120
-"""Maximum number of characters of a type in an error."""
+"""Maximum length of a column type in an error message. The rest is cut and replaced by ``...``."""
 
 _DAY_LENGTH: Final = len("2024-01-01")
 _INSTANT: Final = pa.timestamp("us", "UTC")
@@ -93,14 +94,14 @@ class ArrowConverter:
 
     Args:
         table_schema: The table schema of the stream.
-        nulls: True to replace a value that cannot be converted by null, and to accept records
-            without a primary key. False to raise an error in both cases.
+        nulls: True to convert invalid values to null, and to accept records whose primary key is
+            null or missing. False to raise an error in both cases.
         counts_zoneless: True to count date-times without a time zone, which takes extra time.
 
     Attributes:
         schema: The Arrow schema of the record batches.
-        zoneless: For each property that has any, the number of date-times without a time zone. They
-            are read as UTC.
+        zoneless: The number of date-times without a time zone, which are read as UTC, by property.
+            Properties without any are left out.
     """
 
     def __init__(
@@ -119,12 +120,13 @@ class ArrowConverter:
         ]
         self._keys = () if nulls else table_schema.key_sources
         self._raw_paths: set[_Path] = set()
-        """Paths of text columns that have met values of other types."""
+        """Paths of text values for which a record had another JSON type, such as a number. From
+        then on `_decoded_type` makes decoders for these paths that accept any type."""
         self._fast_decoder = self._decoder(exact=False)
         self._exact_decoder = self._decoder(exact=True)
 
     def batch(self, bodies: Sequence[bytes]) -> pa.RecordBatch:
-        """Convert records, each encoded as a JSON object, to an Arrow record batch.
+        """Convert records, each encoded as a JSON object, to the rows of an Arrow record batch.
 
         Raises:
             ConversionError: A value cannot be converted to its column's type, or a primary key
@@ -145,9 +147,10 @@ class ArrowConverter:
             raise
 
     def _decode_records(self, bodies: Sequence[bytes]) -> list[Any]:
-        """Decode JSON records to Python objects.
+        """Decode JSON records; return one msgspec struct for each record, with a field per column.
 
-        If a value has an unexpected type, a slower decoder is used that accepts all types.
+        If a value has an unexpected type, all records are decoded again by a slower decoder that
+        accepts more types.
         """
         joined = b"[%b]" % b",".join(bodies)
         try:
@@ -163,10 +166,11 @@ class ArrowConverter:
         return records
 
     def _decode_record(self, body: bytes) -> Any:
-        """Decode one JSON record, column by column if a value has a wrong structure.
+        """Decode one JSON record to a msgspec struct with a field per column.
 
-        An example of a wrong structure is a string in a column of objects. The value becomes null
-        if the converter was created with ``nulls=True``.
+        If a value has a wrong structure, such as a string in a column of objects, each column is
+        decoded separately, and the value becomes null if the converter was created with
+        ``nulls=True``.
 
         Raises:
             ConversionError: A value has a wrong structure and must not become null, or the record
@@ -198,7 +202,7 @@ class ArrowConverter:
 
     @cached_property
     def _column_decoders(self) -> list[msgspec.json.Decoder[Any]]:
-        """The JSON decoders that decode each column separately, in column order."""
+        """One JSON decoder for each column, in column order, to decode its values separately."""
         wires = (
             self._decoded_type(each.type, (each.source,), exact=True) for each in self._columns
         )
@@ -330,7 +334,7 @@ def _to_string_array(bodies: Sequence[bytes]) -> pa.Array:
 
 
 def _build_null_mask(values: list[Any]) -> pa.Array:
-    """Return a boolean Arrow array that is true for each None in ``values``."""
+    """Return a boolean Arrow array, which is true at the index of each None in ``values``."""
     return pa.array([value is None for value in values], pa.bool_())
 
 
@@ -382,6 +386,7 @@ def _convert_decimals(values: list[Any], type_: Any) -> pa.Array:
 
     Raises:
         ValueError: A value is not a number, or has an exponent or more digits than the type allows.
+            The caller then converts the values one by one.
     """
     cells = pa.array([None if value is None else bytes(value) for value in values], pa.binary())
     texts = pc.ascii_trim(cells.cast(pa.string()), characters='"')
@@ -395,7 +400,7 @@ def _convert_decimals(values: list[Any], type_: Any) -> pa.Array:
 _CLOCK: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?"
 _ZONE: Final = r"(?:Z|[+-](?:0[0-9]|1[0-7]):?[0-5][0-9])"
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
-"""First and last microsecond since 1970 of the years 0001 to 9999."""
+"""Start of the year 0001 and end of the year 9999, in microseconds since 1970."""
 _FIRST_DAY: Final = -719_162
 
 

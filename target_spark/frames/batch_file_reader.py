@@ -9,8 +9,9 @@
   is quarantined later. NaN and infinities become null. A line that does not start with ``{`` and
   end with ``}`` is an error, because the file is truncated or has another format.
 - Parquet timestamps become ISO 8601 strings in UTC (without a zone if the file has none), and
-  binary values become base64. If the schema allows more than strings in a string column, its values
-  are parsed as JSON, because taps encode types as JSON that Parquet lacks.
+  binary values become base64. If the JSON Schema allows other types than string for a property that
+  the file stores as text, the text is parsed as JSON: taps write values, such as objects, in this
+  way if Parquet has no type for them.
 """
 
 from __future__ import annotations
@@ -39,17 +40,26 @@ if TYPE_CHECKING:
 __all__ = ["BatchFileFrame", "assign_ordinals", "reading_files", "spool_lines_from_files"]
 
 _ONE_VALUE: Final = "(json_array_length(concat('[', {0}, ',0]')) <=> 2)"
-"""Condition that a text is exactly one JSON value: an array of it and 0 has two items."""
+"""SQL condition that the text ``{0}`` is exactly one valid JSON value.
+
+The text is inserted before the ``0`` of a JSON array: the array must be valid and have two items.
+"""
 
 _STRING: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _WITH_NULLS: Final = rf"""
     replace(replace(regexp_replace(`value`, r'({_STRING})|-?Infinity|NaN', '$1\u0001'),
         '"\u0001', '"'), '\u0001', 'null')"""
-"""Replacement of NaN and infinities by null: a character that JSON cannot contain is added after
-each string and replaces each NaN; it is removed after strings, and becomes null elsewhere."""
+"""SQL that replaces NaN and infinities in the JSON text ``value`` by null, except inside strings.
+
+First the control character ``\\u0001``, which JSON text cannot contain, is added after each string
+and replaces each NaN and infinity. Then it is removed after strings, and becomes null elsewhere.
+"""
 
 _HALVES: Final = r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)"
-"""Pattern of the escapes in a text; the group matches an unpaired surrogate."""
+"""Regular expression for an escape sequence in JSON text, such as ``\\n``.
+
+Its group 1 is not empty only if the escape is an unpaired surrogate, such as a single ``\\ud800``.
+"""
 
 _HAS_HALVES: Final = rf"""
     (`value` RLIKE r'\\u[dD][89a-fA-F]'
@@ -58,11 +68,12 @@ _SINGER: Final = r'\A\{\s*+"type"\s*+:\s*+"RECORD"\s*+,.*"record"\s*+:\s*+\{'
 
 _READ_FAILURES: Final = re.compile(r"reading file (\S+?)\.(?:\s|$)|Path does not exist: (\S+)\. ")
 _CLASH: Final = "CANNOT_MERGE_SCHEMAS"
-_TORN: Final = re.compile(
+_CORRUPT_FILE: Final = re.compile(
     r"Unexpected end of (?:input stream|ZLIB input stream)|not a (?:gzip|Parquet) file"
     r"|incorrect (?:header|data|length) check"
 )
-"""Messages of a corrupt file whose exception looks like a storage failure."""
+"""Error texts of a corrupt or truncated file. Their exceptions are otherwise the same as those of
+temporary storage failures, after which a read is repeated."""
 
 _TO_JSON: Final = (
     r"map('timestampFormat', 'yyyy-MM-dd\'T\'HH:mm:ss.SSSSSSXXX',"
@@ -83,7 +94,7 @@ class BatchFileFrame:
         ordinal_offsets: For each BATCH message, a tuple of its ordinal and the number of lines in
             its files. The ordinals of all later messages are increased by this number.
         nans_replaced: The number of rows in which NaN or an infinity was replaced by null.
-        has_deletes: True if some rows may be delete records.
+        has_deletes: True if some rows may be delete records (with ``_sdc_deleted_at``).
     """
 
     paths: tuple[str, ...]
@@ -104,7 +115,7 @@ class _Block:
             block are consecutive.
         line_count: The number of lines, including blank lines.
         rows: The number of lines that are not blank.
-        deletes: The number of lines that may be delete records.
+        deletes: The number of lines that may be delete records (with ``_sdc_deleted_at``).
         broken: Spark's id of the first line that is not a JSON object; None if all lines are JSON
             objects.
         is_singer: True if all lines are Singer RECORD messages instead of plain records.
@@ -121,7 +132,9 @@ class _Block:
 
 
 _BlockStarts: TypeAlias = dict[_Block, list[tuple[int, int | None]]]
-"""First ordinal of each block and version of its rows, once per occurrence of its file."""
+"""Ordinals (positions in the input) and table versions of the rows of each block, a section of a
+file. There is one tuple for each BATCH message that names the file: the ordinal of the block's
+first row, and the version of its rows or None."""
 
 
 _Numbers: TypeAlias = Mapping[str, Sequence[int]]
@@ -134,11 +147,12 @@ class _Scan:
     A file that several messages name is read only once.
 
     Attributes:
-        numbers: For each file, its indexes in the list of all files. It has several if several
-            messages name the file.
-        lines: The lines, with the columns ``file`` and ``block`` (as in `_Block`), ``id`` (Spark's
-            number of the line) and ``value`` (the record as JSON).
-        blocks: The blocks of the files.
+        numbers: The indexes of each file in the list of all files, by the file's normalized URL.
+            A file has several indexes if several messages name it.
+        lines: The lines, with the columns ``file`` (its URL), ``block`` (the offset of the line's
+            block in the file), ``id`` (Spark's number of the line) and ``value`` (the record as
+            JSON).
+        blocks: The blocks of the files, which are the sections that single Spark tasks read.
     """
 
     numbers: _Numbers
@@ -266,6 +280,11 @@ def _create_scans(
 def _check_formats(files: Sequence[BatchFile], numbers: _Numbers, blocks: Sequence[_Block]) -> None:
     """Check that each file contains records in the format that its BATCH message declares.
 
+    Args:
+        files: The files of all BATCH messages.
+        numbers: The indexes in ``files`` of each file to check, by normalized URL.
+        blocks: The sections of the files to check, as Spark has read them.
+
     Raises:
         FilesError: A file is a folder, contains Singer messages, or has a line that is not a JSON
             object.
@@ -291,17 +310,18 @@ def _compute_ordinals(
 ) -> tuple[list[_BlockStarts], tuple[tuple[int, int], ...]]:
     """Compute the ordinals (positions in the input) of all lines in the files of BATCH messages.
 
-    The lines of a file are numbered consecutively. The first number is the position of the BATCH
+    The lines of a file have consecutive ordinals. The first one is the position of the BATCH
     message plus the number of lines in all preceding files.
 
     Args:
         files: The files of all BATCH messages, in order.
         scans: The DataFrames that read the files, with their blocks (sections read by one task).
-        ordinal_shift: The number of lines in the files of earlier batches.
+        ordinal_shift: The number of lines in the files of earlier batches of the table.
 
     Returns:
-        A tuple of two items. The first has, for each scan, the first ordinal and the table version
-        of each block. The second has, for each BATCH message, its ordinal and its number of lines.
+        A tuple of two items. The first is a list with one mapping for each scan: the first ordinal
+        and the table version of each block. The second has a tuple for each BATCH message: its
+        ordinal, and the number of lines in its files.
     """
     parts_by_file: dict[int, list[tuple[int, _Block]]] = defaultdict(list)
     for scan_number, scan in enumerate(scans):
@@ -354,7 +374,8 @@ def _text_lines(text: DataFrame) -> DataFrame:
 def _find_text_blocks(lines: DataFrame) -> list[_Block]:
     """Return the blocks of JSONL files with their line counts, sorted by file and offset.
 
-    A block is the section of a file that one Spark task reads.
+    A block is the section of a file that one Spark task reads. ``lines`` are the lines of all
+    files, with the columns of `_Scan.lines`.
     """
     is_blank = "`value` = ''"
     has_rows = f"count_if(NOT {is_blank}) > 0"
@@ -385,7 +406,10 @@ def _parquet_lines(frame: DataFrame, in_json: Collection[str]) -> DataFrame:
 
 
 def _find_parquet_blocks(frame: DataFrame) -> list[_Block]:
-    """Return one `_Block` for each Parquet file, with the number of its rows, sorted by file."""
+    """Return one `_Block` for each Parquet file, with the number of its rows, sorted by file.
+
+    ``frame`` is the DataFrame that reads the files.
+    """
     deletes = int(DELETED_AT in frame.columns)
     files = frame.selectExpr("`_metadata`.`file_path` AS `file`").groupBy("file").count()
     blocks = (_Block(row[0], 0, 0, row[1], row[1], deletes) for row in files.collect())
@@ -458,7 +482,10 @@ def _build_starts_table(starts: _BlockStarts) -> str:
 
 
 def _encode_as_json(value: str) -> str:
-    """Return the SQL that encodes the SQL string ``value`` as a JSON string with quotes."""
+    """Return the SQL that encodes a text as a JSON string, with quotes.
+
+    ``value`` is the SQL expression of the text.
+    """
     encoded = f"to_json(named_struct('r', make_valid_utf8({value})))"
     return f"substring({encoded}, 6, length({encoded}) - 6)"
 
@@ -540,7 +567,7 @@ def reading_files(files: Sequence[BatchFile]) -> Iterator[None]:
     except TargetSparkError:
         raise
     except Exception as error:
-        fault, is_torn = classify_failure(error), _TORN.search(str(error))
+        fault, is_torn = classify_failure(error), _CORRUPT_FILE.search(str(error))
         if fault in {FailureKind.FULL, FailureKind.CUT, FailureKind.AWAY} or (
             fault is FailureKind.PASSING and not is_torn
         ):

@@ -55,7 +55,7 @@ _CACHED_SCHEMAS = 64
 _NO_DATE_TIME = "not a date-time (RFC 3339, to the microsecond, years 0001 to 9999)"
 
 _LONGEST_TYPE = 120
-"""Maximum number of characters of a type in a reason."""
+"""Maximum length of a column type in an error text. The rest is cut and replaced by ``...``."""
 
 _UNREADABLE = "the record does not have the structure that the schema declares"
 
@@ -95,7 +95,7 @@ class _Fault(NamedTuple):
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
 def build_error_columns(table_schema: TableSchema) -> ErrorColumns:
-    """Return the SQL that finds and describes a row's values that do not fit their columns."""
+    """Return SQL that finds the values of a row that do not fit their columns, and says why."""
     columns = converted_columns(table_schema)
     each = partial(_faults_of_a_value, truncate=table_schema.truncate_timestamps)
     precomputed, fault_arrays = by_type(columns, each, "_faults", source_expression)
@@ -147,7 +147,7 @@ def _build_reasons_sql(faults: Mapping[str, str]) -> str:
 
 
 def _find_line_errors(table_schema: TableSchema) -> dict[str, str]:
-    """Return the errors for which a row is always quarantined: SQL conditions by error text.
+    """Return the SQL conditions with which a row is quarantined in any case, by error text.
 
     Examples are a null record, a missing key, and an empty string in a partition column. Streams
     from Airbyte, which set other invalid values to null, also quarantine these rows.
@@ -236,7 +236,10 @@ def _faults_inside(
 
 
 def describe_expected_type(type_: ColumnType) -> str:
-    """Return the error text for a value that is not of a column type, such as "not base64"."""
+    """Return the error text for a value that does not fit a column type.
+
+    An example is "not base64" for a binary column.
+    """
     if isinstance(type_, Integer):
         return f"not an integer of {type_.bits} bits"
     if isinstance(type_, Decimal):

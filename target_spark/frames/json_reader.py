@@ -50,12 +50,14 @@ __all__ = [
 _NO_LIMIT = str(2**31 - 1)
 
 _DEEPEST_VARIANT = "1000"
-"""Maximum nesting of a variant: Spark parses it by recursion, and a stack overflow ends the JVM."""
+"""Maximum nesting of a JSON value that is parsed to a variant, as a Spark option. Spark parses
+variants by recursion, and deeper nesting could overflow the stack, which ends the JVM."""
 
 WHOLE_FILES: Mapping[str, str] = MappingProxyType(
     {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 )
-"""Options that make an unreadable file an error instead of fewer rows, for every session."""
+"""Options with which Spark's file readers raise an error for a missing or corrupt file. The session
+may be configured to skip such files, and their rows would be lost without an error."""
 
 READER_OPTIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -117,8 +119,8 @@ def record_type(table_schema: TableSchema, *, parse_numbers: bool = False) -> st
 def record_in_text(table_schema: TableSchema) -> str:
     """Return the SQL that parses the properties of a record from the text column ``r``.
 
-    It is used if a column of the table stores the whole record as JSON. The record is then read as
-    text first.
+    It is used if a column of the table stores the whole record as JSON. Spark's JSON reader then
+    returns the record as text, and this SQL parses it.
     """
     return from_json(quote("r"), _struct_type(table_schema))
 

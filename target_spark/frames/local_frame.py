@@ -36,13 +36,13 @@ __all__ = [
 ]
 
 MAX_LOCAL_ROWS: Final = 20_000
-"""The most rows of a batch that is converted in Python; Spark converts more rows faster."""
+"""Maximum number of rows of a batch that is converted in Python. Spark is faster for more rows."""
 
 MAX_LOCAL_BYTES: Final = 4 * 1024 * 1024
-"""The most bytes of spooled rows of a batch that is converted in Python."""
+"""Maximum size in bytes of the spool files of a batch that is converted in Python."""
 
 _COMPARED_EXACTLY: Final = (Boolean, Date, Decimal, Integer, Text, Timestamp)
-"""Types of keys whose values are equal in Spark exactly if they are equal in Arrow."""
+"""Types of key columns for which Spark and Arrow agree on which values are equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class LocalFrame:
     Attributes:
         df: The rows, converted to the column types. The columns are those that the loader fills,
             and a last one for the ordinal, which is the row's position in the input.
-        counts: The number of rows, and of date-times without a time zone.
+        counts: The number of rows, and of date-times without a time zone per column.
         has_unique_keys: True if the table has keys, and all rows have different keys. False if two
             rows may have the same key, or the table has no keys.
     """

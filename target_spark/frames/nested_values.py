@@ -16,10 +16,10 @@ _NOTHING = "CAST(NULL AS STRING)"
 
 
 def extract_nested(table_schema: TableSchema) -> tuple[str, ...]:
-    """Return the SQL of a struct column with copies of a record's nested keys.
+    """Return SQL that copies nested primary keys and replication keys to a struct column.
 
-    These are nested primary keys and replication keys. The result is a tuple with one definition,
-    or an empty tuple if no such key is nested.
+    The result is a tuple with the definition of this column, or an empty tuple if no key of the
+    table is nested.
     """
     nested = [
         column

@@ -34,7 +34,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _PLACES: Final = 6
 _MINUTES: Final = 60
-_FARTHEST: Final = timedelta(hours=18)
+_MAX_UTC_OFFSET: Final = timedelta(hours=18)
 """Maximum offset of a time zone from UTC."""
 
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?([0-9]+))?")
@@ -54,7 +54,8 @@ _LITERALS: Final = MappingProxyType({"true": True, "false": False})
 def parse_scalar(text: str, type_: ColumnType, *, truncate: bool = False) -> Any:
     """Convert a text to a Python value, such as ``"1e3"`` to 1000 for an integer type.
 
-    A date-time is converted to the microseconds since 1970.
+    The Python type of the result follows from ``type_``, such as ``float`` for a double or
+    ``date`` for a date. A date-time is converted to an integer: the microseconds since 1970.
 
     Args:
         text: The content of a JSON string, or the JSON text of any other scalar value.
@@ -110,7 +111,7 @@ def _instant(text: str, *, truncate: bool) -> int:
     offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
     decimals = fraction or ""
     is_exact = truncate or not decimals[_PLACES:].strip("0")
-    if not is_exact or int(minutes or 0) >= _MINUTES or offset > _FARTHEST:
+    if not is_exact or int(minutes or 0) >= _MINUTES or offset > _MAX_UTC_OFFSET:
         raise ValueError
     year, month, date_, hour, minute, second = (int(part or 0) for part in clock)
     local = datetime(year, month, date_, hour, minute, second, tzinfo=timezone.utc)

@@ -46,7 +46,8 @@ __all__ = ["BatchMetadata", "Counts", "SpoolFrame", "read_spool"]
 _LINE_ORDINAL = (
     r"""coalesce(`n`, try_cast(regexp_extract(`_corrupt`, r'\A\{"n":([0-9]+)', 1) AS BIGINT))"""
 )
-"""SQL of a line's ordinal, which is also read from a line that is not valid JSON."""
+"""SQL of the ordinal (input position) of a spool file's line. If the line is not valid JSON, the
+ordinal is extracted from its beginning, such as ``{"n":17``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,8 @@ class BatchMetadata:
             values.
         sync_id: Airbyte's id of the sync; None if it is unknown.
         starts: The first ordinal (position in the input) of each partition that Spark workers read,
-            by partition number. It is needed to compute the ordinals of these rows (see
-            `target_spark.storage.row_ordinals`). Empty if all rows have final ordinals.
+            by partition number. Rows of these partitions are spooled with their position in the
+            partition, to which it is added. Empty if no rows were read by Spark workers.
     """
 
     received_at: datetime
@@ -78,8 +79,8 @@ class Counts:
 
     Attributes:
         rows: The number of rows.
-        zoneless: For each column that has any, the number of date-times without a time zone. They
-            are read as UTC.
+        zoneless: The number of date-times without a time zone, which are read as UTC, by column.
+            Columns without any are left out.
         nulled: The number of rows in which an invalid value was replaced by null.
     """
 
@@ -234,7 +235,7 @@ class SpoolFrame:
         )
 
     def _convert_lines(self) -> DataFrame:
-        """Return the rows with helper columns for converted values and for conversion errors."""
+        """Return all rows, good and bad, with helper columns for converted values and errors."""
         # Without `observe`, Spark would repeat a conversion for each use of its result.
         from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
@@ -249,7 +250,8 @@ class SpoolFrame:
     def _parse_lines(self, *, parse_numbers: bool = False) -> DataFrame:
         """Return the rows of the spool files as parsed JSON, with values not yet converted.
 
-        Helper columns have the values that are the same in all rows, and copies of nested keys.
+        Helper columns contain the times and ids of the batch, which are the same in all rows, and
+        copies of nested keys.
 
         Args:
             parse_numbers: True to parse JSON numbers as numbers, which is fast. False to read

@@ -41,7 +41,7 @@ from target_spark.columns import (
 __all__ = ["exact_cast", "fast_cast", "has_no_timezone", "is_converted", "is_scalar"]
 
 _READ_BITS = 64
-"""Size of the integers that the JSON reader returns."""
+"""Size in bits of the integers that Spark's JSON reader returns (BIGINT)."""
 
 _WHOLE = "-?(0|[1-9][0-9]*)"
 _EXPONENT = "[eE][+-]?[0-9]{1,4}"
@@ -53,15 +53,16 @@ _OFFSET = "[+-][0-9]{2}(:?[0-9]{2})?"
 
 _ANY_NUMBER = f"{_WHOLE}([.][0-9]+)?([eE][+-]?[0-9]+)?"
 _FINITE_NUMBER = "-?(0|[1-9][0-9]{0,199})([.][0-9]+)?([eE][+-]?[0-9]{1,2})?"
-"""Pattern of numbers short enough to be finite as a double."""
+"""Regular expression for numbers that are too short to exceed the range of a double."""
 
 _DATE_TIME = rf"(?!(0001|9999).*{_OFFSET}\z){_DAY}[T ]{_CLOCK}%s(Z|{_OFFSET})?"
 _RARE_DATE_TIME = f"{_DAY}([Tt ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}%s)?( ?([Zz]|{_OFFSET}))?)?"
-"""Pattern of unusual date-times: lower case, an offset after a space, an offset that may lead out
-of the years 0001 to 9999, or no seconds."""
+"""Regular expression for date-times in unusual forms: in lower case, without a time or seconds,
+with a space before the offset, or with an offset in the year 0001 or 9999. ``%s`` stands for the
+pattern of the decimal places of a second."""
 
 _MIDNIGHT = f"{_DAY}[Tt ]00:00(:00([.]0+)?)?( ?([Zz]|[+-]00(:?00)?))?"
-"""Pattern of a date written as a date-time at midnight."""
+"""Regular expression for a date written as a date-time at midnight in UTC."""
 
 
 class _Conversion(NamedTuple):

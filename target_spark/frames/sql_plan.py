@@ -58,19 +58,22 @@ __all__ = [
 ]
 
 BAD_ROWS_MARKER = "BAD_ROWS"
-"""Text in the error of a Spark job that has read a row that does not fit its schema."""
+"""Text in the error of a Spark job that failed because a row does not fit its schema."""
 
 _CACHED_SCHEMAS = 64
 
 _WIDE = 48
-"""Number of converted columns above which compiling one expression for each is slow."""
+"""Largest number of converted columns for which the SQL has one expression per column. For more
+columns, all columns of one type share an expression, because Spark compiles each expression."""
 
 SEQUENCE_STEP = 2**20
-"""Sequence numbers per millisecond of a run's start; more records could reach the numbers of a
-run that starts later."""
+"""Factor in ``_sdc_sequence``, which is the start of the run in milliseconds times this number,
+plus the record's position in the input. Numbers of later runs are larger, unless a run has more
+records than this for each millisecond until the next run starts."""
 
 _HALF = r"r'\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]..'"
-"""Pattern of the escape of an unpaired surrogate."""
+"""SQL regular expression for the JSON escape of an unpaired surrogate, such as a single
+``\\ud800``."""
 
 _Convert: TypeAlias = Callable[[str, ColumnType], str]
 _Value: TypeAlias = Callable[[Column], str]
@@ -164,7 +167,10 @@ def find_corrupted_keys(table_schema: TableSchema) -> dict[str, str]:
 
 
 def converted_columns(table_schema: TableSchema) -> list[Column]:
-    """Return the columns whose values come from the record and are converted after JSON parsing."""
+    """Return the columns with record values that are converted after JSON parsing, such as dates.
+
+    Booleans and text, which need no conversion, are left out.
+    """
     columns = [column for column in table_schema.columns if column.feed is ColumnSource.PROPERTY]
     if has_deletion_time(table_schema.columns):
         columns.append(Column(DELETED_AT, DELETED_AT, METADATA_COLUMNS[DELETED_AT]))
@@ -296,9 +302,9 @@ def _field(value: str, field: Column, convert: _Convert, depth: int) -> str:
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
 def count_missing_timezones(table_schema: TableSchema) -> Mapping[str, str]:
-    """Return, for each column, the SQL that counts its date-times without a time zone in one row.
+    """Return SQL that counts the date-times without a time zone in one row, by column name.
 
-    A column of arrays may contain several. Columns that cannot contain date-times are left out.
+    The number may exceed 1 in a column of arrays. Columns without date-times are left out.
     """
     counted = {}
     for column in table_schema.columns:

@@ -73,9 +73,9 @@ class Action:
     timeout_seconds: float | None = None
 
     def label(self, hide: Callable[[str], str]) -> str:
-        """Return a short text for messages, such as ``after_load.0 (OPTIMIZE sales)``.
+        """Return a name of the action for messages, such as ``after_load.0 (OPTIMIZE sales)``.
 
-        ``hide`` removes secrets, before the text is quoted and shortened.
+        ``hide`` removes secrets from the statement or command, which is then cut to a short text.
         """
         if self.sql is None:
             text = hide(shlex.join(map(hide, self.command)))
@@ -101,7 +101,10 @@ class LoadedTables:
 
 
 def parse_actions(config: Mapping[str, Any]) -> tuple[Action, ...]:
-    """Return the actions of the setting ``after_load``, in order. A dry run has no actions."""
+    """Return the actions of the setting ``after_load``, in order; () for a dry run.
+
+    ``config`` are the validated settings of the target.
+    """
     entries = () if config.get("dry_run") else config.get("after_load") or ()
     return tuple(
         Action(
@@ -125,7 +128,7 @@ def run_actions(
     """Run the actions for the outcome of a load, one after the other, and return their errors.
 
     After a failed action, only actions with ``"on": "always"`` run. Each action is added to the
-    report with its duration and error; a failure is also added as a remark.
+    report with its duration and error; a failure is also added to the report's notes for the user.
 
     Args:
         actions: The actions.
@@ -168,7 +171,8 @@ def _run_action(
 ) -> str | None:
     """Run one action of the setting ``after_load``.
 
-    Return None on success, else the failure as text, such as ``failed: …``.
+    Return None on success, else the failure as text, such as ``failed: exit code 1``. ``hide``
+    removes secrets from texts. When ``interrupted`` is set, a running program is ended.
     """
     try:
         if action.sql is None:
@@ -184,6 +188,9 @@ def _run_action(
 
 def _run_statement(sql: str, loaded: LoadedTables | None) -> None:
     """Run a SQL statement of the setting ``after_load``. The rows of a query are discarded.
+
+    Names of streams in the statement, such as ``{table:orders}``, are replaced by their tables.
+    ``loaded`` has the tables and Spark of the run; None if the run could not begin.
 
     Raises:
         AfterLoadError: The run ended before it could use Spark, or the statement names a stream
@@ -206,7 +213,7 @@ def _run_statement(sql: str, loaded: LoadedTables | None) -> None:
 
 
 def _refer_to(spark: SparkSession, table: Table, table_format: str) -> str:
-    """Return the SQL name of a table, such as ``delta.`file:/data/users```."""
+    """Return the name of a table for SQL statements, such as ``delta.`file:/data/users```."""
     if table_format == "iceberg":
         from target_spark.writers.iceberg.catalog import resolve_table
 
@@ -224,7 +231,8 @@ def _run_command(
 ) -> str | None:
     """Run a program with the report as JSON on its standard input, and log its output.
 
-    Return None on success, else the failure as text, such as ``failed: exit code 1``.
+    Return None on success, else the failure as text, such as ``failed: exit code 1``. ``hide``
+    removes secrets from the output. When ``interrupted`` is set, the program is ended.
     """
     with tempfile.TemporaryFile() as document:
         document.write(json.dumps(report.as_dict()).encode() + b"\n")
@@ -259,7 +267,7 @@ def _wait(
 ) -> str | None:
     """Wait until a program ends. Return None, or the reason as text if it was ended early.
 
-    The program is ended after ``seconds``, or when ``interrupted`` is set.
+    The program is ended after ``seconds`` (None for no limit), or when ``interrupted`` is set.
     """
     end = None if seconds is None else time.monotonic() + seconds
     while process.poll() is None:
@@ -297,7 +305,7 @@ def _log_output(
         pipe: The program's standard output or standard error.
         setting: The path of the action in the settings, for the log.
         hide: A function that removes secrets from a text.
-        kept: A list to which each line is also appended; None to only log the lines.
+        kept: A deque to which each line is also appended; None to only log the lines.
     """
     with pipe:
         for text in _read_lines(pipe, hide):

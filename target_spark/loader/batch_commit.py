@@ -112,7 +112,8 @@ _NULLED: Final = (
 
 _SMALL_ROWS: Final = 50_000
 _SMALL_BYTES: Final = 16 * MIB
-"""The largest batch that is committed without Spark: its rows are in memory several times."""
+"""Maximum size in bytes of a batch that is committed without Spark. Such a commit holds several
+copies of the rows in memory."""
 
 _SPARK_IS_NEEDED: Final = "Stream %s: its rows are committed by Spark from now on, because %s."
 
@@ -144,8 +145,8 @@ class _TableState:
         commits: Number of commits that this run made to the table.
         ordinal_shift: Number to add to the ordinals (input positions) of the table's next rows. It
             grows with each batch file, because the file's rows all come from one input position.
-        stages_rows: True after the first row that did not fit its columns. From then on each batch
-            is first written to temporary files, so that bad rows are found before the commit.
+        stages_rows: True after a commit failed because a row did not fit its columns. From then on
+            the rows of each batch are first written to temporary files, without the bad ones.
         needs_spark: True once a batch of the table was not small, or could only be read by Spark.
         prepared_columns: The columns of the table, or None if they must be compared with the
             stream's columns again.
@@ -153,12 +154,13 @@ class _TableState:
             retry then drops the constraints.
         is_new: True if this run created the table.
         before: The newest commit metadata that earlier runs left in the table, or None.
-        key: The key by which the table's rows are known to be distinct (`CommitMetadata.key`).
+        key: The key columns, as JSON, of which no two rows of the table are known to have the same
+            values. None if this is not known.
         written: Number of rows committed by this run.
         quarantined: Number of rows of this run committed to the quarantine table.
         changes: Column changes that no `CommitResult` has reported yet.
-        known_changes: All column changes so far, so that each is reported once. A change that the
-            stream's policy leaves out is found again by each comparison with the table.
+        known_changes: All column changes found so far, so that each is reported only once. Changes
+            that ``on_schema_change`` prevents are found again by each comparison with the table.
         remarks: Further notes for the user about the table.
     """
 
@@ -231,7 +233,10 @@ class BatchWriter:
 
     @property
     def can_widen(self) -> CanWiden:
-        """Function that returns True if the format can change an old type (DDL) to a new one."""
+        """Function that takes an old and a new column type (DDL), such as ``INT`` and ``BIGINT``.
+
+        It returns True if the table format can change a column of the old type to the new one.
+        """
         return self._writer.can_widen
 
     @property
@@ -289,7 +294,7 @@ class BatchWriter:
     def _with_spool_lines(self, request: CommitRequest) -> Iterator[tuple[CommitRequest, int]]:
         """Context manager: convert the files of BATCH messages in a commit request to JSON lines.
 
-        The converted files are removed when the block ends.
+        The JSON lines are removed when the block ends.
 
         Yields:
             The commit request without files of BATCH messages, and the number of rows that were
@@ -321,10 +326,10 @@ class BatchWriter:
             remove_batch_files(self._engine.spark(), files)
 
     def _write(self, attempt: CommitAttempt) -> Verified:
-        """Make the commit of a request after creating or altering the table, without retries.
+        """Create or alter the table if necessary, then make the commit that a request describes.
 
         The commit writes rows (see `_write_rows`), deletes the rows of other Singer table versions,
-        or removes all rows (an overwrite without rows).
+        or removes all rows (an overwrite without rows). The caller retries it after errors.
         """
         spark, request = self._engine.spark_on_demand(), attempt.request
         has_rows = request.kept_version is None
@@ -349,6 +354,12 @@ class BatchWriter:
         self, stream: StreamId, table: Table, table_schema: TableSchema, layout: TableLayout
     ) -> CommitResult:
         """Create a stream's table, or add and widen columns of an existing one to match a schema.
+
+        Args:
+            stream: The stream.
+            table: The table of the stream.
+            table_schema: The columns that the table must have.
+            layout: The partitioning, clustering and file size of a new table.
 
         Returns:
             A result that lists the column changes; its row counts are 0.
@@ -385,7 +396,10 @@ class BatchWriter:
         return None
 
     def commit_state(self, table: Table, covered: CoveredState) -> None:
-        """Store a state in a commit without rows, for the next run. Retry transient errors."""
+        """Store the state ``covered`` in a commit without rows, so that the next run resumes there.
+
+        Transient errors are retried.
+        """
         marker = self._marker(table, covered)
         self._run_with_retries(
             table, lambda: self._writer.commit_empty(self._engine.spark_on_demand(), table, marker)
@@ -395,10 +409,9 @@ class BatchWriter:
     def _run_with_retries(
         self, table: Table, step: Callable[[], _T], description: str | None = None
     ) -> _T:
-        """Call ``step``, and repeat the call after transient errors.
+        """Call ``step``, and repeat the call after transient errors, such as a storage timeout.
 
-        If ``step`` fails after its commit has succeeded, it is not repeated, and the error is
-        raised.
+        If ``step`` made a commit and then failed, it is not repeated, and its error is raised.
 
         Args:
             table: The table that the step works on.
@@ -452,8 +465,8 @@ class BatchWriter:
             wanted: The table schema that the stream requires.
             layout: The partitioning, clustering and file size of a new table.
             stream: The stream of the table, for errors; None for a quarantine table.
-            has_rows: True if the caller writes rows next. Then no table is created yet in a format
-                whose first write creates it.
+            has_rows: True if the caller writes rows next. A missing table is then created by that
+                write, if the table format supports this. False to create it now.
 
         Returns:
             The columns of the required schema, with the types that they have in the existing table.
@@ -511,9 +524,9 @@ class BatchWriter:
     def _find_layout_differences(
         self, spark: SparkSession, table: Table, wanted: TableSchema, layout: TableLayout
     ) -> tuple[str, ...]:
-        """Return a tuple with a remark for the user if a table's partitioning is not as configured.
+        """Return a tuple with a note for the user if a table's partitioning is not as configured.
 
-        The table is not changed. The tuple is empty if there is no difference.
+        The table is not changed. The tuple is empty if the partitioning equals that of ``layout``.
         """
         mismatch = self._writer.describe_layout_mismatch(spark, table, wanted, layout)
         return (f"the table is {mismatch}, which is not changed",) if mismatch else ()
@@ -568,7 +581,7 @@ class BatchWriter:
     def _read_small_batch(
         self, spark: SparkSession, request: CommitRequest, table_schema: TableSchema
     ) -> ArrowBatch | None:
-        """Return the rows of a small batch, to be committed without Spark.
+        """Return the rows of the request's batch if it is small and can be committed without Spark.
 
         Return None if Spark must commit the batch. Spark then also commits all later batches of
         the table in this run.
@@ -693,8 +706,8 @@ class BatchWriter:
 
         A row is good if each of its values can be stored in its column. Every other row is bad.
 
-        If states after these rows must be held back (`QuarantineGuard.find_withhold_reason`), the
-        good rows are committed with a state from before them. An overwrite is not committed then,
+        If so many rows of the stream are bad that states after them must be held back, the commit
+        of the good rows stores a state from before them. An overwrite is then not committed at all,
         so that the table keeps its old rows.
 
         Raises:
@@ -736,7 +749,7 @@ class BatchWriter:
 
         Args:
             spark: The Spark session to use.
-            attempt: The commit attempt. Its commit number stays the same across retries.
+            attempt: The commit request, with the progress of earlier attempts to commit it.
             table_schema: The table schema of the rows.
             df: The rows.
             rows: The number of rows in ``df``.
@@ -769,10 +782,11 @@ class BatchWriter:
         strict: bool = False,
         withheld: bool = False,
     ) -> Written:
-        """Call ``write`` with the metadata to store in the commit, and return the resulting commit.
+        """Make a commit: call ``write`` with the metadata to store in it.
 
-        The first call for an attempt creates the metadata: the next commit number and the newest
-        state that the commit may store. A retry uses the same metadata again.
+        Return the commit as `Written`, whose row counts the caller still has to check. The first
+        call for an attempt creates the metadata: the next commit number and the newest state that
+        the commit may store. A retry uses the same metadata again.
 
         Args:
             attempt: The commit request, with the progress of earlier attempts to commit it.
@@ -793,11 +807,11 @@ class BatchWriter:
     def _delete_other_versions(
         self, spark: SparkSession, attempt: CommitAttempt, table_schema: TableSchema, version: int
     ) -> Verified:
-        """Delete the rows of all table versions other than ``version``, or mark them as deleted.
+        """Commit the deletion of all rows whose Singer table version is not ``version``.
 
-        With hard delete the rows are removed, otherwise only marked as deleted. A run of an Airbyte
-        destination commits nothing to a table that it has created itself, because such a table has
-        no other versions.
+        With ``hard_delete`` the rows are removed, otherwise only marked as deleted. If the run is
+        one of an Airbyte destination and has created the table, nothing is committed, because the
+        table has no other versions.
         """
         request = attempt.request
         if self._has_single_generation and self._tables[request.table.key].is_new:
@@ -812,7 +826,10 @@ class BatchWriter:
         return written.verify(request, _NO_ROWS)
 
     def has_other_versions(self, table: Table, version: int) -> bool:
-        """Return True if a table has undeleted rows of another Singer table version."""
+        """Return True if a table has rows of Singer table versions other than ``version``.
+
+        Rows that are marked as deleted are ignored.
+        """
         column = self._versions_in
 
         def step() -> bool:
@@ -845,7 +862,7 @@ class BatchWriter:
             count: The number of rows that do not fit.
 
         Returns:
-            The number of bad rows and the reasons.
+            The number of bad rows, and the reasons for which they do not fit.
 
         Raises:
             QuarantineError: There are more bad rows than the user allows; nothing is written.

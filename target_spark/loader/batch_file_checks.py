@@ -203,6 +203,11 @@ def _unsupported_error(stream: StreamId, reason: str) -> UnsupportedError:
 def _resolve_url(stream: StreamId, path: str, encoding: BaseBatchFileEncoding) -> str:
     """Return the URL from which Spark reads a file of a BATCH message.
 
+    Args:
+        stream: The stream, for the error message.
+        path: The path or URL of the file in the BATCH message.
+        encoding: The format and compression that the message declares.
+
     Raises:
         FilesError: The file does not exist, or Spark would skip or misread it because of its name.
     """
@@ -252,11 +257,13 @@ def _check_suffix(stream: StreamId, path: str, name: str, gzipped: bool) -> None
 def _find_local_file(stream: StreamId, path: str, local: Path) -> Path:
     """Return the absolute path of an existing local file.
 
+    If ``local`` is not a file, ``path`` is used without decoding its percent escapes, because a
+    file name may contain ``%``.
+
     Args:
         stream: The stream, for the error message.
-        path: The path or ``file:`` URL from the BATCH message. It is tried second, without decoding
-            its percent escapes.
-        local: The same path with percent escapes decoded. It is tried first.
+        path: The path or ``file:`` URL from the BATCH message.
+        local: The same path with percent escapes decoded.
 
     Raises:
         FilesError: Neither path is a regular file, or the system refuses the path.
@@ -280,7 +287,7 @@ def _is_text(schema: Any) -> bool:
 
 
 def _get_local_size(address: str) -> int:
-    """Return the size in bytes of a file on this machine, or 0 for a remote file."""
+    """Return the size in bytes of the file at a URL, or 0 if the file is not on this machine."""
     local = to_local_folder(address)
     return local.stat().st_size if local is not None else 0
 

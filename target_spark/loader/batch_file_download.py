@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["downloaded_files"]
 
 _AT_ONCE: Final = 8
-"""Maximum number of parallel downloads; the latency of a storage is high even for small files."""
+"""Maximum number of parallel downloads. Parallel downloads of small files are faster, because each
+of them mostly waits for the response of the storage."""
 
 
 @contextmanager
@@ -47,7 +48,7 @@ def downloaded_files(
     """Context manager: check batch files, download remote ones, and yield the files to read.
 
     In each yielded file, ``copy`` is the path of the local copy, or "" if Spark reads the original.
-    The copies are deleted when the block ends.
+    The copies are in a subfolder of ``folder``, and are deleted when the block ends.
 
     Raises:
         FilesError: A file is missing, corrupt, or exceeds the limits.
@@ -65,6 +66,12 @@ def _check_files(
     spark: SparkSession, files: Sequence[BatchFile], download_folder: Path, limits: FileLimits
 ) -> Mapping[str, str]:
     """Download remote files, and check that each file is readable and within the limits.
+
+    Args:
+        spark: A Spark session that can read the remote files.
+        files: The local and remote files.
+        download_folder: The folder for the downloaded files, which is created.
+        limits: The limits on the size and content of files.
 
     Returns:
         The local path of each downloaded file. Its key is `get_file_key` of the file's address. The

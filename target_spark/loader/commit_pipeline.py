@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 _WAIT_SECONDS: Final = 0.2
 
 _NAMED: Final = 10
-"""The largest number of properties that a remark names."""
+"""Maximum number of properties that are listed in a note for the user."""
 
 _OLD_VERSIONS_STAY: Final = (
     "rows of other versions are not deleted: too many rows of this run do not fit their columns"
@@ -52,7 +52,10 @@ _OLD_VERSIONS_STAY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Creation:
-    """Task for a writer thread: create the table of a stream without rows, or alter its columns."""
+    """Task for a writer thread: create the table of a stream without rows.
+
+    If the table exists, its columns are altered to match the stream's schema.
+    """
 
     stream: StreamId
     table: Table
@@ -153,25 +156,26 @@ class CommitPipeline:
     # Called by the input thread
 
     def add_open_bytes(self, stream: LoadedStream, nbytes: int) -> None:
-        """Add the bytes of new rows in a stream's open batch to `open_bytes`.
+        """Add ``nbytes``, the size of new rows in a stream's open batch, to `open_bytes`.
 
-        Streams that overwrite their table are not counted.
+        Rows of streams that overwrite their table are not counted.
         """
         if not stream.overwrites:
             self._open_bytes += nbytes
 
     def queue_batch(self, stream: LoadedStream) -> None:
-        """Close a stream's open batch and queue its commit.
+        """Close a stream's open batch, so that no more rows are added, and queue its commit.
 
-        If the stream overwrites its table, the batch is only kept until the stream is complete.
+        If the stream overwrites its table, no commit is queued: the batch is kept until the stream
+        is complete.
         """
         self.close_batch(stream, stream.spool.cut())
 
     def close_batch(self, stream: LoadedStream, batch: Batch) -> None:
         """Queue the commit of a batch to which no more rows will be added.
 
-        If the stream overwrites its table, the batch is only kept. All kept batches are committed
-        together when the stream is complete.
+        If the stream overwrites its table, no commit is queued: the batch is kept, and all kept
+        batches are committed together when the stream is complete.
         """
         stream.waits_for_state = False
         self.ledger.close_batch(stream.id)
@@ -234,15 +238,19 @@ class CommitPipeline:
             self.writer.commit_state(self._last_table, leftover)
 
     def add_remark(self, stream: StreamId, text: str) -> None:
-        """Log a remark about a stream and add it to the run report, unless it was added before."""
+        """Log a note for the user about a stream, and add it to the run report.
+
+        If the report has the same note already, nothing happens.
+        """
         if self._report.add_stream_remark(str(stream), text):
             logger.info("Stream %s %s", stream, text)
 
     def wait(self) -> None:
         """Block until all queued commits and other tasks have finished, or one has failed.
 
-        Return also if a signal has arrived. After `stop`, wait only for running tasks. If a task
-        failed because of a forbidden schema change, wait for the tasks of the other tables.
+        A signal ends the wait, too. After `stop`, only running tasks are waited for. After a
+        forbidden schema change, which fails only the tasks of one table, the tasks of all other
+        tables are waited for.
         """
         with self._changed:
             while not (
@@ -270,7 +278,7 @@ class CommitPipeline:
                 self._changed.wait(_WAIT_SECONDS)
 
     def stop(self) -> None:
-        """Prevent the writer threads from starting further commits. Running commits finish."""
+        """Tell the writer threads to start no more commits. Running commits finish."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -400,7 +408,8 @@ class CommitPipeline:
     def _commit(self, request: CommitRequest) -> None:
         """Make the commit of a request, report its result, and emit the states that waited for it.
 
-        A deletion of old table versions is skipped if too many rows of the stream were quarantined.
+        If too many rows of the stream were quarantined, a request to delete rows of old table
+        versions is skipped, and states stay held back.
         """
         if request.kept_version is not None and request.stream in self.ledger.withheld():
             self.ledger.mark_committed(request.waiting, request.upto, withheld=True)
@@ -451,7 +460,7 @@ class CommitPipeline:
         self.ledger.count_rejected(request.stream, result.quarantined)
 
     def _report_changes(self, stream: StreamId, result: CommitResult) -> None:
-        """Add the column changes and the remarks of a commit result to the run report."""
+        """Add the column changes and the notes of a commit result to the run report."""
         for change in result.changes:
             column = ".".join(change.path)
             self._report.record_column_change(
@@ -477,7 +486,10 @@ def _describe_batch(request: CommitRequest, result: CommitResult) -> dict[str, A
 
 
 def _describe_omitted(omitted: Sequence[SchemaChange]) -> str:
-    """Return a remark that lists properties to which ``on_schema_change`` gave no column."""
+    """Return a note for the user that lists properties without a column in the table.
+
+    They have none because the setting ``on_schema_change`` is ``ignore``.
+    """
     names = [".".join(change.path) for change in omitted]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     properties = "1 property" if len(names) == 1 else f"{len(names)} properties"

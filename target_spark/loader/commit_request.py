@@ -81,10 +81,9 @@ class CommitRequest:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of rows on disk that count as uncommitted until this commit is made.
+        """Size in bytes of the rows on disk that wait for this commit; 0 for an overwrite.
 
-        The loader limits the uncommitted bytes. The result is 0 for an overwrite, whose rows the
-        limit does not include.
+        The loader limits the bytes of uncommitted rows, except those of overwrites.
         """
         if self.mode is WriteMode.OVERWRITE:
             return 0

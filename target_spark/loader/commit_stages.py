@@ -108,7 +108,7 @@ class Verified:
 
 @dataclass(slots=True)
 class CommitAttempt:
-    """Progress of the work on one commit request. A retry continues from it.
+    """Progress of the work on one commit request. A retry continues from this progress.
 
     Attributes:
         request: The rows to commit.

@@ -1,4 +1,4 @@
-"""Retries of work that uses the Spark process of a run. The process may end during the work."""
+"""Retries of work that uses Spark, after transient failures and after the end of a shared Spark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["retry_with_engine"]
 _T = TypeVar("_T")
 
 _DEATH_SECONDS: Final = 10.0
-"""Seconds to wait for the end of a JVM whose connection broke."""
+"""Seconds to wait for the JVM to end after the connection to it broke."""
 
 
 def retry_with_engine(
@@ -27,7 +27,8 @@ def retry_with_engine(
 ) -> _T:
     """Call a function that uses Spark, and repeat the call after transient failures.
 
-    If a shared Spark process has ended, the call is repeated with one that the run starts itself.
+    If the run used a Spark process that several runs share, and it has ended, the run starts its
+    own process and repeats the call with it.
 
     Args:
         engine: The Spark process of the run.
@@ -60,10 +61,10 @@ def retry_with_engine(
 
 
 def _raise_engine_failure(engine: SparkProvider, error: BaseException) -> None:
-    """If the Spark process has ended, raise the reason, with ``error`` as cause; else do nothing.
+    """Raise the error that explains the end of the Spark process; do nothing if it still runs.
 
-    If ``error`` says that the connection to the JVM broke, wait up to 10 seconds for the process to
-    end.
+    ``error`` is the error of the work that used Spark. If it is a broken connection to the JVM,
+    first wait up to 10 seconds for the process to end.
     """
     end = time.monotonic() + (_DEATH_SECONDS if classify_failure(error) is FailureKind.CUT else 0)
     while engine.failure is None and time.monotonic() < end:

@@ -76,7 +76,7 @@ class TableFinalizer:
         self._not_deleted: list[LoadedStream] = []
 
     def hold_states(self, stream: LoadedStream, ordinal: int) -> None:
-        """Hold back states until a stream's table is overwritten or cleared of old Singer versions.
+        """Hold back states until a stream's table is overwritten, or its old versions are deleted.
 
         Nothing happens for a stream whose table needs neither.
 
@@ -109,8 +109,8 @@ class TableFinalizer:
     def add_version(self, stream: LoadedStream, ordinal: int) -> None:
         """Process an ACTIVATE_VERSION message.
 
-        If the message shows that the stream is complete, the deletion of rows of old versions is
-        queued. Otherwise it may be queued later, at the end of the input.
+        If rows of its version came before the message, the stream is complete, and the deletion of
+        the rows of other versions is queued. Otherwise it may be queued at the end of the input.
 
         Args:
             stream: The stream of the message.
@@ -155,10 +155,10 @@ class TableFinalizer:
         return QuarantineError(" ".join([*unfit, *map(str, filter(None, [incomplete]))]))
 
     def _incomplete_error(self) -> IncompleteError | None:
-        """Return an error that lists the tables that are not overwritten or keep old rows.
+        """Return an error that lists the tables whose old rows were kept, or None without any.
 
-        A table is not overwritten, or keeps rows of old Singer table versions, if its stream may be
-        incomplete. Return None if there is no such table.
+        These tables were not overwritten, or have rows of old Singer table versions, because their
+        streams may be incomplete.
         """
         faults = []
         if self._not_overwritten:
@@ -196,15 +196,18 @@ class TableFinalizer:
             self._not_deleted.append(stream)
 
     def _queue_deletion(self, stream: LoadedStream, ordinal: int) -> None:
-        """Queue the commit of a stream's last rows, then the deletion of old Singer versions."""
+        """Queue the commit of a stream's last rows, then the deletion of old Singer table versions.
+
+        ``ordinal`` is the input position of the ACTIVATE_VERSION message, or of the input's end.
+        """
         self._engine.begin()
         self._pipeline.delete_versions(stream, ordinal)
 
     def _has_other_versions(self, stream: LoadedStream) -> bool:
-        """Return True if the stream's table has rows of other versions than the one activated.
+        """Return True if the stream's table has rows of versions other than the activated one.
 
-        If the table has no such rows, no deletion is needed, so the states that were held back
-        until the deletion are emitted.
+        If it has none, no deletion is needed, so the states that were held back until the deletion
+        are emitted.
         """
         self._engine.begin()
         version = stream.versions.activated
@@ -216,6 +219,6 @@ class TableFinalizer:
         return False
 
     def _release_without_deletion(self, stream: LoadedStream) -> None:
-        """Cancel the deletion of old Singer versions, and emit the states that it held back."""
+        """Cancel the deletion of old Singer table versions, and emit the states it held back."""
         self._ledger.discard_open_batch(stream.deletion_key)
         self._ledger.release()

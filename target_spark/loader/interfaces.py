@@ -40,9 +40,10 @@ class ProtocolBinding:
     """The parser, options and output format of an input protocol, such as Singer or Airbyte.
 
     Attributes:
-        decoder: Parses the input into events.
+        decoder: The parser that converts the input to events.
         options: The options of the load.
-        open_state_writer: Function that opens the writer of state messages.
+        open_state_writer: Function that returns a context manager, which yields the writer of
+            states to the output.
         state_format: Encodes the emitted states; None to emit states as they were received.
         renamed: Function called with the old and the new name when a stream map renames a stream.
     """

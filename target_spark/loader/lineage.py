@@ -46,7 +46,7 @@ __all__ = ["LineageRun", "begin_lineage", "name_table"]
 logger = logging.getLogger(__name__)
 
 _SECONDS: Final = 10.0
-"""Longest wait for the events of a run at its end, in seconds."""
+"""Maximum number of seconds that the end of a run waits until all events are sent."""
 
 _PREFIX: Final = "OPENLINEAGE_"
 _CONFIG_FILE: Final = "openlineage.yml"
@@ -59,7 +59,7 @@ _UNTRUSTED: Final = (
 _OBJECT_STORES: Final = {"s3a": "s3", "s3n": "s3", "s3": "s3", "gs": "gs"} | {
     scheme: scheme for scheme in ("abfss", "abfs", "wasbs", "wasb")
 }
-"""URL scheme in OpenLineage's dataset names, by Spark's URL scheme."""
+"""URL scheme that OpenLineage uses in dataset names, by URL scheme of Spark: ``s3a`` -> ``s3``."""
 
 _Build = Callable[[], "RunEvent"]
 
@@ -213,7 +213,8 @@ def _make_client() -> OpenLineageClient:
 def _find_secrets(document: Any, *, is_secret: bool = False) -> Iterator[str]:
     """Yield the strings in a nested mapping whose key, or a key above, names a secret.
 
-    ``{"auth": {"apiKey": "abc"}}`` yields ``"abc"``.
+    ``{"auth": {"apiKey": "abc"}}`` yields ``"abc"``. ``is_secret`` is True if the key of
+    ``document`` names a secret.
     """
     if isinstance(document, Mapping):
         for name, value in document.items():
@@ -257,7 +258,7 @@ def _name_location(address: str) -> tuple[str, str]:
 
 
 def _get_server(address: str) -> str:
-    """Return the host and port, bucket or ``container@host`` of a URL, without a login."""
+    """Return the host and port, bucket or ``container@host`` of a URL, without a password."""
     user, _, host = urlsplit(address).netloc.rpartition("@")
     return host if ":" in user or not user else f"{user}@{host}"
 
@@ -313,7 +314,14 @@ def _describe_outputs(
     table_format: str,
     name: Callable[[Table], tuple[str, str]],
 ) -> Iterator[OutputDataset]:
-    """Yield a stream's table, and its quarantine table if it got rows, as OpenLineage datasets."""
+    """Yield a stream's table, and its quarantine table if it got rows, as OpenLineage datasets.
+
+    Args:
+        loaded: The table of the stream.
+        counts: The stream's entry in the run report, such as ``{"written": 5, …}``.
+        table_format: The format of the table, such as ``delta``.
+        name: Function that returns the OpenLineage namespace and name of a table.
+    """
     from openlineage.client.event_v2 import OutputDataset
     from openlineage.client.facet_v2 import output_statistics_output_dataset as statistics
 
@@ -331,7 +339,10 @@ def _describe_outputs(
 def _describe_table(
     loaded: _LoadedTable, changes: list[Mapping[str, Any]], table_format: str
 ) -> dict[str, Any]:
-    """Return the OpenLineage facets of a table: columns, format, catalog name, column changes."""
+    """Return the OpenLineage facets of a table: columns, format, catalog name, column changes.
+
+    ``changes`` are the column changes of the stream in the run report.
+    """
     from openlineage.client.facet_v2 import (
         DatasetFacet,
         schema_dataset,

@@ -77,6 +77,10 @@ class CommandTarget(Protocol):
     def load(self, source: BinaryIO, binding: ProtocolBinding) -> list[BaseException]:
         """Read messages from a byte stream and load their records into tables.
 
+        Args:
+            source: The byte stream, such as standard input.
+            binding: The parser, options and output format of the protocol of the messages.
+
         Returns:
             The errors that occurred; empty on success.
         """

@@ -66,13 +66,13 @@ __all__ = ["Loader"]
 logger = logging.getLogger(__name__)
 
 _FILES_AT_ONCE: Final = 64
-"""The largest number of batch files in one commit."""
+"""Number of files of BATCH messages at which a batch is closed and queued for its commit."""
 
 _STATE_WAIT_FACTOR: Final = 1.5
-"""The size that a batch may reach while it waits for a state, as a factor of its limit."""
+"""Size at which a batch that waits for the next state is closed, as a factor of its usual limit."""
 
 _AGE_CHECK_SECONDS: Final = 0.5
-"""Seconds between two checks of the age of all spools, of which there may be thousands."""
+"""Seconds between two checks of the age of all open batches, of which there may be thousands."""
 
 
 class Loader:
@@ -206,8 +206,8 @@ class Loader:
 
         If the rows of the open batch cannot be written with the merged schema, the batch is closed
         first. If the stream's policy may forbid the change, all open batches are committed first,
-        so that an error does not affect earlier rows and states. Under such a policy, a schema
-        without rows is replaced instead of merged.
+        so that an error does not affect earlier rows and states. With such a policy, the new schema
+        replaces the old one if the stream has no rows yet.
         """
         table_schema = stream.build_table_schema(self._options, event, schema)
         may_refuse = table_schema.on_change is not OnSchemaChange.EVOLVE
@@ -238,9 +238,10 @@ class Loader:
         self._pipeline.add_open_bytes(stream, nbytes)
 
     def _report_undeclared(self, stream: LoadedStream, body: bytes) -> None:
-        """Report the properties of a record that the stream's schema does not declare.
+        """Add a note to the run report that lists undeclared properties of a record, if it has any.
 
-        Only the first record after each SCHEMA message is examined.
+        The stream's schema does not declare these properties. ``body`` is the record as JSON. The
+        caller passes only the first record after each SCHEMA message.
         """
         stream.is_inspected = True
         if (remark := describe_undeclared(body, stream.table_schema)) is not None:
@@ -266,7 +267,10 @@ class Loader:
             self._pipeline.queue_batch(stream)
 
     def _add_spooled_rows(self, event: SpooledRows) -> None:
-        """Queue the commit of rows that other processes have written to disk, as one batch."""
+        """Queue the commit of a batch of rows that other processes have written to spool files.
+
+        The other processes are usually Spark workers, which read partitions of a stream.
+        """
         stream = self._prepare_stream(event)
         if stream.spool.count:
             self._pipeline.queue_batch(stream)
@@ -286,9 +290,10 @@ class Loader:
         return first
 
     def _prepare_stream(self, event: Rows | BatchFiles | SpooledRows) -> LoadedStream:
-        """Return the stream of an event, and record that it got rows of a Singer table version.
+        """Return the stream of an event with rows, after recording that these rows were received.
 
-        The recorded rows hold back all later states until the rows are committed.
+        All later states are then held back until the rows are committed. The Singer table version
+        of the rows is recorded, too.
 
         Raises:
             RecordsWithoutSchemaException: The stream has no schema yet.

@@ -43,7 +43,7 @@ class StateFormat(Protocol):
     """
 
     def format_output(self, covered: CoveredState) -> bytes:
-        """Return the line to write to standard output for a state.
+        """Return the text of a state that is written to standard output, as one line.
 
         The method is called once for each emitted state, in input order.
         """
@@ -87,18 +87,18 @@ class PendingStates:
         self._newest: dict[Hashable, int] = {}
         self._emitted: dict[Hashable, CoveredState] = {}
 
-    def add(self, state: CoveredState, last_first: int) -> None:
+    def add(self, state: CoveredState, newest_batch: int) -> None:
         """Add a state that was just received.
 
-        It replaces an older waiting state of the same scope (a stream, or all streams) if no batch
-        has begun between them, because both would be emitted at the same time.
+        If no batch has begun since the last waiting state of the same scope (a stream, or all
+        streams), the new state replaces it, because both would be emitted at the same time.
 
         Args:
             state: The state.
-            last_first: The input position at which the newest batch begins.
+            newest_batch: The input position at which the newest batch begins; -1 for none.
         """
         before = self._newest.get(state.scope)
-        if before is not None and before >= last_first:
+        if before is not None and before >= newest_batch:
             self._waiting.pop(before, None)
         self._waiting[state.ordinal] = state
         self._newest[state.scope] = state.ordinal
@@ -122,21 +122,23 @@ class PendingStates:
         return released
 
     def covered(self, frontier: int | None) -> list[CoveredState]:
-        """Return the newest emitted or releasable state of each scope, in input order.
+        """Return the newest state of each scope whose rows are all committed, in input order.
 
         A scope is one stream or, for a state of all streams, None; such a state replaces all
-        earlier states. A state is releasable if it comes before ``frontier``, the input position of
-        the first uncommitted row, or if ``frontier`` is None because all rows are committed.
+        earlier states. States that were emitted already are included. All rows of a state are
+        committed if the state comes before ``frontier``, the input position of the first
+        uncommitted row. If ``frontier`` is None, all rows are committed.
         """
         newest = _newest_of_each([*self._emitted.values(), *self._before(frontier)])
         global_positions = [position for position, each in enumerate(newest) if each.scope is None]
         return newest[global_positions[-1] :] if global_positions else newest
 
     def drop_replaced(self, firsts: Sequence[int]) -> None:
-        """Drop each state that will be released at the same time as a newer state of its scope.
+        """Drop each state that would be emitted at the same time as a newer state of its scope.
 
         The scope of a state is one stream or all streams. ``firsts`` are the sorted input positions
-        at which the uncommitted batches begin.
+        at which the uncommitted batches begin. Two states are emitted at the same time if no batch
+        begins between them.
         """
         if len(self._waiting) < 2:  # noqa: PLR2004
             return

@@ -28,12 +28,13 @@ _SECONDS: Final = 10.0
 _REFRESH_SECONDS: Final = 0.25
 _RATE_SECONDS: Final = 5.0
 _MIN_HEIGHT: Final = 4
-"""The smallest height in lines at which a line of the terminal is used for progress."""
+"""Minimum height of a terminal, in lines, for the live line."""
 
 _SAVE, _RESTORE = "\x1b7", "\x1b8"
-"""Save and restore the cursor, its colors and its position (DECSC, DECRC)."""
+"""Control sequences that save and restore the position and colors of the cursor (DECSC, DECRC)."""
 _WHOLE_REGION: Final = f"{_SAVE}\x1b[r{_RESTORE}"
-"""Let all lines scroll (DECSTBM). That moves the cursor, so it is saved and restored."""
+"""Control sequence with which all lines of the terminal scroll again (DECSTBM). DECSTBM moves the
+cursor, so its position is saved and restored."""
 
 
 def is_terminal() -> bool:
@@ -112,7 +113,7 @@ def _make_draw(report: Report, line: _LiveLine) -> Callable[[], None]:
 
 
 class _LiveLine:
-    """Last line of a terminal, which does not scroll while it shows a text."""
+    """Last line of a terminal, which shows progress and does not scroll with the other lines."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -162,7 +163,11 @@ class _LiveLine:
             return True
 
     def _write(self, text: str, wait_seconds: float | None) -> bool:
-        """Write to the terminal. Return False if it is closed or accepts no text in time."""
+        """Write a text to the terminal, and return True.
+
+        Return False if the terminal is closed, or accepts no text within ``wait_seconds`` (None to
+        wait without limit).
+        """
         data = text.encode(errors="replace")
         with suppress(OSError):
             if select.select([], [self._descriptor], [], wait_seconds)[1]:

@@ -45,7 +45,9 @@ def name_refused_schema(
 
 
 def check_not_null_policy(policy: OnSchemaChange) -> None:
-    """Check that a policy allows dropping NOT NULL constraints, which loading a null requires.
+    """Check that the policy ``on_schema_change`` allows dropping NOT NULL constraints.
+
+    They must be dropped before a null can be loaded into a NOT NULL column.
 
     Raises:
         SchemaChangeError: The policy is not `OnSchemaChange.EVOLVE`.

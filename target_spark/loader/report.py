@@ -47,7 +47,8 @@ _COLUMNS: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
     "commits": ("commits", "{:,}".format),
     "seconds": ("seconds", "{:,.1f}".format),
 }
-"""The columns of the summary: the title, and the function that formats a figure."""
+"""Columns of the summary, by attribute of `StreamCounts`: the column's title, and the function that
+formats its numbers."""
 
 _ALWAYS: Final = frozenset({"received", "written", "commits"})
 
@@ -77,7 +78,7 @@ class StreamCounts:
         waiting: Bytes received and not committed yet.
         changes: Columns that were added or widened, and changes that ``on_schema_change`` prevents.
         zoneless: Per column, the number of date-times without a time zone, read as UTC.
-        notes: Remarks for the user.
+        notes: Notes for the user.
         quarantine: Table and reasons of the quarantined rows; None if no row was quarantined.
         withheld: The reason for which states after the stream's rows are held back, or None if they
             are not.
@@ -128,17 +129,20 @@ class Report:
         self.phases = Phases()
 
     def add_facts(self, **facts: Any) -> None:
-        """Store facts about the run by name, such as ``job``, ``run`` and ``spark``."""
+        """Store values that describe the run, to be included in the report under their names.
+
+        Examples are ``job`` (the job's name), ``run`` (the run's id) and ``spark`` (the version).
+        """
         with self._lock:
             self._facts |= facts
 
     def add_remark(self, text: str) -> None:
-        """Add a remark about the whole run, which the summary at its end prints."""
+        """Add a note for the user about the whole run. The summary at its end prints the note."""
         with self._lock:
             self._remarks.append(text)
 
     def add_wait(self, seconds: float) -> None:
-        """Add seconds to the total time in which reading the input waited for commits."""
+        """Add to the total time, in seconds, that the reading of the input waited for commits."""
         with self._lock:
             self._held_back += seconds
 
@@ -154,13 +158,13 @@ class Report:
         begin_stream(stream)
 
     def run_commit(self, stream: str) -> AbstractContextManager[None]:
-        """Return a context manager that shows "committing …" as progress during its block."""
+        """Return a context manager for a commit: progress shows "committing …" during its block."""
         with self._lock:
             number = self._get_counts(stream).commits + 1
         return self.phases.run(f"committing {stream} batch {number}")
 
     def count_received(self, stream: str, rows: int, nbytes: int) -> None:
-        """Add received rows, and their size in bytes, to a stream's statistics."""
+        """Add ``rows`` received rows with ``nbytes`` bytes to a stream's statistics."""
         with self._lock:
             counts = self._get_counts(stream)
             counts.received += rows
@@ -247,7 +251,9 @@ class Report:
             stream: The name of the stream.
             column: The column's path, joined by dots.
             type: The new type, as DDL. For a change that is not made, the type in the schema.
-            kind: ``add`` or ``widen``; ``omit``, ``keep`` or ``refuse`` if the change is not made.
+            kind: ``add`` or ``widen`` for a change of the table. Otherwise the column is not
+                changed: ``omit`` for a property without a column, ``keep`` for a type that stays,
+                ``refuse`` for a change that ends the run.
             instead_of: The existing column that could not be widened, if the new column was added
                 for that reason; else None.
             old: The type of the existing column, as DDL; None for a new property.
@@ -280,7 +286,10 @@ class Report:
             self._last_left = last
 
     def add_stream_remark(self, stream: str, text: str) -> bool:
-        """Add a remark about a stream and return True; return False if it was added before."""
+        """Add a note for the user about a stream.
+
+        Return True if the note was added; False if the report already had it.
+        """
         with self._lock:
             notes = self._get_counts(stream).notes
             if text in notes:
@@ -368,7 +377,7 @@ class Report:
         ]
 
     def describe_incomplete(self, stream: str) -> str:
-        """Return a text that explains why a stream with quarantined rows is not complete."""
+        """Return a text that says why a stream is not complete: too many rows were quarantined."""
         counts = self.streams()[stream]
         why = counts.withheld or "the rows of other versions stay in its table"
         return (

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 __all__ = ["append_run", "find_versions"]
 
 _COMMITS_PER_CHECKPOINT: Final = 10
-"""Every tenth commit writes a checkpoint, because each commit since then slows down opening."""
+"""Number of commits to the table of runs between two Delta checkpoints. Opening a Delta table gets
+slower with each commit since its last checkpoint."""
 
 _KEYS: Final = MergeKeys((), ORDINAL)
 
@@ -146,10 +147,18 @@ def _append(
     rows: Sequence[Mapping[str, Any]],
     commit: CommitMetadata,
 ) -> None:
-    """Append rows to ``_target_spark_runs``, without Spark if it is a local Delta table.
+    """Append rows to the table ``_target_spark_runs`` in one commit.
 
-    Nearly always the table has all columns, so it is created or altered only if the first attempt
-    fails.
+    A Delta table in a local folder is written without Spark. First the rows are appended as if the
+    table existed with all columns. If it does not, it is created or altered, and the append is
+    repeated.
+
+    Args:
+        writer: The writer of the table format.
+        engine: The Spark process of the run, which is used for all other tables.
+        table: The table ``_target_spark_runs``.
+        rows: The rows as values by column.
+        commit: The metadata to store in the commit.
     """
     if _append_without_spark(writer, engine, table, _to_arrow(rows, SCHEMA), SCHEMA, commit):
         return
@@ -173,9 +182,10 @@ def _append_without_spark(
     columns: TableSchema,
     commit: CommitMetadata,
 ) -> bool:
-    """Append rows to a local Delta table without Spark, and return True.
+    """Append rows to a Delta table in a local folder without Spark, and return True.
 
-    Return False, without writing, if it is no local Delta table or does not have the columns.
+    Return False, without writing, if it is another table or does not have the columns ``columns``.
+    ``commit`` is the metadata to store in the commit.
     """
     if not isinstance(writer, DeltaWriter):
         return False

@@ -1,4 +1,4 @@
-"""SIGINT (Ctrl-C) and SIGTERM during a load: what ends at once, and what is finished first.
+"""Handling of the signals SIGINT (Ctrl-C) and SIGTERM during a load.
 
 The first signal ends the reading of the input; commits in progress finish, and their states are
 emitted. SIGINT also commits the rows received so far, if `LoadSignals.commits_on_interrupt` is set.
@@ -45,7 +45,10 @@ class LoadSignals:
 
     @contextlib.contextmanager
     def deferred(self) -> Iterator[None]:
-        """Context manager: let `handle` handle the signals that arrive during the block."""
+        """Context manager: let `handle` handle the signals that arrive during the block.
+
+        Outside the block, `handle` ignores signals and returns False.
+        """
         with contextlib.closing(WakeupPipe()) as wake_up:
             self.wake_up = wake_up
             try:
@@ -55,16 +58,17 @@ class LoadSignals:
 
     @contextlib.contextmanager
     def only_end_actions(self) -> Iterator[threading.Event]:
-        """Context manager: let the first signal only set the yielded event.
+        """Context manager for the actions after a load: let the first signal only set an event.
 
-        The actions after a load run in the block: its rows are committed and its states emitted.
+        The event is yielded. When it is set, the caller ends the actions. The load itself is not
+        affected, since its rows are committed and its states emitted before.
         """
         self._ends_actions = threading.Event()
         yield self._ends_actions
         self._ends_actions = None
 
     def call_on_interrupt(self, leave: Callable[[], None] | None) -> None:
-        """Set a further function that the signal handler calls at the first SIGINT or SIGTERM.
+        """Set a function that `handle` calls too, at the first SIGINT or SIGTERM.
 
         If the signal has already arrived, such as during the start of Spark, the function is called
         at once.
@@ -77,9 +81,11 @@ class LoadSignals:
             leave()
 
     def handle(self, signum: int) -> bool:
-        """Handle a signal as the module's docstring says; the second one ends the process.
+        """Handle SIGINT or SIGTERM, and return True.
 
-        Return False outside a block of `deferred`, in which case the caller must handle the signal.
+        The first signal ends the reading of the input, and running commits finish. The second
+        signal ends the process at once. Outside a block of `deferred`, do nothing and return False:
+        the caller must then handle the signal.
         """
         if self.wake_up is None:
             return False

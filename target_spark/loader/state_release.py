@@ -35,8 +35,8 @@ class _StreamBatches:
     Attributes:
         closed: First ordinals of the closed batches, oldest first.
         open: First ordinal of the open batch, or None.
-        withheld: True if the oldest batch is committed but too many of its rows were quarantined,
-            so that states after it are still held back.
+        withheld: True if the oldest closed batch is committed, but still holds back states because
+            too many of its rows were quarantined.
     """
 
     closed: deque[int]
@@ -72,7 +72,7 @@ class Ledger:
         self._lock = threading.Lock()
         self._by_stream: dict[Hashable, _StreamBatches] = {}
         self._states = PendingStates()
-        self._last = self._last_first = -1
+        self._last = self._newest_batch = -1
         self._newest_state = self._last_emitted = self._last_carried = -1
 
     # States
@@ -81,7 +81,7 @@ class Ledger:
         """Record a received state. `release` emits it once all rows before it are committed."""
         with self._lock:
             self._advance(state.ordinal)
-            self._states.add(state, self._last_first)
+            self._states.add(state, self._newest_batch)
             self._newest_state = state.ordinal
             self._report.count_state()
 
@@ -123,8 +123,8 @@ class Ledger:
     def get_uncarried_state(self) -> CoveredState | None:
         """Return the emitted states, merged into one, if no commit has stored the last of them.
 
-        The caller then makes a commit without rows to store the state. Return None if there is
-        nothing to store.
+        The caller then makes a commit without rows to store the state. Return None if no state was
+        emitted, or a commit has stored the last one.
         """
         with self._lock:
             if self._last_emitted <= self._last_carried:
@@ -147,7 +147,7 @@ class Ledger:
             self._advance(ordinal)
             batches = self._by_stream.setdefault(stream, _StreamBatches(deque()))
             if batches.open is None:
-                batches.open = self._last_first = ordinal
+                batches.open = self._newest_batch = ordinal
 
     def close_batch(self, stream: Hashable) -> None:
         """Close a stream's open batch. Nothing happens if the stream has none.
@@ -199,7 +199,10 @@ class Ledger:
             return [stream for stream, batches in self._by_stream.items() if batches.withheld]
 
     def discard_open_batch(self, stream: Hashable) -> None:
-        """Remove a stream's open batch, which will not be committed, so it holds back no state."""
+        """Remove a stream's open batch, so that it no longer holds back states.
+
+        Call this method if the batch will not be committed.
+        """
         with self._lock:
             batches = self._by_stream.get(stream)
             if batches is not None:
@@ -207,9 +210,9 @@ class Ledger:
             self._drop_replaced_states()
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
-        """Tell the state format how many more rows of a stream were quarantined.
+        """Count quarantined rows of a stream for the state format.
 
-        Airbyte's format reports the number in the next state.
+        An Airbyte state reports the number of rows that were not written. Singer states do not.
         """
         with self._lock:
             self._state_format.count_rejected(stream, rows)
@@ -250,7 +253,7 @@ class Ledger:
 
     def _drop_replaced_states(self) -> None:
         firsts = sorted(self._first_ordinals())
-        self._last_first = firsts[-1] if firsts else -1
+        self._newest_batch = firsts[-1] if firsts else -1
         self._states.drop_replaced(firsts)
 
     def _first_ordinals(self) -> Iterable[int]:

@@ -163,7 +163,10 @@ class LoadedStream:
 
     @property
     def deletion_key(self) -> Hashable:
-        """Key by which the `Ledger` holds back states until old Singer versions are deleted."""
+        """Key of this stream's deletion of old Singer table versions in the `Ledger`.
+
+        While the deletion is not committed, the ledger holds back states for this key.
+        """
         return ("other versions", self.id)
 
     @property
@@ -174,9 +177,10 @@ class LoadedStream:
     def build_table_schema(
         self, options: LoadOptions, event: SchemaEvent, schema: JsonSchema
     ) -> TableSchema:
-        """Return the table columns and keys that a new SCHEMA message requires.
+        """Return the table columns and keys that a new SCHEMA message of the stream requires.
 
-        ``schema`` is the message's JSON Schema with references resolved.
+        ``options`` are those of the load; ``schema`` is the message's JSON Schema with references
+        resolved.
         """
         return build_table_schema(options, event, schema, versioned=self.versioned)
 
@@ -192,7 +196,10 @@ class LoadedStream:
         return tuple(batch for batch in self.kept_batches if batch.version in {valid, None})
 
     def mark_deletions(self) -> None:
-        """Add the column `_sdc_deleted_at`, if missing, so that rows can be marked as deleted."""
+        """Add the column ``_sdc_deleted_at`` to the table schema, unless it has this column.
+
+        Delete records set it, and rows of old table versions are marked as deleted in it.
+        """
         self.table_schema = self.table_schema.with_metadata(DELETED_AT)
 
 
@@ -203,7 +210,10 @@ def _find_cursor_column(event: SchemaEvent, table_schema: TableSchema) -> str | 
 
 
 def _remark_on_append(event: SchemaEvent, mode: WriteMode, options: LoadOptions) -> Iterator[str]:
-    """Yield a remark if rows with keys are appended because the table format cannot upsert."""
+    """Yield a note for the user if the stream has keys, but the table format cannot upsert.
+
+    Its rows are then appended. Otherwise nothing is yielded.
+    """
     if event.keys and mode is WriteMode.APPEND and not options.can_upsert:
         yield (
             "has keys, but this table format cannot upsert: rows that the tap repeats"
@@ -214,7 +224,11 @@ def _remark_on_append(event: SchemaEvent, mode: WriteMode, options: LoadOptions)
 def _remark_on_missing_cursor(
     event: SchemaEvent, table_schema: TableSchema, options: LoadOptions
 ) -> Iterator[str]:
-    """Yield a remark if the settings order rows by a replication key that has no column."""
+    """Yield a note for the user if rows cannot be ordered by the replication key as configured.
+
+    This is the case if the schema does not declare the replication key, so that the table has no
+    column for it. Otherwise nothing is yielded.
+    """
     cursor = (
         _find_cursor_column(event, table_schema)
         if table_schema.keys and options.of(event.stream).by_cursor
@@ -311,13 +325,13 @@ def check_table_conflicts(
 
 
 _NAMED: Final = 10
-"""The largest number of properties that an error names."""
+"""Maximum number of properties that are listed in an error message."""
 
 
 def _check_keys(event: SchemaEvent, schema: JsonSchema, keys: Sequence[str]) -> None:
-    """Check that the stream's keys are declared properties.
+    """Check that the JSON Schema of a SCHEMA message declares the properties ``keys``.
 
-    With an undeclared key, every row would be quarantined.
+    These are the stream's primary keys. Without their values, every row would be quarantined.
 
     Raises:
         UnsupportedError: A key is not declared; the message suggests similar names.

@@ -57,7 +57,8 @@ _FLAT: Final = frozenset({"string", "integer", "number", "boolean", "null"})
 
 
 _Output: TypeAlias = tuple[list[bytes], list[str | None], list[bytes | None]]
-"""The rows of an output stream, and each row's extraction time and source metadata."""
+"""Three lists with one item per row of an output stream: the rows as JSON, their extraction times,
+and the metadata that an Airbyte source added to them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +67,8 @@ class _Route:
 
     Attributes:
         stream: The output stream.
-        transform: Function that returns the mapped record, or None if the record is dropped. The
-            attribute is None if records are not changed.
+        transform: Function that maps a record, and returns None to drop it. None if the records of
+            the stream are not changed.
         map: The stream map that the function belongs to.
     """
 
@@ -156,10 +157,12 @@ class StreamMapper:
     def _is_allowed(self, event: Event) -> bool:
         """Return False for an ACTIVATE_VERSION message if several streams are mapped to its stream.
 
-        Such a message is dropped, because it would delete rows of the other streams.
+        The caller drops such a message, because it would delete rows of the other streams. Return
+        True for all other events.
 
         Raises:
-            UnsupportedError: The event is an Airbyte status of such a stream.
+            UnsupportedError: The event is an Airbyte status, and several streams are mapped to its
+                stream.
         """
         if isinstance(event, ActivateVersion):
             stream = event.stream
@@ -172,9 +175,10 @@ class StreamMapper:
         return True
 
     def _map_state(self, event: Checkpoint) -> Checkpoint:
-        """Return a state with its stream renamed if the stream is mapped to exactly one stream.
+        """Return the state of a single stream with the stream's new name after mapping.
 
-        Any other state is returned unchanged.
+        Any other state, such as one of all streams or of a stream that is mapped to several, is
+        returned unchanged.
 
         Raises:
             UnsupportedError: The stream of the state is mapped to the same stream as another one.
@@ -188,7 +192,8 @@ class StreamMapper:
     def _get_routes(self, event: SchemaEvent) -> tuple[_Route, ...] | None:
         """Return one `_Route` for each output stream to which an input stream is mapped.
 
-        Return None if the stream keeps its name and its records.
+        ``event`` is the SCHEMA message of the input stream. Return None if the stream keeps its
+        name and its records.
         """
         from tap_core.mapper.stream_maps import RemoveRecordTransform
 
@@ -218,7 +223,7 @@ def _route(stream: StreamId, map_: StreamMap, schema: JsonSchema, count: int) ->
 
 
 def _is_flat(schema: JsonSchema, map_: StreamMap) -> bool:
-    """Return True if all declared properties are scalar, so that flattening changes nothing."""
+    """Return True if flattening changes no record, because all declared properties are scalar."""
     if map_.transformed_schema != schema:
         return False
     return all(map(_is_scalar, (schema.get("properties") or {}).values()))
@@ -233,9 +238,9 @@ def _is_scalar(schema: Any) -> bool:
 def _map_event(
     event: Rows | ActivateVersion | BatchFiles | StreamStatus, routes: Sequence[_Route]
 ) -> Iterator[Event]:
-    """Yield a copy of an event for each output stream, with its rows mapped.
+    """Yield a copy of an event for each output stream in ``routes``, with its rows mapped.
 
-    Nothing is yielded if the stream has no output stream, because its map removes it.
+    Nothing is yielded if the event's stream has no output stream, because its map removes it.
     """
     if isinstance(event, Rows):
         yield from _map_rows(event, routes)
@@ -252,7 +257,7 @@ def _map_event(
 
 
 def _map_rows(event: Rows, routes: Sequence[_Route]) -> Iterator[Event]:
-    """Yield the mapped rows of each output stream.
+    """Yield one event with the mapped rows for each output stream that has any.
 
     If a map fails for a row, the rows before that row are yielded, and then the error is raised.
     """

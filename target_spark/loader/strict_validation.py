@@ -33,7 +33,7 @@ _OF_STRUCTURE: Final = frozenset(
     {"type", "properties", "required", "additionalProperties", "items", "allOf", "anyOf", "oneOf"}
 )
 _NAMED: Final = 10
-"""The largest number of undeclared fields that a message names."""
+"""Maximum number of undeclared fields that are listed in an error message."""
 
 _REMEDY: Final = "Fix the source or the declared schema, or set strict to false."
 
@@ -57,10 +57,10 @@ class _DeclaredSchema:
 
 
 class StrictCheck:
-    """Function object that checks a record against its stream's schema and describes an error.
+    """Callable object that checks records against the schemas of their streams.
 
-    The description is the end of a sentence that begins with the line and the stream, such as
-    ``with fields that its schema does not declare: a``.
+    It describes an error by the end of a sentence, such as ``with fields that its schema does not
+    declare: a``. The caller adds the beginning, with the line number and the stream.
     """
 
     def __init__(self, options: LoadOptions) -> None:
@@ -71,7 +71,8 @@ class StrictCheck:
         """Return a description of a record's first error, or None if the record is valid.
 
         Args:
-            schema_message: The newest SCHEMA message of the record's stream, or None.
+            schema_message: The newest SCHEMA message of the record's stream. None without one,
+                which is an error.
             body: The record as JSON.
 
         Raises:

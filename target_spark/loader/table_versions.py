@@ -20,8 +20,8 @@ class VersionTracker:
 
     Attributes:
         activated: The version of the last ACTIVATE_VERSION message, or None.
-        closed: True if rows of the activated version came before its ACTIVATE_VERSION message, and
-            no row has come after it.
+        closed: True if rows of the activated version came before the last ACTIVATE_VERSION message,
+            and no row has come after this message.
         is_deletion_queued: True once the deletion of all other versions is queued.
     """
 
@@ -33,17 +33,21 @@ class VersionTracker:
 
     @property
     def is_versioned(self) -> bool:
-        """True if a row or an ACTIVATE_VERSION message of this stream has had a version."""
+        """True if this run received a row with a version, or an ACTIVATE_VERSION message."""
         return self.activated is not None or bool(self._seen - {None})
 
     @property
     def has_pending_deletion(self) -> bool:
-        """True if ACTIVATE_VERSION came, but the deletion of other versions is not queued yet."""
+        """True if ACTIVATE_VERSION was received, but rows of other versions are not deleted yet."""
         return self.activated is not None and not self.is_deletion_queued
 
     @property
     def may_delete_current_rows(self) -> bool:
-        """True if deleting all versions but the activated one may remove rows of this run."""
+        """True if deleting the rows of all other versions might delete rows that this run received.
+
+        This is the case if rows of another version came after the ACTIVATE_VERSION message, or if
+        rows were received, but none of the activated version.
+        """
         return self._mixed or bool(self._seen and not self.has_received(self.activated))
 
     def record_rows(self, version: int | None) -> None:

@@ -1,6 +1,6 @@
 """Lines printed on a terminal after a run: table locations, a command to read one, and advice.
 
-The lines follow the summary of the report, which has the row counts.
+They are printed after the summary of the run report, which has the row counts.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from target_spark.storage.uris import to_local_folder
 __all__ = ["suggest_faster_start", "summarize_tables"]
 
 _SHOWN: Final = 10
-"""The largest number of tables that are listed."""
+"""Maximum number of tables whose locations are printed."""
 
 _SMALL_ROWS: Final = 50_000
-"""The largest number of rows of a run for which `small_batches: delta-rs` is suggested."""
+"""Maximum number of rows of a run for which ``small_batches: delta-rs`` is suggested."""
 _SMALL_RUN: Final = 1_000_000
-"""The largest number of rows of a run for which `small_runs` pays off."""
+"""Maximum number of rows of a run for which ``small_runs: true`` is suggested."""
 _MIN_SECONDS: Final = 5.0
-"""The shortest start of Spark that causes advice."""
+"""Advice is printed only if Spark took at least this number of seconds to start."""
 
 _READ: Final = {
     # The file system of deltalake is Python code. A thread of Arrow that still reads with it when
@@ -36,7 +36,7 @@ _READ: Final = {
     " print(DeltaTable(t).to_pyarrow_table(filesystem=SubTreeFileSystem(t, LocalFileSystem())))",
     "parquet": "from pyarrow.parquet import read_table; print(read_table({}))",
 }
-"""Python code that prints a table, by table format. The braces stand for the table's folder."""
+"""Python code that prints a table, by table format. ``{}`` stands for the table's folder."""
 
 
 def summarize_tables(report: Report, config: Mapping[str, Any]) -> Iterator[str]:
@@ -66,7 +66,7 @@ def summarize_tables(report: Report, config: Mapping[str, Any]) -> Iterator[str]
 
 
 def _find_folder(location: str) -> str | None:
-    """Return the absolute path of a table's local folder, or None for a table without one."""
+    """Return the absolute path of a table's local folder; None if it is remote or in a catalog."""
     folder = to_local_folder(location)
     return str(folder) if folder is not None and folder.is_dir() else None
 

@@ -17,17 +17,17 @@ __all__ = ["describe_undeclared", "find_undeclared", "undeclared_in"]
 
 _OPEN_BRACE: Final = ord("{")
 _LONGEST: Final = 1 << 20
-"""The size in bytes of the largest record that is examined."""
+"""Maximum size in bytes of a record that is examined."""
 
 _NAMED: Final = 10
-"""The largest number of properties that a remark names."""
+"""Maximum number of properties that are listed in a note for the user."""
 
 _OURS: Final = ("_sdc_", "_airbyte_")
 """Prefixes of metadata columns that sources and targets add."""
 
 
 def describe_undeclared(body: bytes, table_schema: TableSchema) -> str | None:
-    """Return a remark that lists the properties of a JSON record for which the table has no column.
+    """Return a note for the user that lists the properties of a JSON record without a column.
 
     Return None if every property has a column.
     """
@@ -42,7 +42,7 @@ def describe_undeclared(body: bytes, table_schema: TableSchema) -> str | None:
 
 
 def find_undeclared(body: bytes, table_schema: TableSchema) -> list[str]:
-    """Return the paths, such as ``user.id``, of the properties of a JSON record without a column.
+    """Return the paths, such as ``user.id``, of a JSON record's properties without a table column.
 
     The list is empty for a record that is over 1 MiB or cannot be decoded.
     """

@@ -28,7 +28,8 @@ logger = logging.getLogger(__name__)
 _TRIES: Final = 4
 _TIMEOUT_SECONDS: Final = 10.0
 _LONGEST_WAIT: Final = 30.0
-"""Longest wait before a retry, in seconds: a server must not keep a finished run alive."""
+"""Maximum number of seconds to wait before a retry, even if the server's Retry-After is longer. The
+run has finished except for this request."""
 
 _COUNTS: Final = (
     "table",
@@ -102,7 +103,7 @@ def send_outcome(url: str, report: Mapping[str, Any]) -> None:
 
 
 def _post(url: str, document: Mapping[str, Any]) -> str | None:
-    """Post a document once. Return None on success, or the refusal, such as ``status 404``.
+    """Post a document once. Return None on success, or the refusal as text: ``status 404``.
 
     Raises:
         RetriableAPIError: The server responded with status 429 or 5xx.

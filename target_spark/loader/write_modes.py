@@ -1,7 +1,8 @@
-"""Choice of the write operation for a batch in each write mode.
+"""Choice of the operation that commits a batch, by the write mode of its stream.
 
-The writer of the table format performs the operation; this module builds its arguments. Of several
-rows with the same key, an overwrite keeps the newest, like an upsert.
+The modes are append, upsert, overwrite and scd2. The writer of the table format performs the
+operation; this module builds its arguments. Of several rows with the same key, an overwrite keeps
+the newest, like an upsert.
 """
 
 from __future__ import annotations
@@ -92,7 +93,11 @@ def select_write_operation(
 def get_merge_keys(
     table_schema: TableSchema, request: CommitRequest, options: StreamOptions
 ) -> MergeKeys:
-    """Return the rules by which a stream's rows are merged into its table, such as key columns."""
+    """Return the rules by which a stream's rows are merged into its table.
+
+    Examples are the key columns, the column by which the newest of several rows is found, and the
+    treatment of delete records.
+    """
     compared = (
         column.name
         for column in table_schema.columns
@@ -189,20 +194,21 @@ def find_distinct_key(
     keys: Sequence[str],
     known: str | None,
 ) -> str | None:
-    """Return the key by which a table's rows are distinct after a commit (`CommitMetadata.key`).
+    """Check that no two rows of a table have the same key, and return the key columns as JSON.
 
-    Before an upsert check that no two rows of the table have the same key. A MERGE would update all
-    rows with the key of a record, so that the values of all but one would be lost. In an scd2 table
-    no two current row versions may have the same key. The rows are read only if the last commit did
-    not ensure this, because it had another key or another write mode, or another program created
-    the table.
+    The result is stored in the commit, for the next run. None is returned in append mode and for a
+    stream without keys, where rows may repeat a key.
+
+    The check precedes an upsert, because a MERGE would replace all rows with the key of a record.
+    In scd2 mode, only the current row versions are checked. The table is not read if its last
+    commit ensures that the keys are distinct (``known`` equals the key columns).
 
     Args:
         writer: The writer of the table format.
         spark: The Spark session.
         request: The commit request.
         keys: The key columns of the stream.
-        known: The key by which the table's rows are known to be distinct, or None.
+        known: The key columns, as JSON, that are known to be distinct in all rows; None if unknown.
 
     Raises:
         TableError: Several rows have the same key. Nothing was written.
@@ -229,7 +235,10 @@ def find_distinct_key(
 
 
 def format_key(keys: Sequence[str]) -> str:
-    """Return key columns as `CommitMetadata.key`, a JSON list that does not depend on the order."""
+    """Return key columns as a sorted JSON list, such as ``["id", "region"]``.
+
+    Commits store it as `CommitMetadata.key`.
+    """
     return json.dumps(sorted(keys))
 
 
@@ -247,9 +256,10 @@ def _has_repeated_keys(rows: DataFrame, keys: Sequence[str], mode: WriteMode) ->
 
 
 def check_scd2_compatible(request: CommitRequest, table_schema: TableSchema) -> None:
-    """Raise an error if a stream would upsert or append to an scd2 table.
+    """Raise an error if a commit request would upsert or append rows to an scd2 table.
 
-    An scd2 table keeps all versions of each row, which these write modes would corrupt.
+    An scd2 table keeps all versions of each row, which these write modes would corrupt. Such a
+    table is recognized by the columns in ``table_schema``.
 
     Raises:
         UnsupportedError: The table is an scd2 table, and the write mode is upsert or append.

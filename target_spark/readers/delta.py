@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from target_spark.errors import TableError
-from target_spark.readers.delta_log import WAY_OUT, check_log, check_paths
+from target_spark.readers.delta_log import SPARK_HINT, check_log, check_paths
 from target_spark.storage.commit_retry import first_error_line
 from target_spark.tables.commit_metadata import CommitMetadata, find_last_commits
 
@@ -55,7 +55,7 @@ def open_table(folder: Path, version: int | None, /) -> DeltaTable:
         at = "" if version is None else f" at version {version}"
         cause = first_error_line(error)  # the lines behind it are a backtrace of Rust
         raise TableError(
-            f"{folder} cannot be read{at} without Spark: {cause}. {WAY_OUT}"
+            f"{folder} cannot be read{at} without Spark: {cause}. {SPARK_HINT}"
         ) from error
 
 
@@ -89,7 +89,7 @@ def read_rows(table: DeltaTable, columns: Sequence[str], /) -> pa.Table:
         return reader.read_all().cast(schema)
     except (DeltaError, pa.ArrowException) as error:
         raise TableError(
-            f"{_get_folder(table)} cannot be read without Spark: {error}. {WAY_OUT}"
+            f"{_get_folder(table)} cannot be read without Spark: {error}. {SPARK_HINT}"
         ) from error
 
 
@@ -100,7 +100,8 @@ def _get_folder(table: DeltaTable) -> Path:
 def _read_files(table: DeltaTable, schema: pa.Schema) -> pa.Table:
     """Return the rows of a Delta table whose files may have narrower types than the table.
 
-    deltalake 1.6 does not read such tables itself (table feature ``typeWidening``).
+    deltalake 1.6 does not read such tables itself (table feature ``typeWidening``). ``schema`` has
+    the columns to return, with the types of the table.
     """
     import pyarrow as pa
 
@@ -117,7 +118,8 @@ def _read_file(folder: Path, file: Mapping[str, Any], schema: pa.Schema) -> pa.T
         folder: The folder of the table.
         file: The file's path, number of rows and partition values, as in deltalake's
             `get_add_actions`.
-        schema: The columns to return. A column that the file does not have is null.
+        schema: The columns to return. A column that the file does not have gets its partition
+            value, or null.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -135,7 +137,13 @@ def _read_file(folder: Path, file: Mapping[str, Any], schema: pa.Schema) -> pa.T
 
 
 def _convert(values: pa.ChunkedArray, field: pa.Field, folder: Path, path: str) -> pa.ChunkedArray:
-    """Return ``values``, a column of the data file at ``path``, cast to its type in the table.
+    """Return a column of a data file, cast to its type in the table.
+
+    Args:
+        values: The values of the column in the file.
+        field: The name and the type of the column in the table.
+        folder: The folder of the table, for the error message.
+        path: The path of the file, for the error message.
 
     Raises:
         TableError: A value cannot be represented in this type.
@@ -147,5 +155,5 @@ def _convert(values: pa.ChunkedArray, field: pa.Field, folder: Path, path: str) 
     except pa.ArrowException as error:
         raise TableError(
             f"Column {field.name} of {folder} cannot be read without Spark, because file {path} has"
-            f" values that are no {field.type} ({first_error_line(error)}). {WAY_OUT}"
+            f" values that are no {field.type} ({first_error_line(error)}). {SPARK_HINT}"
         ) from error

@@ -17,10 +17,10 @@ from tap_core.limits.memory import open_regular_file
 from target_spark.errors import TableError
 from target_spark.readers.file_locations import check_locations
 
-__all__ = ["WAY_OUT", "check_log", "check_paths"]
+__all__ = ["SPARK_HINT", "check_log", "check_paths"]
 
-WAY_OUT: Final = "Read it with spark.read.format('delta')."
-"""End of the message of an error about a table that cannot be read without Spark."""
+SPARK_HINT: Final = "Read it with spark.read.format('delta')."
+"""Last sentence of error messages about a Delta table that only Spark can read."""
 
 _URL_SYNTAX: Final = r"[\x00-\x1f\\?#]|^ | $"
 """Characters that deltalake, which reads a path as a URL, removes or misreads.
@@ -31,7 +31,8 @@ these characters.
 
 _SIDECARS: Final = "_sidecars"
 _UUID_LENGTH: Final = 20
-"""Characters at the end of the path of a deletion vector that encode a part of its file's name."""
+"""Number of characters at the end of a deletion vector's path that encode the UUID in its file's
+name. Characters before them are the name of a folder."""
 
 
 class _Vector(msgspec.Struct, rename="camel"):
@@ -79,7 +80,7 @@ def check_log(folder: Path) -> None:
         except (OSError, ValueError) as error:
             raise TableError(
                 f"{folder} cannot be read without Spark, because {path.name} in its log is not"
-                f" valid: {error}. {WAY_OUT}"
+                f" valid: {error}. {SPARK_HINT}"
             ) from error
     for base, place in places:
         check_paths(base, [place])
@@ -100,7 +101,9 @@ def check_paths(folder: Path, paths: Collection[str]) -> None:
 
 
 def _read_actions(path: Path, *, is_json: bool) -> Iterator[_Action]:
-    """Yield the actions in a JSON or Parquet file of a Delta log, with the fields of `_Action`.
+    """Yield the actions in a file of a Delta log, with their deletion vectors and sidecars.
+
+    ``is_json`` is True for a JSON file of commits, and False for a Parquet checkpoint.
 
     Raises:
         OSError: The file is not a regular file.
@@ -126,10 +129,10 @@ def _read_rows(file: Any) -> Iterable[dict[str, Any]]:
 
 
 def _find_places(folder: Path, action: _Action) -> Iterator[tuple[Path, str]]:
-    """Yield each sidecar and deletion vector that an action of a Delta log names.
+    """Yield the files of the sidecar and the deletion vector that an action of a Delta log names.
 
-    An item is (folder that must contain the file, path); the path may be relative to that folder,
-    absolute, or a URI.
+    Each item is a tuple of the folder that must contain the file, and the file's path. The path may
+    be relative to that folder, absolute, or a URI.
     """
     if action.sidecar is not None and action.sidecar.path is not None:
         yield folder / "_delta_log" / _SIDECARS, action.sidecar.path

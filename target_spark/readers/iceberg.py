@@ -24,7 +24,7 @@ __all__ = ["get_schema", "is_table", "open_table", "read_rows", "read_runs"]
 
 
 def is_table(folder: Path, /) -> bool:
-    """Return True if a folder contains the metadata of an Iceberg table that is in no catalog."""
+    """Return True if a folder has the metadata of an Iceberg table that is not in a catalog."""
     return table_exists(folder)
 
 
@@ -44,7 +44,9 @@ def read_runs(folder: Path, /) -> Mapping[str, int]:
 
 
 def open_table(folder: Path, version: int | None, /) -> DataScan:
-    """Open an Iceberg table at a snapshot id, by default the newest; return a scan of all columns.
+    """Return a scan of all columns of an Iceberg table, at the snapshot with the id ``version``.
+
+    If ``version`` is None, the newest snapshot is read.
 
     Raises:
         TableError: The table was removed in the meantime.

@@ -28,13 +28,18 @@ def is_table(folder: Path, /) -> bool:
 
 
 def read_runs(folder: Path, /) -> Mapping[str, int]:
-    """Return the number of each run's (load's) last commit, by run id, newest run first."""
+    """Return the number of the last commit of each run, by run id, newest run first.
+
+    A run is one load of target-spark, which stores its id in the table's manifest.
+    """
     manifest = CommitManifest.read(folder) or CommitManifest()
     return dict(sorted(manifest.runs.items(), key=lambda run: -run[1]))
 
 
 def open_table(folder: Path, version: int | None, /) -> pyarrow.dataset.Dataset | None:
-    """Open a Parquet table as of a commit number, by default the newest; return None without files.
+    """Open a Parquet table as it was after the commit with the number ``version``.
+
+    If ``version`` is None, open the newest version. Return None if the table has no files.
 
     Raises:
         TableError: The manifest is not valid, or names a file that is not in the folder.

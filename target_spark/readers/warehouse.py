@@ -109,13 +109,16 @@ class WarehouseTable:
         return rows
 
     def to_pandas(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """Return the rows as a pandas DataFrame with Arrow types, which keep nulls and integers."""
+        """Return the rows as a pandas DataFrame; ``columns`` are those to read, None for all.
+
+        The DataFrame has Arrow types, so that integer columns with nulls do not become floats.
+        """
         pandas = _import("pandas")
         frame: pd.DataFrame = self.to_arrow(columns).to_pandas(types_mapper=pandas.ArrowDtype)
         return frame
 
     def to_polars(self, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """Return the rows as a Polars DataFrame."""
+        """Return the rows as a Polars DataFrame; ``columns`` are those to read, None for all."""
         frame: pl.DataFrame = _import("polars").from_arrow(self.to_arrow(columns))
         return frame
 

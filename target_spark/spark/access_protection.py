@@ -33,8 +33,8 @@ _SECRET: Final = "spark.authenticate.secret"  # noqa: S105  (a setting's name)
 _LOCAL_IP: Final = "SPARK_LOCAL_IP"
 _LOOPBACK: Final = "127.0.0.1"
 
-_HERE: Final = ("local", "spark://127.", "spark://localhost:")
-"""Masters whose executors are all on this machine."""
+_LOCAL_MASTERS: Final = ("local", "spark://127.", "spark://localhost:")
+"""Beginnings of the Spark master URLs with which all executors run on this machine."""
 
 _LOGIN: Final = r"://[^/\s:@]*:[^/\s@]+@"
 _SECRET_VALUE: Final = rf"{_LOGIN}|jdbc:\S*@|[?&;]sig=|\bbearer\s|[.]headers?[.]"
@@ -47,13 +47,13 @@ _REDACTION: Final = {
     "spark.redaction.regex": f"{SPARK_REDACTION_REGEX}|(?i:{_SECRET_VALUE})",
     "spark.redaction.string.regex": f"(?i){_SECRET_PART}",
 }
-"""Values that Spark hides in its UI, event log and plans: settings whose name or value matches the
-first pattern, and parts of texts that match the second."""
+"""Spark settings with regular expressions for secrets, which Spark hides in its UI, event log and
+plans. The first matches names or values of settings, the second parts of any text."""
 
 
 def is_local_master(master: str) -> bool:
     """Return True if a Spark master URL, such as ``local[*]``, means executors on this machine."""
-    return master.startswith(_HERE)
+    return master.startswith(_LOCAL_MASTERS)
 
 
 def protective_conf(master: str) -> dict[str, str]:
@@ -85,7 +85,10 @@ def loopback_environment(master: str, environ: Mapping[str, str] | None = None) 
 
 
 def warn_if_open(master: str, conf: Mapping[str, str]) -> None:
-    """Log a warning if a local Spark does not authenticate clients (``spark.authenticate``)."""
+    """Log a warning if ``master`` is local, and clients need no secret (``spark.authenticate``).
+
+    ``conf`` are the Spark settings.
+    """
     if master.startswith("local") and not _is_on(conf, _AUTHENTICATE):
         logger.warning(_OPEN_LOCAL)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from target_spark.errors import SparkUnavailableError
 from target_spark.spark.jar_versions import ARTIFACTS
-from target_spark.spark.jars import SPARK_WORDS
+from target_spark.spark.jars import FORMAT_SETTINGS
 from target_spark.storage.commit_retry import first_error_line
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def check_server(spark: SparkSession, table_format: str) -> None:
         return
     line = ".".join(version.split(".")[:2])
     packages = ",".join(ARTIFACTS.get((table_format, line), ("(none for this Spark)",)))
-    options = (f"--conf {key}={value}" for key, value in SPARK_WORDS[table_format].items())
+    options = (f"--conf {key}={value}" for key, value in FORMAT_SETTINGS[table_format].items())
     raise SparkUnavailableError(
         f"The Spark Connect server (Spark {version}) cannot write {table_format} tables: {why}."
         " A client cannot add it; start the server with --packages"
@@ -80,7 +80,7 @@ def _of_iceberg(spark: SparkSession) -> str | None:
 
 
 def _unless_extended(spark: SparkSession, table_format: str) -> str | None:
-    extension = SPARK_WORDS[table_format].get(_EXTENSIONS, "")
+    extension = FORMAT_SETTINGS[table_format].get(_EXTENSIONS, "")
     if extension in (spark.conf.get(_EXTENSIONS, None) or ""):
         return None
     return f"its {_EXTENSIONS} have no {extension}"

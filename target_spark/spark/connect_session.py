@@ -1,8 +1,8 @@
 """Sessions on a Spark Connect server, with the same interface as a local `Session`.
 
 Settings that a client can change are set in each session. The others are checked before anything is
-written. A session may end early because the server restarts or drops idle
-sessions. Therefore each thread's session is tested before use, and replaced if it has ended.
+written. A session may end early because the server restarts or drops idle sessions. Therefore each
+thread's session is tested before use, and replaced if it has ended.
 Messages never contain the parameters of the server address, which may include a token. Source:
 Spark documentation, "Spark Connect Overview".
 """
@@ -35,24 +35,26 @@ __all__ = ["ConnectSession", "redact_address"]
 logger = logging.getLogger(__name__)
 
 _MODE: Final = "SPARK_CONNECT_MODE_ENABLED"
-"""The variable that makes PySpark's functions use Spark Connect in every thread."""
+"""Environment variable with which PySpark's functions use Spark Connect in every thread."""
 
 _TRIES: Final = 4
-"""Retries that PySpark makes of a call without response, within some seconds. Longer retries are
-made by `target_spark.storage.commit_retry`."""
+"""Number of times that PySpark repeats a failed call to the server, within some seconds. If all
+fail, `target_spark.storage.commit_retry` repeats the work for a longer time."""
 
-_TALKATIVE: Final = r"pyspark\.(sql\.connect|logger)\."
-"""Modules that warn of each call whose retries end; the target reports such failures itself."""
+_NOISY_MODULES: Final = r"pyspark\.(sql\.connect|logger)\."
+"""Regular expression for the PySpark modules whose warnings about failed calls are suppressed. The
+target itself reports such failures."""
 
 _KILL_SECONDS: Final = 1.0
 _END_SECONDS: Final = 2.0
-"""Seconds for the server to stop the operations of a session that was ended."""
+"""Seconds to wait until the server has stopped the operations of an ended session."""
 
 _SMALL_TABLE_SETTINGS: Final = {"spark.databricks.delta.snapshotPartitions": "2"}
-"""Delta reads each table log with fifty tasks by default; two are enough here."""
+"""Spark setting for the number of tasks with which Delta reads a table's log. Delta's default of 50
+is slow for small tables."""
 
 _START_SETTINGS: Final = ("spark.master", "spark.app.name", "spark.remote")
-"""Spark settings that have no effect on a remote session."""
+"""Spark settings that are not set in a session on a server, where they have no effect."""
 _SERVER_SETTINGS: Final = ("spark.hadoop.", "spark.jars", "spark.driver.", "spark.executor.")
 
 
@@ -133,7 +135,10 @@ class ConnectSession:
         return session
 
     def thread_session(self) -> SparkSession:
-        """Return the calling thread's session, as `spark` does; `Session` has both methods."""
+        """Return the calling thread's session, as `spark` does.
+
+        The class `Session`, for a local Spark, has both methods with different results.
+        """
         return self.spark()
 
     @property
@@ -192,7 +197,7 @@ class ConnectSession:
     def _begin(self) -> None:
         load_libraries(connect=True)
         os.environ[_MODE] = "1"
-        warnings.filterwarnings("ignore", module=_TALKATIVE)
+        warnings.filterwarnings("ignore", module=_NOISY_MODULES)
         spark = self._create_session()
         try:
             self._application, self.version = spark.conf.get("spark.app.id", None), spark.version
@@ -203,7 +208,7 @@ class ConnectSession:
         self._is_up = True
 
     def _create_session(self) -> SparkSession:
-        """Create a session with the user's settings and those that keep stored values exact."""
+        """Create a session, and set the user's settings and those that keep stored values exact."""
         spark = self._connected(self._settings.remote or "")
         with self._guard:
             self._sessions.append(spark)
@@ -269,7 +274,8 @@ class ConnectSession:
     def _end_unreachable_sessions(self) -> None:
         """End the sessions that `_end_session` could not end because the server did not respond.
 
-        Otherwise a write that still runs in such a session could conflict with its retry.
+        This is necessary because a write that still runs in such a session could conflict with the
+        retry of the write.
         """
         with self._guard:
             unreachable = list(self._unreachable)
@@ -319,9 +325,10 @@ def _collect_parameters(url: str) -> Secrets:
 
 
 def _set_user_conf(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[str]:
-    """Set the user's Spark settings in a session; yield the names of those that it cannot set.
+    """Set the user's Spark settings in a Spark Connect session.
 
-    These can be set only when the server is started.
+    Yield the names of the settings that a session cannot set, since they can be set only when the
+    server is started.
     """
     from pyspark.errors import PySparkException
 

@@ -173,11 +173,15 @@ _LEGACY_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
         }.items()
     }
 )
-"""Spark's defaults of legacy keys whose default is not ``false``."""
+"""Spark's default values of the settings ``spark.sql.legacy.*``, by name. Settings that are not
+listed have the default ``false``."""
 
 
 def get_needed(key: str) -> Needed | None:
-    """Return the required value of a Spark setting that affects data; None if any is allowed."""
+    """Return the value that a Spark setting must have, so that stored data is exact.
+
+    Return None if the setting may have any value.
+    """
     if _MERGE_ISOLATION.fullmatch(key):
         return _SERIALIZABLE
     if not key.startswith(_LEGACY):
@@ -206,7 +210,8 @@ def find_conflicts(conf: Mapping[str, str]) -> Iterator[tuple[str, Needed]]:
 def describe_conflict(key: str, value: str, needed: Needed) -> str:
     """Return the error message for a Spark setting whose value could change stored data.
 
-    It states the effect of the value, and the required value.
+    ``key`` is the name of the setting. The message states the effect of the value, and the required
+    value.
     """
     return (
         f"{key} is {value!r} and must be {needed.value!r}: {needed.why}. Remove it, or set it to"

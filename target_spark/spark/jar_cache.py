@@ -47,14 +47,16 @@ _OF_RESOLVER: Final = (
     "spark.jars.repositories",
     "spark.driver.extraJavaOptions",
 )
-"""Settings that Spark's resolver reads; the last one may contain proxy settings."""
+"""Spark settings that are passed to Spark's resolver, which downloads jars. The last one is passed
+because it may contain the address of a proxy."""
 
 
 def ivy_folder(setting: str | None) -> Path:
-    """Return the folder for downloaded jars: the value of ``spark.jars.ivy``, or the default.
+    """Return the folder for downloaded jars.
 
-    The default is the folder ``share/target-spark/ivy`` of the Python environment if it exists, as
-    in container images, and otherwise a folder in the user's cache.
+    This is ``setting``, the value of the Spark setting ``spark.jars.ivy``, unless it is None or
+    empty. The default is the folder ``share/target-spark/ivy`` of the Python environment if it
+    exists, as in container images, and otherwise a folder in the user's cache.
     """
     if setting:
         return Path(setting)
@@ -98,7 +100,11 @@ def cached(folder: Path, coordinates: Sequence[str]) -> list[str] | None:
 def remove_incomplete_jars(folder: Path, coordinates: Sequence[str]) -> None:
     """Delete cached jars that are not complete zip files, so that Spark's resolver replaces them.
 
-    The resolver checks only the file name. ``coordinates`` are the Maven coordinates to check.
+    The resolver would keep them, because it checks only if a file with the name exists.
+
+    Args:
+        folder: The cache folder.
+        coordinates: Maven coordinates of the jars to check.
     """
     for jar in (get_jar_path(folder, name) for name in coordinates):
         if jar.is_file() and not zipfile.is_zipfile(jar):
@@ -119,6 +125,11 @@ def _check_trusted(folder: Path) -> None:
 
 def _check_jar(folder: Path, coordinates: str, jar: Path) -> None:
     """Check that a cached jar has the SHA-256 of the published jar.
+
+    Args:
+        folder: The cache folder, for the error message.
+        coordinates: The Maven coordinates of the jar.
+        jar: The path of the jar.
 
     Raises:
         SparkUnavailableError: The SHA-256 differs.

@@ -25,13 +25,19 @@ ARTIFACTS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("iceberg", "4.0"): ("org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0",),
     ("iceberg", "4.1"): ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",),
 }
-"""Format and line of Spark: the artifact, then what it needs beside it."""
+"""Maven coordinates of the jars of a table format, by format and minor version of Spark.
+
+The first jar is requested from Spark's resolver; the others are its dependencies.
+"""
 
 HADOOP_AWS: Mapping[str, tuple[str, str]] = {
     "4.1": ("3.4.2", "2.29.52"),
 }
-"""Line of Spark: the release of hadoop-aws and hadoop-azure, which must be that of the
-Hadoop in Spark, and of Amazon's SDK with which it was built."""
+"""Versions of Hadoop and of Amazon's SDK, by minor version of Spark.
+
+The first is that of Spark's Hadoop jars; hadoop-aws and hadoop-azure must have it too.
+The second is the version with which this hadoop-aws was built.
+"""
 
 SHA256: Mapping[str, str] = {
     "io.delta:delta-spark_4.0_2.13:4.4.0": (
@@ -158,4 +164,4 @@ SHA256: Mapping[str, str] = {
         "0c37d8e696117f02c302191b8110b0d0eb20fa412fce34c3a269ec73c16ce822"
     ),
 }
-"""The SHA-256 of each jar, by its Maven coordinates."""
+"""SHA-256 of each jar in hexadecimal, by its Maven coordinates."""

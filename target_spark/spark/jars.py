@@ -29,7 +29,7 @@ from target_spark.storage.uris import is_azure, is_s3
 
 __all__ = [
     "EXCLUDES",
-    "SPARK_WORDS",
+    "FORMAT_SETTINGS",
     "Library",
     "azure_library",
     "every_library",
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 _EXTENSIONS = "spark.sql.extensions"
-SPARK_WORDS: Mapping[str, Mapping[str, str]] = {
+FORMAT_SETTINGS: Mapping[str, Mapping[str, str]] = {
     "delta": {
         _EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -56,7 +56,8 @@ SPARK_WORDS: Mapping[str, Mapping[str, str]] = {
         _EXTENSIONS: "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     },
 }
-"""Spark settings that add a table format. Writers configure catalogs for paths themselves."""
+"""Spark settings that enable a table format, by format. Catalogs for Iceberg tables at paths are
+not included: they are configured when such a table is written."""
 
 _CATALOG = re.compile(r"spark\.sql\.catalog\.[^.]+")
 _ICEBERG_CATALOGS = frozenset(
@@ -87,14 +88,16 @@ EXCLUDES = (
     "org.roaringbitmap:RoaringBitmap",
     "org.antlr:antlr4-runtime",
 )
-"""Dependencies that Spark includes in newer versions, or that path-based tables never use."""
+"""Dependencies, without versions, that Spark's resolver must not download. Spark includes them, or
+tables at paths never use them."""
 
 _HADOOP_AWS = "org.apache.hadoop:hadoop-aws"
 _HADOOP_AZURE = "org.apache.hadoop:hadoop-azure"
 _S3A_SETTINGS = "spark.hadoop.fs.s3a."
 _AZURE_SETTINGS = "spark.hadoop.fs.azure."
-_PATIENCE = {f"{_S3A_SETTINGS}retry.limit": "4"}
-"""With Hadoop's default of 7, retries take two minutes, for each of the loader's five attempts."""
+_S3_RETRY_SETTINGS = {f"{_S3A_SETTINGS}retry.limit": "4"}
+"""Hadoop setting for the number of retries of a failed S3 request. With the default of 7 they take
+two minutes, in each of the five attempts that the loader makes."""
 
 _SDK = "software.amazon.awssdk"
 _ASKED_OF_SDK = ("s3", "s3-transfer-manager", "sts")
@@ -141,7 +144,8 @@ _EXCLUDES_FOR_S3 = (
     "commons-logging:*",
     "io.netty:*",
 )
-"""Excluded dependencies for object storage: optional parts that the user can add."""
+"""Dependencies of hadoop-aws that Spark's resolver must not download. They are optional: a user who
+needs them can add them."""
 
 _EXCLUDES_FOR_AZURE = (
     "com.microsoft.azure:*",
@@ -153,7 +157,8 @@ _EXCLUDES_FOR_AZURE = (
     "commons-codec:*",
     "commons-logging:*",
 )
-"""Excluded dependencies for Azure: Spark has them, or only the old scheme ``wasb`` needs them."""
+"""Dependencies of hadoop-azure that Spark's resolver must not download. Spark includes them, or
+only URLs with the old scheme ``wasb`` need them."""
 
 _OTHER_JARS = (
     "spark.jars.packages",
@@ -162,10 +167,11 @@ _OTHER_JARS = (
     "spark.driver.userClassPathFirst",
     "spark.executor.userClassPathFirst",
 )
-"""Settings that add jars to those in ``spark.jars``, or change their order."""
+"""Spark settings that make Spark load jars in addition to those in ``spark.jars``, or in another
+order."""
 
 _OTHER_SETTINGS = ("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR")
-"""Environment variables through which Spark reads more settings."""
+"""Environment variables that contain Spark settings, or name a folder of them."""
 
 _WAYS_OUT = (
     "Remedies: let this machine reach Maven Central once, afterwards the cache is enough;"
@@ -200,14 +206,22 @@ def format_library(artifacts: tuple[str, ...]) -> Library:
 
 
 def s3_library(hadoop: str, sdk: str) -> Library:
-    """Return the `Library` (set of jars) for S3, in these versions of hadoop-aws and the SDK."""
+    """Return the `Library` (set of jars) for S3.
+
+    Args:
+        hadoop: The version of hadoop-aws, such as ``3.4.2``.
+        sdk: The version of Amazon's SDK for Java, such as ``2.29.52``.
+    """
     modules = tuple(f"{_SDK}:{name}:{sdk}" for name in (*_ASKED_OF_SDK, *_BESIDE_THEM))
     all_jars = (f"{_HADOOP_AWS}:{hadoop}", *modules, *_OF_OTHERS)
     return Library(all_jars[: 1 + len(_ASKED_OF_SDK)], all_jars, _EXCLUDES_FOR_S3)
 
 
 def azure_library(hadoop: str) -> Library:
-    """Return the `Library` (set of jars) for Azure storage, in this version of hadoop-azure."""
+    """Return the `Library` (set of jars) for Azure storage.
+
+    ``hadoop`` is the version of hadoop-azure, such as ``3.4.2``.
+    """
     jars = (f"{_HADOOP_AZURE}:{hadoop}",)
     return Library(jars, jars, _EXCLUDES_FOR_AZURE)
 
@@ -222,6 +236,8 @@ def every_library() -> Iterator[Library]:
 
 def required_jars(table_format: str, spark_version: str) -> tuple[str, ...]:
     """Return the Maven coordinates of the jars that a table format needs; () for Parquet.
+
+    ``spark_version`` is the version of Spark, such as ``4.1.1``.
 
     Raises:
         SparkUnavailableError: The format does not support this version of Spark.
@@ -240,13 +256,19 @@ def required_jars(table_format: str, spark_version: str) -> tuple[str, ...]:
 
 
 def uses_s3(addresses: Iterable[str], conf: Mapping[str, str]) -> bool:
-    """Return True if an address or a Spark setting refers to S3, such as ``s3a://bucket``."""
+    """Return True if a URL in ``addresses``, or a setting in ``conf``, refers to S3.
+
+    An example is ``s3a://bucket/tables``.
+    """
     has_settings = any(key.startswith(_S3A_SETTINGS) for key in conf)
     return has_settings or any(map(is_s3, (*addresses, *conf.values())))
 
 
 def uses_azure(addresses: Iterable[str], conf: Mapping[str, str]) -> bool:
-    """Return True if an address or a Spark setting refers to Azure Data Lake Storage."""
+    """Return True if a URL in ``addresses``, or a setting in ``conf``, refers to Azure storage.
+
+    An example is ``abfss://container@account.dfs.core.windows.net/tables``.
+    """
     has_settings = any(key.startswith(_AZURE_SETTINGS) for key in conf)
     return has_settings or any(map(is_azure, (*addresses, *conf.values())))
 
@@ -255,6 +277,11 @@ def required_storage_jars(
     addresses: Iterable[str], conf: Mapping[str, str], spark_version: str
 ) -> list[str]:
     """Return the Maven coordinates of hadoop-aws and hadoop-azure, each if a run uses its storage.
+
+    Args:
+        addresses: The paths and URLs of the run's tables and files.
+        conf: The user's Spark settings.
+        spark_version: The version of Spark.
 
     Raises:
         SparkUnavailableError: No version of such a jar is known for this version of Spark.
@@ -280,7 +307,8 @@ def _find_storage_libraries(
         spark_version: The version of Spark.
 
     Raises:
-        SparkUnavailableError: No version of its jars is known for this version of Spark.
+        SparkUnavailableError: No version of an object storage's jars is known for this version of
+            Spark.
     """
     if uses_s3(addresses, conf) and not _has_artifact(_HADOOP_AWS, user_jars):
         yield s3_library(*_get_releases("hadoop-aws", "s3a", spark_version))
@@ -289,7 +317,7 @@ def _find_storage_libraries(
 
 
 def _get_releases(artifact: str, scheme: str, spark_version: str) -> tuple[str, str]:
-    """Return a tuple of the versions of Hadoop and Amazon's SDK that fit a version of Spark.
+    """Return the versions of Hadoop and of Amazon's SDK that are used with a version of Spark.
 
     Args:
         artifact: The name of the jar, such as hadoop-aws, for the error message.
@@ -297,7 +325,7 @@ def _get_releases(artifact: str, scheme: str, spark_version: str) -> tuple[str, 
         spark_version: The version of Spark.
 
     Raises:
-        SparkUnavailableError: `HADOOP_AWS` has no version for this version of Spark.
+        SparkUnavailableError: No versions are known for this version of Spark.
     """
     releases = HADOOP_AWS.get(_line(spark_version))
     if releases is None:
@@ -343,7 +371,7 @@ def format_conf(
             missing += library.requested
             excludes += library.excludes
     if uses_s3(addresses, conf):
-        out |= {key: conf.get(key, value) for key, value in _PATIENCE.items()}
+        out |= {key: conf.get(key, value) for key, value in _S3_RETRY_SETTINGS.items()}
     if local:
         out["spark.jars"] = _joined(*local, conf.get("spark.jars"))
     if missing or packages:
@@ -364,6 +392,13 @@ def _find_required_libraries(
     """Yield the `Library` (set of jars) of the table format and of each storage that the run uses.
 
     A library is left out if the user provides the first of its requested jars.
+
+    Args:
+        table_format: The table format.
+        conf: The user's Spark settings.
+        addresses: The paths and URLs of the run's tables and files.
+        user_jars: Paths or Maven coordinates of the user's jars.
+        spark_version: The version of Spark.
     """
     artifacts = required_jars(table_format, spark_version)
     if artifacts and not _has_artifact(artifacts[0], user_jars):
@@ -376,6 +411,10 @@ def with_fetched(conf: Mapping[str, str], home: Path) -> dict[str, str]:
 
     In the result, ``spark.jars`` has their local paths. Packages that are not part of a known
     `Library` stay in ``spark.jars.packages``, and Spark downloads them when it starts.
+
+    Args:
+        conf: The Spark settings.
+        home: The installation folder of Spark.
 
     Raises:
         SparkUnavailableError: A jar cannot be downloaded, or differs from the published one.
@@ -434,6 +473,11 @@ def _get_verified_jars(
 ) -> list[str]:
     """Download missing jars, verify all jars by SHA-256, and return their paths in the cache.
 
+    Args:
+        conf: The Spark settings with the names of the jars and the cache folder.
+        libraries: The sets of jars.
+        home: The installation folder of Spark.
+
     Raises:
         SparkUnavailableError: A jar cannot be downloaded, or differs from the published one.
     """
@@ -476,9 +520,10 @@ def resolve_lock(conf: Mapping[str, str]) -> Iterator[None]:
 
 
 def jars_hint(table_format: str, conf: Mapping[str, str]) -> str:
-    """Return a hint for an error message: jars whose download probably failed, and remedies.
+    """Return a hint for the error message if Spark does not start with jars to download.
 
-    Return "" if ``conf``, Spark's settings, lists no jars to download.
+    The hint lists the jars and the remedies for a failed download. It is "" if the Spark settings
+    ``conf`` list no jars to download.
     """
     packages = conf.get("spark.jars.packages")
     if not packages:
@@ -502,11 +547,16 @@ def _line(spark_version: str) -> str:
 def _get_format_settings(table_format: str, conf: Mapping[str, str]) -> dict[str, str]:
     """Return the Spark settings for a table format's SQL extensions and catalogs.
 
-    The user's extensions and catalogs are kept. Caches of the user's Iceberg catalogs are disabled.
+    The extensions and catalogs in ``conf``, the user's settings, are kept. Caches of the user's
+    Iceberg catalogs are disabled.
     """
-    out = {key: conf.get(key, value) for key, value in SPARK_WORDS.get(table_format, {}).items()}
+    out = {
+        key: conf.get(key, value) for key, value in FORMAT_SETTINGS.get(table_format, {}).items()
+    }
     if _EXTENSIONS in out:
-        out[_EXTENSIONS] = _joined(SPARK_WORDS[table_format][_EXTENSIONS], conf.get(_EXTENSIONS))
+        out[_EXTENSIONS] = _joined(
+            FORMAT_SETTINGS[table_format][_EXTENSIONS], conf.get(_EXTENSIONS)
+        )
     for key, value in conf.items():
         if _CATALOG.fullmatch(key) and value in _ICEBERG_CATALOGS:
             # Each session has a separate cache, but several sessions write the same table.

@@ -2,8 +2,9 @@
 
 They affect speed only, and the user's options override them. Measured on Spark 4.1 and Java 17:
 
-- Delaying Java's second compiler (`_PATIENT`) saves a third of the CPU time of a run with some
-  hundred thousand rows, and a fifth for millions. ``small_runs`` disables that compiler.
+- Java's second compiler, which optimizes code, starts later than by default. This saves a third of
+  the CPU time of a run with some hundred thousand rows, and a fifth for millions. The setting
+  ``small_runs`` disables that compiler.
 - A class archive (see `target_spark.spark.class_archive`) saves a third to a half of the start.
   Java ignores an archive of another Java version or other jars.
 - Without Spark's machine learning jar, the start is a tenth faster. Therefore a local Spark starts
@@ -50,14 +51,15 @@ _PATIENT = (
 )
 _WITHOUT_SECOND_COMPILER = "-XX:TieredStopAtLevel=1"
 _CODE_CACHE = "-XX:ReservedCodeCacheSize=240m"
-"""Java's default with both compilers. With one, its default of 48 MB is too small for the code of a
-long-lived Spark, which Java then compiles again and again."""
+"""JVM option for the size of the memory for compiled code. If Java uses only one compiler, its
+default is 48 MB. This is too small for a long-lived Spark, so that Java would discard compiled code
+and compile it again."""
 _ONE_THREAD_COLLECTS = "-XX:+UseSerialGC"
 _EXIT_SECONDS = 30.0
 _ARCHIVE_SECONDS = 900.0
 
 LAUNCHER_OPTIONS = f"{_WITHOUT_SECOND_COMPILER} {_ONE_THREAD_COLLECTS} -Xshare:auto"
-"""Options for the small JVM that Spark starts first, only to build a command line."""
+"""JVM options for Spark's launcher, a small JVM that only builds the command line for Spark."""
 
 
 def cache_folder() -> Path:
@@ -96,10 +98,14 @@ def spark_home(master: str, spark_version: str, jars: Mapping[str, str] | None =
 
 
 def _find_home(package: Path, spark_version: str, jars: Mapping[str, str]) -> Path | None:
-    """Return the folder of links to the installed PySpark, with copies of ``jars``.
+    """Return the folder of links to the files of the installed PySpark; create it if missing.
 
-    Create the folder if it does not exist. Return None if that fails, or if another user can change
-    the folder.
+    Return None if that fails, or if another user can change the folder.
+
+    Args:
+        package: The folder of the installed PySpark.
+        spark_version: The version of Spark.
+        jars: Jars to copy into the folder: path -> required SHA-256.
     """
     home = share_folder() / f"spark-{_key(str(package), spark_version, *jars.values())}"
     copies = [home / "jars" / Path(jar).name for jar in jars]
@@ -112,10 +118,14 @@ def _find_home(package: Path, spark_version: str, jars: Mapping[str, str]) -> Pa
 
 
 def archive_file(java: str, home: Path) -> Path:
-    """Return the path of the class archive for a Java program and a Spark folder.
+    """Return the path of the class archive for a Java program and an installation of Spark.
 
     A class archive is a file of loaded Java classes with which a JVM starts faster. It is stored in
     the Python environment, because it works only with the jars there. The file may be missing.
+
+    Args:
+        java: The path of the Java program.
+        home: The installation folder of Spark.
     """
     return share_folder() / f"classes-{_key(os.path.realpath(java), str(home))}.jsa"
 

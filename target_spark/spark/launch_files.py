@@ -31,12 +31,13 @@ _EXTRA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _OPTION_KEYS: Final = ("spark.driver.defaultJavaOptions", _EXTRA_OPTIONS)
 
 _HIDDEN: Final = ("-D", "-javaagent:", "-agentlib:", "-agentpath:", "-XX:On")
-"""Prefixes of Java options that carry values chosen by the user. Other options are switches, some
-of which Spark's launcher reads (``-Xmx``), and stay on the command line."""
+"""Prefixes of the Java options that may contain secrets, which are moved to a private file. All
+other options, such as ``-Xmx4g``, stay on the command line."""
 
 _QUOTED: Final = r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\."
 _OPTION: Final = re.compile(rf"(?:{_QUOTED}|[^\s'\"\\])+", re.DOTALL)
-"""One option in a list; Spark's launcher splits the list like a shell."""
+"""Regular expression for one Java option in a text with several. They are separated by the rules of
+a shell, as in Spark's launcher."""
 
 _QUOTING: Final = re.compile(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)", re.DOTALL)
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
@@ -92,7 +93,9 @@ def launch_environment(
 def _get_library_path(
     java: str, conf: Mapping[str, str], environ: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return ``LD_LIBRARY_PATH`` with Java's library folder first; {} if no library path is set.
+    """Return the variable ``LD_LIBRARY_PATH`` with Java's library folder before its present value.
+
+    The result is {} if no library path is set.
 
     If a library path is set without this folder, Java adds the folder and restarts itself. The
     command line of the restarted Java would show the options that were passed in private files.
@@ -105,7 +108,11 @@ def _get_library_path(
 
 
 def _parse_submit_arguments(text: str) -> tuple[Namespace, list[str]]:
-    """Return the options of spark-submit with settings, such as ``--conf``, and all other ones."""
+    """Parse a command line of spark-submit, and separate the options that contain settings.
+
+    Return the parsed options ``--conf``, ``--properties-file`` and ``--driver-java-options``, and
+    the list of all other arguments.
+    """
     import argparse  # few settings need it
 
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False, exit_on_error=False)

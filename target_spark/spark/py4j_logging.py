@@ -46,7 +46,7 @@ def silence_disconnects(is_gone: Callable[[], bool]) -> logging.Filter:
 
 
 def restore(quiet: logging.Filter) -> None:
-    """Remove the log filter that `silence_disconnects` has added and returned."""
+    """Remove the log filter ``quiet``, which `silence_disconnects` has added and returned."""
     for name in _LOGGERS:
         logging.getLogger(name).removeFilter(quiet)
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["Count", "counted", "get_observation", "get_row_count"]
 
 Count: TypeAlias = Callable[[int], int]
-"""Function that takes the expected number of rows and returns the actual one; it may recount."""
+"""Function that takes the expected number of rows and returns the actual number. If Spark reported
+another number than expected, the function counts the rows again."""
 
 
 def get_observation(
@@ -70,7 +71,7 @@ def counted(df: DataFrame, rows: int | None) -> tuple[DataFrame, Count]:
 
     Args:
         df: The DataFrame.
-        rows: The known number of rows, so that Spark need not count them; None if unknown.
+        rows: The number of rows if it is known, so that Spark need not count them; else None.
     """
     if rows is not None:
         return df, lambda _: rows

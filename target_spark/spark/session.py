@@ -88,16 +88,19 @@ _LIBRARIES = threading.Lock()
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _MEMORY = "spark.driver.memory"
 _END_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
-"""Without this option, lack of memory may end a thread of Spark, and the run would wait forever."""
+"""JVM option that ends the JVM if memory runs out. Without it, only a thread of Spark might end,
+and the run would wait forever."""
 
 _LARGE_ROWS = {
     "spark.hadoop.parquet.page.size.row.check.min": "1",
     "spark.hadoop.parquet.block.size.row.check.min": "1",
 }
-"""By default a Parquet writer buffers a hundred rows before it checks their size."""
+"""Settings with which a Parquet writer checks the size of its buffer after each row. By default it
+first buffers 100 rows, which may exceed the memory if rows are large."""
 
 _OUT_OF_MEMORY = {3, 52}
-"""Exit codes for lack of memory: Java's (with ``ExitOnOutOfMemoryError``) and Spark's."""
+"""Exit codes of a JVM that ran out of memory: 3 from Java (``ExitOnOutOfMemoryError``), 52 from
+Spark."""
 
 _LOCAL = re.compile(r"local(?:\[(\w+|\*)\])?")
 _TRIES = 2
@@ -106,10 +109,10 @@ _STILL_WAITING = (
     " state was emitted; check in the cluster's UI which applications use its cores and memory."
 )
 _DEATH_SECONDS = 10.0
-"""Seconds to wait for the end of a JVM whose connection broke."""
+"""Seconds to wait for the JVM to end after the connection to it broke."""
 
 _STOPPED = "stopped SparkContext"
-"""Spark's message after a cluster has rejected or ended the application."""
+"""Text in the errors that Spark raises after a cluster has rejected or ended the application."""
 
 _ENDED = (
     "The cluster ended Spark's application in the middle of the run; Spark's messages are on"
@@ -117,13 +120,15 @@ _ENDED = (
 )
 
 _LEAST_PROBES, _MOST_PROBES = 8, 256
-"""Bounds of the number of tasks that test a folder: each executor should run at least one."""
+"""Minimum and maximum number of Spark tasks that test if executors can access a folder. Each
+executor should run at least one of them."""
 
 _PYTHON = {"PYTHONSAFEPATH": "1"}
-"""Environment of Python workers: they import no module of the working folder (Python 3.11)."""
+"""Environment variable with which Spark's Python workers do not import modules from the working
+directory (since Python 3.11)."""
 
 _PRINTED_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""PySpark loggers that log errors which PySpark also raises."""
+"""Names of PySpark loggers that are disabled, because PySpark also raises the errors they log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +325,7 @@ def plan_launch(settings: SparkSettings, spark_version: str, java: str) -> Launc
 
 
 def _small_spark_conf(master: str) -> dict[str, str]:
-    """Return the target's default Spark settings for small loads.
+    """Return the target's default Spark settings, which are suited to small loads.
 
     They set 1 GB of driver memory and no web UI; for a local master also 2 to 8 shuffle partitions.
     """
@@ -528,9 +533,10 @@ class Session:
         return getattr(self._gateway, "proc", None)
 
     def _is_disconnect_expected(self) -> bool:
-        """Return True if a broken connection to the JVM needs no log message, because the JVM ends.
+        """Return True if the connection to the JVM broke because the JVM has ended.
 
-        That is the case if this run ends the JVM, or if the JVM ends within ten seconds of waiting.
+        This needs no log message of py4j. If this run is not ending the JVM, wait up to ten seconds
+        for its end.
         """
         if self._closing:
             return True
@@ -594,6 +600,11 @@ class Session:
 
     def _launch(self, conf: Mapping[str, str], home: Path, java: str) -> None:
         """Start the JVM; pass its settings in private files, which other users cannot read.
+
+        Args:
+            conf: All Spark settings.
+            home: The installation folder of Spark.
+            java: The path of the Java program.
 
         Raises:
             SparkUnavailableError: The JVM ended before it was ready.
@@ -670,7 +681,10 @@ def _check_values(conf: Mapping[str, str]) -> None:
 
 
 def _explain_failure(error: Exception, master: str) -> str:
-    """Return the reason why Spark did not start, for the error message, without stack traces."""
+    """Return the reason for which Spark did not start, as text without a stack trace.
+
+    ``error`` is the exception of the start, and ``master`` is Spark's master URL.
+    """
     text = str(error)
     if _STOPPED not in text or master.startswith("local"):
         return text.partition("\n\tat ")[0]
@@ -682,7 +696,11 @@ def _explain_failure(error: Exception, master: str) -> str:
 
 
 def _explain_jvm_exit(code: int, settings: SparkSettings) -> SparkDiedError:
-    """Return the error for a JVM that ended during a run, with the cause of its exit ``code``."""
+    """Return the error for a JVM that ended during a run with the exit code ``code``.
+
+    Its message explains the code, such as lack of memory. A negative code is the number of the
+    signal that ended the JVM. ``settings`` are the Spark settings of the run.
+    """
     memory = settings.conf.get(_MEMORY) or _small_spark_conf(settings.master)[_MEMORY]
     if code in _OUT_OF_MEMORY:
         why = f"it ran out of memory: {_MEMORY} is {memory}. Increase it (in the"
@@ -702,7 +720,10 @@ def _explain_jvm_exit(code: int, settings: SparkSettings) -> SparkDiedError:
 
 
 def _get_executor_python(conf: Mapping[str, str]) -> dict[str, str]:
-    """Return ``PYSPARK_PYTHON`` with the value of ``spark.pyspark.python``, or {} if not set."""
+    """Return the environment variable ``PYSPARK_PYTHON``, the Python program of executors.
+
+    Its value is that of the Spark setting ``spark.pyspark.python``. Return {} without the setting.
+    """
     python = conf.get("spark.pyspark.python")
     return {"PYSPARK_PYTHON": python} if python else {}
 

@@ -35,13 +35,15 @@ __all__ = [
 
 
 _AnySession: TypeAlias = Session | ConnectSession | EngineSession
-"""The session of a run: on a local Spark, a Spark Connect server, or a shared engine."""
+"""Type of the object that starts Spark or connects to it: a local Spark, a Spark Connect server, or
+an engine (a Spark that several runs use)."""
 
 _LOSS_SECONDS: Final = 10.0
-"""Seconds to wait for a sign that an engine has ended after the connection to it broke."""
+"""Seconds to wait for an engine (a shared Spark) to end after the connection to it broke."""
 
 _LEFTOVER_SECONDS: Final = 60.0
-"""Seconds to wait for the JVM of an engine that ended together with a run of the job."""
+"""Seconds to wait for the JVM of an engine (a shared Spark) to end, if the engine and the last run
+of the job were killed."""
 
 
 def start_spark(
@@ -200,10 +202,10 @@ class SparkProvider:
             lease.record_engine(folder)
 
     def raise_if_engine_lost(self, error: BaseException) -> None:
-        """Raise `EngineLostError` if the calling thread used an engine (shared Spark) that ended.
+        """If the run used an engine (a shared Spark) that has ended, start a local Spark and raise.
 
-        A local Spark is started before. Otherwise nothing happens. If ``error``, the error of the
-        caller's work, is a broken connection, wait up to ten seconds for the engine to end.
+        Otherwise nothing happens. ``error`` is the error of the caller's work. If it is a broken
+        connection, wait up to ten seconds for the engine to end.
 
         Raises:
             EngineLostError: The engine has ended. The caller can repeat its work with the local
@@ -232,10 +234,10 @@ class SparkProvider:
         return self._start().thread_session()
 
     def spark_on_demand(self) -> SparkSession:
-        """Return a session for the calling thread, without starting Spark if it starts on demand.
+        """Return a session for the calling thread, if possible without starting Spark.
 
-        If Spark has not started then, the session is a proxy that starts Spark when one of its
-        attributes is accessed.
+        If the provider starts Spark on demand and has not started it yet, the session is a proxy,
+        which starts Spark when one of its attributes is accessed.
         """
         if self._starts_on_demand and self._session is None:
             return self.lazy_spark()
@@ -306,9 +308,10 @@ class _SessionOnDemand:
 
 
 def _wait_for_leftover_engine(lease: JobLock, job: str) -> None:
-    """Wait for the end of the engine (shared Spark) that was killed together with the last run.
+    """Wait until the JVM of an engine (a shared Spark) has ended, because it could still commit.
 
-    Otherwise the engine's JVM could still commit.
+    ``lease``, the lock of the job, names the engine if it was killed together with the job's last
+    run. Otherwise return at once.
 
     Raises:
         JobLockError: The JVM still runs after 60 seconds.
