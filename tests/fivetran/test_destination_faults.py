@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -190,8 +191,11 @@ def test_call_whose_client_has_left_while_it_waited_for_the_table_has_no_effect(
         table=proto_messages.Table(name="t", columns=[column]),
     )
     key = options.table(StreamId("t", "s")).key
-    with sparks.table_lock(key), pytest.raises(RefusedError, match="DEADLINE_EXCEEDED"):
-        client.call("CreateTable", request)
+    with sparks.table_lock(key):
+        with pytest.raises(RefusedError, match="DEADLINE_EXCEEDED"):
+            client.call("CreateTable", request)
+        while any(call.is_active() for call in list(server._calls)):
+            time.sleep(0.01)  # the server learns of the client's deadline a little later
     assert server.stop(grace_seconds=60)
     client.close()
     assert sparks.used == []
