@@ -8,6 +8,7 @@ file nor its key. Source: Fivetran's Partner SDK development guide, "Batch files
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -23,7 +24,14 @@ from tap_core.protocols.fivetran.enums import Compression, Encryption
 from target_spark.errors import BatchFileLoadError
 from target_spark.fivetran.batch_request import FileParams, RequestFile
 
-__all__ = ["BLOCK_BYTES", "file_error", "get_reading_lock", "read_blocks", "split_rows"]
+__all__ = [
+    "BLOCK_BYTES",
+    "file_error",
+    "get_reading_lock",
+    "identify_files",
+    "read_blocks",
+    "split_rows",
+]
 
 BLOCK_BYTES: Final = 4 << 20
 """Approximate bytes of a block of CSV rows. A longer row gets a longer block."""
@@ -55,6 +63,33 @@ def get_reading_lock() -> AbstractContextManager[object]:
 def file_error(file: RequestFile, reason: str) -> BatchFileLoadError:
     """Return the error for an invalid batch file: "The batch file <name> <reason>."."""
     return BatchFileLoadError(f"The batch file {PurePath(file.path).name} {reason}.")
+
+
+def identify_files(files: Iterable[RequestFile], params: FileParams) -> str:
+    """Return a text that is the same for the same batch files, and different for all others.
+
+    An encrypted file begins with random bytes, so its content identifies it. A file that is not
+    encrypted may have the same rows as another one, so its path and modification time count, too.
+
+    Raises:
+        BatchFileLoadError: A file cannot be read.
+    """
+    return hashlib.sha256(
+        "".join(sorted(_identify(file, params) for file in files)).encode()
+    ).hexdigest()
+
+
+def _identify(file: RequestFile, params: FileParams) -> str:
+    digest = hashlib.sha256()
+    try:
+        with open_regular_file(Path(file.path)) as raw:
+            if params.encryption is Encryption.NONE:
+                digest.update(f"{file.path} {os.fstat(raw.fileno()).st_mtime_ns} ".encode())
+            for chunk in iter(partial(raw.read, BLOCK_BYTES), b""):
+                digest.update(chunk)
+    except OSError as error:
+        raise file_error(file, _explain_read_error(error)) from None
+    return digest.hexdigest()
 
 
 def read_blocks(file: RequestFile, params: FileParams, size: int = BLOCK_BYTES) -> Iterator[bytes]:

@@ -31,7 +31,7 @@ from target_spark.writers.delta import writer as delta
 from target_spark.writers.delta.catalog import has_files
 from target_spark.writers.delta.writer import MATERIALIZE_SOURCE_CONF
 from target_spark.writers.iceberg import writer as iceberg
-from target_spark.writers.iceberg.snapshot_reader import check_isolation
+from target_spark.writers.iceberg.snapshot_reader import check_isolation, snapshots
 from target_spark.writers.iceberg.writer import FANOUT_OPTIONS, find_empty_snapshot
 from target_spark.writers.merge_statement import (
     Matched,
@@ -53,6 +53,12 @@ __all__ = [
     "merge_rows",
     "persisted",
 ]
+
+_BATCH: Final = "target-spark-fivetran-batch"
+"""Name under which a commit to a table without a key stores the identity of its batch."""
+
+_COMMITS: Final = 20
+_CHANGES_ROWS: Final = "operation <> 'OPTIMIZE' AND operation NOT LIKE 'VACUUM%'"
 
 _MISFIT: Final = "target-spark misfit: "
 _MISFIT_COLUMN: Final = re.compile(re.escape(_MISFIT) + r"(\d+)")
@@ -158,11 +164,43 @@ def _all_done() -> Expression:
     return F.when(is_deleted, F.max(OP)).otherwise(F.min(OP)).alias(OP)
 
 
-def append_rows(spark: SparkSession, rows: DataFrame, existing: ExistingTable) -> None:
-    """Append rows to a table in one commit. Columns that are missing in the rows become null."""
-    writer = _add_missing_columns(rows, existing).writeTo(existing.ref)
+def append_rows(spark: SparkSession, rows: DataFrame, existing: ExistingTable, batch: str) -> None:
+    """Append the rows of a batch to a table in one commit, unless it is a repetition.
+
+    A batch is repeated if the table's last change of rows was the same batch. Columns that are
+    missing in the rows become null.
+
+    Args:
+        spark: The session.
+        rows: The rows.
+        existing: The table.
+        batch: The identity of the batch, which the commit stores.
+    """
+    append = _append_to_iceberg if existing.format == "iceberg" else _append_to_delta
     with committing(spark, existing):
-        (writer.options(**FANOUT_OPTIONS) if existing.format == "iceberg" else writer).append()
+        append(spark, _add_missing_columns(rows, existing), existing, f"{_BATCH}:{batch}")
+
+
+def _append_to_iceberg(
+    spark: SparkSession, rows: DataFrame, existing: ExistingTable, batch: str
+) -> None:
+    changes = (each for each in snapshots(spark, existing.table) if each.changes_rows)
+    last = next(changes, None)
+    if last is None or last.summary.get(_BATCH) != batch:
+        options = {f"snapshot-property.{_BATCH}": batch, **FANOUT_OPTIONS}
+        rows.writeTo(existing.ref).options(**options).append()
+
+
+def _append_to_delta(
+    spark: SparkSession, rows: DataFrame, existing: ExistingTable, batch: str
+) -> None:
+    history = spark.sql(f"DESCRIBE HISTORY {existing.ref} LIMIT {_COMMITS}")
+    last = history.where(_CHANGES_ROWS).orderBy(F.desc("version")).first()
+    if last is not None and last["userMetadata"] == batch:
+        return
+    # With the transaction, Delta reports a conflict if a killed server commits the batch meanwhile.
+    transaction = {"txnAppId": batch, "txnVersion": 0 if last is None else last["version"]}
+    rows.writeTo(existing.ref).options(userMetadata=batch, **transaction).append()
 
 
 def append_if_empty(spark: SparkSession, rows: DataFrame, existing: ExistingTable) -> bool:

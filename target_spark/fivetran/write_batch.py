@@ -1,7 +1,7 @@
 """Handling of Fivetran's WriteBatch: rows of batch files replace, update or delete rows of a table.
 
 - A batch is one commit, so it is applied completely or not at all. A repeated batch changes
-  nothing.
+  nothing. In a table without a key it is recognized by its files, if no other commit followed.
 - An update or deletion of a row that does not exist has no effect.
 - If the table is empty, rows are appended without a merge.
 - Fivetran sends each key once per batch. If a key is repeated nevertheless, its rows are applied in
@@ -21,6 +21,7 @@ from target_spark.fivetran.batch_frame import find_file_error, read_files, valid
 from target_spark.fivetran.batch_request import BatchRequest, FileKind, FileParams, RequestFile
 from target_spark.fivetran.batch_stats import BatchStats, count_rows
 from target_spark.fivetran.existing_table import ExistingTable
+from target_spark.fivetran.file_reader import identify_files
 from target_spark.fivetran.merge import (
     append_if_empty,
     append_rows,
@@ -209,7 +210,7 @@ def _write_rows(
         rows = collapse_by_key(rows, fivetran_schema, has_flags=has_flags)
     only_replaces = stats.kinds == {FileKind.REPLACE}
     if only_replaces and not fivetran_schema.keys:
-        append_rows(tables.spark, rows, existing)
+        append_rows(tables.spark, rows, existing, identify_files(files, params))
     elif not only_replaces or not append_if_empty(tables.spark, rows, existing):
         merge = build_merge(existing.ref, fivetran_schema, stats.kinds, has_flags=has_flags)
         merge_rows(tables.spark, rows, merge, existing)

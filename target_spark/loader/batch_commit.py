@@ -37,7 +37,7 @@ from target_spark.columns import (
     diff_with_table,
 )
 from target_spark.config.options import LoadOptions, RunInfo, WriteMode
-from target_spark.errors import StorageError
+from target_spark.errors import ConflictError, StorageError
 from target_spark.frames import BAD_ROWS_MARKER, BatchMetadata, Counts, SpoolFrame, read_spool
 from target_spark.frames.arrow_batch import ArrowBatch, UnsupportedBatchError, read_arrow_batch
 from target_spark.frames.local_frame import MAX_LOCAL_BYTES, MAX_LOCAL_ROWS, read_local_frame
@@ -772,7 +772,25 @@ class BatchWriter:
                 rows,
                 has_unique_keys=has_unique_keys,
             )
+            self._check_types(spark, request.table, table_schema)
             return self._commit(attempt, write, strict=strict, withheld=withheld)
+
+    def _check_types(self, spark: SparkSession, table: Table, table_schema: TableSchema) -> None:
+        """Check that a table's columns still have the types to which the rows were converted.
+
+        If another writer has replaced a column by one with a narrower type, Spark would round or
+        truncate the values. If it has dropped a column, Spark reports an error.
+
+        Raises:
+            ConflictError: A column has another type.
+        """
+        types = self._writer.get_column_types(spark, table) or {}
+        changed = [name for name, ddl in table_schema.types.items() if types.get(name, ddl) != ddl]
+        if changed:
+            raise ConflictError(
+                f"Another writer has changed the type of column {', '.join(changed)} of table"
+                f" {table.name} while rows were written to it."
+            )
 
     def _commit(
         self,

@@ -120,14 +120,20 @@ class _TableState(TableState):
 
     Attributes:
         snapshot: The snapshot id of the last successful commit.
+        ancestors: The ids of all snapshots before ``snapshot``, and None for the table without
+            snapshots. Of the expired ones, only the newest is known.
         empty_at: If ``is_empty`` is True, the id of the snapshot without rows; None if the table
             has no snapshot.
+        seen: The id of the newest snapshot when the run last read the snapshots, or of its own
+            commit after that; None if there was no snapshot, or if the run has not read them.
         is_unsure: True if a commit has failed without a clear result, and may still reach the
             catalog.
     """
 
     snapshot: int | None = None
+    ancestors: frozenset[int | None] = frozenset()
     empty_at: int | None = None
+    seen: int | None = None
     is_unsure: bool = False
 
 
@@ -481,7 +487,7 @@ class IcebergWriter:
         state = self._tables[table.key]
         acknowledged = commit.same_batch(state.acknowledged)
         try:
-            _check_ancestry(spark, table, self._tables[table.key].snapshot)
+            _check_ancestry(table, state, snapshots(spark, table))
             self._roll_back_batch(spark, table, commit)
             self._block_pending_commit(spark, table)
             before, is_made = self._find_committed_batch(spark, table, commit)
@@ -491,7 +497,8 @@ class IcebergWriter:
                 if merged:
                     check_isolation(spark, ref)
                 write(ref, snapshot_properties(marker))
-            snapshot = self._verify(spark, table, commit)
+            made = self._verify(spark, table, commit)
+            snapshot = made[0]
             effect = parse_summary(snapshot, merged=merged)
             if not is_made:
                 _check_counts(table, snapshot, effect, rows, source)
@@ -505,7 +512,9 @@ class IcebergWriter:
                 self._check_same(spark, table)
             raise
         state.newest = state.acknowledged = marker
-        state.snapshot, state.is_empty = snapshot.id, False
+        state.snapshot = state.seen = snapshot.id
+        state.is_empty = False
+        state.ancestors = frozenset(each.parent for each in made)
         return effect
 
     def _roll_back_batch(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
@@ -542,7 +551,6 @@ class IcebergWriter:
         state = self._tables[table.key]
         if state.is_unsure:
             _nothing(spark, resolve_table(spark, table).ref).append()
-            state.is_unsure = False
             self._check_same(spark, table)  # directly before the write
 
     def _find_committed_batch(
@@ -552,14 +560,22 @@ class IcebergWriter:
 
         The table already has the batch if an earlier attempt has succeeded but its response was
         lost. Snapshots of other writers are skipped.
+
+        Raises:
+            CommitLostError: The snapshot of that attempt may exist but have expired.
         """
         state = self._tables[table.key]
         if state.is_newest_known:
             return state.newest, False
-        all_snapshots = list(snapshots(spark, table))
-        state.newest = next(filter(None, (snapshot.marker for snapshot in all_snapshots)), None)
+        newest_first = list(snapshots(spark, table))
+        is_made = _newest_of_run(newest_first, commit) is not None
+        known = {each for snapshot in newest_first for each in (snapshot.id, snapshot.parent)}
+        if state.is_unsure and not is_made and state.seen not in {None, *known}:
+            raise _expired_error(table, commit)
+        state.is_unsure, state.seen = False, newest_first[0].id if newest_first else None
+        state.newest = next(filter(None, (snapshot.marker for snapshot in newest_first)), None)
         state.is_newest_known = True
-        return state.newest, _newest_of_run(all_snapshots, commit) is not None
+        return state.newest, is_made
 
     def _check_same(self, spark: SparkSession, table: Table) -> None:
         """Check that a table was not removed or replaced since this run first read it.
@@ -570,17 +586,21 @@ class IcebergWriter:
         state = self._tables[table.key]
         state.id = same_table(table, state.id, get_table_uuid(spark, table))
 
-    def _verify(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> IcebergSnapshot:
-        """Return this run's newest snapshot, after checking that it contains the batch.
+    def _verify(
+        self, spark: SparkSession, table: Table, commit: CommitMetadata
+    ) -> list[IcebergSnapshot]:
+        """Return the snapshot of a batch and its ancestors, after checking that the table has it.
 
         Raises:
-            CommitLostError: The newest snapshot has another batch, or this run has no snapshot.
+            CommitLostError: The run's newest snapshot has another batch, or it has no snapshot.
+            TableError: The table was created again or rolled back.
         """
-        _check_ancestry(spark, table, self._tables[table.key].snapshot)
-        newest = _newest_of_run(snapshots(spark, table), commit)
+        newest_first = list(snapshots(spark, table))
+        _check_ancestry(table, self._tables[table.key], newest_first)
+        newest = _newest_of_run(newest_first, commit)
         if newest is None:
             raise _commit_lost_error(table, commit)
-        return newest
+        return newest_first[newest_first.index(newest) :]
 
 
 def _newest_of_run(
@@ -615,27 +635,31 @@ def _make(
         spark.sql(f"ALTER TABLE {table_ref.ref} {order}")
 
 
-def _check_ancestry(spark: SparkSession, table: Table, last: int | None) -> None:
+def _check_ancestry(
+    table: Table, state: _TableState, newest_first: Iterable[IcebergSnapshot]
+) -> None:
     """Check that the run's last commit is still in the history of a table.
 
-    If the commit's snapshot is missing because it may have expired, the check passes.
+    If all snapshots are newer than the commit, the commit may have expired, and the check passes.
 
     Args:
-        spark: The Spark session of the calling thread.
         table: The table.
-        last: The snapshot id of the run's last commit; None if the run has not committed.
+        state: The run's last commit and the snapshots before it.
+        newest_first: The table's current snapshot and its ancestors.
 
     Raises:
         TableError: The table was created again or rolled back.
     """
-    oldest = None
-    if last is None:
+    if state.snapshot is None:
         return
-    for snapshot in snapshots(spark, table):
-        if snapshot.id == last:
+    parent: int | None = None
+    for snapshot in newest_first:
+        if snapshot.id == state.snapshot:
             return
-        oldest = snapshot
-    if oldest is None or oldest.parent is None:  # nothing is expired
+        parent = snapshot.parent
+        if parent in state.ancestors:
+            break
+    if parent is None or parent in state.ancestors:
         raise table_removed_error(table)
 
 
@@ -672,6 +696,14 @@ def _commit_lost_error(table: Table, commit: CommitMetadata) -> CommitLostError:
         f"Batch {commit.batch} of table {table.name} was written without an error, but no"
         " snapshot of the table has this batch's metadata: another writer replaced it, or the"
         " table was rolled back. No state that covers its rows is emitted."
+    )
+
+
+def _expired_error(table: Table, commit: CommitMetadata) -> CommitLostError:
+    return CommitLostError(
+        f"Batch {commit.batch} of table {table.name} may be committed: there was no response, and"
+        " another program has expired all snapshots since. It was not written again. No state that"
+        " covers its rows is emitted; look for its rows in the table, and start again."
     )
 
 

@@ -320,11 +320,24 @@ def test_rows_match_by_the_stored_key_or_fivetran_id(
 
     bare = shape(n="INT")
     destination.make("bare", bare)
-    for _ in range(2):
-        destination.write("bare", bare, destination.file(REPLACE, ["n"], [("1",)]))
-    assert destination.rows("bare") == [(1,), (1,)]
     with pytest.raises(UnsupportedError, match="no key"):
         destination.write("bare", bare, destination.file(DELETE, ["n"], [("1",)]))
+
+
+def test_repeated_call_for_a_table_without_a_key_adds_no_rows(
+    destination: DestinationTables,
+) -> None:
+    """F43: a repetition has the same files, and nothing has changed the rows since."""
+    bare = shape(n="INT")
+    destination.make("bare", bare)
+    for _ in range(2):  # two calls with the same rows
+        file = destination.file(REPLACE, ["n"], [("1",)])
+        for _ in range(2):
+            destination.write("bare", bare, file)
+    assert destination.rows("bare") == [(1,), (1,)]
+    assert destination.tables.truncate("s", "bare", "", None, None) == 2
+    destination.write("bare", bare, file)
+    assert destination.rows("bare") == [(1,)]
 
 
 def test_invalid_file_leaves_the_table_unchanged(people: DestinationTables) -> None:

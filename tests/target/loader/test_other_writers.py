@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ from target_spark.loader.loader import Loader
 from target_spark.storage import commit_retry
 from target_spark.storage.commit_retry import FailureKind
 from target_spark.storage.uris import to_spark_uri
+from target_spark.tables.model import Table
+from target_spark.writers.iceberg.catalog import resolve_table
 from target_spark.writers.merge_statement import Merge
 from tests.target.warehouse import ID, ID_AND_NAME, Warehouse, feed, record, schema, state
 
@@ -169,6 +172,35 @@ def test_column_type_changed_during_the_run_is_noticed(
         for row in delta.read("a").orderBy("name").collect()
     ]
     assert rows == [("x", "1"), ("y", "2")]
+
+
+@pytest.mark.parametrize("form", ["delta", "iceberg"])
+@pytest.mark.parametrize("keys", [(), ("id",)])
+def test_values_are_not_rounded_to_the_type_of_a_column_replaced_during_the_run(
+    spark_session: Session, spark: SparkSession, tmp_path: Path, form: str, keys: tuple[str, ...]
+) -> None:
+    """Another writer replaces a column by one with a narrower type, which Spark would round to."""
+    exact = {**ID, "n": {"type": "number", "multipleOf": 1e-9}}
+    warehouse = Warehouse(spark_session, spark, tmp_path / "tables", form)
+    with loading(warehouse, flush_rows=1) as loader:
+        feed(loader, schema("a", exact, *keys), record("a", id=1, n=1.5), state(1))
+        until_state(warehouse, loader, 1)
+        if form == "delta":
+            changed = warehouse.read("a").selectExpr("id", "CAST(n AS DECIMAL(10, 2)) AS n")
+            overwriting = changed.write.format("delta").mode("overwrite")
+            overwriting.option("overwriteSchema", "true").save(
+                to_spark_uri(f"{warehouse.folder}/a")
+            )
+        else:
+            place = resolve_table(spark, Table(f"{warehouse.folder}/a", "a")).ref
+            for clause in ("DROP COLUMN n", "ADD COLUMN n DECIMAL(10, 2)"):
+                spark.sql(f"ALTER TABLE {place} {clause}")
+        feed(loader, record("a", id=2, n=1.123456789), state(2))
+        loader.finish(whole=True)
+    assert warehouse.states == [1, 2]
+    (row,) = warehouse.read("a").where("id = 2").collect()
+    values = [value for name, value in row.asDict().items() if name.startswith("n")]
+    assert [value for value in values if value is not None] == [Decimal("1.123456789")]
 
 
 @pytest.mark.parametrize("form", ["delta", "parquet"])

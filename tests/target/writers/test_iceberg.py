@@ -103,7 +103,7 @@ def test_exception_after_the_commit_does_not_duplicate_the_batch(spark, table, w
     answers = iter([ConnectionError("lost"), None])
 
     class Losing(IcebergWriter):
-        def _verify(self, *args: Any) -> IcebergSnapshot:
+        def _verify(self, *args: Any) -> list[IcebergSnapshot]:
             found = super()._verify(*args)
             error = next(answers, None)
             if error is not None:
@@ -227,12 +227,21 @@ def test_metadata_is_found_below_foreign_snapshots(spark, table):
     assert get_last_metadata(spark, table) == replace(marker(1, "{}"), batch=2)
 
 
-def test_rolled_back_snapshots_are_ignored(spark, table):
+@pytest.mark.parametrize("expires", [False, True])
+def test_rolled_back_snapshots_are_ignored(spark, table, expires):
+    """A rollback during a run is an error, also in a table whose first snapshots have expired."""
+    place = resolve_table(spark, table)
+    if expires:
+        rows(spark, (0, "a", 1)).where("false").writeTo(place.ref).append()
     writer = IcebergWriter()
     for number in (1, 2):
         writer.append(spark, table, rows(spark, (number, "a", 1)), marker(number, f"[{number}]"))
+        if expires and number == 1:
+            all_but_the_last = "older_than => TIMESTAMP '2100-01-01', retain_last => 1"
+            of_table = f"table => '{place.ref}'"
+            spark.sql(f"CALL {place.procedures}.expire_snapshots({of_table}, {all_but_the_last})")
     first = line(spark, table)[-1]
-    place = resolve_table(spark, table)
+    assert (first.parent is not None) == expires
     words = f"{place.procedures}.rollback_to_snapshot('{place.ref}', {first.id})"
     spark.sql(f"CALL {words}")
     assert get_last_metadata(spark, table) == marker(1, "[1]")

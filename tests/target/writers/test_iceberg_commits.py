@@ -272,7 +272,7 @@ def test_snapshot_with_missing_or_truncated_files_is_an_error(
     table = Table(str(tmp_path / "people"), "people")
 
     class Spoiling(IcebergWriter):
-        def _verify(self, *args: Any) -> IcebergSnapshot:
+        def _verify(self, *args: Any) -> list[IcebergSnapshot]:
             (file,) = Path(table.path).glob("data/*.parquet")
             if fault == "gone":
                 file.unlink()
@@ -391,7 +391,7 @@ def test_late_commit_to_a_folder_is_made_once(spark: SparkSession, tmp_path: Pat
     late: list[Path] = []
 
     class Failing(IcebergWriter):
-        def _verify(self, *args: Any) -> IcebergSnapshot:
+        def _verify(self, *args: Any) -> list[IcebergSnapshot]:
             if args[-1].batch == 2 and not late:
                 late.append(metadata / "v3.metadata.json")
                 late[0].rename(aside)
@@ -410,6 +410,36 @@ def test_late_commit_to_a_folder_is_made_once(spark: SparkSession, tmp_path: Pat
     writer.append(spark, table, rows(spark, (3, "c", 3)), marker(3))
     assert content(spark, table) == [(1, "a", 1), (2, "b", 2), (3, "c", 3)]
     assert [each.marker for each in line(spark, table)].count(marker(2)) == 1
+
+
+def test_batch_is_not_repeated_if_its_snapshot_may_have_expired(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The response is lost; another program compacts the table, and expires all other snapshots."""
+    table = Table(str(tmp_path / "people"), "people")
+    lost = iter([OSError(errno.ETIMEDOUT, "Connection timed out")])
+
+    class Failing(IcebergWriter):
+        def _verify(self, *args: Any) -> list[IcebergSnapshot]:
+            if args[-1].batch == 2 and (error := next(lost, None)):
+                raise error
+            return super()._verify(*args)
+
+    writer = Failing()
+    writer.create(spark, table, LAYOUT, TableLayout())
+    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    data, place = rows(spark, (2, "b", 2)), resolve_table(spark, table)
+    with pytest.raises(OSError, match="timed out"):
+        writer.append(spark, table, data, marker(2))
+    of_table = f"table => '{place.ref}'"
+    for call in (
+        "rewrite_data_files({}, options => map('rewrite-all', 'true'))",
+        "expire_snapshots({}, older_than => TIMESTAMP '2100-01-01', retain_last => 1)",
+    ):
+        spark.sql(f"CALL {place.procedures}.{call.format(of_table)}")
+    with pytest.raises(CommitLostError, match="Batch 2 of table people may be committed"):
+        writer.append(spark, table, data, marker(2))
+    assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
 
 
 # --------------------------------------------------------------------------------- history
