@@ -1,5 +1,7 @@
 """Connection pools that enforce a deadline and a size limit while a response is received.
 
+They also refuse connections that a response leads to a link-local address.
+
 The timeout of the requests package applies to each socket read, so a server that sends one byte now
 and then never exceeds it. A `Deadline` limits the total time for the status line, headers and body.
 If the thread has set no deadline, http.client reads the response without limits.
@@ -8,6 +10,8 @@ If the thread has set no deadline, http.client reads the response without limits
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
+from functools import partial
 from http.client import HTTPMessage, HTTPResponse
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -17,6 +21,8 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import LocationValueError
 from urllib3.poolmanager import pool_classes_by_scheme
 
+from tap_core.http.link_local import find_link_local, is_link_local
+from tap_core.http.origins import describe_link_local
 from tap_core.http.response_limits import IN_FORCE, Deadline
 
 if TYPE_CHECKING:
@@ -192,12 +198,34 @@ class HTTPSConnectionPool(connectionpool.HTTPSConnectionPool):
 def _limit_connection(connection: Any) -> Any:
     """Set the response class of a new connection to one with limits; return the connection.
 
-    A connection whose response class was already replaced by other code is not changed.
+    A connection that other code has changed is left as it is.
     """
     is_known = isinstance(connection, (HTTPConnection, HTTPSConnection))
     if is_known and connection.response_class is HTTPResponse:
         connection.response_class = _Response
+        connection._new_conn = partial(_connect, connection, connection._new_conn)  # noqa: SLF001
     return connection
+
+
+def _connect(connection: Any, connect: Callable[[], socket.socket]) -> socket.socket:
+    """Return the socket of a new connection from ``connect``, the method of urllib3 that opens it.
+
+    The address of the socket is checked, too, since the name may have another one by then. A proxy
+    connects to the host itself.
+
+    Raises:
+        UntrustedHostError: A response led the request to a link-local address.
+    """
+    if not IN_FORCE.is_led or connection.proxy:
+        return connect()
+    if address := find_link_local(connection.host, connection.port):
+        raise describe_link_local(connection.host, address)
+    found = connect()
+    address = str(found.getpeername()[0])
+    if is_link_local(address):
+        found.close()
+        raise describe_link_local(connection.host, address)
+    return found
 
 
 _POOLS: Final = {"http": HTTPConnectionPool, "https": HTTPSConnectionPool}

@@ -19,6 +19,7 @@ from requests.cookies import RequestsCookieJar
 from requests.structures import CaseInsensitiveDict
 
 from tap_core.exceptions import ConfigurationError, FatalAPIError
+from tap_core.http.link_local import is_link_local
 from tap_core.redaction import Secrets, is_secret_name
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "UntrustedHostError",
     "check_allowed_hosts",
     "declared_origin",
+    "describe_link_local",
     "describe_redirect",
     "has_secrets",
     "parse_origin",
@@ -241,6 +243,8 @@ class Route:
             raise _fallen_back(origin)
         if self._allows(origin):
             return
+        if is_link_local(origin.host):
+            raise describe_link_local(origin.host)
         if self.carries(request):
             raise self._refused(origin, "The URL of a request leads")
         request.headers.pop("Cookie", None)
@@ -279,6 +283,8 @@ class Route:
             _keep_authorization(request, following)
             return is_stripped
         if not is_same:
+            if not self._allows(target) and is_link_local(target.host):
+                raise describe_link_local(target.host)
             if not (is_stripped or self._allows(target)) and self.carries(request):
                 raise self._refused(target, "The response redirects", response)
             if following.body:
@@ -315,6 +321,17 @@ class Route:
         if not self.is_home(target) and not self._allows(target):
             raise self._refused(target, "The response redirects", response)
 
+    def is_declared(self, request: requests.PreparedRequest) -> bool:
+        """Return True if the code or the settings of the source name the host of a request.
+
+        Otherwise a response may have named it.
+        """
+        origin = parse_origin(request.url)
+        if origin is None or self.is_home(origin) or self._allows(origin):
+            return True
+        plain = origin._replace(scheme="http", port=80)
+        return origin.is_tls_upgrade_from(plain) and (self.is_home(plain) or self._allows(plain))
+
     def _is_trusted(self, origin: Origin, first: requests.PreparedRequest) -> bool:
         """Return True if a redirect may carry a request's credentials to an origin.
 
@@ -336,6 +353,19 @@ class Route:
             f" nothing was sent there. To send them to this host, add it to {self.setting}.",
             response=response,
         )
+
+
+def describe_link_local(host: str, address: str = "") -> UntrustedHostError:
+    """Return the error for a response that leads a request to a link-local address.
+
+    ``host`` is the host of the request's URL. If it is a name, ``address`` is its address.
+    """
+    shown = f"{host} ({address})" if address not in {"", host} else host
+    return UntrustedHostError(
+        f"A response leads to {shown}, a link-local address or the address of a metadata service,"
+        " where clouds serve credentials of this machine: nothing was sent there. Only the URL of a"
+        " source, or its allowed hosts, may name such an address."
+    )
 
 
 def describe_redirect(response: requests.Response) -> UntrustedHostError | None:

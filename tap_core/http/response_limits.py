@@ -265,7 +265,10 @@ def _enforced_size(response: requests.Response) -> int | None:
 
 
 class _InForce(threading.local):
-    """Time limits of the requests and responses that the current thread sends and reads."""
+    """Limits of the requests and responses that the current thread sends and reads."""
+
+    is_led: bool = False
+    """True while a request is sent to a host that only a response may have named."""
 
     deadline: Deadline | None = None
     """Deadline of the request being sent: set by the sender, read by the connections."""

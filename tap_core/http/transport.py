@@ -207,11 +207,13 @@ class _Exchange:
         if others:
             others = [hook for hook in others if hook not in (read, finish)]
         request.hooks = {**hooks, "response": [read, *others, finish] if others else [finish]}
+        IN_FORCE.is_led = not self._route.is_declared(request)
         try:
             return self._session.send(request, **self.how, **arguments)
         except InvalidHostError as error:
             raise requests.exceptions.InvalidURL(error, request=request) from error
         finally:
+            IN_FORCE.is_led = False
             request.hooks = {**hooks, "response": others}
 
     def _read(self, response: requests.Response, *_: Any, **__: Any) -> None:

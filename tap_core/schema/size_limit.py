@@ -8,7 +8,7 @@ from typing import Any, Final
 from tap_core.exceptions import LimitExceededError
 from tap_core.limits.environment import Limit
 
-__all__ = ["SCHEMA_OBJECTS", "check_schema_size"]
+__all__ = ["SCHEMA_OBJECTS", "check_schema_size", "count_objects"]
 
 SCHEMA_OBJECTS: Final = Limit("TAP_CORE_SCHEMA_OBJECTS", 30_000)
 """Maximum number of JSON objects in a schema: one per property, two per nested object."""
@@ -20,18 +20,27 @@ def check_schema_size(schema: object, stream: str) -> None:
     Raises:
         LimitExceededError: The schema has more JSON objects than `SCHEMA_OBJECTS` allows.
     """
-    limit, count = SCHEMA_OBJECTS.whole, 0
+    limit = SCHEMA_OBJECTS.whole
+    if count_objects(schema, most=limit) > limit:
+        raise LimitExceededError(
+            f"The schema of stream '{stream}' has more than {limit:,} JSON objects, including"
+            " one for each property: select fewer properties, or raise"
+            f" {SCHEMA_OBJECTS.variable}."
+        )
+
+
+def count_objects(schema: object, *, most: int) -> int:
+    """Return the number of JSON objects in a schema; if there are more than ``most``, any such one.
+
+    Each property is one object, and a nested object two.
+    """
+    count = 0
     waiting: list[Any] = [schema]
-    while waiting:
+    while waiting and count <= most:
         value = waiting.pop()
         if isinstance(value, Mapping):
             count += 1
             waiting.extend(value.values())
         elif isinstance(value, list):
             waiting.extend(value)
-        if count > limit:
-            raise LimitExceededError(
-                f"The schema of stream '{stream}' has more than {limit:,} JSON objects, including"
-                " one for each property: select fewer properties, or raise"
-                f" {SCHEMA_OBJECTS.variable}."
-            )
+    return count

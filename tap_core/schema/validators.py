@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import cache
 from itertools import pairwise
@@ -28,13 +28,15 @@ if TYPE_CHECKING:
 __all__ = [
     "SCHEMA_SECONDS",
     "bound_validator",
+    "check_deadline",
     "find_schema_errors",
     "has_unique_items",
+    "limit_time",
     "validator_class",
 ]
 
 SCHEMA_SECONDS: Final = Limit("TAP_CORE_SCHEMA_SECONDS", 30)
-"""Maximum number of seconds that jsonschema may take to check one value.
+"""Maximum number of seconds that jsonschema may take to check one value; see also `limit_time`.
 
 References of a small schema can lead to more subschemas than any computer can check.
 """
@@ -155,9 +157,13 @@ def _reporting_references(original: Any) -> Any:
 
 
 class _Check(threading.local):
-    """Time at which the check that the current thread runs must have ended; None without one."""
+    """The check that the current thread runs."""
 
     deadline: float | None = None
+    """Time at which the check must have ended; None without a check."""
+
+    seconds: float = 0
+    """Seconds that the check may take."""
 
 
 _check: Final = _Check()
@@ -174,7 +180,7 @@ def _within_time(original: Any) -> Any:
         if _check.deadline is not None:
             yield from original(self, instance, _schema)
             return
-        _check.deadline = time.monotonic() + SCHEMA_SECONDS.value
+        _begin_check(SCHEMA_SECONDS.value)
         try:
             yield from original(self, instance, _schema)
         finally:
@@ -183,12 +189,33 @@ def _within_time(original: Any) -> Any:
     return iter_errors
 
 
-def _check_deadline() -> None:
+def _begin_check(seconds: float) -> None:
+    _check.seconds, _check.deadline = seconds, time.monotonic() + seconds
+
+
+def limit_time(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Return a version of a function that checks a value, which sets the deadline of the check.
+
+    It has half of the time, because jsonschema may check the value again. ``check`` must call
+    `check_deadline` now and then.
+    """
+
+    def limited_check(value: Any) -> bool:
+        _begin_check(SCHEMA_SECONDS.value / 2)
+        try:
+            return check(value)
+        finally:
+            _check.deadline = None
+
+    return limited_check
+
+
+def check_deadline() -> None:
     """Raise LimitExceededError if the check of a value takes too long."""
     if _check.deadline is not None and time.monotonic() > _check.deadline:
         raise LimitExceededError(
-            f"The check of a value against its schema takes longer than {SCHEMA_SECONDS.value:g}"
-            f" seconds: simplify the schema, or raise {SCHEMA_SECONDS.variable}."
+            f"The check of a value against its schema takes longer than {_check.seconds:g} seconds:"
+            f" simplify the schema, or raise {SCHEMA_SECONDS.variable}."
         )
 
 
@@ -201,7 +228,7 @@ def _evolving_bound(bound: Any, original: Any) -> Any:
     """
 
     def evolve(self: Any, **changes: Any) -> Any:
-        _check_deadline()
+        check_deadline()
         validator = original(self, **changes)
         if type(validator) is bound:
             return validator

@@ -9,12 +9,13 @@ Source: JSON Schema 2020-12, Core and Validation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
 from tap_core.limits.regex import compile_pattern
-from tap_core.schema.validators import has_unique_items
+from tap_core.schema.size_limit import count_objects
+from tap_core.schema.validators import check_deadline, has_unique_items, limit_time
 
 __all__ = ["FormatChecker", "compile_validator"]
 
@@ -74,6 +75,9 @@ _NOT_UNDERSTOOD: Final = frozenset(
 )
 _UNSURE: Final = ["return False"]
 
+_SMALL: Final = 20
+"""Maximum number of JSON objects in a schema whose check of a record always ends soon."""
+
 
 def compile_validator(
     schema: Any, *, formats: Collection[str] = (), conforms: FormatChecker | None = None
@@ -96,7 +100,7 @@ def compile_validator(
     except (RecursionError, MemoryError, SyntaxError):  # nested beyond what Python compiles
         return _never_sure
     check: Callable[[Any], bool] = writer.names[name]
-    return check
+    return limit_time(check) if writer.is_timed else check
 
 
 def _never_sure(_value: Any) -> bool:
@@ -116,17 +120,23 @@ class _Writer:
             "missing": _MISSING,
             "conforms": conforms,
             "only_once": has_unique_items,
+            "check_deadline": check_deadline,
             "scalars": _SCALARS,
             "numbers": _NUMBERS,
         }
         self._formats = formats if conforms is not None else ()
         self._classes: dict[frozenset[type], str] = {}
         self._variables = 0
+        self.is_timed = False
+        """True if the generated code calls `check_deadline`."""
 
-    def function(self, schema: Any) -> str:
-        """Generate a function that checks values against a schema, and return its name."""
+    def function(self, schema: Any, beginning: Sequence[str] = ()) -> str:
+        """Generate a function that checks values against a schema, and return its name.
+
+        ``beginning`` are the first source lines of the function.
+        """
         value = self._variable()
-        return self._function(value, self._checks(schema, value))
+        return self._function(value, [*beginning, *self._checks(schema, value)])
 
     def _function(self, value: str, body: list[str]) -> str:
         name = self._bind(None)
@@ -208,9 +218,23 @@ class _Writer:
                 continue
             if word == "oneOf" and not _are_exclusive(schema[word]):
                 return _UNSURE
-            calls = joint.join(f"{self.function(branch)}({value})" for branch in schema[word])
+            timed = self._timed(schema[word])
+            calls = joint.join(
+                f"{self.function(branch, timed)}({value})" for branch in schema[word]
+            )
             lines.append(f"if not ({calls}): return False")
         return lines
+
+    def _timed(self, schemas: Any) -> list[str]:
+        """Return the source line that checks the deadline, which repeated code begins with.
+
+        Return no line if ``schemas``, for which the code is, are small: a record has a limited
+        number of values, and each is checked at most once for each schema.
+        """
+        if count_objects(schemas, most=_SMALL) <= _SMALL:
+            return []
+        self.is_timed = True
+        return ["check_deadline()"]
 
     # Keywords for values of one class
 
@@ -237,9 +261,10 @@ class _Writer:
     def _list(self, schema: dict[str, Any], value: str) -> list[str]:
         lines = self._length(schema, value, "minItems", "maxItems")
         item = self._variable()
-        body = self._flat(item, self._checks(schema.get("items", True), item))
+        items = schema.get("items", True)
+        body = self._flat(item, self._checks(items, item))
         if body:
-            lines += [f"for {item} in {value}:", *_indented(body)]
+            lines += [f"for {item} in {value}:", *_indented([*self._timed(items), *body])]
         if schema.get("uniqueItems"):
             lines.append(f"if len({value}) > 1 and not only_once({value}): return False")
         return lines
@@ -282,7 +307,7 @@ class _Writer:
         body = self._flat(item, self._checks(others, item))
         if not body:
             return []
-        step = [f"{item} = {value}[{name}]", *body]
+        step = [*self._timed(others), f"{item} = {value}[{name}]", *body]
         return [
             f"for {name} in {value}:",
             f"    if {name} not in {known}:",

@@ -218,6 +218,38 @@ def test_references_that_multiply_end_at_a_time_limit(monkeypatch: pytest.Monkey
     check.validate({"b": 1})
 
 
+STRINGS: dict[str, Any] = {
+    "anyOf": [{"type": "string", "minLength": length} for length in range(2, 500)]
+}
+VARIED: dict[str, Any] = {"anyOf": [*STRINGS["anyOf"], {"type": "integer"}]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"items": VARIED}, [1] * 100_000),
+        ({"additionalProperties": VARIED}, dict.fromkeys(map(str, range(100_000)), 1)),
+        (
+            {"items": {"properties": {f"p{number}": {"maxItems": 1} for number in range(500)}}},
+            [{"p0": 1}] * 100_000,
+        ),
+        (
+            {"anyOf": [{"items": {"maximum": most}, "uniqueItems": True} for most in range(500)]},
+            [0] * 100_000,
+        ),
+    ],
+)
+def test_check_of_many_values_by_many_schemas_ends_at_a_time_limit(
+    schema: Any, value: Any, monkeypatch: pytest.MonkeyPatch
+):
+    """SEC13: the compiled check of a line of numbers by 25,000 branches would take hours."""
+    monkeypatch.setitem(vars(SCHEMA_SECONDS), "value", 0.1)
+    check = JSONSchemaValidator({"properties": {"a": schema}})
+    check.validate({"a": type(value)()})
+    with pytest.raises(LimitExceededError, match=r"longer than 0\.05 seconds"):
+        check.validate({"a": value})
+
+
 def test_errors_of_the_validator_class_are_those_of_jsonschema():
     schema = {
         "patternProperties": {"^a+$": {"type": "integer"}},

@@ -272,7 +272,9 @@ class Server:
         return _grpc().stream_unary_rpc_method_handler(partial(self._unary, route))
 
     @contextmanager
-    def _request(self, route: _Route, requests: Iterator[bytes], context: Any) -> Iterator[Any]:
+    def _request(
+        self, route: _Route, call: RpcCall, requests: Iterator[bytes], context: Any
+    ) -> Iterator[Any]:
         """Receive, parse and yield the request of a gRPC call.
 
         The memory of the request counts against the server's limit until the ``with`` block ends.
@@ -288,6 +290,9 @@ class Server:
                 request = stack.enter_context(received)
             except (DecodeError, ValueError) as error:
                 raise _UnreadableError(route.name) from error
+            except _grpc().RpcError:  # the client cancelled the call before its request was here
+                call.leave("cancelled")
+                raise
             yield request
 
     def _unary(self, route: _Route, requests: Iterator[bytes], context: Any) -> bytes:
@@ -295,7 +300,7 @@ class Server:
         try:
             with self._call(route, context) as call:
                 try:
-                    with self._request(route, requests, context) as request:
+                    with self._request(route, call, requests, context) as request:
                         return _encode(route.handler.answer(request, call))
                 except BaseException as error:  # noqa: BLE001  SystemExit too: the server continues
                     return self._make_task(route, call, error)
@@ -322,7 +327,7 @@ class Server:
         """Yield the encoded responses of a gRPC handler. If it fails, add one with the error."""
         answers: Iterable[Any] = ()
         try:
-            with self._request(route, requests, context) as request:
+            with self._request(route, call, requests, context) as request:
                 answers = route.handler.answer(request, call)
                 for answer in answers:
                     yield _encode(answer)

@@ -1,0 +1,74 @@
+"""Addresses that a response must not lead a request to: link-local ones and metadata services.
+
+Clouds serve a machine's credentials at such addresses, over plain HTTP and without a login. A
+redirect or a link in a response would make them rows of a table. A tap may still read from such an
+address if its code or its settings name it.
+
+Sources: RFC 3927 and RFC 4291 for link-local addresses; the documentation of the clouds for others.
+"""
+
+from __future__ import annotations
+
+import socket
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Final
+
+__all__ = ["find_link_local", "is_link_local"]
+
+_METADATA: Final = tuple(
+    map(
+        ip_network,
+        (
+            "169.254.0.0/16",  # link-local: AWS, Azure, Google Cloud and others
+            "fe80::/10",  # link-local
+            "100.100.100.200/32",  # Alibaba Cloud
+            "168.63.129.16/32",  # Azure
+            "192.0.0.192/32",  # Oracle Cloud
+            "fd00:ec2::/32",  # AWS
+            "fd20:ce::/32",  # Google Cloud
+        ),
+    )
+)
+_EMBEDDED: Final = tuple(map(ip_network, ("::/96", "::ffff:0:0/96", "64:ff9b::/96")))
+"""IPv6 networks whose addresses end with an IPv4 address, to which a system may send them."""
+_SIX_TO_FOUR: Final = ip_network("2002::/16")
+
+
+@lru_cache(maxsize=512)
+def is_link_local(host: str) -> bool:
+    """Return True if a host is a link-local address or the address of a metadata service.
+
+    The address may have any form that the system accepts, such as ``2852039166`` or ``0xa9fea9fe``.
+    A name is never such an address; `find_link_local` resolves names.
+    """
+    try:
+        address = ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        try:
+            address = IPv4Address(socket.inet_aton(host.rstrip(".")))
+        except (OSError, ValueError):
+            return False
+    return any(address in network for network in _METADATA) or (
+        isinstance(address, IPv6Address) and _has_link_local(address)
+    )
+
+
+def _has_link_local(address: IPv6Address) -> bool:
+    """Return True if an IPv6 address contains an IPv4 address that `is_link_local`."""
+    number = int(address)
+    if any(address in network for network in _EMBEDDED):
+        return is_link_local(str(IPv4Address(number & 0xFFFFFFFF)))
+    return address in _SIX_TO_FOUR and is_link_local(str(IPv4Address((number >> 80) & 0xFFFFFFFF)))
+
+
+def find_link_local(host: str, port: int) -> str | None:
+    """Resolve a host, and return its first address that `is_link_local`; None if it has none.
+
+    A name that cannot be resolved has none.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return None
+    return next((str(one[4][0]) for one in found if is_link_local(str(one[4][0]))), None)
