@@ -15,7 +15,6 @@ from functools import partial
 from http.client import HTTPMessage, HTTPResponse
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from requests.exceptions import InvalidSchema
 from urllib3 import connectionpool
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import LocationValueError
@@ -24,6 +23,7 @@ from urllib3.poolmanager import pool_classes_by_scheme
 from tap_core.http.link_local import find_link_local, is_link_local
 from tap_core.http.origins import describe_link_local
 from tap_core.http.response_limits import IN_FORCE, Deadline
+from tap_core.http.unsendable import complete_proxy_url
 
 if TYPE_CHECKING:
     import socket
@@ -270,13 +270,14 @@ def skip_cookies(response: Any) -> None:
         vars(response)["_original_response"] = None
 
 
-def limit_proxied_responses(session: requests.Session, url: str, proxy: str | None) -> None:
+def limit_proxied_responses(session: requests.Session, url: str, proxy: str) -> None:
     """Limit the size of responses to ``url`` through ``proxy``, and the time to receive them.
 
-    Nothing is changed if there is no proxy.
+    Nothing is changed if the proxy cannot be used.
     """
     try:
-        manager: Any = cast("Any", session.get_adapter(url)).proxy_manager_for(proxy)
-    except (InvalidSchema, AttributeError):  # sending the request raises a clearer error
+        adapter = cast("Any", session.get_adapter(url))
+        manager: Any = adapter.proxy_manager_for(complete_proxy_url(proxy))
+    except (ValueError, AttributeError):  # sending the request raises a clearer error
         return
     limit_pools(manager)

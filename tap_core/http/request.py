@@ -19,10 +19,12 @@ from urllib.parse import urlencode
 
 import requests
 from requests.cookies import RequestsCookieJar
+from requests.exceptions import InvalidHeader
 from requests.structures import CaseInsensitiveDict
 from requests.utils import requote_uri
 
 from tap_core.exceptions import SingerSDKDeprecationWarning
+from tap_core.http.unsendable import explain_unsendable
 from tap_core.singerlib.json import dump_json
 from tap_core.types import Context
 
@@ -143,13 +145,28 @@ def prepare_request(
     """Prepare a request with a session's cookies, headers and authentication.
 
     ``user_agent`` is the User-Agent header of a request that has none.
+
+    Raises:
+        requests.exceptions.InvalidHeader: A header has a value that HTTP does not allow.
     """
     headers = dict(request.headers)
     if not any(name.lower() == "user-agent" for name in headers):
         headers["User-Agent"] = user_agent
     request.headers = headers
-    if not _is_plain(session) or request.cookies or not request.auth:
-        return session.prepare_request(request)
+    try:
+        if not _is_plain(session) or request.cookies or not request.auth:
+            return session.prepare_request(request)
+        return _prepare_plain(session, request)
+    except InvalidHeader as error:
+        if unsendable := explain_unsendable({**session.headers, **headers}, error):
+            raise unsendable from None
+        raise
+
+
+def _prepare_plain(
+    session: requests.Session, request: requests.Request
+) -> requests.PreparedRequest:
+    """Prepare a request for a session that only adds headers, as `requests.Session` does it."""
     ready = requests.PreparedRequest()
     ready.prepare_method(request.method)
     known = _join_query(request.url, request.params)
@@ -157,7 +174,7 @@ def prepare_request(
         ready.prepare_url(request.url, request.params)
     else:
         ready.url = known
-    ready.headers = _prepare_headers(session.headers, headers)
+    ready.headers = _prepare_headers(session.headers, request.headers)
     vars(ready)["_cookies"] = (
         RequestsCookieJar()
     )  # the session has no cookies; merging them is slow

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Generator
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import requests
 
@@ -55,6 +55,9 @@ RETRYABLE_ERRORS: tuple[type[Exception], ...] = (
     requests.exceptions.ContentDecodingError,
 )
 """Errors that may be temporary."""
+
+_PERMANENT_SSL_ERRORS: Final = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER")
+"""OpenSSL's names of an invalid certificate, and of a response without TLS to a TLS request."""
 
 retry_logger = logging.getLogger(__name__)
 """Logger of one INFO line per retry, under every protocol."""
@@ -160,9 +163,9 @@ def _failed_once(function: _Function, failure: Exception) -> _Function:
 
 def is_permanent_failure(error: Exception) -> bool:
     """Return True if a retry would fail in the same way, as after an invalid TLS certificate."""
-    return isinstance(error, requests.exceptions.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(
-        error
-    )
+    if not isinstance(error, requests.exceptions.SSLError):
+        return False
+    return any(reason in str(error) for reason in _PERMANENT_SSL_ERRORS)
 
 
 def _waits(waits: _Waits, *, ask_server: bool) -> _Waits:

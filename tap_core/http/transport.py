@@ -36,6 +36,7 @@ from tap_core.http.response_limits import (
     read_body,
 )
 from tap_core.http.spooled_response import spool_to_file
+from tap_core.http.unsendable import explain_unsendable
 from tap_core.redaction import Secrets, redact_url
 from tap_core.redaction.http import collect_sent_secrets
 
@@ -200,7 +201,8 @@ class _Exchange:
         arguments = self._proxies.arguments(self._session, request)
         known = arguments.get("proxies")
         limit_responses(self._session)
-        if known and (proxy := select_proxy(request.url or "", known)):
+        proxy = select_proxy(request.url or "", known) if known else None
+        if proxy:
             limit_proxied_responses(self._session, request.url or "", proxy)
         hooks: dict[str, Any] = request.hooks or {}
         read, finish, others = self._read, self._finish, hooks.get("response") or []
@@ -210,8 +212,12 @@ class _Exchange:
         IN_FORCE.is_led = not self._route.is_declared(request)
         try:
             return self._session.send(request, **self.how, **arguments)
-        except InvalidHostError as error:
-            raise requests.exceptions.InvalidURL(error, request=request) from error
+        except ValueError as error:
+            if unsendable := explain_unsendable(request.headers, error, proxy):
+                raise unsendable from None
+            if isinstance(error, InvalidHostError):
+                raise requests.exceptions.InvalidURL(error, request=request) from error
+            raise
         finally:
             IN_FORCE.is_led = False
             request.hooks = {**hooks, "response": others}
@@ -287,6 +293,10 @@ def ask_token_endpoint(
         return session.post(
             url, timeout=timeout, allow_redirects=False, hooks={"response": read}, **request
         )
+    except ValueError as error:
+        if unsendable := explain_unsendable(request.get("headers") or {}, error, proxy):
+            raise unsendable from None
+        raise
     finally:
         deadline.end()
         IN_FORCE.deadline = before

@@ -57,6 +57,9 @@ _PASSING_NAMES: Final = frozenset(
 _UNUSABLE_URL_NAMES: Final = frozenset(
     f"requests.exceptions.{name}" for name in ("InvalidURL", "InvalidSchema", "MissingSchema")
 )
+_UNSENDABLE_NAMES: Final = frozenset(
+    f"requests.exceptions.{name}" for name in ("InvalidHeader", "InvalidProxyURL")
+)
 _NO_CERTIFICATE: Final = "CERTIFICATE_VERIFY_FAILED"
 _PASSING_STATUSES: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 _REFUSED: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
@@ -79,12 +82,12 @@ _ABSTRACT_CLASS: Final = re.compile(
 
 _UNREACHABLE: Final = re.compile(
     r"HTTPS?ConnectionPool\(host='(?P<host>[^']*)', port=(?P<port>\w+)\): Max retries exceeded"
-    r" with url: \S* \(Caused by (?P<cause>.*?)\)\)",
+    r" with url: \S* \(Caused by (?P<cause>.*?)\){2,}",
     re.DOTALL,
 )
 """Message of the library urllib3 for a host that cannot be reached."""
 
-_REASON: Final = re.compile(r"\[Errno -?\d+\] ([^\"'()\[\]]+)|(timed out)")
+_REASON: Final = re.compile(r"\[Errno -?\d+\] ([^\"'()\[\]]+)|(timed out|wrong version number)")
 
 
 def summarize_error(
@@ -106,6 +109,11 @@ def summarize_error(
         return (
             f"The address of the {system} is not valid: check it in the configuration. It must"
             f" begin with https:// or http://. {text}"
+        )
+    if any(map(_lacks_tls, iterate_causes(error))):
+        return (
+            f"The {system} answers without TLS: if its address must begin with http:// instead of"
+            f" https://, correct it in the configuration. {text}"
         )
     if kind == TRANSIENT:
         return f"The {system} is temporarily unavailable: try again later. {text}"
@@ -201,7 +209,9 @@ def _classify(error: BaseException) -> str | None:
     """
     if (own_type := getattr(error, "failure_type", None)) in _KINDS:
         return str(own_type)
-    if isinstance(error, _CONFIG_FAULTS) or is_auth_failure(error) or _is_unusable_url(error):
+    if isinstance(error, _CONFIG_FAULTS) or is_auth_failure(error):
+        return CONFIG
+    if _is_unusable_url(error) or _is_unsendable(error) or _lacks_tls(error):
         return CONFIG
     if _NO_CERTIFICATE in str(error):
         return SYSTEM
@@ -213,7 +223,18 @@ def _is_unusable_url(error: BaseException) -> bool:
 
     For example, the URL has no scheme or an unknown one.
     """
-    return not _UNUSABLE_URL_NAMES.isdisjoint(_class_names(error))
+    return not _UNUSABLE_URL_NAMES.isdisjoint(_class_names(error)) and not _is_unsendable(error)
+
+
+def _lacks_tls(error: BaseException) -> bool:
+    """Return True if an error says that a server has answered a TLS request without TLS."""
+    is_ssl_error = "requests.exceptions.SSLError" in _class_names(error)
+    return is_ssl_error and "WRONG_VERSION_NUMBER" in str(error)
+
+
+def _is_unsendable(error: BaseException) -> bool:
+    """Return True if a header or the proxy prevents a request; the message has the reason."""
+    return not _UNSENDABLE_NAMES.isdisjoint(_class_names(error))
 
 
 def is_auth_failure(error: BaseException) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from decimal import Decimal
 from urllib.parse import unquote, urlsplit
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from tap_core import metrics
 from tap_core.exceptions import FatalAPIError, SingerSDKDeprecationWarning
 from tap_core.http.request import HTTPRequest, PageContext, prepare_request
+from tap_core.protocols.error_classification import failure_type, summarize_error
 from tap_core.streams.rest import RESTStream, _HTTPStream
 from tests.http.server import Reply, page
 
@@ -349,6 +351,34 @@ def test_error_before_the_first_request_names_the_stream(source):
         source.records(get_http_request=odd)
 
 
+@pytest.mark.parametrize(
+    ("is_signed", "value", "found"),
+    [
+        (True, "t-1\n", "a line break"),
+        (True, "t€", "a character that is not in ISO 8859-1"),
+        (False, "t-1\n", "a line break"),
+        (False, " t-1", "a space at its start"),
+    ],
+)
+def test_header_that_cannot_be_sent_is_named_without_its_value(source, is_signed, value, found):
+    """A token is often copied with a line break; http.client does not name the header."""
+
+    def sign(request):
+        request.headers["X-Token"] = value
+        return request
+
+    members = (
+        {"authenticator": staticmethod(sign)} if is_signed else {"http_headers": {"X-Token": value}}
+    )
+    with pytest.raises(requests.exceptions.InvalidHeader) as failed:
+        source.records(**members)
+    assert f"header 'X-Token' cannot be sent, because its value has {found}" in str(failed.value)
+    assert "[stream 'users'" in str(failed.value)
+    assert value.strip() not in str(failed.value)
+    assert summarize_error(failed.value) == str(failed.value)
+    assert failure_type(failed.value) == "config_error"
+
+
 @pytest.fixture
 def behind_a_proxy(source, monkeypatch):
     for name in ("http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY", "all_proxy", "ALL_PROXY"):
@@ -374,6 +404,35 @@ def test_each_host_uses_the_proxy_of_the_environment_for_it(behind_a_proxy):
     assert [f"http://{host}" for host in hosts] == [far, near, far, near]
 
 
+def test_proxy_of_the_environment_may_lack_a_scheme(behind_a_proxy, monkeypatch):
+    """The requests package, pip and curl accept ``HTTP_PROXY=proxy:3128``."""
+    source = behind_a_proxy
+    monkeypatch.setenv("http_proxy", source.server.url.removeprefix("http://"))
+    source.server.answers(page(ONE))
+    assert source.records(config={"url": "http://api.example.test"}) == [ONE]
+    assert source.server.asked[-1].headers["Host"] == "api.example.test"
+
+
+@pytest.mark.parametrize(
+    ("proxy", "shown"),
+    [
+        ("http://me:pa55word@proxy:99999", "is not a valid URL"),
+        ("foo://proxy:1", "must be a URL such as"),
+        ("socks5://me:pa55word@127.0.0.1:9", "pip install 'requests[socks]'"),
+    ],
+)
+def test_unusable_proxy_is_named_without_its_password(behind_a_proxy, monkeypatch, proxy, shown):
+    monkeypatch.setenv("http_proxy", proxy)
+    monkeypatch.setitem(sys.modules, "socks", None)
+    with pytest.raises(requests.exceptions.InvalidProxyURL) as failed:
+        behind_a_proxy.records(config={"url": "http://api.example.test"})
+    summary = summarize_error(failed.value)
+    assert summary.startswith("The proxy '")
+    assert shown in summary
+    assert "pa55word" not in summary
+    assert failure_type(failed.value) == "config_error"
+
+
 def test_proxy_settings_of_a_custom_session_are_kept(behind_a_proxy):
     source = behind_a_proxy
     far = {"config": {"url": "http://api.example.test"}}
@@ -393,3 +452,15 @@ def test_proxy_settings_of_a_custom_session_are_kept(behind_a_proxy):
     for session in (Trusting(), wary()):
         assert source.records(requests_session=session, **far) == [ONE]
         assert source.server.asked[-1].headers["Host"] == "api.example.test"
+
+
+def test_https_address_of_a_server_without_tls_is_an_error_of_the_configuration(source):
+    with pytest.raises(requests.exceptions.SSLError) as failed:
+        source.records(config={"url": source.server.url.replace("http:", "https:")})
+    assert failure_type(failed.value) == "config_error"
+    sentence = summarize_error(failed.value)
+    assert sentence.startswith(
+        "The source answers without TLS: if its address must begin with http:"
+    )
+    assert "cannot be reached: wrong version number [stream 'users'" in sentence
+    assert "try 1]" in sentence

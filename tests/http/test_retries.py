@@ -274,9 +274,10 @@ def test_failure_without_a_response_has_no_retry_after():
     assert retry_after(requests.exceptions.ConnectionError("no")) is None
 
 
-def test_failed_certificate_verification_is_a_permanent_failure():
+def test_invalid_certificate_or_a_response_without_tls_is_a_permanent_failure():
     error = requests.exceptions.SSLError
     assert is_permanent_failure(error("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed"))
+    assert is_permanent_failure(error("[SSL: WRONG_VERSION_NUMBER] wrong version number"))
     assert not is_permanent_failure(error("EOF occurred in violation of protocol"))
     assert not is_permanent_failure(
         requests.exceptions.ConnectionError("CERTIFICATE_VERIFY_FAILED")

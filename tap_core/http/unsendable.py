@@ -1,0 +1,85 @@
+"""Errors of requests that cannot be sent because of a header or because of the proxy.
+
+The libraries that send a request report these with errors of several types, whose messages do not
+name the header or the environment variable.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+from requests.exceptions import InvalidHeader, InvalidProxyURL, RequestException
+from requests.utils import prepend_scheme_if_needed
+from urllib3.exceptions import LocationParseError
+from urllib3.util import parse_url
+
+from tap_core.redaction import redact_url
+
+__all__ = ["complete_proxy_url", "explain_unsendable"]
+
+_SCHEMES: Final = ("http", "https")
+_SOCKS: Final = ("socks4", "socks4a", "socks5", "socks5h")
+_LINE_BREAK: Final = re.compile(r"[\r\n]")
+_VARIABLES: Final = "environment variable HTTP_PROXY, HTTPS_PROXY or ALL_PROXY"
+
+
+def complete_proxy_url(proxy: str) -> str:
+    """Return the URL of a proxy, which the environment may name without ``http://``."""
+    complete = cast("Callable[[str, str], str]", prepend_scheme_if_needed)
+    return complete(proxy, "http")
+
+
+def explain_unsendable(
+    headers: Mapping[str, Any], error: ValueError, proxy: str | None = None
+) -> RequestException | None:
+    """Return an error for the user about the header or the proxy that prevents a request.
+
+    Return None if neither is the cause. The message shows no header value and no password.
+
+    Args:
+        headers: Headers of the request.
+        error: Error of the library that should have prepared or sent the request.
+        proxy: URL of the proxy for the request, or None.
+    """
+    if fault := next(filter(None, map(_find_header_fault, headers.items())), None):
+        return InvalidHeader(fault)
+    if proxy and (fault := _find_proxy_fault(proxy, error)):
+        return InvalidProxyURL(fault)
+    return None
+
+
+def _find_header_fault(header: tuple[str, Any]) -> str | None:
+    """Return a message about a header value that HTTP does not allow, or None."""
+    name, value = header
+    text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
+    if _LINE_BREAK.search(text):
+        found = "a line break"
+    elif any(ord(character) > 0xFF for character in text):  # noqa: PLR2004  ISO 8859-1
+        found = "a character that is not in ISO 8859-1"
+    elif text[:1].isspace():
+        found = "a space at its start"
+    else:
+        return None
+    return (
+        f"The header '{name}' cannot be sent, because its value has {found}: correct the setting"
+        " that it comes from, such as a token."
+    )
+
+
+def _find_proxy_fault(proxy: str, error: ValueError) -> str | None:
+    """Return a message about a proxy that cannot be used, or None if its URL is valid."""
+    shown = redact_url(proxy)
+    try:
+        url = parse_url(complete_proxy_url(proxy))
+    except LocationParseError:
+        return f"The proxy '{shown}' is not a valid URL: correct the {_VARIABLES}."
+    if not url.host or url.scheme not in (*_SCHEMES, *_SOCKS):
+        return (
+            f"The proxy '{shown}' cannot be used: the {_VARIABLES} must be a URL such as"
+            " http://proxy.example.com:3128."
+        )
+    if "SOCKS" in str(error):
+        return f"The proxy '{shown}' needs another package: pip install 'requests[socks]'."
+    return None
