@@ -37,7 +37,7 @@ from target_spark.columns import (
     diff_with_table,
 )
 from target_spark.config.options import LoadOptions, RunInfo, WriteMode
-from target_spark.errors import ConflictError, StorageError
+from target_spark.errors import StorageError
 from target_spark.frames import BAD_ROWS_MARKER, BatchMetadata, Counts, SpoolFrame, read_spool
 from target_spark.frames.arrow_batch import ArrowBatch, UnsupportedBatchError, read_arrow_batch
 from target_spark.frames.local_frame import MAX_LOCAL_BYTES, MAX_LOCAL_ROWS, read_local_frame
@@ -49,6 +49,7 @@ from target_spark.loader.commit_stages import (
     Prepared,
     Verified,
     Written,
+    check_column_types,
     check_received_count,
 )
 from target_spark.loader.engine_retry import retry_with_engine
@@ -233,10 +234,7 @@ class BatchWriter:
 
     @property
     def can_widen(self) -> CanWiden:
-        """Function that takes an old and a new column type (DDL), such as ``INT`` and ``BIGINT``.
-
-        It returns True if the table format can change a column of the old type to the new one.
-        """
+        """Function that returns True if the format can change an old type (DDL) to a new one."""
         return self._writer.can_widen
 
     @property
@@ -396,10 +394,7 @@ class BatchWriter:
         return None
 
     def commit_state(self, table: Table, covered: CoveredState) -> None:
-        """Store the state ``covered`` in a commit without rows, so that the next run resumes there.
-
-        Transient errors are retried.
-        """
+        """Store a state in a commit without rows, for the next run. Retry transient errors."""
         marker = self._marker(table, covered)
         self._run_with_retries(
             table, lambda: self._writer.commit_empty(self._engine.spark_on_demand(), table, marker)
@@ -772,25 +767,9 @@ class BatchWriter:
                 rows,
                 has_unique_keys=has_unique_keys,
             )
-            self._check_types(spark, request.table, table_schema)
+            types = self._writer.get_column_types(spark, request.table) or {}
+            check_column_types(request.table, types, table_schema)
             return self._commit(attempt, write, strict=strict, withheld=withheld)
-
-    def _check_types(self, spark: SparkSession, table: Table, table_schema: TableSchema) -> None:
-        """Check that a table's columns still have the types to which the rows were converted.
-
-        If another writer has replaced a column by one with a narrower type, Spark would round or
-        truncate the values. If it has dropped a column, Spark reports an error.
-
-        Raises:
-            ConflictError: A column has another type.
-        """
-        types = self._writer.get_column_types(spark, table) or {}
-        changed = [name for name, ddl in table_schema.types.items() if types.get(name, ddl) != ddl]
-        if changed:
-            raise ConflictError(
-                f"Another writer has changed the type of column {', '.join(changed)} of table"
-                f" {table.name} while rows were written to it."
-            )
 
     def _commit(
         self,
@@ -844,10 +823,7 @@ class BatchWriter:
         return written.verify(request, _NO_ROWS)
 
     def has_other_versions(self, table: Table, version: int) -> bool:
-        """Return True if a table has rows of Singer table versions other than ``version``.
-
-        Rows that are marked as deleted are ignored.
-        """
+        """Return True if a table has undeleted rows of another Singer table version."""
         column = self._versions_in
 
         def step() -> bool:

@@ -7,17 +7,27 @@ the user's limit.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from target_spark.errors import RowCountError
+from target_spark.columns.table_schema import TableSchema
+from target_spark.errors import ConflictError, RowCountError
 from target_spark.frames import Counts
 from target_spark.loader.commit_request import CommitRequest
 from target_spark.loader.pending_states import CoveredState
 from target_spark.tables.commit_metadata import CommitMetadata
-from target_spark.tables.model import CommitStats
+from target_spark.tables.model import CommitStats, Table
 from target_spark.tables.quarantine_summary import Reason
 
-__all__ = ["BadRows", "CommitAttempt", "Prepared", "Verified", "Written", "check_received_count"]
+__all__ = [
+    "BadRows",
+    "CommitAttempt",
+    "Prepared",
+    "Verified",
+    "Written",
+    "check_column_types",
+    "check_received_count",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +130,28 @@ class CommitAttempt:
     request: CommitRequest
     bad: BadRows | None = None
     prepared: Prepared | None = None
+
+
+def check_column_types(table: Table, types: Mapping[str, str], table_schema: TableSchema) -> None:
+    """Check that a table's columns still have the types to which the rows were converted.
+
+    If another writer has replaced a column by one with a narrower type, Spark would round or
+    truncate the values. If it has dropped a column, Spark reports an error.
+
+    Args:
+        table: The table that the commit will change.
+        types: The present type (DDL) of each column of the table.
+        table_schema: The columns of the rows.
+
+    Raises:
+        ConflictError: A column has another type.
+    """
+    changed = [name for name, ddl in table_schema.types.items() if types.get(name, ddl) != ddl]
+    if changed:
+        raise ConflictError(
+            f"Another writer has changed the type of column {', '.join(changed)} of table"
+            f" {table.name} while rows were written to it."
+        )
 
 
 def check_received_count(request: CommitRequest, written: int, quarantined: int) -> None:

@@ -387,9 +387,9 @@ HEAVY: dict[str, LibraryUse] = {
         why="a tap that reads files loads no HTTP client",
     ),
     "urllib3": LibraryUse(
-        ("tap_core.http.connection_pools",),
+        ("tap_core.http.connection_pools", "tap_core.http.unsendable"),
         lazily=False,
-        why="connection pools of requests, of which it is a dependency",
+        why="connection pools and errors of requests, of which it is a dependency",
     ),
     "fsspec": LibraryUse(
         ("tap_core.batch", "tap_core.filesystem"),
