@@ -200,18 +200,19 @@ def test_cancelled_stream_is_notified_and_the_next_one_runs(own_server: Running)
 def test_call_cancelled_before_its_request_is_no_error_in_the_log(
     own_server: Running,
 ) -> None:
-    """Any client can cancel calls; alerts about them would hide others."""
-    for seconds in (0.1, 0.5, 2, 8):  # until the server waits for the request
+    """Any client can cancel calls; alerts about them would hide others.
+
+    gRPC reports the end of most of these calls as an error, and of some as a missing request.
+    """
+    for _ in range(8):
         with socket.create_connection(("127.0.0.1", own_server.port)) as client:
             client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, b""))
             client.sendall(frame(1, 1, CALL))
-            sleep(seconds)
+            sleep(0.1)  # the server waits for the request
             client.sendall(frame(3, 1, bytes((0, 0, 0, 8))))
-            sleep(seconds)
-        if any("Test was cancelled by the client" in line for line in own_server.lines):
-            break
-    else:
-        pytest.fail(f"no call was cancelled: {own_server.lines}")
+            sleep(0.1)
+    own_server.test("print")
+    own_server.await_line("Test: the test print")
     assert not [line for line in own_server.lines if "SEVERE" in line]
 
 
