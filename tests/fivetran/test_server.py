@@ -8,7 +8,6 @@ import site
 import socket
 import threading
 from collections.abc import Iterator
-from time import sleep
 from urllib.parse import quote
 
 import grpc
@@ -195,45 +194,6 @@ def test_cancelled_stream_is_notified_and_the_next_one_runs(own_server: Running)
         messages.append(own_server.await_line("")["message"])  # in any order
     assert messages.count("end reported") == messages.count("closed") == 1
     assert len(states(own_server.update(""))) == 2
-
-
-def test_call_cancelled_before_its_request_is_no_error_in_the_log(
-    own_server: Running,
-) -> None:
-    """Any client can cancel calls; alerts about them would hide others.
-
-    gRPC reports the end of most of these calls as an error, and of some as a missing request.
-    """
-    for _ in range(8):
-        with socket.create_connection(("127.0.0.1", own_server.port)) as client:
-            client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, b""))
-            client.sendall(frame(1, 1, CALL))
-            sleep(0.1)  # the server waits for the request
-            client.sendall(frame(3, 1, bytes((0, 0, 0, 8))))
-            sleep(0.1)
-    own_server.test("print")
-    own_server.await_line("Test: the test print")
-    assert not [line for line in own_server.lines if "SEVERE" in line]
-
-
-CALL = b"".join(
-    bytes((0, len(name))) + name + bytes((len(value),)) + value
-    for name, value in (
-        (b":method", b"POST"),
-        (b":scheme", b"http"),
-        (b":path", b"/fivetran_sdk.v2.SourceConnector/Test"),
-        (b":authority", b"localhost"),
-        (b"content-type", b"application/grpc"),
-        (b"te", b"trailers"),
-    )
-)
-"""The headers of a call in HTTP/2."""
-
-
-def frame(kind: int, stream: int, content: bytes) -> bytes:
-    """Return a frame of HTTP/2; one of headers (kind 1) has all headers."""
-    flags = 4 if kind == 1 else 0
-    return len(content).to_bytes(3, "big") + bytes((kind, flags, 0, 0, 0, stream)) + content
 
 
 def test_signal_lets_calls_finish_and_interrupts_streams() -> None:
