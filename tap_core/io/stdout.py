@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeAlias
 
+from tap_core.io.standard_streams import is_writable
+
 __all__ = ["StdoutWriter"]
 
 _ERRORS: Final = 2
@@ -63,9 +65,11 @@ class StdoutWriter:
 
         ``number`` is the file descriptor to write to, by default that of ``sys.stdout``.
         """
-        output = sys.stdout
+        output: Any = sys.stdout
         _flush(output)
         number = _number(output) if number is None else number
+        if number is not None and not is_writable(number):
+            output = number = None  # its caller has closed it
         if number is None:  # a test runner has replaced sys.stdout
             with contextlib.redirect_stdout(sys.stderr):
                 yield cls(partial(_write_text, output))

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TextIO, TypeAlias
@@ -23,6 +23,7 @@ from typer.main import get_command, get_command_from_info
 
 from tap_core.compat.slow_imports import exempt_imported_objects
 from tap_core.exceptions import ConfigurationError
+from tap_core.io.standard_streams import open_closed_streams, report_output_errors
 from tap_core.limits.memory import STATE_BYTES, InputTooLargeError, read_at_most
 from tap_core.redaction import redact_line, write_to_stderr
 
@@ -101,13 +102,15 @@ class _Conventions(_Base):
         is_own_process = args is None or [*args] == sys.argv[1:]
         if is_own_process and standalone_mode:
             exempt_imported_objects()
+            open_closed_streams()
         elif not is_own_process and prog_name is None:
             prog_name = self.name  # called by a program with another name
         self.rich_markup_mode = _markup_mode(sys.stderr)
         try:
-            return super().main(
-                args, prog_name, complete_var, standalone_mode, windows_expand_args, **extra
-            )
+            with report_output_errors() if standalone_mode else nullcontext():
+                return super().main(
+                    args, prog_name, complete_var, standalone_mode, windows_expand_args, **extra
+                )
         except SystemExit as ended:
             if isinstance(ended.code, int) and ended.code < 0:
                 _exit_by_signal(-ended.code)

@@ -420,7 +420,7 @@ def _read_records(
     """
     admits = stream._reader.begin(context)
     records = run.guarded(call_get_records(stream, context))
-    extra = tuple((bookmark or {}).items()) if stream.add_context_to_records else ()
+    extra: Context = (bookmark or {}) if stream.add_context_to_records else {}
     if plan.post_process or plan.child_contexts or extra or admits is not None:
         records = _process_records(stream, plan, records, context, extra, admits)
     child_pool: ChildSyncPool | None = run.child_pools.get(stream.name)
@@ -435,7 +435,7 @@ def _process_records(  # noqa: C901 - one flat loop
     plan: Plan,
     records: Iterable[Any],
     context: Context | None,
-    extra: tuple[tuple[str, Any], ...],
+    extra: Context,
     admits: Callable[[Record], bool] | None,
 ) -> Iterator[Record]:
     """Post-process each record of a context, sync its child streams, and yield it.
@@ -445,7 +445,8 @@ def _process_records(  # noqa: C901 - one flat loop
         plan: Sync plan of the stream.
         records: Records as ``get_records`` yields them.
         context: Context of the records.
-        extra: Names and values of the context to add to each record that lacks them.
+        extra: Values of the context to add to each record that lacks them. ``get_records`` may add
+            values to the context until it yields the record.
         admits: Filter, or None. Records for which the filter returns False are dropped.
     """
     post = stream.post_process if plan.post_process else None
@@ -461,7 +462,7 @@ def _process_records(  # noqa: C901 - one flat loop
             check_record(record, stream.name)
         if record is None or (admits is not None and not admits(record)):
             continue
-        for name, value in extra:
+        for name, value in extra.items():
             if name not in record:
                 record[name] = value
         if plan.child_contexts:

@@ -8,9 +8,9 @@ a duplicate of the original standard output.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 
+from tap_core.io.standard_streams import is_writable
 from tap_core.io.stdout import StdoutWriter
 from target_spark.errors import StateOutputError
 
@@ -36,13 +36,11 @@ class StateMessageWriter:
         Raises:
             StateOutputError: Standard output is closed.
         """
-        try:
-            os.fstat(_OUTPUT)
-        except OSError as error:
+        if not is_writable(_OUTPUT):
             raise StateOutputError(
                 "The standard output is closed, so no state can be emitted. Redirect it to a"
                 " process or a file: target-spark ... >> state.json"
-            ) from error
+            )
         with StdoutWriter.open(_OUTPUT) as wire:
             yield cls(wire)
 

@@ -36,6 +36,7 @@ LAYERS: dict[str, int] = {
     "tap_core.limits": 1,
     "tap_core.parsing": 1,
     "tap_core.parsing.command_line": 1,  # command lines as typer applications
+    "tap_core.io.standard_streams": 1,  # standard input and output that are closed
     "tap_core.io.stdin": 1,  # blocks of standard input, with a timer
     "tap_core.http.fail_fast": 1,  # mode without long retries, for connection tests
     "tap_core.config.similar_names": 1,  # suggestions for misspelled names

@@ -324,6 +324,17 @@ def test_state_writer_writes_equal_states_once(on_path):
 
 
 @both_paths
+def test_values_that_the_author_adds_to_the_context_are_in_the_records(on_path):
+    def rows(self, context):
+        for number in (1, 2):
+            context["n"] = number
+            yield {"id": number}
+
+    output = sync(on_path(stream("a", rows, partitions=[{"at": "x"}])))
+    assert output.records("a") == [{"id": n, "at": "x", "n": n} for n in (1, 2)]
+
+
+@both_paths
 def test_records_that_are_none_are_skipped(on_path):
     a = stream("a", [{"id": 1}, None, {"id": 2}, None], **SORTED)
     output = sync(on_path(a))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +28,7 @@ from tap_core.exceptions import (
     ConfigValidationError,
     StateFileError,
 )
+from tap_core.io.standard_streams import discard_output
 from tap_core.parsing.command_line import Program, choose_from, make_program, read_input_file
 from tap_core.plugin_base import CliCommand, PluginBase
 from tap_core.protocols.error_classification import is_known_error, summarize_error
@@ -491,7 +491,7 @@ def logged_errors(logger: logging.Logger, system: str) -> Iterator[None]:
         _log_known_error(logger, str(error), error)
         raise typer.Exit(1) from None
     except BrokenPipeError:
-        _discard_output()
+        discard_output()
         logger.error("The output was closed by its reader.")  # noqa: TRY400
         raise typer.Exit(1) from None
     finally:
@@ -524,14 +524,3 @@ def _log_known_error(logger: logging.Logger, sentence: str, error: BaseException
     """Log ``sentence`` as the message about an error, and the traceback only at DEBUG level."""
     logger.error("%s", sentence)
     logger.debug("The traceback of this error:", exc_info=error)
-
-
-def _discard_output() -> None:
-    """Redirect standard output to the null device after its reader has closed it.
-
-    Otherwise Python would raise an error at exit, when it flushes the output.
-    """
-    with contextlib.suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)

@@ -1,0 +1,95 @@
+"""Standard input and output that the caller of a program has closed, or that cannot be written.
+
+A closed descriptor would be given to the next file that is opened, and messages for standard output
+would be written into that file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import sys
+from collections.abc import Iterator
+from typing import Final
+
+from tap_core.redaction import write_to_stderr
+
+__all__ = ["discard_output", "is_writable", "open_closed_streams", "report_output_errors"]
+
+_OUTPUT: Final = 1
+_UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def open_closed_streams() -> None:
+    """Open standard input, output and error if the caller has closed them.
+
+    Input is then empty, each write to standard output fails, and standard error is discarded.
+    """
+    for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
+        if not _is_open(number):
+            _open_null(number, mode)
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(_OUTPUT, "w", closefd=False)
+
+
+def is_writable(number: int) -> bool:
+    """Return True if a file descriptor is open for writing."""
+    try:
+        return fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def report_output_errors() -> Iterator[None]:
+    """Flush standard output after the ``with`` block; report its failure as one line.
+
+    Raises:
+        SystemExit: Standard output is closed, or a disk is full; the exit code is 1.
+    """
+    try:
+        try:
+            yield
+        finally:
+            if sys.stdout is not None and not sys.stdout.closed:
+                sys.stdout.flush()
+    except OSError as error:
+        if error.errno == errno.EBADF and not is_writable(_OUTPUT):
+            reason = "The standard output is closed."
+        elif error.errno in _UNWRITABLE:
+            name = error.filename or "Standard output or a temporary file"
+            reason = f"{name} cannot be written: {error.strerror}."
+        else:
+            raise
+        discard_output()
+        write_to_stderr(f"{reason}\n")
+        raise SystemExit(1) from None
+
+
+def discard_output() -> None:
+    """Redirect standard output to the null device after a write has failed.
+
+    Otherwise Python would raise an error at exit, when it flushes the output.
+    """
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        _open_null(sys.stdout.fileno(), os.O_WRONLY)
+
+
+def _open_null(number: int, mode: int) -> None:
+    """Open the null device as a file descriptor, in place of its current file if it is open."""
+    opened = os.open(os.devnull, mode)
+    if opened != number:
+        os.dup2(opened, number)
+        os.close(opened)
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True

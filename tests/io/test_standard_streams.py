@@ -1,0 +1,86 @@
+"""Programs whose standard input or output is closed, or on a full disk."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CLOSED = "The standard output is closed."
+FULL = "cannot be written: No space left on device."
+
+TAP = """
+from tap_core import Stream, Tap
+
+class Numbers(Stream):
+    name = "numbers"
+    schema = {"type": "object", "properties": {"id": {"type": "integer"}}}
+
+    def get_records(self, context):
+        yield {"id": 1}
+
+class TapNumbers(Tap):
+    name = "tap-numbers"
+    config_jsonschema = {"type": "object", "properties": {}}
+
+    def discover_streams(self):
+        return [Numbers(self)]
+
+TapNumbers.cli()
+"""
+
+
+def run(folder: Path, words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command line of the shell, in which the first `tap` is the program."""
+    (folder / "tap.py").write_text(TAP)
+    return subprocess.run(
+        ["/bin/sh", "-c", words.replace("tap", f"{sys.executable} tap.py", 1)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("tap >&-", "Standard output cannot be written: Bad file descriptor."),
+        ("tap --discover >&-", CLOSED),
+        ("tap --about --format=json >&-", CLOSED),
+        ("tap test-stream numbers >&-", CLOSED),
+        ("tap --discover >/dev/full", FULL),
+        ("tap --version >/dev/full", FULL),
+    ],
+)
+def test_standard_output_that_cannot_be_written_is_an_error_of_one_line(
+    tmp_path: Path, words: str, said: str
+) -> None:
+    done = run(tmp_path, words)
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+def test_closed_standard_input_is_empty(tmp_path: Path) -> None:
+    done = run(tmp_path, "tap --catalog - <&-")
+    assert done.returncode == 1
+    assert "Catalog" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_file_does_not_get_the_descriptor_of_closed_standard_output(tmp_path: Path) -> None:
+    """A state would be written into that file."""
+    words = f"{sys.executable} -m target_spark --config target.json < messages.jsonl >&-"
+    (tmp_path / "target.json").write_text('{"path": "lake", "small_batches": "delta-rs"}')
+    (tmp_path / "messages.jsonl").write_text('{"type": "STATE", "value": 1}\n')
+    done = run(tmp_path, words)
+    assert done.returncode == 1
+    assert "The standard output is closed, so no state can be emitted." in done.stderr
