@@ -69,8 +69,8 @@ class StdoutWriter:
         _flush(output)
         number = _number(output) if number is None else number
         if number is not None and not is_writable(number):
-            output = number = None  # its caller has closed it
-        if number is None:  # a test runner has replaced sys.stdout
+            output = number = None  # the caller of the program has closed it
+        if number is None:  # closed, or a test runner has replaced sys.stdout
             with contextlib.redirect_stdout(sys.stderr):
                 yield cls(partial(_write_text, output))
             return
