@@ -87,6 +87,7 @@ def test_next_run_reads_only_new_flights_of_each_airline(first: Run, tmp_path: P
     assert 0 < got.total() < len(first.records("flights"))
 
 
+@pytest.mark.thorough
 def test_next_run_resumes_after_a_server_failure(tmp_path: Path) -> None:
     broken = read(tmp_path, "--fail-after", "20")
     assert broken.code == 1

@@ -228,16 +228,8 @@ def test_new_projects_pass_their_own_ruff(made: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    "project",
-    [
-        project
-        if project.name == "tap-my-own-files"
-        else pytest.param(project, marks=pytest.mark.thorough)
-        for project in PROJECTS
-    ],
-    ids=lambda project: project.name,
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
 def test_new_project_passes_its_own_mypy(project: Project, made: Path) -> None:
     """The SDK is read as an installed package, whose errors mypy does not report."""
     cache = f"--cache-dir={made / '.mypy_cache'}"
@@ -247,6 +239,7 @@ def test_new_project_passes_its_own_mypy(project: Project, made: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(find_spec("basedpyright") is None, reason="basedpyright is not installed")
 def test_new_projects_pass_pyright_in_strict_mode(made: Path) -> None:
     folders = [str(made / project.name) for project in PROJECTS]

@@ -174,6 +174,7 @@ def test_failed_tap_resumes_from_its_last_state(project):
     assert ids(found["shops"]) == [0, 1, 2]
 
 
+@pytest.mark.thorough
 def test_rows_that_the_target_did_not_write_are_sent_again(project):
     output = project.run(code=1, TARGET_MOVED_FULL_AT="40")
     assert "the disk is full" in output

@@ -268,6 +268,7 @@ def compared(sides: dict[str, Side], look: Any) -> None:
         assert ours == theirs, name
 
 
+@pytest.mark.thorough
 def test_exit_codes_equal_those_of_singer_sdk(sides):
     assert sides["tap_core"].codes == sides["singer_sdk"].codes
     assert sides["tap_core"].codes["broken"] == "InvalidStreamSortException"

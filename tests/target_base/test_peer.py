@@ -261,6 +261,7 @@ OF_THE_TREE = {
 NAMES = [*CASES, "batch files", "batch files of another kind"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
 def test_files_are_those_of_singer_sdk(sides, name):
     ours, theirs = (side.files(name) for side in sides)

@@ -33,6 +33,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run_pytest(folder, faulty_taps("singer_sdk"), python=python)
 
 
+@pytest.mark.thorough
 def test_same_tests_as_singer_sdk_are_collected_in_the_same_order(run: Run, theirs: Run) -> None:
     assert len(theirs.collected) > 400
     assert run.collected == [name for name in theirs.collected if name != NO_TEST]

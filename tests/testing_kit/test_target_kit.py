@@ -55,6 +55,7 @@ def test_custom_suites_files_and_fixtures_are_used(targets: Run) -> None:
     assert "must contain the test's messages" in targets.output
 
 
+@pytest.mark.thorough
 @pytest.mark.peer
 @pytest.mark.skipif(peer_python("singer_sdk") is None, reason=missing_reason("singer_sdk"))
 def test_target_tests_and_outcomes_are_those_of_singer_sdk(targets: Run, tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("mypy")
 
 
+@pytest.mark.thorough
 def test_tap_passes_mypy_in_strict_mode(cache: Path) -> None:
     code, output = mypy(TAP, cache)
     assert code == 0, output

@@ -345,6 +345,7 @@ def test_incomplete_overwrite_without_rows_is_an_error(tmp_path: Path) -> None:
     assert read_report(done.stderr)["complete"] is False
 
 
+@pytest.mark.thorough
 def test_large_states_that_repeat_cost_little_cpu(tmp_path: Path) -> None:
     partitions = [{"context": {"id": n}, "replication_key_value": n} for n in range(5000)]
     document = {"bookmarks": {"a": {"partitions": partitions}}}

@@ -75,6 +75,7 @@ def test_properties_named_like_internal_columns_keep_their_values(
     assert warehouse.counts("a")["quarantined"] == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.parametrize("table_format", ["delta", "iceberg"])
 def test_fivetran_batches_keep_values_of_such_columns(

@@ -222,6 +222,7 @@ def test_concurrent_calls_succeed(server, spark) -> None:
     assert [row[0] for row in found] == list(range(200))
 
 
+@pytest.mark.thorough
 def test_decrypted_rows_are_never_on_disk(server) -> None:
     """F41: neither in temporary folders nor in Spark's shuffle and spill files."""
     description = table("hidden", *ORDERS.columns)

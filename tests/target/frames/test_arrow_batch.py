@@ -91,6 +91,7 @@ RECORDS = st.builds(
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @settings(
     max_examples=4,

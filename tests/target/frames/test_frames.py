@@ -371,6 +371,7 @@ ODD_NAMES = [
 ]
 
 
+@pytest.mark.thorough
 def test_any_name_can_be_a_column_field_or_key(spooled: Spooled):
     fields = {name: {"type": "integer"} for name in ODD_NAMES}
     nested = {"type": "object", "properties": fields}

@@ -188,6 +188,7 @@ def test_repeated_or_extended_schema_does_not_end_the_batch(tmp_path: Path) -> N
     assert report.as_dict()["streams"]["a"]["commits"] == 1
 
 
+@pytest.mark.thorough
 def test_schemas_of_wide_streams_use_little_memory(tmp_path: Path) -> None:
     kinds = [{"type": ["null", "string"]}, {"type": ["null", "integer"]}]
     with loading(tmp_path, MemoryTables(), []) as (loader, _):

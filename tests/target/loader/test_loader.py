@@ -513,6 +513,7 @@ def test_overwrite_on_eof_always_commits_without_a_final_state(filled: Warehouse
     assert filled.rows("a") == [(1,)]
 
 
+@pytest.mark.thorough
 def test_overwrite_deduplicates_keys_and_quarantines_bad_rows(filled: Warehouse) -> None:
     filled.load(
         schema("a", ID_AND_NAME, "id"),

@@ -50,7 +50,7 @@ def test_last_row_of_a_repeated_key_wins_in_a_small_batch(delta: Warehouse) -> N
         assert delta.rows("a", "id", "name") == [(1, name)]
 
 
-@pytest.mark.parametrize("hard_delete", [True, False])
+@pytest.mark.parametrize("hard_delete", [pytest.param(True, marks=pytest.mark.thorough), False])
 def test_delete_records_of_a_small_batch_are_applied(delta: Warehouse, hard_delete: bool) -> None:
     gone = "2024-05-01T00:00:00Z"
     streams = {"a": {"hard_delete": hard_delete}}
@@ -66,6 +66,7 @@ def test_delete_records_of_a_small_batch_are_applied(delta: Warehouse, hard_dele
     assert kept == ([(2, "two", True)] if hard_delete else marked)
 
 
+@pytest.mark.thorough
 def test_small_batch_with_a_bad_row_is_quarantined_as_a_large_one(delta: Warehouse) -> None:
     delta.load(DESCRIBED, *named(k1="one"))
     delta.load(DESCRIBED, *named(k2="two"), record("a", id="no number", name="x"), state(1))
@@ -83,6 +84,7 @@ def test_small_batch_is_one_file(delta: Warehouse, keys: list[str]) -> None:
         assert delta.report.as_dict()["streams"]["a"]["files"] == 1
 
 
+@pytest.mark.thorough
 def test_batch_of_more_bytes_than_python_reads_is_merged_alike(delta: Warehouse) -> None:
     delta.load(DESCRIBED, *named(k1="one", k2="two"))
     long = "x" * (MAX_LOCAL_BYTES // 2)

@@ -296,6 +296,7 @@ def test_value_that_does_not_fit_its_column_ends_a_strict_run(tmp_path: Path) ->
     assert "stream s" in log
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.slow
 def test_airbyte_run_emits_only_the_states_before_a_violation(tmp_path: Path) -> None:

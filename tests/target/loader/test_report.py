@@ -222,6 +222,7 @@ def test_run_without_java_writes_a_report_without_secrets(tmp_path: Path) -> Non
 # A real run
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_run_reports_changes_and_logs_commit_metrics(
     spark_session: Session,

@@ -145,11 +145,8 @@ def log_record(id_: int, lsn: int, **values: Any) -> dict[str, Any]:
     return record("a", id=id_, lsn=lsn, **values) | {"time_extracted": extracted}
 
 
-@pytest.mark.parametrize(
-    "hard_delete",
-    [False, pytest.param(True, marks=pytest.mark.thorough)],
-    ids=["marked", "removed"],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("hard_delete", [False, True], ids=["marked", "removed"])
 def test_changes_of_a_log_that_are_sent_again_leave_the_history_unchanged(
     warehouse: Warehouse, hard_delete: bool
 ) -> None:
@@ -173,9 +170,8 @@ def test_changes_of_a_log_that_are_sent_again_leave_the_history_unchanged(
     assert read_versions(warehouse) == [*expected, (3, "a", True)]
 
 
-@pytest.mark.parametrize(
-    "cursor", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["no cursor", "cursor"]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("cursor", [False, True], ids=["no cursor", "cursor"])
 def test_deleted_row_stays_deleted_if_it_is_sent_again_in_several_batches(
     warehouse: Warehouse, cursor: bool
 ) -> None:

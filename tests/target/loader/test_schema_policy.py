@@ -34,6 +34,7 @@ def refused(warehouse: Warehouse, *messages: dict[str, Any], **config: Any) -> s
     return str(caught.value)
 
 
+@pytest.mark.thorough
 def test_schema_in_the_middle_of_a_run_is_refused_after_the_rows_before_it(
     warehouse: Warehouse,
 ) -> None:

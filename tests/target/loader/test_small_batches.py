@@ -92,6 +92,7 @@ def test_small_load_needs_no_java(tmp_path: Path) -> None:
     assert counts == {"keyed": 3, "plain": 1, "versioned": 1}
 
 
+@pytest.mark.thorough
 def test_second_job_on_the_tables_is_rejected_without_java(tmp_path: Path) -> None:
     without_java(tmp_path, schema("a", ID), record("a", id=1))
     done = run(
@@ -238,8 +239,8 @@ LOADS: dict[str, list[tuple[list[dict[str, Any]], dict[str, Any]]]] = {
 }
 
 
-EVERY_TIME = {"append", "upsert", "quarantine"}
-"""The loads that `make test` compares."""
+EVERY_TIME = {"append"}
+"""The loads that `make test` compares; the others take several times as long."""
 
 
 @pytest.mark.spark
@@ -304,9 +305,15 @@ def test_large_batch_in_the_middle_of_a_run_is_written_by_spark(
 @pytest.mark.parametrize(
     "change",
     [
-        "SET TBLPROPERTIES ('delta.enableDeletionVectors' = true)",
-        "SET TBLPROPERTIES ('delta.enableChangeDataFeed' = true)",
-        "SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+        pytest.param(
+            "SET TBLPROPERTIES ('delta.enableDeletionVectors' = true)", marks=pytest.mark.thorough
+        ),
+        pytest.param(
+            "SET TBLPROPERTIES ('delta.enableChangeDataFeed' = true)", marks=pytest.mark.thorough
+        ),
+        pytest.param(
+            "SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')", marks=pytest.mark.thorough
+        ),
         "ADD CONSTRAINT positive CHECK (id >= 0)",
     ],
 )

@@ -182,7 +182,14 @@ def test_activation_after_its_rows_is_applied_before_the_next_state(
 
 
 @spark_marked
-@pytest.mark.parametrize("end", ["no state", "currently syncing", "torn"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        "no state",
+        pytest.param("currently syncing", marks=pytest.mark.thorough),
+        pytest.param("torn", marks=pytest.mark.thorough),
+    ],
+)
 def test_possibly_incomplete_stream_deletes_no_versions_and_fails(
     delta: Warehouse, end: str
 ) -> None:
@@ -224,6 +231,7 @@ def test_first_load_needs_no_final_state(
     assert table.rows("a", "id", "_sdc_table_version") == [(1, 5), (2, 5)]
 
 
+@pytest.mark.thorough
 @spark_marked
 def test_activation_without_rows_empties_the_table(delta: Warehouse) -> None:
     delta.load(schema("a", ID), record("a", id=0))
@@ -246,6 +254,7 @@ def test_rows_without_a_version_are_not_deleted_by_the_activation(delta: Warehou
     assert any("not of the version" in note for note in delta.counts("a")["notes"])
 
 
+@pytest.mark.thorough
 @spark_marked
 def test_deletion_missed_by_an_interrupted_run_is_done_by_the_next(delta: Warehouse) -> None:
     described = schema("a", ID, "id")

@@ -86,7 +86,7 @@ def test_overwritten_rows_of_parquet_belong_to_no_run(warehouse: Warehouse) -> N
     assert ("run1" in a.runs) == (warehouse.format != "parquet")
 
 
-@pytest.mark.parametrize("partition_by", [[], ["part"]])
+@pytest.mark.parametrize("partition_by", [pytest.param([], marks=pytest.mark.thorough), ["part"]])
 def test_files_with_narrower_types_than_the_table_are_read(
     delta: Warehouse, partition_by: list[str]
 ) -> None:
@@ -101,6 +101,7 @@ def test_files_with_narrower_types_than_the_table_are_read(
     assert a.to_arrow().schema == a.schema
 
 
+@pytest.mark.thorough
 def test_deleted_rows_and_renamed_columns_of_other_writers_are_respected(delta: Warehouse) -> None:
     delta.load(schema("a", {**ID, "n": {"type": "integer"}}), record("a", id=1, n=1), state(1))
     delta.load(schema("a", ID), record("a", id=2), record("a", id=3), state(2))

@@ -109,6 +109,7 @@ print(again.jvm_pid, file=sys.stderr, flush=True)
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.slow
 def test_session_starts_stops_and_restarts(tmp_path):
@@ -146,6 +147,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_kill_9_ends_the_jvm_and_then_releases_the_lock(tmp_path):
     process = subprocess.Popen(
@@ -163,6 +165,7 @@ def test_kill_9_ends_the_jvm_and_then_releases_the_lock(tmp_path):
     assert wait_for_end(pid)
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_unavailable_jars_are_an_error_with_remedies(tmp_path):
     """The only repository is an empty folder."""

@@ -128,6 +128,7 @@ def test_required_values_are_the_defaults_of_spark(spark: SparkSession) -> None:
     assert list(find_conflicts(spark.conf.getAll)) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_spark_defaults_conf_cannot_change_stored_values(tmp_path: Path) -> None:
     """Required values are set per session; other changes are rejected once Spark has started."""

@@ -134,6 +134,7 @@ def test_states_before_the_first_bad_row_are_emitted(delta: Warehouse) -> None:
     assert {state_in(delta, "a"), state_in(delta, "b")} <= {None, '{"at": 1}'}
 
 
+@pytest.mark.thorough
 def test_overwrite_with_only_bad_rows_leaves_the_table(delta: Warehouse) -> None:
     delta.load(schema("a", ID), record("a", id=1), state(1))
     message = incomplete(delta, schema("a", ID), *bad(1), state(2), write_mode="overwrite")
@@ -151,7 +152,11 @@ def test_full_refresh_with_only_bad_rows_emits_no_state(delta: Warehouse) -> Non
     assert delta.states == [0]
 
 
-@pytest.mark.parametrize("after", [True, False], ids=["after its rows", "before them"])
+@pytest.mark.parametrize(
+    "after",
+    [True, pytest.param(False, marks=pytest.mark.thorough)],
+    ids=["after its rows", "before them"],
+)
 def test_old_versions_are_kept_if_no_row_of_the_run_fits(delta: Warehouse, after: bool) -> None:
     numbered = {**ID, "n": {"type": "integer"}}
     delta.load(schema("a", numbered), versioned("a", 1, id=1), activate("a", 1), state(1))
@@ -167,6 +172,7 @@ def test_old_versions_are_kept_if_no_row_of_the_run_fits(delta: Warehouse, after
         )
 
 
+@pytest.mark.thorough
 def test_skipped_version_deletion_is_reported_although_later_rows_fit(delta: Warehouse) -> None:
     delta.load(schema("a", ID), versioned("a", 1, id=1), activate("a", 1), state(1))
     loader, spool = delta.open(flush_rows=1)
@@ -198,6 +204,7 @@ def test_truncated_input_with_only_bad_rows_fails(delta: Warehouse) -> None:
     assert delta.states == []
 
 
+@pytest.mark.thorough
 def test_replay_of_rows_that_still_do_not_fit_succeeds(delta: Warehouse) -> None:
     incomplete(delta, schema("a", ID), *bad(1, 2), state(1))
     wanted = SchemaEvent(StreamId("a"), {"type": "object", "properties": ID}, ())
@@ -231,6 +238,7 @@ def test_stream_beyond_the_percentage_emits_no_state(warehouse: Warehouse) -> No
     assert len(warehouse.rows("a")) == 98
 
 
+@pytest.mark.thorough
 def test_percentage_applies_per_stream(delta: Warehouse) -> None:
     rows = [record("b", id=number) for number in range(100)]
     messages = [schema("a", ID), schema("b", ID), *rows, record("a", id=1), *bad(1), state(1)]
@@ -251,6 +259,7 @@ def test_large_stream_beyond_the_percentage_stops_the_run(delta: Warehouse) -> N
     assert not delta.exists("a__quarantine")
 
 
+@pytest.mark.thorough
 def test_overwrite_beyond_the_percentage_leaves_the_table(delta: Warehouse) -> None:
     delta.load(schema("a", ID), record("a", id=1), state(1))
     rows = [record("a", id=2), *bad(1)]
@@ -350,6 +359,7 @@ def test_misspelt_key_ends_the_command_before_its_rows(tmp_path: Path) -> None:
     assert b"Traceback" not in done.stderr
 
 
+@pytest.mark.thorough
 def test_run_with_quarantined_rows_logs_a_summary(tmp_path: Path) -> None:
     rows = [record("a", id=1), record("a", id="\u001b[31mtwo"), record("a", id=None)]
     done = run_with_report(tmp_path, schema("a", ID, "id"), *rows, state(1))

@@ -147,7 +147,15 @@ def test_exception_after_the_commit_does_not_duplicate_the_batch(spark, table):
     assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
 
 
-@pytest.mark.parametrize("way", ["append", "replace", "upsert", "commit_empty"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        "append",
+        pytest.param("replace", marks=pytest.mark.thorough),
+        pytest.param("upsert", marks=pytest.mark.thorough),
+        "commit_empty",
+    ],
+)
 def test_batch_number_that_does_not_increase_is_an_error(spark, table, way):
     writer = DeltaWriter()
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
@@ -165,7 +173,7 @@ def test_batch_number_that_does_not_increase_is_an_error(spark, table, way):
     assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
 
 
-@pytest.mark.parametrize("mode", ["append", "overwrite"])
+@pytest.mark.parametrize("mode", ["append", pytest.param("overwrite", marks=pytest.mark.thorough)])
 def test_batch_that_delta_skips_is_an_error(spark, table, mode):
     """A commit without metadata has used a higher version of the same transaction id."""
     app_id = txn_app_id("job", "people", "r1")
@@ -217,6 +225,7 @@ def test_replace_is_one_commit_with_its_metadata(spark, table):
 # ----------------------------------------------------------------------------- history
 
 
+@pytest.mark.thorough
 def test_metadata_is_found_below_foreign_commits(spark, table):
     DeltaWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(1, "{}"))
     address = to_spark_uri(table.path)
@@ -359,6 +368,7 @@ def test_folder_with_foreign_files_is_an_error(spark, tmp_path):
 # ---------------------------------------------------------------------------- upserting
 
 
+@pytest.mark.thorough
 def test_first_rows_of_an_empty_table_are_appended(spark, tmp_path):
     table = Table(str(tmp_path / "t"), "t")
     writer = DeltaWriter()
@@ -382,6 +392,7 @@ def test_upsert_keeps_columns_absent_from_the_batch(spark, table):
     assert content(spark, table) == [(1, "b", 2, "kept"), (2, "c", 3, None)]
 
 
+@pytest.mark.thorough
 def test_special_characters_in_column_field_and_key_names_are_supported(spark, tmp_path):
     odd = ["a.b", "😀", "select", "Ä-b", "it's"]
     columns = tuple(Column(name, name, Integer()) for name in odd)
@@ -438,7 +449,7 @@ def changes(spark: SparkSession, *values: tuple[int, str | None, bool]) -> DataF
 
 
 @pytest.mark.parametrize("hard", [False, True])
-@pytest.mark.parametrize("empty_at_first", [False, True])
+@pytest.mark.parametrize("empty_at_first", [pytest.param(False, marks=pytest.mark.thorough), True])
 def test_delete_record_keeps_the_values_of_a_soft_deleted_row(
     spark, tmp_path, hard, empty_at_first
 ):
@@ -634,6 +645,7 @@ def test_each_thread_keeps_a_session_with_its_own_settings(spark_session):
     assert seen == [False, None]
 
 
+@pytest.mark.thorough
 def test_merge_leaves_no_settings_in_the_session(spark, table):
     writer = DeltaWriter()
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))

@@ -109,6 +109,7 @@ def test_later_batches_and_runs_are_committed_by_deltalake(
     assert (last.batch, last.state) == (1, '{"x": 10}')
 
 
+@pytest.mark.thorough
 def test_rows_of_another_writer_between_batches_are_kept(spark: SparkSession, table: Table) -> None:
     writer, folder = made(spark, table), Path(table.path)
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
@@ -160,6 +161,7 @@ def test_first_rows_with_keys_are_merged_with_concurrently_added_rows(
     assert content(spark, table) == [(1, "ours", 1), (2, "ours", 1), (3, "theirs", 0)]
 
 
+@pytest.mark.thorough
 def test_first_rows_of_a_partitioned_table_are_merged_with_added_rows(
     spark: SparkSession, table: Table
 ) -> None:
@@ -207,7 +209,14 @@ def test_first_rows_of_a_partitioned_table_duplicate_no_key(
     assert (found.count(), found.select("id").distinct().count()) == (400_000, 400_000)
 
 
-@pytest.mark.parametrize("when", ["never", "made", "late"])
+@pytest.mark.parametrize(
+    "when",
+    [
+        pytest.param("never", marks=pytest.mark.thorough),
+        "made",
+        pytest.param("late", marks=pytest.mark.thorough),
+    ],
+)
 def test_commit_whose_response_is_an_error_is_made_once(
     spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
@@ -314,7 +323,15 @@ def test_staged_files_of_a_killed_run_of_the_job_are_removed(
     assert [path.name for path in folder.glob(".target-spark-*")] == [others.name]
 
 
-@pytest.mark.parametrize("step", ["alter", "upsert", "replace", "maintain"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        "alter",
+        "upsert",
+        pytest.param("replace", marks=pytest.mark.thorough),
+        pytest.param("maintain", marks=pytest.mark.thorough),
+    ],
+)
 def test_appends_continue_after_commits_by_spark(
     spark: SparkSession, table: Table, step: str
 ) -> None:
@@ -336,6 +353,7 @@ def test_appends_continue_after_commits_by_spark(
     assert found == ({4, 9} if step == "replace" else {1, 2, 4})
 
 
+@pytest.mark.thorough
 def test_spark_can_optimize_alter_and_delete_afterwards(spark: SparkSession, table: Table) -> None:
     writer = made(spark, table)
     first = batch(spark, (1, "a", 1), (1, "b", 2), (3, "c", 1))
@@ -392,10 +410,20 @@ def test_table_with_partitions_clusters_or_properties_is_created_by_spark(
     "words",
     [
         "ADD CONSTRAINT positive CHECK (n > 0)",
-        "SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
-        "SET TBLPROPERTIES ('delta.enableInCommitTimestamps' = 'true')",
-        "SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')",
-        "SET TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')",
+        pytest.param(
+            "SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')", marks=pytest.mark.thorough
+        ),
+        pytest.param(
+            "SET TBLPROPERTIES ('delta.enableInCommitTimestamps' = 'true')",
+            marks=pytest.mark.thorough,
+        ),
+        pytest.param(
+            "SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')", marks=pytest.mark.thorough
+        ),
+        pytest.param(
+            "SET TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')",
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 def test_table_features_that_deltalake_lacks_are_committed_by_spark(
@@ -467,6 +495,7 @@ def test_files_of_a_run_that_died_before_its_commit_are_ignored(
     assert delta.rows("a") == [(1,)]
 
 
+@pytest.mark.thorough
 def test_quarantined_rows_leave_no_files_in_a_new_table(delta: Warehouse) -> None:
     messages = [schema("a", ID_AND_NAME, "id"), record("a", id=1, name="a"), record("a", id="x")]
     assert delta.load(*messages, state(1)) == [1]

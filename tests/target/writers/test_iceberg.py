@@ -511,6 +511,7 @@ def test_merge_with_a_concurrent_update_conflicts_and_succeeds_on_retry(spark, t
     assert get_last_metadata(spark, table) == marker(2)
 
 
+@pytest.mark.thorough
 def test_concurrent_merges_carry_only_their_own_metadata(spark_session: Session, tmp_path: Path):
     """The threads of a session share its settings, so each thread has its own session."""
     count, rounds = 4, 2

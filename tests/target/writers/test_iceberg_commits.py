@@ -467,7 +467,14 @@ def version(spark: SparkSession, id_: int, name: str, day: int) -> DataFrame:
     )
 
 
-@pytest.mark.parametrize("theirs_", ["nothing", "another key", "the same key"])
+@pytest.mark.parametrize(
+    "theirs_",
+    [
+        pytest.param("nothing", marks=pytest.mark.thorough),
+        pytest.param("another key", marks=pytest.mark.thorough),
+        "the same key",
+    ],
+)
 def test_concurrently_changed_history_has_one_current_version_per_key(
     spark: SparkSession, tmp_path: Path, theirs_: str
 ) -> None:

@@ -48,7 +48,7 @@ def versions(warehouse: Warehouse, *columns: str) -> list[tuple[Any, ...]]:
 SECOND = 1_000_000
 
 
-@pytest.mark.parametrize("name", ["s", "t"])
+@pytest.mark.parametrize("name", [pytest.param("s", marks=pytest.mark.thorough), "t"])
 def test_history_works_for_tables_named_like_sql_aliases(warehouse: Warehouse, name: str) -> None:
     described = schema(name, ID_AND_NAME, "id")
     warehouse.load(described, at(1, name, id=1, name="a"), **SCD2)
@@ -105,6 +105,7 @@ def test_resent_rows_add_no_versions(warehouse: Warehouse) -> None:
     assert len(versions(warehouse, "name")) == len(first) + 1
 
 
+@pytest.mark.thorough
 def test_new_column_adds_versions_only_with_a_value(warehouse: Warehouse) -> None:
     nested = {"o": {"type": "object", "properties": {"x": {"type": "integer"}}}}
     grown = {"o": {"type": "object", "properties": {**nested["o"]["properties"], "y.z": {}}}}
@@ -122,6 +123,7 @@ def test_new_column_adds_versions_only_with_a_value(warehouse: Warehouse) -> Non
     assert len(versions(warehouse)) == 3
 
 
+@pytest.mark.thorough
 def test_table_of_another_write_mode_becomes_a_history(warehouse: Warehouse) -> None:
     described = schema("a", ID_AND_NAME, "id")
     warehouse.load(described, *(record("a", id=n, name="old") for n in (1, 2, 3)), state(1))

@@ -22,6 +22,7 @@ def test_mapped_columns_are_read_by_their_current_names(delta: Warehouse) -> Non
     assert reader.read_rows(Table(f"{delta.folder}/a", "a")) == [{"id": 1, "n": None}]
 
 
+@pytest.mark.thorough
 def test_size_of_a_table_that_spark_reads_is_that_of_its_files(delta: Warehouse) -> None:
     delta.load(schema("a", ID), record("a", id=1), record("a", id=2), state(1))
     table = f"delta.`{delta.folder}/a`"
