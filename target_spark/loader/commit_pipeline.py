@@ -20,6 +20,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from tap_core.config.similar_names import list_names
 from tap_core.events import StreamId
 from tap_core.telemetry import trace_batch
 from target_spark.columns import SchemaChange, TableSchema
@@ -41,9 +42,6 @@ __all__ = ["CommitPipeline"]
 logger = logging.getLogger(__name__)
 
 _WAIT_SECONDS: Final = 0.2
-
-_NAMED: Final = 10
-"""Maximum number of properties that are listed in a note for the user."""
 
 _OLD_VERSIONS_STAY: Final = (
     "rows of other versions are not deleted: too many rows of this run do not fit their columns"
@@ -491,9 +489,8 @@ def _describe_omitted(omitted: Sequence[SchemaChange]) -> str:
     They have none because the setting ``on_schema_change`` is ``ignore``.
     """
     names = [".".join(change.path) for change in omitted]
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     properties = "1 property" if len(names) == 1 else f"{len(names)} properties"
     return (
         f"has {properties} without a column in its table, left out because on_schema_change is"
-        f" ignore: {', '.join(names[:_NAMED])}{more}"
+        f" ignore: {list_names(names)}"
     )

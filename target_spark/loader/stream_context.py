@@ -12,9 +12,8 @@ import json
 import zlib
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
-from tap_core.config.similar_names import suggest
+from tap_core.config.similar_names import list_names, suggest
 from tap_core.events import SchemaEvent, StreamId
 from tap_core.exceptions import SchemaNotValidError
 from tap_core.schema.references import normalize, resolve_schema_references
@@ -324,10 +323,6 @@ def check_table_conflicts(
             )
 
 
-_NAMED: Final = 10
-"""Maximum number of properties that are listed in an error message."""
-
-
 def _check_keys(event: SchemaEvent, schema: JsonSchema, keys: Sequence[str]) -> None:
     """Check that the JSON Schema of a SCHEMA message declares the properties ``keys``.
 
@@ -343,11 +338,10 @@ def _check_keys(event: SchemaEvent, schema: JsonSchema, keys: Sequence[str]) -> 
         f"its schema does not declare the key {key!r}.{suggest(key, declared)}"
         for key in undeclared
     ]
-    more = f" and {len(declared) - _NAMED} more" if len(declared) > _NAMED else ""
     raise UnsupportedError(
-        f"Stream {event.stream}: {' '.join(faults)} It declares"
-        f" {', '.join(declared[:_NAMED])}{more}. Correct key_properties (of a manifest:"
-        " primary_key) or the schema in the tap; no row with this schema was loaded."
+        f"Stream {event.stream}: {' '.join(faults)} It declares {list_names(declared)}. Correct"
+        " key_properties (of a manifest: primary_key) or the schema in the tap; no row with this"
+        " schema was loaded."
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from tap_core.config.similar_names import list_names
 from target_spark.columns import Array, Column, ColumnSource, ColumnType, Struct, TableSchema
 
 __all__ = ["describe_undeclared", "find_undeclared", "undeclared_in"]
@@ -18,9 +19,6 @@ __all__ = ["describe_undeclared", "find_undeclared", "undeclared_in"]
 _OPEN_BRACE: Final = ord("{")
 _LONGEST: Final = 1 << 20
 """Maximum size in bytes of a record that is examined."""
-
-_NAMED: Final = 10
-"""Maximum number of properties that are listed in a note for the user."""
 
 _OURS: Final = ("_sdc_", "_airbyte_")
 """Prefixes of metadata columns that sources and targets add."""
@@ -34,11 +32,8 @@ def describe_undeclared(body: bytes, table_schema: TableSchema) -> str | None:
     names = find_undeclared(body, table_schema)
     if not names:
         return None
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return (
-        "has properties that its schema does not declare and that are not loaded:"
-        f" {', '.join(names[:_NAMED])}{more}"
-    )
+    listed = list_names(names)
+    return f"has properties that its schema does not declare and that are not loaded: {listed}"
 
 
 def find_undeclared(body: bytes, table_schema: TableSchema) -> list[str]:
