@@ -44,8 +44,8 @@ from target_spark.storage.spool import Batch, SpoolFolder, open_spool_folder
 from target_spark.storage.staged_rows import stage_frame
 from target_spark.storage.uris import to_spark_uri
 from target_spark.tables.identifiers import quote
-from target_spark.tables.model import Table, TableLayout
-from target_spark.tables.quarantine_table import SCHEMA, get_quarantine_table
+from target_spark.tables.model import QUARANTINE, Table, TableLayout
+from target_spark.tables.quarantine_table import SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -230,7 +230,7 @@ class ReplayWriter(BatchWriter):
 
         Yield the number of records to load, without those that an interrupted replay has loaded.
         """
-        spark, self._quarantine_table = self._engine.spark(), get_quarantine_table(table)
+        spark, self._quarantine_table = self._engine.spark(), table.with_suffix(QUARANTINE)
         if self._writer.get_column_types(spark, self._quarantine_table) is None:
             yield 0
             return

@@ -82,6 +82,7 @@ from target_spark.tables.commit_metadata import CommitMetadata, find_latest_meta
 from target_spark.tables.constraints import check_constraint_violation, is_not_null_violation
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import (
+    QUARANTINE,
     CommitStats,
     MaintenanceOptions,
     Table,
@@ -139,7 +140,7 @@ class _PreparedColumns:
 
 
 @dataclass
-class _TableState:
+class _TableProgress:
     """Progress and properties of one table, which the batch writer keeps during the run.
 
     Attributes:
@@ -210,18 +211,18 @@ class BatchWriter:
         self._engine = engine
         self._stopping = stopping
         self._run = run
-        self._started = run.started
-        self._starting = threading.Lock()
+        self._run_started = run.started
+        self._run_started_lock = threading.Lock()
         self._folder = folder
         self._staging_area = StagingArea(
             folder, options.staging, run, is_exclusive=not options.dry_run
         )
+        self._dry_run = options.dry_run
         self._writer = get_writer(options.format, dry=options.dry_run)
         self._delta_writer: DeltaWriter | None = None
         if options.small_batches_without_spark and not options.dry_run:
             self._writer = self._delta_writer = DeltaWriter(avoids_spark=True)
-        self._dry = options.dry_run
-        self._tables: dict[str, _TableState] = defaultdict(_TableState)
+        self._tables: dict[str, _TableProgress] = defaultdict(_TableProgress)
         self._stream_options = options.of
         self._versions_in = options.columns.version_column
         # A run of an Airbyte destination loads one generation of a stream.
@@ -260,19 +261,16 @@ class BatchWriter:
             DiskFullError: A disk is full.
         """
         state = self._tables[request.table.key]
-        near = _with_reachable_spool(
-            self._engine.spark_on_demand,
-            self._staging_area,
-            request,
-            partial(self._run_with_retries, request.table),
-        )
-        with near as reached, self._with_spool_lines(reached) as (converted_request, from_files):
+        with (
+            self._with_reachable_spool(request) as reachable_request,
+            self._with_spool_lines(reachable_request) as (converted_request, from_files),
+        ):
             attempt = CommitAttempt(converted_request)
             verified = self._run_with_retries(request.table, partial(self._write, attempt))
             bad, written = verified.bad, verified.written
             state.written += verified.rows
             state.quarantined += bad.count if bad else 0
-            if any(batch.has_large_rows for batch in request.batches):
+            if request.has_large_rows:
                 collect_garbage(self._engine.spark())
         return CommitResult(
             written=verified.rows,
@@ -287,6 +285,33 @@ class BatchWriter:
             reasons=bad.reasons if bad else (),
             withheld=verified.withheld,
         )
+
+    @contextmanager
+    def _with_reachable_spool(self, request: CommitRequest) -> Iterator[CommitRequest]:
+        """Context manager: copy a request's local spool files to where Spark can read them.
+
+        The yielded request has the URLs of the copies, which are deleted when the block ends. If
+        the setting ``staging`` is not a remote URL, nothing is copied.
+        """
+        spool_paths = (path for batch in request.batches for path in batch.paths)
+        paths = [path for path in spool_paths if to_local_folder(path) is not None]
+        if not paths or not self._staging_area.is_remote:
+            yield request
+            return
+        with ExitStack() as stack:
+
+            def step() -> Sequence[str]:
+                spark = self._engine.spark_on_demand()
+                return stack.enter_context(staged_for_spark(spark, self._staging_area, paths))
+
+            copying = f"Stream {request.stream}: copying its rows to staging"
+            copies = self._run_with_retries(request.table, step, copying)
+            by_path = dict(zip(paths, copies, strict=True))
+            batches = (
+                replace(batch, paths=tuple(by_path.get(path, path) for path in batch.paths))
+                for batch in request.batches
+            )
+            yield replace(request, batches=tuple(batches))
 
     @contextmanager
     def _with_spool_lines(self, request: CommitRequest) -> Iterator[tuple[CommitRequest, int]]:
@@ -475,7 +500,7 @@ class BatchWriter:
                 raise table_removed_error(table)
             self._writer.create(spark, table, wanted, layout, has_rows=has_rows)
             state.is_new, state.key = True, format_key(wanted.keys)
-            state.remarks = (_describe_creation(table, wanted),) if self._dry else ()
+            state.remarks = (_describe_creation(table, wanted),) if self._dry_run else ()
             prepared_columns = wanted
         else:
             if state.prepared_columns is None:
@@ -540,8 +565,8 @@ class BatchWriter:
         self._tables[table.key].key = marker.key
         if marker.run != self._run.id:  # not by time: the clock may have been set back
             self._tables[table.key].before = marker
-            with self._starting:
-                self._started = max(self._started, marker.run_started + 1)
+            with self._run_started_lock:  # so that this run's states are the newest
+                self._run_started = max(self._run_started, marker.run_started + 1)
         if marker.job not in self._run.jobs:
             raise table_owner_error(table, marker.job, self._run.job)
 
@@ -625,7 +650,8 @@ class BatchWriter:
             then nothing was written.
         """
         request, spark = attempt.request, self._engine.spark()
-        if is_remote_session(spark) or not _is_small(request):
+        is_small = request.count <= MAX_LOCAL_ROWS and request.nbytes <= MAX_LOCAL_BYTES
+        if is_remote_session(spark) or not is_small:
             return None
         frame = read_local_frame(spark, _paths(request), table_schema, self._metadata(request))
         if frame is None:
@@ -719,7 +745,7 @@ class BatchWriter:
                 state.written + counts.rows, state.quarantined + count
             )
             if withheld and request.mode is WriteMode.OVERWRITE:  # the old rows stay
-                return Verified(0, counts, bad, None, withheld)
+                return Verified(counts, bad, None, withheld)
             if bad and attempt.prepared is not None and attempt.prepared.strict:
                 attempt.prepared = None  # its job met a bad row, so nothing was committed
             written = self._commit_rows(
@@ -812,7 +838,7 @@ class BatchWriter:
         """
         request = attempt.request
         if self._has_single_generation and self._tables[request.table.key].is_new:
-            return Verified(0, _NO_ROWS, None, None)
+            return Verified(_NO_ROWS, None, None)
         version_delete = build_version_delete(request, table_schema, version, self._versions_in)
         written = self._commit(
             attempt,
@@ -871,7 +897,7 @@ class BatchWriter:
             bad = BadRows(count, quarantine_table.find_reasons(rows, request.table_schema))
             self._guard.add(request, count, state.written, state.quarantined, bad.reasons)
             attempt.bad = bad
-        table = quarantine_table.get_quarantine_table(request.table)
+        table = request.table.with_suffix(QUARANTINE)
         self._prepare_columns(spark, table, quarantine_table.SCHEMA, TableLayout(), has_rows=True)
         observed = Observation()
         counted = rows.observe(observed, F.count(F.lit(1)).alias("rows"))
@@ -883,7 +909,7 @@ class BatchWriter:
             self._writer.append(spark, table, staged, self._marker(table, None), count)
         self._tables[table.key].commits += 1
         attempt.bad = replace(bad, are_quarantined=True)
-        verb, reasons = "would be" if self._dry else "were", describe_reasons(bad.reasons)
+        verb, reasons = "would be" if self._dry_run else "were", describe_reasons(bad.reasons)
         logger.warning(_QUARANTINED, request.stream, verb, table.name, count, reasons)
         return attempt.bad
 
@@ -893,55 +919,17 @@ class BatchWriter:
         replay, key = run.id if run.replays else None, self._tables[table.key].key
         at, state = (0, None) if covered is None else (covered.ordinal, covered.state.decode())
         return CommitMetadata(
-            run.job, run.id, self._started, number, at, state, replay, None, key, run.former
+            run.job, run.id, self._run_started, number, at, state, replay, None, key, run.former
         )
 
     def _metadata(self, request: CommitRequest) -> BatchMetadata:
         return BatchMetadata(
             received_at=request.received_at,
             batched_at=request.closed_at,
-            sync_started_at=self._started,
+            sync_started_at=self._run_started,
             sync_id=self._stream_options(request.stream).sync_id,
             starts={part: at for batch in request.batches for part, at in batch.starts.items()},
         )
-
-
-@contextmanager
-def _with_reachable_spool(
-    spark: Callable[[], SparkSession],
-    staging_area: StagingArea,
-    request: CommitRequest,
-    with_retries: Callable[[Callable[[], Sequence[str]], str], Sequence[str]],
-) -> Iterator[CommitRequest]:
-    """Context manager: copy a request's spool files to the staging area, where Spark can read them.
-
-    Spool files contain the rows on the local disk. The yielded request has the paths of the copies,
-    which are deleted when the block ends. If Spark runs on this machine, nothing is copied.
-
-    Args:
-        spark: Function that returns the Spark session.
-        staging_area: The storage for temporary files: a local folder and, if configured, a remote
-            URL.
-        request: The commit request.
-        with_retries: Function that calls its first argument and retries the call after transient
-            errors. Its second argument describes the call in log messages.
-    """
-    named = (path for batch in request.batches for path in batch.paths)
-    paths = [path for path in named if to_local_folder(path) is not None]
-    if not paths or not staging_area.is_remote:
-        yield request
-        return
-    with ExitStack() as stack:
-        staged_paths = with_retries(
-            lambda: stack.enter_context(staged_for_spark(spark(), staging_area, paths)),
-            f"Stream {request.stream}: copying its rows to staging",
-        )
-        staged = dict(zip(paths, staged_paths, strict=True))
-        batches = (
-            replace(batch, paths=tuple(staged.get(path, path) for path in batch.paths))
-            for batch in request.batches
-        )
-        yield replace(request, batches=tuple(batches))
 
 
 def _read_if_small(
@@ -952,10 +940,9 @@ def _read_if_small(
     Raises:
         UnsupportedBatchError: The batch is not small, or only Spark can read it.
     """
-    nbytes = sum(batch.nbytes for batch in request.batches)
-    has_large_rows = any(batch.has_large_rows for batch in request.batches)
-    if request.count > _SMALL_ROWS or nbytes > _SMALL_BYTES or has_large_rows:
-        raise UnsupportedBatchError(f"a batch of {request.count} rows and {nbytes} bytes is large")
+    count, nbytes = request.count, request.nbytes
+    if count > _SMALL_ROWS or nbytes > _SMALL_BYTES or request.has_large_rows:
+        raise UnsupportedBatchError(f"a batch of {count} rows and {nbytes} bytes is large")
     return read_arrow_batch(_paths(request), table_schema, metadata)
 
 
@@ -966,11 +953,6 @@ def _describe_creation(table: Table, table_schema: TableSchema) -> str:
 
 def _paths(request: CommitRequest) -> list[str]:
     return [to_spark_uri(path) for batch in request.batches for path in batch.paths]
-
-
-def _is_small(request: CommitRequest) -> bool:
-    nbytes = sum(batch.nbytes for batch in request.batches)
-    return request.count <= MAX_LOCAL_ROWS and nbytes <= MAX_LOCAL_BYTES
 
 
 def _warn_of_nulled(request: CommitRequest, count: int) -> None:

@@ -59,7 +59,6 @@ class _Creation:
     table: Table
     table_schema: TableSchema
     layout: TableLayout
-    nbytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,6 @@ class _Maintenance:
     stream: StreamId
     table: Table
     options: MaintenanceOptions
-    nbytes: int = 0
 
 
 _Task: TypeAlias = CommitRequest | _Creation | _Maintenance
@@ -331,7 +329,7 @@ class CommitPipeline:
                 queue = self._queues[task.table.key] = deque()
                 self._ready.append(task.table.key)
             queue.append(task)
-            self._queued_bytes += task.nbytes
+            self._queued_bytes += _count_limited_bytes(task)
             if len(self._threads) < self._limit:
                 name = f"writer-{len(self._threads) + 1}"
                 thread = threading.Thread(target=self._work, name=name, daemon=True)
@@ -379,7 +377,7 @@ class CommitPipeline:
     def _finish_task(self, task: _Task, failure: BaseException | None) -> None:
         with self._changed:
             self._running -= 1
-            self._queued_bytes -= task.nbytes
+            self._queued_bytes -= _count_limited_bytes(task)
             self._failure = self._failure or failure
             if isinstance(failure, SchemaChangeError):
                 self._refused.add(task.table.key)
@@ -415,12 +413,11 @@ class CommitPipeline:
             return
         started = time.monotonic()
         name = str(request.stream)
-        is_large = any(batch.has_large_rows for batch in request.batches)
         with (
             batch_timer(name),
             trace_batch(name, request.table.name) as trace,
             self._report.run_commit(name),
-            self._large_rows if is_large else nullcontext(),
+            self._large_rows if request.has_large_rows else nullcontext(),
         ):
             result = self.writer.write(request)
             trace.describe(_describe_batch(request, result))
@@ -438,9 +435,10 @@ class CommitPipeline:
             batch.remove()
 
     def _count_commit(self, request: CommitRequest, result: CommitResult, seconds: float) -> None:
-        name, nbytes = str(request.stream), sum(batch.nbytes for batch in request.batches)
-        written, quarantined = result.written, result.quarantined
-        self._report.count_commit(name, written, quarantined, seconds, result.effect, nbytes)
+        name, written, quarantined = str(request.stream), result.written, result.quarantined
+        self._report.count_commit(
+            name, written, quarantined, seconds, result.effect, request.nbytes
+        )
         self._report.record_withheld(name, result.withheld)
         self._report.count_nulled(name, result.nulled)
         self._report.count_zoneless(name, result.zoneless)
@@ -473,13 +471,23 @@ class CommitPipeline:
             self.add_remark(stream, remark)
 
 
+def _count_limited_bytes(task: _Task) -> int:
+    """Return the bytes of uncommitted rows that a queued task adds to those the loader limits.
+
+    The rows of an overwrite are not limited, because they are kept until the stream is complete.
+    """
+    if not isinstance(task, CommitRequest) or task.mode is WriteMode.OVERWRITE:
+        return 0
+    return task.nbytes
+
+
 def _describe_batch(request: CommitRequest, result: CommitResult) -> dict[str, Any]:
     """Return the OpenTelemetry span attributes of a commit: operation, row counts and bytes."""
     return {
         "db.operation.name": request.mode.value,
         "tap_core.records": result.written,
         "tap_core.quarantined": result.quarantined,
-        "tap_core.bytes": sum(batch.nbytes for batch in request.batches),
+        "tap_core.bytes": request.nbytes,
     }
 
 

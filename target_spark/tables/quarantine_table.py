@@ -21,7 +21,6 @@ from target_spark.columns import Array, Column, ColumnType, Integer, TableSchema
 from target_spark.config.options import QuarantineLimit
 from target_spark.errors import QuarantineError
 from target_spark.loader.commit_request import CommitRequest
-from target_spark.tables.model import QUARANTINE, Table
 from target_spark.tables.quarantine_summary import Reason, describe_reasons
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ __all__ = [
     "QuarantineGuard",
     "find_example",
     "find_reasons",
-    "get_quarantine_table",
     "get_values",
 ]
 
@@ -144,11 +142,6 @@ def _limit_exceeded_error(
         f" example: {describe_reasons(reasons)}. {so_far}, and max_quarantined is {limit};"
         " nothing of this batch is committed."
     )
-
-
-def get_quarantine_table(table: Table) -> Table:
-    """Return the reference to a table's quarantine table, whose name ends with ``__quarantine``."""
-    return table.with_suffix(QUARANTINE)
 
 
 def get_values(batch: int, run: str) -> tuple[str, ...]:
