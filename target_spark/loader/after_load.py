@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from target_spark.errors import AfterLoadError
-from target_spark.loader.report import COMPLETE, STOPPED, Report
+from target_spark.loader.report import COMPLETE, Report, split_outcome
 from target_spark.spark.session import load_libraries
 from target_spark.spark.spark_provider import SparkProvider
 from target_spark.storage.commit_retry import first_error_line
@@ -137,8 +137,8 @@ def run_actions(
         hide: A function that removes secrets from a text.
         interrupted: Event that is set by a signal. It ends the running program and skips the rest.
     """
-    outcome = report.as_dict()["outcome"]
-    kind = outcome if outcome in {COMPLETE, STOPPED} else "failed"
+    outcome, error = split_outcome(report.as_dict()["outcome"])
+    kind = outcome if error is None else "failed"
     results: list[dict[str, Any]] = []
     faults: list[AfterLoadError] = []
     for action in actions:

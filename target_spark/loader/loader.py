@@ -47,6 +47,7 @@ from target_spark.loader.state_inspection import is_empty, is_final
 from target_spark.loader.state_release import Ledger
 from target_spark.loader.stream_context import (
     LoadedStream,
+    build_table_schema,
     check_table_conflicts,
     compute_normalized_digest,
     compute_schema_digest,
@@ -209,7 +210,7 @@ class Loader:
         so that an error does not affect earlier rows and states. With such a policy, the new schema
         replaces the old one if the stream has no rows yet.
         """
-        table_schema = stream.build_table_schema(self._options, event, schema)
+        table_schema = build_table_schema(self._options, event, schema, versioned=stream.versioned)
         may_refuse = table_schema.on_change is not OnSchemaChange.EVOLVE
         if stream.has_rows or not may_refuse:
             table_schema, changes = merge_table_schemas(

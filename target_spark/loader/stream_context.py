@@ -173,16 +173,6 @@ class LoadedStream:
         """True if the stream's rows replace all rows of its table."""
         return self.mode is WriteMode.OVERWRITE
 
-    def build_table_schema(
-        self, options: LoadOptions, event: SchemaEvent, schema: JsonSchema
-    ) -> TableSchema:
-        """Return the table columns and keys that a new SCHEMA message of the stream requires.
-
-        ``options`` are those of the load; ``schema`` is the message's JSON Schema with references
-        resolved.
-        """
-        return build_table_schema(options, event, schema, versioned=self.versioned)
-
     def valid_batches(self) -> tuple[Batch, ...]:
         """Return the batches whose rows replace the table, in a stream that overwrites it.
 
@@ -202,44 +192,6 @@ class LoadedStream:
         self.table_schema = self.table_schema.with_metadata(DELETED_AT)
 
 
-def _find_cursor_column(event: SchemaEvent, table_schema: TableSchema) -> str | None:
-    path = event.nested.get(event.cursor) if event.cursor else None
-    sources = (column.source for column in table_schema.columns if column.path == path)
-    return next(sources, event.cursor) if path else event.cursor
-
-
-def _remark_on_append(event: SchemaEvent, mode: WriteMode, options: LoadOptions) -> Iterator[str]:
-    """Yield a note for the user if the stream has keys, but the table format cannot upsert.
-
-    Its rows are then appended. Otherwise nothing is yielded.
-    """
-    if event.keys and mode is WriteMode.APPEND and not options.can_upsert:
-        yield (
-            "has keys, but this table format cannot upsert: rows that the tap repeats"
-            " are appended again"
-        )
-
-
-def _remark_on_missing_cursor(
-    event: SchemaEvent, table_schema: TableSchema, options: LoadOptions
-) -> Iterator[str]:
-    """Yield a note for the user if rows cannot be ordered by the replication key as configured.
-
-    This is the case if the schema does not declare the replication key, so that the table has no
-    column for it. Otherwise nothing is yielded.
-    """
-    cursor = (
-        _find_cursor_column(event, table_schema)
-        if table_schema.keys and options.of(event.stream).by_cursor
-        else ""
-    )
-    if cursor and table_schema.column_fed_by(cursor) is None:
-        yield (
-            f"has no column for its cursor {cursor}, which its schema does not declare: of rows"
-            " with the same key the last one in the input counts as the newest"
-        )
-
-
 def compute_schema_digest(event: SchemaEvent) -> bytes:
     """Return the SHA-256 digest of a SCHEMA message as received: its schema, keys and cursor.
 
@@ -248,20 +200,6 @@ def compute_schema_digest(event: SchemaEvent) -> bytes:
     fields = [event.schema, event.keys, event.cursor, dict(event.nested)]
     text = json.dumps(fields, default=repr)
     return hashlib.sha256(text.encode()).digest()
-
-
-def _compress(schema: JsonSchema) -> bytes:
-    return zlib.compress(json.dumps(schema).encode(), 1)
-
-
-def resolve_schema(event: SchemaEvent) -> JsonSchema:
-    """Return the JSON Schema of a SCHEMA message with its references (``$ref``) resolved.
-
-    Raises:
-        UnsupportedError: A reference cannot be resolved.
-    """
-    with _name_stream_in_errors(event):
-        return resolve_schema_references(dict(event.schema), cut_circles=True)
 
 
 def compute_normalized_digest(event: SchemaEvent, schema: JsonSchema) -> bytes:
@@ -280,20 +218,43 @@ def compute_normalized_digest(event: SchemaEvent, schema: JsonSchema) -> bytes:
         return compute_schema_digest(replace(event, schema=normalize(schema), cursor=None))
 
 
-@contextlib.contextmanager
-def _name_stream_in_errors(event: SchemaEvent) -> Iterator[None]:
-    """Context manager: raise any error of the block as an `UnsupportedError` naming the stream."""
-    try:
-        yield
-    except UnsupportedError:
-        raise
-    except Exception as error:
-        why = str(error) if isinstance(error, SchemaNotValidError) else "It is not a JSON Schema"
-        why = "It is nested too deeply" if isinstance(error, RecursionError) else why
-        raise UnsupportedError(
-            f"The schema of stream {event.stream} cannot be resolved: {why}. Fix the schema in"
-            " the tap."
-        ) from error
+def resolve_schema(event: SchemaEvent) -> JsonSchema:
+    """Return the JSON Schema of a SCHEMA message with its references (``$ref``) resolved.
+
+    Raises:
+        UnsupportedError: A reference cannot be resolved.
+    """
+    with _name_stream_in_errors(event):
+        return resolve_schema_references(dict(event.schema), cut_circles=True)
+
+
+def build_table_schema(
+    options: LoadOptions, event: SchemaEvent, schema: JsonSchema, *, versioned: bool
+) -> TableSchema:
+    """Return the table columns and keys that a SCHEMA message requires.
+
+    Args:
+        options: The options of the load.
+        event: The SCHEMA message.
+        schema: The JSON Schema of the message, as returned by `resolve_schema`.
+        versioned: True if the table has a column for the table version.
+
+    Raises:
+        UnsupportedError: The schema cannot be converted to table columns.
+    """
+    mode = options.mode(event.stream, keyed=bool(event.keys))
+    columns = replace(options.columns, table_version=versioned, history=mode is WriteMode.SCD2)
+    # Append mode of Airbyte uses no keys, so that rows without a key value are kept.
+    keys = () if columns.airbyte and mode is WriteMode.APPEND else event.keys
+    with _name_stream_in_errors(event):
+        _check_keys(event, schema, keys)
+        try:
+            table_schema = schema_from_json_schema(schema, keys, columns, event.nested)
+        except UnsupportedError as error:
+            raise UnsupportedError(f"Stream {event.stream}: {error}") from error
+    policy = options.of(event.stream).on_schema_change or OnSchemaChange.EVOLVE
+    table_schema = replace(table_schema, on_change=policy)
+    return reject_empty_partition_values(options, event.stream, table_schema)
 
 
 def check_table_conflicts(
@@ -345,30 +306,59 @@ def _check_keys(event: SchemaEvent, schema: JsonSchema, keys: Sequence[str]) -> 
     )
 
 
-def build_table_schema(
-    options: LoadOptions, event: SchemaEvent, schema: JsonSchema, *, versioned: bool
-) -> TableSchema:
-    """Return the table columns and keys that a SCHEMA message requires.
+@contextlib.contextmanager
+def _name_stream_in_errors(event: SchemaEvent) -> Iterator[None]:
+    """Context manager: raise any error of the block as an `UnsupportedError` naming the stream."""
+    try:
+        yield
+    except UnsupportedError:
+        raise
+    except Exception as error:
+        why = str(error) if isinstance(error, SchemaNotValidError) else "It is not a JSON Schema"
+        why = "It is nested too deeply" if isinstance(error, RecursionError) else why
+        raise UnsupportedError(
+            f"The schema of stream {event.stream} cannot be resolved: {why}. Fix the schema in"
+            " the tap."
+        ) from error
 
-    Args:
-        options: The options of the load.
-        event: The SCHEMA message.
-        schema: The JSON Schema of the message, as returned by `resolve_schema`.
-        versioned: True if the table has a column for the table version.
 
-    Raises:
-        UnsupportedError: The schema cannot be converted to table columns.
+def _find_cursor_column(event: SchemaEvent, table_schema: TableSchema) -> str | None:
+    path = event.nested.get(event.cursor) if event.cursor else None
+    sources = (column.source for column in table_schema.columns if column.path == path)
+    return next(sources, event.cursor) if path else event.cursor
+
+
+def _remark_on_append(event: SchemaEvent, mode: WriteMode, options: LoadOptions) -> Iterator[str]:
+    """Yield a note for the user if the stream has keys, but the table format cannot upsert.
+
+    Its rows are then appended. Otherwise nothing is yielded.
     """
-    mode = options.mode(event.stream, keyed=bool(event.keys))
-    columns = replace(options.columns, table_version=versioned, history=mode is WriteMode.SCD2)
-    # Append mode of Airbyte uses no keys, so that rows without a key value are kept.
-    keys = () if columns.airbyte and mode is WriteMode.APPEND else event.keys
-    with _name_stream_in_errors(event):
-        _check_keys(event, schema, keys)
-        try:
-            table_schema = schema_from_json_schema(schema, keys, columns, event.nested)
-        except UnsupportedError as error:
-            raise UnsupportedError(f"Stream {event.stream}: {error}") from error
-    policy = options.of(event.stream).on_schema_change or OnSchemaChange.EVOLVE
-    table_schema = replace(table_schema, on_change=policy)
-    return reject_empty_partition_values(options, event.stream, table_schema)
+    if event.keys and mode is WriteMode.APPEND and not options.can_upsert:
+        yield (
+            "has keys, but this table format cannot upsert: rows that the tap repeats"
+            " are appended again"
+        )
+
+
+def _remark_on_missing_cursor(
+    event: SchemaEvent, table_schema: TableSchema, options: LoadOptions
+) -> Iterator[str]:
+    """Yield a note for the user if rows cannot be ordered by the replication key as configured.
+
+    This is the case if the schema does not declare the replication key, so that the table has no
+    column for it. Otherwise nothing is yielded.
+    """
+    cursor = (
+        _find_cursor_column(event, table_schema)
+        if table_schema.keys and options.of(event.stream).by_cursor
+        else ""
+    )
+    if cursor and table_schema.column_fed_by(cursor) is None:
+        yield (
+            f"has no column for its cursor {cursor}, which its schema does not declare: of rows"
+            " with the same key the last one in the input counts as the newest"
+        )
+
+
+def _compress(schema: JsonSchema) -> bytes:
+    return zlib.compress(json.dumps(schema).encode(), 1)
