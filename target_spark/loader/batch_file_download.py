@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from tap_core.batch.limits import FileLimits
 from target_spark.frames import reading_files
-from target_spark.loader.batch_file_checks import BatchFile, check_size, get_file_key
+from target_spark.loader.batch_file_checks import BatchFile, check_content, get_file_key
 from target_spark.spark.access_protection import is_local_master
 from target_spark.storage.commit_retry import (
     FailureKind,
@@ -83,7 +83,7 @@ def _check_files(
             remote_files.append(file)
             continue
         with reading_files([file]):
-            check_size(file, limits)
+            check_content(file, limits)
     if not remote_files or is_remote_session(spark):
         return {}
     download_folder.mkdir(mode=0o700)
@@ -101,7 +101,7 @@ def _check_files(
                 chunk,
             ):
                 with reading_files([file]):
-                    check_size(file, limits)
+                    check_content(file, limits)
                 if reads_copies:
                     copies[get_file_key(file.address)] = file.copy
                 else:

@@ -38,7 +38,7 @@ from tap_core.types import JsonSchema
 from target_spark.columns import OnSchemaChange, can_share_batch, merge_table_schemas
 from target_spark.config.options import LoadOptions, WriteMode
 from target_spark.errors import SchemaChangeError
-from target_spark.loader.batch_file_checks import batch_files
+from target_spark.loader.batch_file_checks import check_batch_files
 from target_spark.loader.commit_pipeline import CommitPipeline
 from target_spark.loader.finalization import TableFinalizer
 from target_spark.loader.pending_states import CoveredState, StateFormat
@@ -257,7 +257,7 @@ class Loader:
         schema = known_stream.schema if known_stream else {}
         options = self._options
         roots = [folder for folder in (options.path, options.staging) if folder]
-        files = batch_files(event, self._ordinal, schema, options.batch_limits, roots)
+        files = check_batch_files(event, self._ordinal, schema, options.batch_limits, roots)
         if not files:
             return
         stream = self._prepare_stream(event)
