@@ -41,8 +41,8 @@ from target_spark.writers.history_merge import ACTION, BEGIN, END, TOUCH, Histor
 from target_spark.writers.merge_statement import Merge, source_column
 
 __all__ = [
-    "build_adoption_sql",
-    "build_merge_sql",
+    "build_conversion_sql",
+    "build_scd2_merge",
     "compute_changes",
     "initial_versions",
 ]
@@ -396,7 +396,7 @@ def _set_version_times(changed: DataFrame, keys: MergeKeys) -> DataFrame:
     return timed.withColumns(row)
 
 
-def build_merge_sql(target: str, columns: Sequence[str], keys: MergeKeys) -> Merge:
+def build_scd2_merge(target: str, columns: Sequence[str], keys: MergeKeys) -> Merge:
     """Return the MERGE that applies a DataFrame of changes to an SCD2 table.
 
     Args:
@@ -412,7 +412,7 @@ def build_merge_sql(target: str, columns: Sequence[str], keys: MergeKeys) -> Mer
     return history.merge(target, {BEGIN, END, TOUCH} if touched else {BEGIN, END})
 
 
-def build_adoption_sql(target: str, micros: int, deleted: str | None) -> str:
+def build_conversion_sql(target: str, micros: int, deleted: str | None) -> str:
     """Return the UPDATE statement that turns rows without values in SCD2 columns into row versions.
 
     Such rows exist if the table was loaded in another write mode before.

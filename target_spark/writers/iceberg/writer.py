@@ -53,10 +53,10 @@ from target_spark.writers.base import (
     MergeKeys,
     TableState,
     VersionDelete,
+    check_same_table,
     column_ddl,
     latest_by_key,
     next_metadata,
-    same_table,
     table_removed_error,
 )
 from target_spark.writers.iceberg.catalog import catalog_table_exists, resolve_table
@@ -77,8 +77,8 @@ from target_spark.writers.iceberg.snapshot_reader import (
 )
 from target_spark.writers.merge_statement import Matched, Merge, build_upsert
 from target_spark.writers.scd2 import (
-    build_adoption_sql,
-    build_merge_sql,
+    build_conversion_sql,
+    build_scd2_merge,
     compute_changes,
     initial_versions,
 )
@@ -298,7 +298,7 @@ class IcebergWriter:
             return self._append_first_rows(spark, table, initial_versions(df, keys), commit)
         self._convert_to_versions(spark, table, keys.deleted, commit)
         columns = [name for name in df.columns if name != keys.order]
-        merge = build_merge_sql(resolve_table(spark, table).ref, columns, keys)
+        merge = build_scd2_merge(resolve_table(spark, table).ref, columns, keys)
         read_at = next(snapshots(spark, table), None)
         changes = compute_changes(df, self.rows(spark, table), keys, commit.run_started * 1000)
         return self._merge(spark, table, changes, merge, commit, read_at=read_at)
@@ -399,7 +399,7 @@ class IcebergWriter:
         if not self.rows(spark, table).where(is_unconverted).isEmpty():
             self._check_same(spark, table)
             ref = resolve_table(spark, table).ref
-            spark.sql(build_adoption_sql(ref, commit.run_started * 1000, deleted))
+            spark.sql(build_conversion_sql(ref, commit.run_started * 1000, deleted))
         state.is_converted = True
 
     # Commits
@@ -584,7 +584,7 @@ class IcebergWriter:
             TableError: The table was removed or replaced.
         """
         state = self._tables[table.key]
-        state.id = same_table(table, state.id, get_table_uuid(spark, table))
+        state.id = check_same_table(table, state.id, get_table_uuid(spark, table))
 
     def _verify(
         self, spark: SparkSession, table: Table, commit: CommitMetadata
