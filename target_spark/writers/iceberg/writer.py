@@ -40,10 +40,10 @@ from target_spark.storage.commit_retry import FailureKind, classify_failure, fir
 from target_spark.storage.hadoop_fs import remove_folder
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.iceberg_metadata import (
-    PROPERTY,
+    METADATA_PROPERTY,
     IcebergSnapshot,
+    encode_metadata,
     parse_summary,
-    snapshot_properties,
     table_exists,
 )
 from target_spark.tables.identifiers import quote
@@ -68,8 +68,8 @@ from target_spark.writers.iceberg.layout import (
 )
 from target_spark.writers.iceberg.maintenance import compact, expire_snapshots, remove_orphan_files
 from target_spark.writers.iceberg.snapshot_reader import (
+    check_can_create,
     check_files,
-    check_is_iceberg,
     check_isolation,
     get_last_metadata,
     get_table_uuid,
@@ -85,8 +85,8 @@ from target_spark.writers.scd2 import (
 from target_spark.writers.sql import (
     as_initial_rows,
     build_alter_statements,
+    build_column_list,
     build_end_values,
-    get_columns,
     spark_conf,
     version_delete_condition,
 )
@@ -100,18 +100,18 @@ from target_spark.writers.type_widening import iceberg_widens
 
 __all__ = ["FANOUT_OPTIONS", "IcebergWriter", "find_empty_snapshot", "insert_first"]
 
-_SETTING = f"spark.sql.iceberg.snapshot-property.{PROPERTY}"
-_OPTION = f"snapshot-property.{PROPERTY}"
+_METADATA_SETTING: Final = f"spark.sql.iceberg.snapshot-property.{METADATA_PROPERTY}"
+_METADATA_OPTION: Final = f"snapshot-property.{METADATA_PROPERTY}"
 FANOUT_OPTIONS = {"distribution-mode": "hash"}
 """Write option for hash distribution. For range distribution, Spark computes all rows twice."""
 
-_UNSURE = {FailureKind.PASSING, FailureKind.AWAY}
+_MAY_STILL_COMMIT = {FailureKind.PASSING, FailureKind.AWAY}
 """Kinds of failure after which the catalog may still complete the commit."""
 
-_TABLE_MAY_BE_WHY: Final = {FailureKind.LASTING, FailureKind.STALE, FailureKind.CONFLICT}
+_MAY_BE_REPLACED: Final = {FailureKind.LASTING, FailureKind.STALE, FailureKind.CONFLICT}
 """Kinds of failure after which the writer checks if the table was removed or replaced."""
 
-_REFUSALS = ("iceberg.exceptions.ValidationException", "IllegalArgumentException")
+_REJECTIONS = ("iceberg.exceptions.ValidationException", "IllegalArgumentException")
 
 
 @dataclass
@@ -159,7 +159,7 @@ class IcebergWriter:
         self._check_same(spark, table)
         folder = table.local_folder
         if folder is not None and not table_exists(folder):
-            check_is_iceberg(folder)
+            check_can_create(folder)
             return None
         table_ref = resolve_table(spark, table)
         if folder is None and not catalog_table_exists(spark, table_ref):
@@ -184,7 +184,7 @@ class IcebergWriter:
             TableError: Iceberg rejects the columns or the layout.
         """
         with _translate_errors(table):
-            _make(spark, table, table_schema, layout)
+            _create_table(spark, table, table_schema, layout)
         state = self._tables[table.key]
         state.is_empty, state.empty_at = True, None
         self._check_same(spark, table)
@@ -235,7 +235,7 @@ class IcebergWriter:
         df, count = counted(df, rows)
 
         def write(ref: str, marker: str) -> None:
-            df.writeTo(ref).options(**{_OPTION: marker, **FANOUT_OPTIONS}).append()
+            df.writeTo(ref).options(**{_METADATA_OPTION: marker, **FANOUT_OPTIONS}).append()
 
         return self._commit(spark, table, commit, write, rows=count)
 
@@ -251,7 +251,7 @@ class IcebergWriter:
         df, count = counted(df, rows)
 
         def write(ref: str, marker: str) -> None:
-            options = {_OPTION: marker, **FANOUT_OPTIONS}
+            options = {_METADATA_OPTION: marker, **FANOUT_OPTIONS}
             df.writeTo(ref).options(**options).overwrite(F.lit(True))  # noqa: FBT003
 
         return self._commit(spark, table, commit, write, rows=count)
@@ -278,7 +278,7 @@ class IcebergWriter:
         faster.
         """
         newest = latest_by_key(df, keys)
-        if self.is_empty(spark, table):  # no rows to match: an append is faster
+        if self.is_empty(spark, table):
             return self._append_first_rows(spark, table, as_initial_rows(newest, keys), commit)
         columns = [name for name in newest.columns if name != DELETE_ONLY_COLUMN]
         skips_rows = keys.hard_delete or keys.by_cursor or keys.removed is not None
@@ -316,7 +316,7 @@ class IcebergWriter:
                 version_delete_condition(deletion),
                 [Matched(build_end_values(deletion) or None)],
             )
-            with spark_conf(spark, {_SETTING: marker}):
+            with spark_conf(spark, {_METADATA_SETTING: marker}):
                 merge.run(spark.sql("SELECT 1"))
 
         return self._commit(spark, table, commit, write, merged=True)
@@ -346,7 +346,7 @@ class IcebergWriter:
         marker = get_last_metadata(spark, table)
         newest = next(snapshots(spark, table), None)
         if newest is not None and marker is not None and newest.marker is None:
-            _append_nothing(spark, table_ref.ref, snapshot_properties(marker))
+            _append_nothing(spark, table_ref.ref, encode_metadata(marker))
         if options.retain_days is not None:
             expire_snapshots(spark, table_ref, options.retain_days)
             remove_orphan_files(spark, table, table_ref, options.retain_days)
@@ -416,7 +416,7 @@ class IcebergWriter:
         empty_at = self._tables[table.key].empty_at
 
         def write(ref: str, marker: str) -> None:
-            insert_first(df.writeTo(ref).option(_OPTION, marker), empty_at)
+            insert_first(df.writeTo(ref).option(_METADATA_OPTION, marker), empty_at)
 
         return self._commit(spark, table, commit, write, rows=count)
 
@@ -447,7 +447,7 @@ class IcebergWriter:
         batch, count = counted(batch, None)
 
         def write(_ref: str, marker: str) -> None:
-            with spark_conf(spark, {_SETTING: marker}):
+            with spark_conf(spark, {_METADATA_SETTING: marker}):
                 merge.run(batch)
             if read_at is not None and spark.version.startswith("4.0."):
                 _check_unchanged(spark, table, read_at, commit)
@@ -496,7 +496,7 @@ class IcebergWriter:
                 ref = resolve_table(spark, table).ref
                 if merged:
                     check_isolation(spark, ref)
-                write(ref, snapshot_properties(marker))
+                write(ref, encode_metadata(marker))
             made = self._verify(spark, table, commit)
             snapshot = made[0]
             effect = parse_summary(snapshot, merged=merged)
@@ -506,9 +506,9 @@ class IcebergWriter:
         except BaseException as error:  # the commit may be in the table, or may still be made
             state.is_newest_known, state.is_empty = False, None
             fault = classify_failure(error)
-            state.is_unsure |= fault in _UNSURE
+            state.is_unsure |= fault in _MAY_STILL_COMMIT
             is_ours = not isinstance(error, Exception) or isinstance(error, TargetSparkError)
-            if fault in _TABLE_MAY_BE_WHY and not is_ours:
+            if fault in _MAY_BE_REPLACED and not is_ours:
                 self._check_same(spark, table)
             raise
         state.newest = state.acknowledged = marker
@@ -550,8 +550,8 @@ class IcebergWriter:
         """
         state = self._tables[table.key]
         if state.is_unsure:
-            _nothing(spark, resolve_table(spark, table).ref).append()
-            self._check_same(spark, table)  # directly before the write
+            _prepare_empty_write(spark, resolve_table(spark, table).ref).append()
+            self._check_same(spark, table)
 
     def _find_committed_batch(
         self, spark: SparkSession, table: Table, commit: CommitMetadata
@@ -568,7 +568,7 @@ class IcebergWriter:
         if state.is_newest_known:
             return state.newest, False
         newest_first = list(snapshots(spark, table))
-        is_made = _newest_of_run(newest_first, commit) is not None
+        is_made = _find_committed_snapshot(newest_first, commit) is not None
         known = {each for snapshot in newest_first for each in (snapshot.id, snapshot.parent)}
         if state.is_unsure and not is_made and state.seen not in {None, *known}:
             raise _expired_error(table, commit)
@@ -597,13 +597,13 @@ class IcebergWriter:
         """
         newest_first = list(snapshots(spark, table))
         _check_ancestry(table, self._tables[table.key], newest_first)
-        newest = _newest_of_run(newest_first, commit)
+        newest = _find_committed_snapshot(newest_first, commit)
         if newest is None:
             raise _commit_lost_error(table, commit)
         return newest_first[newest_first.index(newest) :]
 
 
-def _newest_of_run(
+def _find_committed_snapshot(
     candidates: Iterable[IcebergSnapshot], commit: CommitMetadata
 ) -> IcebergSnapshot | None:
     """Return a run's newest snapshot if it contains the batch of ``commit``, else None.
@@ -618,18 +618,16 @@ def _newest_of_run(
     return None
 
 
-def _make(
+def _create_table(
     spark: SparkSession, table: Table, table_schema: TableSchema, layout: TableLayout
 ) -> None:
+    """Create a table with its sort order, and its database if the catalog does not have it."""
     table_ref = resolve_table(spark, table)
-    if table.identifier and not spark.catalog.databaseExists(
-        quote(table_ref.catalog, *table_ref.database)
-    ):
-        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quote(table_ref.catalog, *table_ref.database)}")
-    spark.sql(
-        f"CREATE TABLE IF NOT EXISTS {table_ref.ref} ({get_columns(table_schema)}) USING iceberg"
-        f"{build_layout_ddl(table_schema, layout)}"
-    )
+    database = quote(table_ref.catalog, *table_ref.database)
+    if table.identifier and not spark.catalog.databaseExists(database):
+        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {database}")
+    columns, clauses = build_column_list(table_schema), build_layout_ddl(table_schema, layout)
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {table_ref.ref} ({columns}) USING iceberg{clauses}")
     order = build_sort_order(table_schema, layout)
     if order:
         spark.sql(f"ALTER TABLE {table_ref.ref} {order}")
@@ -782,10 +780,12 @@ def insert_first(rows: DataFrameWriterV2, empty_at: int | None) -> None:
 
 
 def _append_nothing(spark: SparkSession, ref: str, marker: str) -> None:
-    _nothing(spark, ref).option(_OPTION, marker).append()
+    """Make a snapshot without rows that has the commit metadata ``marker`` in its summary."""
+    _prepare_empty_write(spark, ref).option(_METADATA_OPTION, marker).append()
 
 
-def _nothing(spark: SparkSession, ref: str) -> DataFrameWriterV2:
+def _prepare_empty_write(spark: SparkSession, ref: str) -> DataFrameWriterV2:
+    """Return the writer of a DataFrame without rows to the table with the SQL name ``ref``."""
     return spark.table(ref).where(F.lit(False)).writeTo(ref)  # noqa: FBT003
 
 
@@ -798,7 +798,7 @@ def _translate_errors(table: Table) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not any(name in f"{type(error).__name__} {error}" for name in _REFUSALS):
+        if not any(name in f"{type(error).__name__} {error}" for name in _REJECTIONS):
             raise
         raise TableError(
             f"Iceberg refuses the columns or the layout of table {table.name} ({table.key}):"
