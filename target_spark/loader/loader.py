@@ -302,8 +302,8 @@ class Loader:
         stream = self._streams.get(event.stream)
         if stream is None:
             raise RecordsWithoutSchemaException(
-                f"A record of stream {event.stream} came before any schema of it. A tap must"
-                " send the SCHEMA message of a stream first."
+                f"A record of stream {event.stream} came before the SCHEMA message of the stream,"
+                " which a tap must send first."
             )
         self._engine.begin()
         stream.versions.record_rows(event.version)
