@@ -133,7 +133,7 @@ _HAS_ROWS: Final = "target-spark: the table has rows by now"
 
 
 @dataclass
-class _TableState(TableState):
+class _DeltaTableState(TableState):
     """Cached facts about one Delta table, which the writer keeps during a run.
 
     Attributes:
@@ -162,7 +162,7 @@ class DeltaWriter:
                 job's earlier runs may then be removed. False if they may belong to active runs.
         """
         self._is_exclusive = is_exclusive
-        self._tables: defaultdict[str, _TableState] = defaultdict(_TableState)
+        self._tables: defaultdict[str, _DeltaTableState] = defaultdict(_DeltaTableState)
         self._avoids_spark = avoids_spark
         self._has_own_settings: bool | None = False if avoids_spark else None
 

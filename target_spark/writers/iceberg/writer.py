@@ -115,7 +115,7 @@ _REJECTIONS = ("iceberg.exceptions.ValidationException", "IllegalArgumentExcepti
 
 
 @dataclass
-class _TableState(TableState):
+class _IcebergTableState(TableState):
     """Cached facts about one Iceberg table, which the writer keeps during a run.
 
     Attributes:
@@ -143,7 +143,7 @@ class IcebergWriter:
     keeps_batch = False
 
     def __init__(self) -> None:
-        self._tables: defaultdict[str, _TableState] = defaultdict(_TableState)
+        self._tables: defaultdict[str, _IcebergTableState] = defaultdict(_IcebergTableState)
 
     def can_widen(self, old: str, new: str) -> bool:
         """Return True if Iceberg can change a column's type ``old`` to ``new`` (DDL) in place."""
@@ -634,7 +634,7 @@ def _create_table(
 
 
 def _check_ancestry(
-    table: Table, state: _TableState, newest_first: Iterable[IcebergSnapshot]
+    table: Table, state: _IcebergTableState, newest_first: Iterable[IcebergSnapshot]
 ) -> None:
     """Check that the run's last commit is still in the history of a table.
 
