@@ -14,11 +14,11 @@ from typing import Final
 
 __all__ = ["first_in_part", "resolve_ordinals"]
 
-_PARTS: Final = 1 << 62
+_FIRST_PROVISIONAL: Final = 1 << 62
 """The lowest provisional number. The ordinal of a row is always lower."""
 
 _ROW_BITS: Final = 32
-_ROWS: Final = (1 << _ROW_BITS) - 1
+_ROW_MASK: Final = (1 << _ROW_BITS) - 1
 
 
 def first_in_part(partition: int) -> int:
@@ -31,7 +31,7 @@ def first_in_part(partition: int) -> int:
     Args:
         partition: The number of the partition, which is unique within the run.
     """
-    return _PARTS + (partition << _ROW_BITS)
+    return _FIRST_PROVISIONAL + (partition << _ROW_BITS)
 
 
 def resolve_ordinals(number: str, starts: Mapping[int, int]) -> str:
@@ -50,6 +50,6 @@ def resolve_ordinals(number: str, starts: Mapping[int, int]) -> str:
     first_ordinals = (
         f"CAST(split('{listed}', ',') AS ARRAY<BIGINT>)"  # a constant that is fast to parse
     )
-    part = f"CAST(shiftright({number} - {_PARTS}L, {_ROW_BITS}) AS INT)"
-    ordinal = f"element_at({first_ordinals}, {part} - {first - 1}) + ({number} & {_ROWS}L)"
-    return f"if({number} < {_PARTS}L, {number}, {ordinal})"
+    part = f"CAST(shiftright({number} - {_FIRST_PROVISIONAL}L, {_ROW_BITS}) AS INT)"
+    ordinal = f"element_at({first_ordinals}, {part} - {first - 1}) + ({number} & {_ROW_MASK}L)"
+    return f"if({number} < {_FIRST_PROVISIONAL}L, {number}, {ordinal})"
