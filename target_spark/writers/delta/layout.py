@@ -15,17 +15,9 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from target_spark.columns import (
-    ColumnType,
-    Date,
-    Decimal,
-    Double,
-    Integer,
-    TableSchema,
-    Text,
-    Timestamp,
-)
+from target_spark.columns import ColumnType, Date, TableSchema
 from target_spark.tables.identifiers import quote
+from target_spark.tables.layout_resolution import TYPES_WITH_BOUNDS
 from target_spark.tables.model import PartitionField, TableLayout
 from target_spark.writers.parquet_footers import INDEXED_COLUMNS
 
@@ -48,9 +40,6 @@ _GENERATED_TYPES: Final[Mapping[str, str]] = {
 ``2024-05-31-23``."""
 
 _GENERATED_NAME: Final = re.compile(r"_part_(year|month|day|hour)_(.+)", re.DOTALL)
-
-_WITH_BOUNDS: Final = (Integer, Decimal, Double, Text, Timestamp, Date)
-"""Column types for which Delta stores the minimum and maximum per file."""
 
 
 class PartitionSpec(NamedTuple):
@@ -156,9 +145,9 @@ def _build_statistics_property(
     The dictionary is empty if Delta collects these statistics by default.
     """
     if len(table_schema.columns) <= INDEXED_COLUMNS and all(
-        isinstance(column.type, _WITH_BOUNDS) for column in table_schema.columns
+        isinstance(column.type, TYPES_WITH_BOUNDS) for column in table_schema.columns
     ):
         return {}
-    others = (c.name for c in table_schema.columns if isinstance(c.type, _WITH_BOUNDS))
+    others = (c.name for c in table_schema.columns if isinstance(c.type, TYPES_WITH_BOUNDS))
     indexed = list(dict.fromkeys([*clustered, *others]))[:INDEXED_COLUMNS]
     return {"delta.dataSkippingStatsColumns": ",".join(map(quote, indexed))}
