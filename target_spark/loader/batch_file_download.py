@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["downloaded_files"]
 
-_AT_ONCE: Final = 8
+_PARALLEL_DOWNLOADS: Final = 8
 """Maximum number of parallel downloads. Parallel downloads of small files are faster, because each
 of them mostly waits for the response of the storage."""
 
@@ -56,13 +56,13 @@ def downloaded_files(
     """
     download_folder = folder.new_path("files")
     try:
-        copies = _check_files(spark, files, download_folder, limits)
+        copies = _check_and_download(spark, files, download_folder, limits)
         yield [replace(file, copy=copies.get(get_file_key(file.address), "")) for file in files]
     finally:
         rmtree(download_folder, ignore_errors=True)
 
 
-def _check_files(
+def _check_and_download(
     spark: SparkSession, files: Sequence[BatchFile], download_folder: Path, limits: FileLimits
 ) -> Mapping[str, str]:
     """Download remote files, and check that each file is readable and within the limits.
@@ -92,9 +92,9 @@ def _check_files(
         f"uncommitted rows ({download_folder.parent})",
         "Free space there, or set staging",
     )
-    with full, ThreadPoolExecutor(_AT_ONCE) as pool:
-        for start in range(0, len(remote_files), _AT_ONCE):
-            chunk = remote_files[start : start + _AT_ONCE]
+    with full, ThreadPoolExecutor(_PARALLEL_DOWNLOADS) as pool:
+        for start in range(0, len(remote_files), _PARALLEL_DOWNLOADS):
+            chunk = remote_files[start : start + _PARALLEL_DOWNLOADS]
             for file in pool.map(
                 partial(_download_file, spark, download_folder),
                 range(start, len(remote_files)),

@@ -138,7 +138,7 @@ class TableFinalizer:
             elif stream.versions.has_pending_deletion and self._can_delete:
                 self._finish_versions(stream, ordinal, final=complete)
 
-    def fault(self, streams: Iterable[LoadedStream]) -> TargetSparkError | None:
+    def find_error(self, streams: Iterable[LoadedStream]) -> TargetSparkError | None:
         """Return an error that lists the incomplete streams, or None if all streams are complete.
 
         Call this method after the last commit of the run.

@@ -431,12 +431,14 @@ class Loader:
             self.stop()
             return
         for name in self._options.unknown(str(stream) for stream in self._streams):
-            self._remark(f"The settings name a stream {name}, which is not in the input")
-        fault = self._finalizer.fault(self._streams.values())
+            text = f"The settings name a stream {name}, which is not in the input"
+            logger.warning("%s", text)
+            self._report.add_remark(text)
+        error = self._finalizer.find_error(self._streams.values())
         self._ledger.release()
         self._pipeline.commit_leftover_state()
-        if fault is not None:
-            raise fault
+        if error is not None:
+            raise error
         if whole:
             self._maintain_tables()
 
@@ -456,9 +458,7 @@ class Loader:
         Raises:
             TargetSparkError: A commit failed.
         """
-        for stream in self._streams.values():
-            if stream.spool.count and not stream.overwrites:
-                self._pipeline.queue_batch(stream)
+        self._close_open_batches()
         self._pipeline.wait()
         self.stop()
 
@@ -508,7 +508,3 @@ class Loader:
             self._pipeline.wait()  # the other tables are still written
         if failure is not None:
             raise failure
-
-    def _remark(self, text: str) -> None:
-        logger.warning("%s", text)
-        self._report.add_remark(text)

@@ -68,10 +68,6 @@ def build_outcome(report: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _format_instant(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
-
-
 def send_outcome(url: str, report: Mapping[str, Any]) -> None:
     """Post the outcome of a run to the webhook ``url`` as JSON.
 
@@ -126,3 +122,7 @@ def _iterate_waits() -> Generator[float, Any, None]:
     for tries in itertools.count(1):
         asked = retry_after(failure)
         failure = yield min(2.0**tries if asked is None else asked, _LONGEST_WAIT)
+
+
+def _format_instant(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
