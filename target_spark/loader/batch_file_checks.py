@@ -240,12 +240,7 @@ def _check_url_allowed(
 
 
 def _resolve_url(stream: StreamId, path: str, encoding: BaseBatchFileEncoding) -> str:
-    """Return the URL from which Spark reads a file of a BATCH message.
-
-    Args:
-        stream: The stream, for the error message.
-        path: The path or URL of the file in the BATCH message.
-        encoding: The format and compression that the message declares.
+    """Return the URL from which Spark reads the file that a BATCH message names as ``path``.
 
     Raises:
         FilesError: The file does not exist, or Spark would skip or misread it because of its name.
@@ -264,13 +259,8 @@ def _resolve_url(stream: StreamId, path: str, encoding: BaseBatchFileEncoding) -
 def _check_suffix(stream: StreamId, path: str, name: str, gzipped: bool) -> None:
     """Check that a file's name has the suffix of the compression that its BATCH message declares.
 
-    Spark detects the compression only by the suffix.
-
-    Args:
-        stream: The stream, for the error message.
-        path: The path from the BATCH message, for the error message.
-        name: The file name.
-        gzipped: True if the message declares gzip; False if it declares no compression.
+    Spark detects the compression only by the suffix. ``gzipped`` is False if the message declares
+    no compression; ``stream`` and ``path`` are for the error message.
 
     Raises:
         FilesError: The suffix does not match the declared compression.
@@ -287,13 +277,9 @@ def _check_suffix(stream: StreamId, path: str, name: str, gzipped: bool) -> None
 def _find_local_file(stream: StreamId, path: str, local: Path) -> Path:
     """Return the absolute path of an existing local file.
 
-    If ``local`` is not a file, ``path`` is used without decoding its percent escapes, because a
-    file name may contain ``%``.
-
-    Args:
-        stream: The stream, for the error message.
-        path: The path or ``file:`` URL from the BATCH message.
-        local: The same path with percent escapes decoded.
+    ``path`` is the path or ``file:`` URL from the BATCH message, ``local`` the same path with
+    percent escapes decoded. If ``local`` is not a file, ``path`` is used without decoding, because
+    a file name may contain ``%``.
 
     Raises:
         FilesError: Neither path is a regular file, or the system refuses the path.

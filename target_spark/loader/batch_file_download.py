@@ -67,15 +67,7 @@ def _check_and_download(
 ) -> Mapping[str, str]:
     """Download remote files, and check that each file is readable and within the limits.
 
-    Args:
-        spark: A Spark session that can read the remote files.
-        files: The local and remote files.
-        download_folder: The folder for the downloaded files, which is created.
-        limits: The limits on the size and content of files.
-
-    Returns:
-        The local path of each downloaded file. Its key is `get_file_key` of the file's address. The
-        mapping is empty if no file had to be downloaded.
+    Return the path of each copy that Spark is to read, by `get_file_key` of the file's address.
     """
     remote_files: list[BatchFile] = []
     for file in {get_file_key(file.address): file for file in files}.values():
@@ -114,14 +106,8 @@ def _download_file(
 ) -> BatchFile:
     """Copy a remote batch file into a folder; return the file with ``copy`` set to the local path.
 
-    The name of the copy keeps the compression suffix (such as ``.gz``), since Spark detects the
-    compression by the suffix.
-
-    Args:
-        spark: A Spark session that can read the remote file.
-        download_folder: The folder for the copy.
-        number: The name of the copy without its suffix, unique in the folder.
-        file: The remote batch file.
+    The copy is named ``number``, with the compression suffix (such as ``.gz``) by which Spark
+    detects the compression.
     """
     path = download_folder / f"{number}{file.compression_suffix}"
     with reading_files([file]):

@@ -160,11 +160,7 @@ class CommitPipeline:
             self._open_bytes += nbytes
 
     def queue_batch(self, stream: LoadedStream) -> None:
-        """Close a stream's open batch, so that no more rows are added, and queue its commit.
-
-        If the stream overwrites its table, no commit is queued: the batch is kept until the stream
-        is complete.
-        """
+        """Close a stream's open batch, and queue its commit as `close_batch` does."""
         self.close_batch(stream, stream.spool.cut())
 
     def close_batch(self, stream: LoadedStream, batch: Batch) -> None:

@@ -284,11 +284,7 @@ def disk_full_context(location: str, remedy: str) -> Iterator[None]:
 def translate_disk_full(location: str, remedy: str, error: BaseException) -> DiskFullError | None:
     """Return a `DiskFullError` if ``error`` reports a full disk, else None.
 
-    Args:
-        location: The data that did not fit and its folder, for the message, such as "uncommitted
-            rows (/tmp)".
-        remedy: An instruction for the message, such as "Free space there".
-        error: The exception to translate.
+    ``location`` and ``remedy`` are those of `disk_full_context`.
     """
     if classify_failure(error) is not FailureKind.FULL:
         return None
@@ -391,11 +387,6 @@ def _retries_exhausted_error(
 
 def _raise_permanent_error(operation: str, kind: FailureKind, error: BaseException) -> None:
     """Raise a `StorageError` for a permanent storage or JVM error; ignore other errors.
-
-    Args:
-        operation: A description of the operation, with which the message begins.
-        kind: The kind of failure that ``error`` indicates.
-        error: The exception.
 
     Raises:
         StorageError: The storage or the operating system rejected the request, or the exception is

@@ -24,12 +24,7 @@ _ROW_MASK: Final = (1 << _ROW_BITS) - 1
 def first_in_part(partition: int) -> int:
     """Return the provisional number of the first row in a partition; later rows count up from it.
 
-    While several workers read partitions at the same time, they do not know the ordinal of a row
-    (its position in the whole input). `resolve_ordinals` later converts provisional numbers to
-    ordinals.
-
-    Args:
-        partition: The number of the partition, which is unique within the run.
+    ``partition`` is the number of the partition, which is unique within the run.
     """
     return _FIRST_PROVISIONAL + (partition << _ROW_BITS)
 

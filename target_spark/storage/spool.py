@@ -65,7 +65,7 @@ _DELETED_AT: Final = b'"_sdc_deleted_at"'
 
 
 class _Line(msgspec.Struct, gc=False):
-    """A row as a JSON line of a spool file, which keeps rows on disk until their commit.
+    """A row as a JSON line of a spool file.
 
     The names of the fields are short because they are repeated in each line.
 

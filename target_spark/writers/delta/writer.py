@@ -374,11 +374,7 @@ class DeltaWriter:
     def describe_layout_mismatch(
         self, spark: SparkSession, table: Table, table_schema: TableSchema, layout: TableLayout
     ) -> str | None:
-        """Describe a Delta table's partitioning and clustering if they differ from the settings.
-
-        Returns:
-            A phrase such as "partitioned by day", or None if there is no difference.
-        """
+        """Describe a Delta table's partitioning and clustering if they differ from the settings."""
         return describe_layout_mismatch(spark, table, table_schema, layout)
 
     def maintain(self, spark: SparkSession, table: Table, options: MaintenanceOptions) -> None:
@@ -403,17 +399,10 @@ class DeltaWriter:
     def _convert_to_versions(
         self, spark: SparkSession, table: Table, deleted: str | None, commit: CommitMetadata
     ) -> None:
-        """Turn rows without values in the SCD2 columns into row versions.
+        """Turn rows without values in the SCD2 columns into row versions, once per table and run.
 
-        The row versions begin at the start of the run. Such rows exist if the table was loaded in
-        another write mode before. The conversion runs at most once per table and run.
-
-        Args:
-            spark: The Spark session of the calling thread.
-            table: The table.
-            deleted: The column that marks a row as deleted, or None if the table has no such
-                column. A marked row becomes an ended version.
-            commit: The commit metadata of the batch, which has the start of the run.
+        Such rows exist if the table was loaded in another write mode before. The row versions begin
+        at the start of the run. Rows with a value in the column ``deleted`` become ended versions.
         """
         state = self._tables[table.key]
         if state.is_converted:
@@ -591,12 +580,8 @@ class DeltaWriter:
         """Return True if the library deltalake can update and delete rows of a table.
 
         Return False if the table has unsupported features, or files of more than 32 MiB in total,
-        for which the library would need too much memory.
-
-        Args:
-            spark: The Spark session of the calling thread.
-            table: The table.
-            types: The type (DDL) of each column that is written.
+        for which the library would need too much memory. ``types`` are those of the columns to
+        write (DDL).
         """
         snapshot = read_table_snapshot(table)
         return (
@@ -826,12 +811,8 @@ class DeltaWriter:
         """Return True if rows may be committed without Spark, by the library deltalake.
 
         The result depends on the table's features, its column types and the user's Spark settings.
-
-        Args:
-            spark: The Spark session of the calling thread.
-            snapshot: The newest version of the table.
-            types: The type (DDL) of each column to write.
-            rewrites: True if the commit replaces rows; False if it only adds some.
+        ``types`` are those of the columns to write (DDL). ``rewrites`` is True if the commit
+        replaces rows, False if it only adds some.
         """
         is_open = snapshot.takes_rewrites if rewrites else snapshot.takes_files
         if not is_open or self._uses_spark_alone(spark):

@@ -127,12 +127,7 @@ def _configure_catalog(spark: SparkSession, catalog: str, warehouse: str) -> Non
     """Configure an Iceberg catalog in the Spark session, unless the user has configured it.
 
     Options that the user sets for the catalog ``target_spark`` are used too, except for type,
-    warehouse and caching.
-
-    Args:
-        spark: The Spark session to configure.
-        catalog: The name of the catalog.
-        warehouse: The URI of the catalog's root folder, with databases as subfolders.
+    warehouse and caching. ``warehouse`` is the URI of the folder that has a subfolder per database.
     """
     key = f"{_CATALOGS}{catalog}"
     if spark.conf.get(key, None) is not None:

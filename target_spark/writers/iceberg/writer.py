@@ -380,17 +380,10 @@ class IcebergWriter:
     def _convert_to_versions(
         self, spark: SparkSession, table: Table, deleted: str | None, commit: CommitMetadata
     ) -> None:
-        """Turn rows without values in the SCD2 columns into row versions.
+        """Turn rows without values in the SCD2 columns into row versions, once per table and run.
 
-        The row versions begin at the start of the run. Such rows exist if the table was loaded in
-        another write mode before. The conversion runs at most once per table and run.
-
-        Args:
-            spark: The Spark session of the calling thread.
-            table: The table.
-            deleted: The column that marks a row as deleted, or None if the table has no such
-                column. A marked row becomes an ended version.
-            commit: The commit metadata of the batch, which has the start of the run.
+        Such rows exist if the table was loaded in another write mode before. The row versions begin
+        at the start of the run. Rows with a value in the column ``deleted`` become ended versions.
         """
         state = self._tables[table.key]
         if state.is_converted:
