@@ -519,14 +519,9 @@ class BatchWriter:
     ) -> TableSchema:
         """Add missing columns to an existing table, and widen columns whose types are too narrow.
 
-        Args:
-            spark: The Spark session to use.
-            table: The existing table.
-            wanted: The table schema that the stream requires.
-            types: Type (DDL) of each existing column.
-
-        Returns:
-            The columns of the required schema, with the types that they have in the changed table.
+        ``wanted`` is the table schema that the stream requires; ``types`` has the type (DDL) of
+        each existing column. Return the columns of ``wanted``, with the types that they have in the
+        changed table.
         """
         state, writer = self._tables[table.key], self._writer
         if state.drops_not_null:
@@ -811,13 +806,7 @@ class BatchWriter:
         call for an attempt creates the metadata: the next commit number and the newest state that
         the commit may store. A retry uses the same metadata again.
 
-        Args:
-            attempt: The commit request, with the progress of earlier attempts to commit it.
-            write: The function that makes the commit.
-            strict: True if the Spark job fails at a row that does not fit; False if such rows were
-                already removed.
-            withheld: True to store a state from before the rows of this commit. False to store the
-                newest state that the rows allow.
+        ``strict`` and ``withheld`` are those of `_commit_rows`.
         """
         table = attempt.request.table
         if attempt.prepared is None:
@@ -874,15 +863,7 @@ class BatchWriter:
         """Commit the rows of a batch that do not fit their schema to the quarantine table.
 
         If the rows were already quarantined before a retry of the commit, nothing is written again.
-
-        Args:
-            spark: The Spark session to use.
-            attempt: The commit request, with the progress of earlier attempts to commit it.
-            frame: The rows of the batch.
-            count: The number of rows that do not fit.
-
-        Returns:
-            The number of bad rows, and the reasons for which they do not fit.
+        Return their number, which must be ``count``, and the reasons for which they do not fit.
 
         Raises:
             QuarantineError: There are more bad rows than the user allows; nothing is written.

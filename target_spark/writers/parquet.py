@@ -203,11 +203,7 @@ class ParquetWriter:
         _commit: CommitMetadata,
         /,
     ) -> CommitStats:
-        """Raise an error, since Parquet tables have no MERGE.
-
-        Raises:
-            UnsupportedError: Always.
-        """
+        """Raise an `UnsupportedError`, since Parquet tables have no MERGE."""
         raise UnsupportedError(
             f"Parquet cannot replace rows by key (table {table.name}). Set format to delta,"
             " or write_mode to append: then a row that is sent again is in the table twice."
@@ -222,11 +218,7 @@ class ParquetWriter:
         _commit: CommitMetadata,
         /,
     ) -> CommitStats:
-        """Raise an error, since Parquet tables keep no row versions (SCD2).
-
-        Raises:
-            UnsupportedError: Always.
-        """
+        """Raise an `UnsupportedError`, since Parquet tables keep no row versions (SCD2)."""
         raise UnsupportedError(
             f"Parquet cannot end a version of a row (table {table.name}). Set format to delta,"
             " or write_mode to append: then the table has every version, without its end."
@@ -262,11 +254,7 @@ class ParquetWriter:
         _deletion: VersionDelete,
         _commit: CommitMetadata,
     ) -> CommitStats:
-        """Raise an error, since rows cannot be deleted from a Parquet table.
-
-        Raises:
-            UnsupportedError: Always.
-        """
+        """Raise an `UnsupportedError`, since rows cannot be deleted from a Parquet table."""
         raise UnsupportedError(
             f"Parquet cannot remove the rows of other versions (table {table.name}). Set format"
             " to delta, or write_mode to overwrite."

@@ -919,12 +919,7 @@ def _no_rows(_written: int) -> int:
 def _check_counts(table: Table, commit: Commit, rows: Count | None, source: Count | None) -> None:
     """Check the row counts that Delta reports for a commit against the rows of the batch.
 
-    Args:
-        table: The table, for the error message.
-        commit: The commit.
-        rows: Function that returns the number of rows to be added; None to skip the check.
-        source: Function that returns the number of rows that the MERGE had to read; None to skip
-            the check.
+    ``rows`` and ``source`` are those of `DeltaWriter._committing`.
 
     Raises:
         RowCountError: The counts differ.

@@ -599,11 +599,9 @@ class IcebergWriter:
 def _find_committed_snapshot(
     candidates: Iterable[IcebergSnapshot], commit: CommitMetadata
 ) -> IcebergSnapshot | None:
-    """Return a run's newest snapshot if it contains the batch of ``commit``, else None.
+    """Return the newest snapshot of the run of ``commit`` if it contains this batch, else None.
 
-    Args:
-        candidates: The snapshots of the table, newest first.
-        commit: The commit metadata of the batch, which names the run.
+    ``candidates`` are the snapshots of the table, newest first.
     """
     for snapshot in candidates:
         if commit.is_same_run(snapshot.marker):
@@ -631,12 +629,8 @@ def _check_ancestry(
 ) -> None:
     """Check that the run's last commit is still in the history of a table.
 
-    If all snapshots are newer than the commit, the commit may have expired, and the check passes.
-
-    Args:
-        table: The table.
-        state: The run's last commit and the snapshots before it.
-        newest_first: The table's current snapshot and its ancestors.
+    ``newest_first`` are the table's current snapshot and its ancestors. If all of them are newer
+    than the commit, the commit may have expired, and the check passes.
 
     Raises:
         TableError: The table was created again or rolled back.
@@ -660,13 +654,7 @@ def _check_unchanged(
     """Check that no other writer changed rows after a batch was computed and before its commit.
 
     The check is needed for Spark versions before 4.1, in which the query that computes the batch
-    may read an older snapshot than the MERGE.
-
-    Args:
-        spark: The Spark session of the calling thread.
-        table: The table.
-        read_at: The snapshot that was read to compute the batch.
-        commit: The commit metadata of the batch.
+    may read an older snapshot (``read_at``) than the MERGE.
 
     Raises:
         TableError: Another writer changed rows after the batch was computed.
@@ -717,14 +705,8 @@ def _check_counts(
     """Check the row counts in a snapshot's summary against the rows of the batch.
 
     A MERGE may change more table rows than the batch has rows, because one batch row can update
-    several table rows with the same key.
-
-    Args:
-        table: The table, for the error message.
-        snapshot: The snapshot.
-        effect: The counts in the snapshot's summary.
-        rows: Function that returns the number of rows to be added; None if unknown.
-        source: Function that returns the number of rows in the batch of a MERGE; None if unknown.
+    several table rows with the same key. ``effect`` has the counts in the summary; ``rows`` and
+    ``source`` are those of `IcebergWriter._commit`.
 
     Raises:
         RowCountError: The counts differ.
