@@ -334,7 +334,9 @@ class ReplayWriter(BatchWriter):
             spark, request.table, request.table_schema, request.layout, request.stream
         )
         paths = [to_spark_uri(path) for batch in request.batches for path in batch.paths]
-        rows = read_spool(spark, paths, table_schema, self._metadata(request)).good(strict=False)
+        rows = read_spool(spark, paths, table_schema, self._make_batch_metadata(request)).good(
+            strict=False
+        )
         ordinal = rows.columns[-1]
         keys = [quote(key) for key in table_schema.keys]
         existing = self._writer.rows(spark, request.table).select(*keys)
@@ -375,7 +377,7 @@ class ReplayWriter(BatchWriter):
         """Replace the content of the quarantine table by the records in ``rows``, in one commit."""
         table = self._quarantine_table
         with stage_frame(spark, self._staging_area, rows) as staged:
-            marker = self._marker(table, None)
+            marker = self._make_marker(table, None)
             self._run_with_retries(
                 table, lambda: self._writer.replace(spark, table, staged, marker)
             )

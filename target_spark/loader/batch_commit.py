@@ -155,9 +155,9 @@ class _TableProgress:
         drops_not_null: True after a commit failed because a row has null in a NOT NULL column. The
             retry then drops the constraints.
         is_new: True if this run created the table.
-        before: The newest commit metadata that earlier runs left in the table, or None.
-        key: The key columns, as JSON, of which no two rows of the table are known to have the same
-            values. None if this is not known.
+        earlier_metadata: The newest commit metadata that earlier runs left in the table, or None.
+        distinct_key: The key columns, as JSON, if no two rows of the table have the same values in
+            them. None if this is not known.
         written: Number of rows committed by this run.
         quarantined: Number of rows of this run committed to the quarantine table.
         changes: Column changes that no `CommitResult` has reported yet.
@@ -173,8 +173,8 @@ class _TableProgress:
     prepared_columns: _PreparedColumns | None = None
     drops_not_null: bool = False
     is_new: bool = False
-    before: CommitMetadata | None = None
-    key: str | None = None
+    earlier_metadata: CommitMetadata | None = None
+    distinct_key: str | None = None
     written: int = 0
     quarantined: int = 0
     changes: list[SchemaChange] = field(default_factory=list)
@@ -224,7 +224,7 @@ class BatchWriter:
             self._writer = self._delta_writer = DeltaWriter(avoids_spark=True)
         self._tables: dict[str, _TableProgress] = defaultdict(_TableProgress)
         self._stream_options = options.of
-        self._versions_in = options.columns.version_column
+        self._version_column = options.columns.version_column
         # A run of an Airbyte destination loads one generation of a stream.
         self._has_single_generation = options.columns.airbyte
         self._guard = quarantine_table.QuarantineGuard(
@@ -241,8 +241,8 @@ class BatchWriter:
     @property
     def state_before(self) -> str | None:
         """The newest state (JSON) that earlier runs stored in this run's tables, or None."""
-        markers = [each.before for each in self._tables.values() if each.before is not None]
-        last = find_latest_metadata(each for each in markers if each.job in self._run.jobs)
+        markers = [each.earlier_metadata for each in self._tables.values()]
+        last = find_latest_metadata(each for each in markers if each and each.job in self._run.jobs)
         return None if last is None else last.state
 
     def write(self, request: CommitRequest) -> CommitResult:
@@ -368,7 +368,9 @@ class BatchWriter:
         if request.kept_version is not None:
             return self._delete_other_versions(spark, attempt, table_schema, request.kept_version)
         state = self._tables[request.table.key]
-        state.key = find_distinct_key(self._writer, spark, request, table_schema.keys, state.key)
+        state.distinct_key = find_distinct_key(
+            self._writer, spark, request, table_schema.keys, state.distinct_key
+        )
         if not request.batches:
             return self._commit_empty(spark, attempt, table_schema)
         return self._write_rows(spark, attempt, table_schema)
@@ -420,7 +422,7 @@ class BatchWriter:
 
     def commit_state(self, table: Table, covered: CoveredState) -> None:
         """Store a state in a commit without rows, for the next run. Retry transient errors."""
-        marker = self._marker(table, covered)
+        marker = self._make_marker(table, covered)
         self._run_with_retries(
             table, lambda: self._writer.commit_empty(self._engine.spark_on_demand(), table, marker)
         )
@@ -499,7 +501,7 @@ class BatchWriter:
             if state.commits:
                 raise table_removed_error(table)
             self._writer.create(spark, table, wanted, layout, has_rows=has_rows)
-            state.is_new, state.key = True, format_key(wanted.keys)
+            state.is_new, state.distinct_key = True, format_key(wanted.keys)
             state.remarks = (_describe_creation(table, wanted),) if self._dry_run else ()
             prepared_columns = wanted
         else:
@@ -557,9 +559,9 @@ class BatchWriter:
         marker = self._writer.get_last_metadata(spark, table)
         if marker is None:
             return
-        self._tables[table.key].key = marker.key
+        self._tables[table.key].distinct_key = marker.key
         if marker.run != self._run.id:  # not by time: the clock may have been set back
-            self._tables[table.key].before = marker
+            self._tables[table.key].earlier_metadata = marker
             with self._run_started_lock:  # so that this run's states are the newest
                 self._run_started = max(self._run_started, marker.run_started + 1)
         if marker.job not in self._run.jobs:
@@ -586,7 +588,7 @@ class BatchWriter:
         small = self._read_small_batch(spark, request, table_schema)
         if small is not None:
             return self._write_small_batch(spark, attempt, table_schema, small)
-        frame = read_spool(spark, _paths(request), table_schema, self._metadata(request))
+        frame = read_spool(spark, _paths(request), table_schema, self._make_batch_metadata(request))
         verified = None
         if not self._tables[request.table.key].stages_rows and attempt.prepared is None:
             verified = self._write_local(attempt, table_schema)
@@ -605,7 +607,7 @@ class BatchWriter:
         if self._delta_writer is None or state.needs_spark:
             return None
         try:
-            batch = _read_if_small(request, table_schema, self._metadata(request))
+            batch = _read_if_small(request, table_schema, self._make_batch_metadata(request))
         except UnsupportedBatchError as error:
             reason = str(error)
         else:
@@ -648,7 +650,9 @@ class BatchWriter:
         is_small = request.count <= MAX_LOCAL_ROWS and request.nbytes <= MAX_LOCAL_BYTES
         if is_remote_session(spark) or not is_small:
             return None
-        frame = read_local_frame(spark, _paths(request), table_schema, self._metadata(request))
+        frame = read_local_frame(
+            spark, _paths(request), table_schema, self._make_batch_metadata(request)
+        )
         if frame is None:
             return None
         check_received_count(request, frame.counts.rows, 0)
@@ -811,7 +815,7 @@ class BatchWriter:
         table = attempt.request.table
         if attempt.prepared is None:
             covered = attempt.request.covered(withheld=withheld)
-            attempt.prepared = Prepared(self._marker(table, covered), covered, strict)
+            attempt.prepared = Prepared(self._make_marker(table, covered), covered, strict)
         stats = write(attempt.prepared.marker)
         self._tables[table.key].commits += 1
         return Written(attempt.prepared, stats)
@@ -828,7 +832,7 @@ class BatchWriter:
         request = attempt.request
         if self._has_single_generation and self._tables[request.table.key].is_new:
             return Verified(_NO_ROWS, None, None)
-        version_delete = build_version_delete(request, table_schema, version, self._versions_in)
+        version_delete = build_version_delete(request, table_schema, version, self._version_column)
         written = self._commit(
             attempt,
             lambda marker: self._writer.delete_versions(
@@ -839,7 +843,7 @@ class BatchWriter:
 
     def has_other_versions(self, table: Table, version: int) -> bool:
         """Return True if a table has undeleted rows of another Singer table version."""
-        column = self._versions_in
+        column = self._version_column
 
         def step() -> bool:
             return has_other_versions(self._writer, self._engine.spark(), table, version, column)
@@ -887,23 +891,29 @@ class BatchWriter:
             check_received_count(
                 request, request.count - count, get_row_count(spark, observed, lambda: staged)
             )
-            self._writer.append(spark, table, staged, self._marker(table, None), count)
+            self._writer.append(spark, table, staged, self._make_marker(table, None), count)
         self._tables[table.key].commits += 1
         attempt.bad = replace(bad, are_quarantined=True)
         verb, reasons = "would be" if self._dry_run else "were", describe_reasons(bad.reasons)
         logger.warning(_QUARANTINED, request.stream, verb, table.name, count, reasons)
         return attempt.bad
 
-    def _marker(self, table: Table, covered: CoveredState | None) -> CommitMetadata:
-        run = self._run
-        number = self._tables[table.key].commits + 1
-        replay, key = run.id if run.replays else None, self._tables[table.key].key
-        at, state = (0, None) if covered is None else (covered.ordinal, covered.state.decode())
+    def _make_marker(self, table: Table, covered: CoveredState | None) -> CommitMetadata:
+        """Return the metadata of the next commit to a table, which stores the state ``covered``."""
+        run, progress = self._run, self._tables[table.key]
         return CommitMetadata(
-            run.job, run.id, self._run_started, number, at, state, replay, None, key, run.former
+            job=run.job,
+            run=run.id,
+            run_started=self._run_started,
+            batch=progress.commits + 1,
+            ordinal=0 if covered is None else covered.ordinal,
+            state=None if covered is None else covered.state.decode(),
+            replay=run.id if run.replays else None,
+            key=progress.distinct_key,
+            former=run.former,
         )
 
-    def _metadata(self, request: CommitRequest) -> BatchMetadata:
+    def _make_batch_metadata(self, request: CommitRequest) -> BatchMetadata:
         return BatchMetadata(
             received_at=request.received_at,
             batched_at=request.closed_at,
