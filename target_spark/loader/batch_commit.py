@@ -404,8 +404,7 @@ class BatchWriter:
     def maintain(self, table: Table, options: MaintenanceOptions) -> str | None:
         """Run maintenance (compaction, clean-up) on a table if this run committed to it.
 
-        Returns:
-            None on success; otherwise the error message. A failure does not fail the run.
+        Return None on success, else the error message. A failure does not fail the run.
         """
         if not self._tables[table.key].commits:
             return None
@@ -433,12 +432,8 @@ class BatchWriter:
     ) -> _T:
         """Call ``step``, and repeat the call after transient errors, such as a storage timeout.
 
-        If ``step`` made a commit and then failed, it is not repeated, and its error is raised.
-
-        Args:
-            table: The table that the step works on.
-            step: The function to call.
-            description: Description of the work for log messages; None to use the table's name.
+        If ``step`` made a commit and then failed, it is not repeated, and its error is raised. Log
+        messages begin with ``description``, or with the name of the table if it is None.
 
         Raises:
             StorageError: The error persisted until the retries were exhausted.
@@ -477,21 +472,12 @@ class BatchWriter:
         *,
         has_rows: bool = False,
     ) -> TableSchema:
-        """Create a table, or add and widen its columns, to match a table schema.
+        """Create a table, or add and widen its columns, to match the table schema ``wanted``.
 
-        The result is cached until the required schema changes or a commit fails.
-
-        Args:
-            spark: The Spark session to use.
-            table: The table to prepare.
-            wanted: The table schema that the stream requires.
-            layout: The partitioning, clustering and file size of a new table.
-            stream: The stream of the table, for errors; None for a quarantine table.
-            has_rows: True if the caller writes rows next. A missing table is then created by that
-                write, if the table format supports this. False to create it now.
-
-        Returns:
-            The columns of the required schema, with the types that they have in the existing table.
+        Return the columns of ``wanted``, with the types that they have in the existing table. The
+        result is cached until ``wanted`` changes or a commit fails. Errors name the ``stream``,
+        which is None for a quarantine table. If ``has_rows`` is True, the caller writes rows next,
+        and these create a missing table if the table format supports this.
         """
         state = self._tables[table.key]
         if state.prepared_columns is not None and state.prepared_columns.wanted == wanted:
@@ -642,9 +628,7 @@ class BatchWriter:
     def _write_local(self, attempt: CommitAttempt, table_schema: TableSchema) -> Verified | None:
         """Write the rows of a small batch, which are read in Python, to its table in one commit.
 
-        Returns:
-            The verified commit. None if the batch is not small, or if only Spark can read its rows;
-            then nothing was written.
+        Return None, without writing, if the batch is not small or only Spark can read its rows.
         """
         request, spark = attempt.request, self._engine.spark()
         is_small = request.count <= MAX_LOCAL_ROWS and request.nbytes <= MAX_LOCAL_BYTES
@@ -678,11 +662,8 @@ class BatchWriter:
     ) -> Verified | None:
         """Write all rows of a batch to its table in one commit.
 
-        Call it if no bad rows are expected: the Spark job fails at the first row that does not fit
-        the table's columns.
-
-        Returns:
-            The verified commit. None if a row did not fit; then nothing was written.
+        Return None if a row does not fit the table's columns: the Spark job fails at the first one,
+        and nothing is written.
         """
         request, df = attempt.request, frame.good(strict=True)
         commit_rows = partial(
