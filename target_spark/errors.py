@@ -1,30 +1,7 @@
 """Exceptions of the target. Each message states the cause, the effect on data, and the remedy.
 
-The command line prints these messages without a traceback.
-
-  TargetSparkError
-  ├── SparkUnavailableError    no Java, no jars, or the JVM did not start
-  ├── SparkDiedError           the JVM ended during the run
-  ├── EngineLostError          the shared Spark process ended; the run starts its own Spark
-  ├── JobLockError             another run of the same job is alive
-  ├── UnsupportedError         the table format or the target does not support a request
-  ├── SchemaChangeError        a schema needs a change of its table that the settings forbid
-  ├── TableError               a folder is not a target table, or cannot be written
-  ├── TableOwnerError          a table is loaded by another job
-  ├── CommitLostError          a write ended without its commit in the table
-  ├── ConflictError            another writer changed a table at the same time
-  ├── StorageError             the storage or the catalog failed in all attempts
-  ├── DiskFullError            no space for uncommitted rows or for a table
-  ├── FilesError               a file that a BATCH message names cannot be read
-  ├── BatchFileLoadError       a Fivetran batch file cannot be read or has invalid values
-  ├── RowCountError            rows written and quarantined differ from the rows received
-  ├── QuarantineError          more rows were quarantined than the user allows
-  ├── IncompleteError          an overwrite was not committed: its stream may be incomplete
-  ├── RateLimitServerError     the server for rate limits cannot be started or reached
-  ├── FrameError               a tap's stream cannot be read as a DataFrame
-  ├── ReadingError             a tap that runs in the same process failed
-  ├── AfterLoadError           an action after a load failed; the load itself is not affected
-  └── StateOutputError         state messages cannot be written to standard output
+The command line prints these messages without a traceback. All exceptions are direct subclasses of
+`TargetSparkError`.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ class TargetSpark(PluginBase):
         except ConfigValidationError as error:  # also written as a report
             refused = Report()
             refused.record_outcome(make_redactor(self._config)(str(error)))
-            self._save(refused)
+            self._save_report(refused)
             raise
 
     @classmethod
@@ -258,9 +258,9 @@ class TargetSpark(PluginBase):
                         faults,
                         partial(self._run_actions, report, faults, action_faults),
                         retries_tasks=retries_tasks,
-                    ) as opened,
+                    ) as session,
                 ):
-                    faults += self._load(opened, feed, report)
+                    faults += self._load(session, feed, report)
             except Exception as error:  # noqa: BLE001  every failure ends in the report
                 if error not in faults:
                     faults.append(error)
@@ -330,29 +330,29 @@ class TargetSpark(PluginBase):
             stack.callback(lambda: run_actions((loader, engine, options)))
             if self._lineage is not None:
                 stack.callback(self._lineage.record_tables, loader)
-            stack.enter_context(_collected(faults))
+            stack.enter_context(_collecting(faults))
             stack.callback(self._record_run, loader, engine, options, run, report, faults)
             stack.enter_context(contextlib.closing(loader))
-            with _collected(faults):
+            with _collecting(faults):
                 yield LoadSession(loader, engine, folder, run, stack.callback)
         self._signals.engine = None
 
     def _load(
-        self, opened: LoadSession, feed: Callable[[LoadSession], None], report: Report
+        self, session: LoadSession, feed: Callable[[LoadSession], None], report: Report
     ) -> list[BaseException]:
         """Read the input and commit its rows. Return the errors that occurred.
 
         Args:
-            opened: The objects of the run, such as the loader.
-            feed: A function that is called with ``opened``, and passes the events of the input,
+            session: The objects of the run, such as the loader.
+            feed: A function that is called with ``session``, and passes the events of the input,
                 such as records and states, to the loader.
             report: The report of the run, which also times the reading.
         """
         faults: list[BaseException] = []
-        loader = opened.loader
+        loader = session.loader
         try:
             with report.phases.run("reading"):
-                feed(opened)
+                feed(session)
         except _FAULTS_OF_THE_INPUT as error:
             faults.append(error)
         if self._signals.stopping.is_set():
@@ -372,10 +372,10 @@ class TargetSpark(PluginBase):
         return faults
 
     def _process_events(
-        self, source: BinaryIO, binding: ProtocolBinding, opened: LoadSession
+        self, source: BinaryIO, binding: ProtocolBinding, session: LoadSession
     ) -> None:
         decoder, mapped = binding.decoder, self.make_event_mapper(binding.renamed)
-        wake_up, loader = cast(WakeupPipe, self._signals.wake_up), opened.loader
+        wake_up, loader = cast(WakeupPipe, self._signals.wake_up), session.loader
         is_empty = True
         for block in read_blocks(source, wake_up, _BEAT_SECONDS):
             is_empty = is_empty and not block
@@ -545,11 +545,11 @@ class TargetSpark(PluginBase):
         """Log the errors of a run, print its summary, save its report, and call the webhook."""
         hide = make_redactor(self.config)
         for fault in (*faults, *action_faults):
-            self._log(fault, hide)
+            self._log_error(fault, hide)
         report.record_outcome(self._describe_outcome(faults, hide))
         for text in report.describe_quarantines():
             self.logger.warning("%s", hide(text))
-        self._save(report)
+        self._save_report(report)
         lines = report.lines()
         if is_terminal():
             further = (
@@ -567,7 +567,7 @@ class TargetSpark(PluginBase):
 
             send_outcome(self.config["webhook"], report.as_dict())
 
-    def _log(self, fault: BaseException, hide: Callable[[str], str]) -> None:
+    def _log_error(self, fault: BaseException, hide: Callable[[str], str]) -> None:
         """Log an error of the load without secrets.
 
         A traceback is added only for unexpected errors, whose message alone is not sufficient.
@@ -582,7 +582,7 @@ class TargetSpark(PluginBase):
             return
         self.logger.error("%s", message, exc_info=fault)
 
-    def _save(self, report: Report) -> None:
+    def _save_report(self, report: Report) -> None:
         path = self._config.get("report")
         if path and isinstance(path, str):
             try:
@@ -599,7 +599,7 @@ def _import_commands() -> Any:
 
 
 @contextlib.contextmanager
-def _collected(faults: list[BaseException]) -> Iterator[None]:
+def _collecting(faults: list[BaseException]) -> Iterator[None]:
     """Context manager: append an exception of the block to ``faults``, and raise it again."""
     try:
         yield

@@ -1,10 +1,10 @@
-"""Suggestions for misspelled names, such as ``Did you mean 'users'?`` in error messages."""
+"""Names in messages: suggestions such as ``Did you mean 'users'?``, and lists of limited length."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-__all__ = ["find_similar", "suggest"]
+__all__ = ["find_similar", "list_names", "suggest"]
 
 
 def find_similar(name: str, valid_names: Iterable[str]) -> str | None:
@@ -26,6 +26,12 @@ def suggest(name: str, valid_names: Iterable[str]) -> str:
     """
     similar = find_similar(name, valid_names)
     return "" if similar is None else f" Did you mean {similar!r}?"
+
+
+def list_names(names: Sequence[str], most: int = 10) -> str:
+    """Return at most ``most`` names and the number of the others: ``a, b and 3 more``."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def _comparable(name: str) -> str:

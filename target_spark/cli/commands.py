@@ -13,11 +13,12 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeAlias
 
 import typer
 
 from tap_core.config.loading import ConfigInput
+from tap_core.config.similar_names import list_names
 from tap_core.exceptions import ConfigurationError
 from tap_core.io.stdin import open_binary
 from tap_core.limits.memory import DOCUMENT_BYTES, InputTooLargeError, read_at_most
@@ -118,8 +119,6 @@ _Format: TypeAlias = Annotated[
 _Limit: TypeAlias = Annotated[
     str, typer.Option("--limit", metavar="N", help="Show at most N runs.")
 ]
-
-_NAMED: Final = 10
 
 
 @commands.command()
@@ -449,7 +448,7 @@ def _print_last_state(plugin: CommandTarget, job: str) -> int:
 def _print_unknown(tables: Sequence[str]) -> None:
     if tables:
         _print_line(
-            f"Unknown: {_some(tables)} have rows but no commit metadata of target-spark."
+            f"Unknown: {list_names(tables)} have rows but no commit metadata of target-spark."
             " No state covers them."
         )
 
@@ -458,22 +457,17 @@ def _origin(jobs: Sequence[str], last: CommitMetadata, tables: Sequence[Recovere
     of_job = [each.table for each in tables if each.marker and each.marker.job in jobs]
     return (
         f"Job {jobs[0]}: the last committed state, of run {last.run}, from the tables"
-        f" {_some(of_job)}."
+        f" {list_names(of_job)}."
     )
 
 
 def _nothing_found(jobs: Sequence[str], tables: Sequence[RecoveredTable]) -> str:
     others = sorted({each.marker.job for each in tables if each.marker is not None} - {*jobs})
     looked_at = (
-        f"tables {_some([each.table for each in tables])}" if tables else "there are no tables"
+        f"tables {list_names([each.table for each in tables])}" if tables else "there are no tables"
     )
-    hint = f" They belong to the jobs {_some(others)}: name one with --job." if others else ""
+    hint = f" They belong to the jobs {list_names(others)}: name one with --job." if others else ""
     return f"No table holds a state of job {jobs[0]} ({looked_at}).{hint}"
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
 
 
 # replay

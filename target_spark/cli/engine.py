@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tap_core.config.similar_names import list_names
 from tap_core.io.private_files import UntrustedPathError
 from target_spark.errors import SparkUnavailableError
 from target_spark.spark.session import SparkSettings
@@ -150,8 +151,7 @@ def _fit(identity: Identity, folder: EngineFolder) -> str:
     names = find_differences(identity, folder.read_description().get("identity", {}))
     if not names:
         return "A run with these settings uses it."
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"It was started with another value of: {', '.join(names[:_NAMED])}{more}."
+    return f"It was started with another value of: {list_names(names, _NAMED)}."
 
 
 def _untrusted(error: UntrustedPathError) -> SparkUnavailableError:

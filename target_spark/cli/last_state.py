@@ -140,10 +140,10 @@ def _find_at_url(options: LoadOptions, path: str, spark: SparkSession) -> list[R
 
 
 def _read_delta(folder: Path) -> Iterator[RecoveredTable]:
-    from target_spark.writers.delta.log_reader import has_had_rows, latest_commit
+    from target_spark.writers.delta.log_reader import has_had_rows, read_last_metadata
 
     if (folder / "_delta_log").is_dir():
-        marker = latest_commit(folder)
+        marker = read_last_metadata(folder)
         yield RecoveredTable(folder.name, marker, unknown=marker is None and has_had_rows(folder))
 
 

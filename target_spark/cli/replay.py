@@ -44,8 +44,8 @@ from target_spark.storage.spool import Batch, SpoolFolder, open_spool_folder
 from target_spark.storage.staged_rows import stage_frame
 from target_spark.storage.uris import to_spark_uri
 from target_spark.tables.identifiers import quote
-from target_spark.tables.model import Table, TableLayout
-from target_spark.tables.quarantine_table import SCHEMA, get_quarantine_table
+from target_spark.tables.model import QUARANTINE, Table, TableLayout
+from target_spark.tables.quarantine_table import SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -230,7 +230,7 @@ class ReplayWriter(BatchWriter):
 
         Yield the number of records to load, without those that an interrupted replay has loaded.
         """
-        spark, self._quarantine_table = self._engine.spark(), get_quarantine_table(table)
+        spark, self._quarantine_table = self._engine.spark(), table.with_suffix(QUARANTINE)
         if self._writer.get_column_types(spark, self._quarantine_table) is None:
             yield 0
             return
@@ -334,7 +334,9 @@ class ReplayWriter(BatchWriter):
             spark, request.table, request.table_schema, request.layout, request.stream
         )
         paths = [to_spark_uri(path) for batch in request.batches for path in batch.paths]
-        rows = read_spool(spark, paths, table_schema, self._metadata(request)).good(strict=False)
+        rows = read_spool(spark, paths, table_schema, self._make_batch_metadata(request)).good(
+            strict=False
+        )
         ordinal = rows.columns[-1]
         keys = [quote(key) for key in table_schema.keys]
         existing = self._writer.rows(spark, request.table).select(*keys)
@@ -375,7 +377,7 @@ class ReplayWriter(BatchWriter):
         """Replace the content of the quarantine table by the records in ``rows``, in one commit."""
         table = self._quarantine_table
         with stage_frame(spark, self._staging_area, rows) as staged:
-            marker = self._marker(table, None)
+            marker = self._make_marker(table, None)
             self._run_with_retries(
                 table, lambda: self._writer.replace(spark, table, staged, marker)
             )

@@ -20,6 +20,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
+from tap_core.config.similar_names import list_names
 from target_spark.fivetran.batch_request import FileKind
 from target_spark.fivetran.cell_conversion import find_first_failure
 from target_spark.fivetran.table_schema import END, START, DestinationColumn, FivetranSchema
@@ -83,20 +84,15 @@ def match_columns(
             " another table, or the key belongs to another file"
         )
     if unknown := [str(position) for position, name in enumerate(names, 1) if name not in by_name]:
-        positions = _list(unknown)
+        positions = list_names(unknown, _LISTED)
         raise FileFaultError(f"has columns that the table does not have, at positions {positions}")
     if twice := [column.name for column in fivetran_schema.columns if counts[column.name] > 1]:
-        raise FileFaultError(f"names a column twice: {_list(twice)}")
+        raise FileFaultError(f"names a column twice: {list_names(twice, _LISTED)}")
     if missing := [
         column.name for column in _needed(fivetran_schema, kind) if not counts[column.name]
     ]:
-        raise FileFaultError(f"lacks columns that the table has: {_list(missing)}")
+        raise FileFaultError(f"lacks columns that the table has: {list_names(missing, _LISTED)}")
     return tuple(by_name[name] for name in names)
-
-
-def _list(names: list[str]) -> str:
-    more = len(names) - _LISTED
-    return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def key_columns(fivetran_schema: FivetranSchema, kind: FileKind) -> tuple[DestinationColumn, ...]:

@@ -20,7 +20,7 @@ from target_spark.fivetran.table_metadata import TABLE_PROPERTY, load_metadata, 
 from target_spark.fivetran.table_schema import FivetranSchema
 from target_spark.tables.model import Table
 from target_spark.writers import get_writer
-from target_spark.writers.base import same_table
+from target_spark.writers.base import check_same_table
 from target_spark.writers.delta.catalog import get_table_id
 from target_spark.writers.delta.log_reader import delta_ref
 from target_spark.writers.iceberg.catalog import resolve_table
@@ -144,6 +144,6 @@ def _check_id(
         get_table_uuid(spark, table) if table_format == "iceberg" else get_table_id(spark, table)
     )
     try:
-        return same_table(table, known, current)
+        return check_same_table(table, known, current)
     except TableError as error:
         raise TableError(f"{error} In Fivetran, re-sync the table.") from None

@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -196,8 +195,10 @@ def _read_lines(path: str) -> list[_Line]:
     file = to_local_folder(path)
     if file is None:
         raise UnsupportedBatchError("its rows are not on this machine")
+    if file.is_dir():
+        raise UnsupportedBatchError("its rows come from files or tables that Spark reads")
     try:
-        lines = _decode_lines(Path(file).read_bytes())
+        lines = _decode_lines(file.read_bytes())
     except (msgspec.MsgspecError, OSError, RecursionError) as error:
         raise UnsupportedBatchError("a line cannot be read") from error
     if any(line.m not in _NO_META for line in lines):

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from target_spark.errors import AfterLoadError
-from target_spark.loader.report import COMPLETE, STOPPED, Report
+from target_spark.loader.report import COMPLETE, Report, split_outcome
 from target_spark.spark.session import load_libraries
 from target_spark.spark.spark_provider import SparkProvider
 from target_spark.storage.commit_retry import first_error_line
@@ -137,8 +137,8 @@ def run_actions(
         hide: A function that removes secrets from a text.
         interrupted: Event that is set by a signal. It ends the running program and skips the rest.
     """
-    outcome = report.as_dict()["outcome"]
-    kind = outcome if outcome in {COMPLETE, STOPPED} else "failed"
+    outcome, error = split_outcome(report.as_dict()["outcome"])
+    kind = outcome if error is None else "failed"
     results: list[dict[str, Any]] = []
     faults: list[AfterLoadError] = []
     for action in actions:
@@ -169,11 +169,7 @@ def _run_action(
     hide: Callable[[str], str],
     interrupted: threading.Event,
 ) -> str | None:
-    """Run one action of the setting ``after_load``.
-
-    Return None on success, else the failure as text, such as ``failed: exit code 1``. ``hide``
-    removes secrets from texts. When ``interrupted`` is set, a running program is ended.
-    """
+    """Run one action. Return None on success, else the failure: ``failed: exit code 1``."""
     try:
         if action.sql is None:
             return _run_command(action, report, hide, interrupted)
@@ -231,8 +227,8 @@ def _run_command(
 ) -> str | None:
     """Run a program with the report as JSON on its standard input, and log its output.
 
-    Return None on success, else the failure as text, such as ``failed: exit code 1``. ``hide``
-    removes secrets from the output. When ``interrupted`` is set, the program is ended.
+    Return None on success, else the failure: ``failed: exit code 1``. The program is ended when
+    ``interrupted`` is set.
     """
     with tempfile.TemporaryFile() as document:
         document.write(json.dumps(report.as_dict()).encode() + b"\n")
@@ -299,13 +295,9 @@ def _end_processes(process: subprocess.Popen[bytes]) -> None:
 def _log_output(
     pipe: IO[bytes], setting: str, hide: Callable[[str], str], kept: deque[str] | None
 ) -> None:
-    """Log each line of a program's output, without secrets.
+    """Log each line of a program's output, without secrets, and append it to ``kept`` if given.
 
-    Args:
-        pipe: The program's standard output or standard error.
-        setting: The path of the action in the settings, for the log.
-        hide: A function that removes secrets from a text.
-        kept: A deque to which each line is also appended; None to only log the lines.
+    The log names the action by ``setting``, its path in the settings.
     """
     with pipe:
         for text in _read_lines(pipe, hide):

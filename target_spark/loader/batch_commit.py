@@ -82,6 +82,7 @@ from target_spark.tables.commit_metadata import CommitMetadata, find_latest_meta
 from target_spark.tables.constraints import check_constraint_violation, is_not_null_violation
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import (
+    QUARANTINE,
     CommitStats,
     MaintenanceOptions,
     Table,
@@ -139,7 +140,7 @@ class _PreparedColumns:
 
 
 @dataclass
-class _TableState:
+class _TableProgress:
     """Progress and properties of one table, which the batch writer keeps during the run.
 
     Attributes:
@@ -154,9 +155,9 @@ class _TableState:
         drops_not_null: True after a commit failed because a row has null in a NOT NULL column. The
             retry then drops the constraints.
         is_new: True if this run created the table.
-        before: The newest commit metadata that earlier runs left in the table, or None.
-        key: The key columns, as JSON, of which no two rows of the table are known to have the same
-            values. None if this is not known.
+        earlier_metadata: The newest commit metadata that earlier runs left in the table, or None.
+        distinct_key: The key columns, as JSON, if no two rows of the table have the same values in
+            them. None if this is not known.
         written: Number of rows committed by this run.
         quarantined: Number of rows of this run committed to the quarantine table.
         changes: Column changes that no `CommitResult` has reported yet.
@@ -172,8 +173,8 @@ class _TableState:
     prepared_columns: _PreparedColumns | None = None
     drops_not_null: bool = False
     is_new: bool = False
-    before: CommitMetadata | None = None
-    key: str | None = None
+    earlier_metadata: CommitMetadata | None = None
+    distinct_key: str | None = None
     written: int = 0
     quarantined: int = 0
     changes: list[SchemaChange] = field(default_factory=list)
@@ -210,20 +211,20 @@ class BatchWriter:
         self._engine = engine
         self._stopping = stopping
         self._run = run
-        self._started = run.started
-        self._starting = threading.Lock()
+        self._run_started = run.started
+        self._run_started_lock = threading.Lock()
         self._folder = folder
         self._staging_area = StagingArea(
             folder, options.staging, run, is_exclusive=not options.dry_run
         )
+        self._dry_run = options.dry_run
         self._writer = get_writer(options.format, dry=options.dry_run)
         self._delta_writer: DeltaWriter | None = None
         if options.small_batches_without_spark and not options.dry_run:
             self._writer = self._delta_writer = DeltaWriter(avoids_spark=True)
-        self._dry = options.dry_run
-        self._tables: dict[str, _TableState] = defaultdict(_TableState)
+        self._tables: dict[str, _TableProgress] = defaultdict(_TableProgress)
         self._stream_options = options.of
-        self._versions_in = options.columns.version_column
+        self._version_column = options.columns.version_column
         # A run of an Airbyte destination loads one generation of a stream.
         self._has_single_generation = options.columns.airbyte
         self._guard = quarantine_table.QuarantineGuard(
@@ -240,8 +241,8 @@ class BatchWriter:
     @property
     def state_before(self) -> str | None:
         """The newest state (JSON) that earlier runs stored in this run's tables, or None."""
-        markers = [each.before for each in self._tables.values() if each.before is not None]
-        last = find_latest_metadata(each for each in markers if each.job in self._run.jobs)
+        markers = [each.earlier_metadata for each in self._tables.values()]
+        last = find_latest_metadata(each for each in markers if each and each.job in self._run.jobs)
         return None if last is None else last.state
 
     def write(self, request: CommitRequest) -> CommitResult:
@@ -260,19 +261,16 @@ class BatchWriter:
             DiskFullError: A disk is full.
         """
         state = self._tables[request.table.key]
-        near = _with_reachable_spool(
-            self._engine.spark_on_demand,
-            self._staging_area,
-            request,
-            partial(self._run_with_retries, request.table),
-        )
-        with near as reached, self._with_spool_lines(reached) as (converted_request, from_files):
+        with (
+            self._with_reachable_spool(request) as reachable_request,
+            self._with_spool_lines(reachable_request) as (converted_request, from_files),
+        ):
             attempt = CommitAttempt(converted_request)
             verified = self._run_with_retries(request.table, partial(self._write, attempt))
             bad, written = verified.bad, verified.written
             state.written += verified.rows
             state.quarantined += bad.count if bad else 0
-            if any(batch.has_large_rows for batch in request.batches):
+            if request.has_large_rows:
                 collect_garbage(self._engine.spark())
         return CommitResult(
             written=verified.rows,
@@ -287,6 +285,33 @@ class BatchWriter:
             reasons=bad.reasons if bad else (),
             withheld=verified.withheld,
         )
+
+    @contextmanager
+    def _with_reachable_spool(self, request: CommitRequest) -> Iterator[CommitRequest]:
+        """Context manager: copy a request's local spool files to where Spark can read them.
+
+        The yielded request has the URLs of the copies, which are deleted when the block ends. If
+        the setting ``staging`` is not a remote URL, nothing is copied.
+        """
+        spool_paths = (path for batch in request.batches for path in batch.paths)
+        paths = [path for path in spool_paths if to_local_folder(path) is not None]
+        if not paths or not self._staging_area.is_remote:
+            yield request
+            return
+        with ExitStack() as stack:
+
+            def step() -> Sequence[str]:
+                spark = self._engine.spark_on_demand()
+                return stack.enter_context(staged_for_spark(spark, self._staging_area, paths))
+
+            copying = f"Stream {request.stream}: copying its rows to staging"
+            copies = self._run_with_retries(request.table, step, copying)
+            by_path = dict(zip(paths, copies, strict=True))
+            batches = (
+                replace(batch, paths=tuple(by_path.get(path, path) for path in batch.paths))
+                for batch in request.batches
+            )
+            yield replace(request, batches=tuple(batches))
 
     @contextmanager
     def _with_spool_lines(self, request: CommitRequest) -> Iterator[tuple[CommitRequest, int]]:
@@ -343,7 +368,9 @@ class BatchWriter:
         if request.kept_version is not None:
             return self._delete_other_versions(spark, attempt, table_schema, request.kept_version)
         state = self._tables[request.table.key]
-        state.key = find_distinct_key(self._writer, spark, request, table_schema.keys, state.key)
+        state.distinct_key = find_distinct_key(
+            self._writer, spark, request, table_schema.keys, state.distinct_key
+        )
         if not request.batches:
             return self._commit_empty(spark, attempt, table_schema)
         return self._write_rows(spark, attempt, table_schema)
@@ -377,8 +404,7 @@ class BatchWriter:
     def maintain(self, table: Table, options: MaintenanceOptions) -> str | None:
         """Run maintenance (compaction, clean-up) on a table if this run committed to it.
 
-        Returns:
-            None on success; otherwise the error message. A failure does not fail the run.
+        Return None on success, else the error message. A failure does not fail the run.
         """
         if not self._tables[table.key].commits:
             return None
@@ -395,7 +421,7 @@ class BatchWriter:
 
     def commit_state(self, table: Table, covered: CoveredState) -> None:
         """Store a state in a commit without rows, for the next run. Retry transient errors."""
-        marker = self._marker(table, covered)
+        marker = self._make_marker(table, covered)
         self._run_with_retries(
             table, lambda: self._writer.commit_empty(self._engine.spark_on_demand(), table, marker)
         )
@@ -406,12 +432,8 @@ class BatchWriter:
     ) -> _T:
         """Call ``step``, and repeat the call after transient errors, such as a storage timeout.
 
-        If ``step`` made a commit and then failed, it is not repeated, and its error is raised.
-
-        Args:
-            table: The table that the step works on.
-            step: The function to call.
-            description: Description of the work for log messages; None to use the table's name.
+        If ``step`` made a commit and then failed, it is not repeated, and its error is raised. Log
+        messages begin with ``description``, or with the name of the table if it is None.
 
         Raises:
             StorageError: The error persisted until the retries were exhausted.
@@ -450,21 +472,12 @@ class BatchWriter:
         *,
         has_rows: bool = False,
     ) -> TableSchema:
-        """Create a table, or add and widen its columns, to match a table schema.
+        """Create a table, or add and widen its columns, to match the table schema ``wanted``.
 
-        The result is cached until the required schema changes or a commit fails.
-
-        Args:
-            spark: The Spark session to use.
-            table: The table to prepare.
-            wanted: The table schema that the stream requires.
-            layout: The partitioning, clustering and file size of a new table.
-            stream: The stream of the table, for errors; None for a quarantine table.
-            has_rows: True if the caller writes rows next. A missing table is then created by that
-                write, if the table format supports this. False to create it now.
-
-        Returns:
-            The columns of the required schema, with the types that they have in the existing table.
+        Return the columns of ``wanted``, with the types that they have in the existing table. The
+        result is cached until ``wanted`` changes or a commit fails. Errors name the ``stream``,
+        which is None for a quarantine table. If ``has_rows`` is True, the caller writes rows next,
+        and these create a missing table if the table format supports this.
         """
         state = self._tables[table.key]
         if state.prepared_columns is not None and state.prepared_columns.wanted == wanted:
@@ -474,8 +487,8 @@ class BatchWriter:
             if state.commits:
                 raise table_removed_error(table)
             self._writer.create(spark, table, wanted, layout, has_rows=has_rows)
-            state.is_new, state.key = True, format_key(wanted.keys)
-            state.remarks = (_describe_creation(table, wanted),) if self._dry else ()
+            state.is_new, state.distinct_key = True, format_key(wanted.keys)
+            state.remarks = (_describe_creation(table, wanted),) if self._dry_run else ()
             prepared_columns = wanted
         else:
             if state.prepared_columns is None:
@@ -494,14 +507,9 @@ class BatchWriter:
     ) -> TableSchema:
         """Add missing columns to an existing table, and widen columns whose types are too narrow.
 
-        Args:
-            spark: The Spark session to use.
-            table: The existing table.
-            wanted: The table schema that the stream requires.
-            types: Type (DDL) of each existing column.
-
-        Returns:
-            The columns of the required schema, with the types that they have in the changed table.
+        ``wanted`` is the table schema that the stream requires; ``types`` has the type (DDL) of
+        each existing column. Return the columns of ``wanted``, with the types that they have in the
+        changed table.
         """
         state, writer = self._tables[table.key], self._writer
         if state.drops_not_null:
@@ -537,11 +545,11 @@ class BatchWriter:
         marker = self._writer.get_last_metadata(spark, table)
         if marker is None:
             return
-        self._tables[table.key].key = marker.key
+        self._tables[table.key].distinct_key = marker.key
         if marker.run != self._run.id:  # not by time: the clock may have been set back
-            self._tables[table.key].before = marker
-            with self._starting:
-                self._started = max(self._started, marker.run_started + 1)
+            self._tables[table.key].earlier_metadata = marker
+            with self._run_started_lock:  # so that this run's states are the newest
+                self._run_started = max(self._run_started, marker.run_started + 1)
         if marker.job not in self._run.jobs:
             raise table_owner_error(table, marker.job, self._run.job)
 
@@ -566,7 +574,7 @@ class BatchWriter:
         small = self._read_small_batch(spark, request, table_schema)
         if small is not None:
             return self._write_small_batch(spark, attempt, table_schema, small)
-        frame = read_spool(spark, _paths(request), table_schema, self._metadata(request))
+        frame = read_spool(spark, _paths(request), table_schema, self._make_batch_metadata(request))
         verified = None
         if not self._tables[request.table.key].stages_rows and attempt.prepared is None:
             verified = self._write_local(attempt, table_schema)
@@ -585,7 +593,7 @@ class BatchWriter:
         if self._delta_writer is None or state.needs_spark:
             return None
         try:
-            batch = _read_if_small(request, table_schema, self._metadata(request))
+            batch = _read_if_small(request, table_schema, self._make_batch_metadata(request))
         except UnsupportedBatchError as error:
             reason = str(error)
         else:
@@ -620,14 +628,15 @@ class BatchWriter:
     def _write_local(self, attempt: CommitAttempt, table_schema: TableSchema) -> Verified | None:
         """Write the rows of a small batch, which are read in Python, to its table in one commit.
 
-        Returns:
-            The verified commit. None if the batch is not small, or if only Spark can read its rows;
-            then nothing was written.
+        Return None, without writing, if the batch is not small or only Spark can read its rows.
         """
         request, spark = attempt.request, self._engine.spark()
-        if is_remote_session(spark) or not _is_small(request):
+        is_small = request.count <= MAX_LOCAL_ROWS and request.nbytes <= MAX_LOCAL_BYTES
+        if is_remote_session(spark) or not is_small:
             return None
-        frame = read_local_frame(spark, _paths(request), table_schema, self._metadata(request))
+        frame = read_local_frame(
+            spark, _paths(request), table_schema, self._make_batch_metadata(request)
+        )
         if frame is None:
             return None
         check_received_count(request, frame.counts.rows, 0)
@@ -653,11 +662,8 @@ class BatchWriter:
     ) -> Verified | None:
         """Write all rows of a batch to its table in one commit.
 
-        Call it if no bad rows are expected: the Spark job fails at the first row that does not fit
-        the table's columns.
-
-        Returns:
-            The verified commit. None if a row did not fit; then nothing was written.
+        Return None if a row does not fit the table's columns: the Spark job fails at the first one,
+        and nothing is written.
         """
         request, df = attempt.request, frame.good(strict=True)
         commit_rows = partial(
@@ -719,7 +725,7 @@ class BatchWriter:
                 state.written + counts.rows, state.quarantined + count
             )
             if withheld and request.mode is WriteMode.OVERWRITE:  # the old rows stay
-                return Verified(0, counts, bad, None, withheld)
+                return Verified(counts, bad, None, withheld)
             if bad and attempt.prepared is not None and attempt.prepared.strict:
                 attempt.prepared = None  # its job met a bad row, so nothing was committed
             written = self._commit_rows(
@@ -785,18 +791,12 @@ class BatchWriter:
         call for an attempt creates the metadata: the next commit number and the newest state that
         the commit may store. A retry uses the same metadata again.
 
-        Args:
-            attempt: The commit request, with the progress of earlier attempts to commit it.
-            write: The function that makes the commit.
-            strict: True if the Spark job fails at a row that does not fit; False if such rows were
-                already removed.
-            withheld: True to store a state from before the rows of this commit. False to store the
-                newest state that the rows allow.
+        ``strict`` and ``withheld`` are those of `_commit_rows`.
         """
         table = attempt.request.table
         if attempt.prepared is None:
             covered = attempt.request.covered(withheld=withheld)
-            attempt.prepared = Prepared(self._marker(table, covered), covered, strict)
+            attempt.prepared = Prepared(self._make_marker(table, covered), covered, strict)
         stats = write(attempt.prepared.marker)
         self._tables[table.key].commits += 1
         return Written(attempt.prepared, stats)
@@ -812,8 +812,8 @@ class BatchWriter:
         """
         request = attempt.request
         if self._has_single_generation and self._tables[request.table.key].is_new:
-            return Verified(0, _NO_ROWS, None, None)
-        version_delete = build_version_delete(request, table_schema, version, self._versions_in)
+            return Verified(_NO_ROWS, None, None)
+        version_delete = build_version_delete(request, table_schema, version, self._version_column)
         written = self._commit(
             attempt,
             lambda marker: self._writer.delete_versions(
@@ -824,7 +824,7 @@ class BatchWriter:
 
     def has_other_versions(self, table: Table, version: int) -> bool:
         """Return True if a table has undeleted rows of another Singer table version."""
-        column = self._versions_in
+        column = self._version_column
 
         def step() -> bool:
             return has_other_versions(self._writer, self._engine.spark(), table, version, column)
@@ -848,15 +848,7 @@ class BatchWriter:
         """Commit the rows of a batch that do not fit their schema to the quarantine table.
 
         If the rows were already quarantined before a retry of the commit, nothing is written again.
-
-        Args:
-            spark: The Spark session to use.
-            attempt: The commit request, with the progress of earlier attempts to commit it.
-            frame: The rows of the batch.
-            count: The number of rows that do not fit.
-
-        Returns:
-            The number of bad rows, and the reasons for which they do not fit.
+        Return their number, which must be ``count``, and the reasons for which they do not fit.
 
         Raises:
             QuarantineError: There are more bad rows than the user allows; nothing is written.
@@ -871,7 +863,7 @@ class BatchWriter:
             bad = BadRows(count, quarantine_table.find_reasons(rows, request.table_schema))
             self._guard.add(request, count, state.written, state.quarantined, bad.reasons)
             attempt.bad = bad
-        table = quarantine_table.get_quarantine_table(request.table)
+        table = request.table.with_suffix(QUARANTINE)
         self._prepare_columns(spark, table, quarantine_table.SCHEMA, TableLayout(), has_rows=True)
         observed = Observation()
         counted = rows.observe(observed, F.count(F.lit(1)).alias("rows"))
@@ -880,68 +872,36 @@ class BatchWriter:
             check_received_count(
                 request, request.count - count, get_row_count(spark, observed, lambda: staged)
             )
-            self._writer.append(spark, table, staged, self._marker(table, None), count)
+            self._writer.append(spark, table, staged, self._make_marker(table, None), count)
         self._tables[table.key].commits += 1
         attempt.bad = replace(bad, are_quarantined=True)
-        verb, reasons = "would be" if self._dry else "were", describe_reasons(bad.reasons)
+        verb, reasons = "would be" if self._dry_run else "were", describe_reasons(bad.reasons)
         logger.warning(_QUARANTINED, request.stream, verb, table.name, count, reasons)
         return attempt.bad
 
-    def _marker(self, table: Table, covered: CoveredState | None) -> CommitMetadata:
-        run = self._run
-        number = self._tables[table.key].commits + 1
-        replay, key = run.id if run.replays else None, self._tables[table.key].key
-        at, state = (0, None) if covered is None else (covered.ordinal, covered.state.decode())
+    def _make_marker(self, table: Table, covered: CoveredState | None) -> CommitMetadata:
+        """Return the metadata of the next commit to a table, which stores the state ``covered``."""
+        run, progress = self._run, self._tables[table.key]
         return CommitMetadata(
-            run.job, run.id, self._started, number, at, state, replay, None, key, run.former
+            job=run.job,
+            run=run.id,
+            run_started=self._run_started,
+            batch=progress.commits + 1,
+            ordinal=0 if covered is None else covered.ordinal,
+            state=None if covered is None else covered.state.decode(),
+            replay=run.id if run.replays else None,
+            key=progress.distinct_key,
+            former=run.former,
         )
 
-    def _metadata(self, request: CommitRequest) -> BatchMetadata:
+    def _make_batch_metadata(self, request: CommitRequest) -> BatchMetadata:
         return BatchMetadata(
             received_at=request.received_at,
             batched_at=request.closed_at,
-            sync_started_at=self._started,
+            sync_started_at=self._run_started,
             sync_id=self._stream_options(request.stream).sync_id,
             starts={part: at for batch in request.batches for part, at in batch.starts.items()},
         )
-
-
-@contextmanager
-def _with_reachable_spool(
-    spark: Callable[[], SparkSession],
-    staging_area: StagingArea,
-    request: CommitRequest,
-    with_retries: Callable[[Callable[[], Sequence[str]], str], Sequence[str]],
-) -> Iterator[CommitRequest]:
-    """Context manager: copy a request's spool files to the staging area, where Spark can read them.
-
-    Spool files contain the rows on the local disk. The yielded request has the paths of the copies,
-    which are deleted when the block ends. If Spark runs on this machine, nothing is copied.
-
-    Args:
-        spark: Function that returns the Spark session.
-        staging_area: The storage for temporary files: a local folder and, if configured, a remote
-            URL.
-        request: The commit request.
-        with_retries: Function that calls its first argument and retries the call after transient
-            errors. Its second argument describes the call in log messages.
-    """
-    named = (path for batch in request.batches for path in batch.paths)
-    paths = [path for path in named if to_local_folder(path) is not None]
-    if not paths or not staging_area.is_remote:
-        yield request
-        return
-    with ExitStack() as stack:
-        staged_paths = with_retries(
-            lambda: stack.enter_context(staged_for_spark(spark(), staging_area, paths)),
-            f"Stream {request.stream}: copying its rows to staging",
-        )
-        staged = dict(zip(paths, staged_paths, strict=True))
-        batches = (
-            replace(batch, paths=tuple(staged.get(path, path) for path in batch.paths))
-            for batch in request.batches
-        )
-        yield replace(request, batches=tuple(batches))
 
 
 def _read_if_small(
@@ -952,10 +912,9 @@ def _read_if_small(
     Raises:
         UnsupportedBatchError: The batch is not small, or only Spark can read it.
     """
-    nbytes = sum(batch.nbytes for batch in request.batches)
-    has_large_rows = any(batch.has_large_rows for batch in request.batches)
-    if request.count > _SMALL_ROWS or nbytes > _SMALL_BYTES or has_large_rows:
-        raise UnsupportedBatchError(f"a batch of {request.count} rows and {nbytes} bytes is large")
+    count, nbytes = request.count, request.nbytes
+    if count > _SMALL_ROWS or nbytes > _SMALL_BYTES or request.has_large_rows:
+        raise UnsupportedBatchError(f"a batch of {count} rows and {nbytes} bytes is large")
     return read_arrow_batch(_paths(request), table_schema, metadata)
 
 
@@ -966,11 +925,6 @@ def _describe_creation(table: Table, table_schema: TableSchema) -> str:
 
 def _paths(request: CommitRequest) -> list[str]:
     return [to_spark_uri(path) for batch in request.batches for path in batch.paths]
-
-
-def _is_small(request: CommitRequest) -> bool:
-    nbytes = sum(batch.nbytes for batch in request.batches)
-    return request.count <= MAX_LOCAL_ROWS and nbytes <= MAX_LOCAL_BYTES
 
 
 def _warn_of_nulled(request: CommitRequest, count: int) -> None:

@@ -34,8 +34,8 @@ __all__ = [
     "JSONL",
     "PARQUET",
     "BatchFile",
-    "batch_files",
-    "check_size",
+    "check_batch_files",
+    "check_content",
     "explain_unreadable",
     "get_file_key",
 ]
@@ -44,7 +44,9 @@ JSONL: Final = "jsonl"
 PARQUET: Final = "parquet"
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-_COMPRESSED: Final = re.compile(r"\.(gz|bz2|zst|zstd|lz4|snappy|deflate|xz|zip)$", re.IGNORECASE)
+_COMPRESSION_SUFFIX: Final = re.compile(
+    r"\.(gz|bz2|zst|zstd|lz4|snappy|deflate|xz|zip)$", re.IGNORECASE
+)
 _NOTHING_COMMITTED: Final = "Nothing of its batch is committed, and no state after it is emitted."
 _GLOB: Final = re.compile(r"[*?\[\]{}\\]")
 
@@ -83,7 +85,7 @@ class BatchFile:
     @property
     def compression_suffix(self) -> str:
         """Compression suffix of a JSONL file's name, such as ``.gz``; "" for any other file."""
-        match = _COMPRESSED.search(self.address) if self.format == JSONL else None
+        match = _COMPRESSION_SUFFIX.search(self.address) if self.format == JSONL else None
         return "" if match is None else match[0]
 
     @property
@@ -105,7 +107,7 @@ class BatchFile:
         return _GLOB.sub(lambda found: f"\\{found[0]}", self.read_url)
 
 
-def batch_files(
+def check_batch_files(
     event: BatchFiles,
     ordinal: int,
     schema: JsonSchema,
@@ -133,18 +135,26 @@ def batch_files(
     except InputTooLargeError as error:
         raise FilesError(f"Stream {event.stream}: {error}. {_NOTHING_COMMITTED}") from None
     encoding = _get_encoding(event)
-    kind = (encoding.format, ordinal, event.version)
     properties = object_schema(schema).get("properties") or {}
     in_json = frozenset(name for name, each in properties.items() if not _is_text(each))
     for path in event.paths:
         _check_url_allowed(event.stream, path, limits.schemes, roots)
     addresses = [_resolve_url(event.stream, path, encoding) for path in event.paths]
     return tuple(
-        BatchFile(event.stream, each, *kind, _get_local_size(each), in_json) for each in addresses
+        BatchFile(
+            stream=event.stream,
+            address=address,
+            format=encoding.format,
+            ordinal=ordinal,
+            version=event.version,
+            nbytes=_get_local_size(address),
+            in_json=in_json,
+        )
+        for address in addresses
     )
 
 
-def check_size(file: BatchFile, limits: FileLimits) -> None:
+def check_content(file: BatchFile, limits: FileLimits) -> None:
     """Raise an error if a local batch file is corrupt or has a line that is too long.
 
     For a remote file, the downloaded copy is checked. A remote file without a copy is not checked.
@@ -176,6 +186,26 @@ def get_file_key(address: str, *, escaped: bool = False) -> str:
     return f"{scheme}:{re.sub('/+', '/', f'/{rest}')}"
 
 
+def explain_unreadable(stream: StreamId, address: str, reason: str) -> FilesError:
+    """Return a FilesError for a file of a BATCH message that cannot be read.
+
+    Its message names the stream, the file and the reason, and says that no row of the file was
+    committed.
+    """
+    return FilesError(
+        f"Stream {stream}: batch file {_redact_address(address)} cannot be read: {reason}."
+        f" {_NOTHING_COMMITTED}"
+    )
+
+
+def _redact_address(address: str) -> str:
+    """Return a URL without its credentials and query, for messages.
+
+    A local path is returned unchanged.
+    """
+    return address if to_local_path(address) is not None else redact_url(address, with_query=False)
+
+
 def _get_encoding(event: BatchFiles) -> BaseBatchFileEncoding:
     """Return the format and compression that a BATCH message declares.
 
@@ -200,13 +230,17 @@ def _unsupported_error(stream: StreamId, reason: str) -> UnsupportedError:
     )
 
 
-def _resolve_url(stream: StreamId, path: str, encoding: BaseBatchFileEncoding) -> str:
-    """Return the URL from which Spark reads a file of a BATCH message.
+def _check_url_allowed(
+    stream: StreamId, path: str, schemes: Collection[str], roots: Iterable[str]
+) -> None:
+    try:
+        check_url(path, schemes, roots)
+    except ValueError as error:
+        raise explain_unreadable(stream, path, str(error)) from None
 
-    Args:
-        stream: The stream, for the error message.
-        path: The path or URL of the file in the BATCH message.
-        encoding: The format and compression that the message declares.
+
+def _resolve_url(stream: StreamId, path: str, encoding: BaseBatchFileEncoding) -> str:
+    """Return the URL from which Spark reads the file that a BATCH message names as ``path``.
 
     Raises:
         FilesError: The file does not exist, or Spark would skip or misread it because of its name.
@@ -222,30 +256,16 @@ def _resolve_url(stream: StreamId, path: str, encoding: BaseBatchFileEncoding) -
     return f"file://{_find_local_file(stream, path, local)}"
 
 
-def _check_url_allowed(
-    stream: StreamId, path: str, schemes: Collection[str], roots: Iterable[str]
-) -> None:
-    try:
-        check_url(path, schemes, roots)
-    except ValueError as error:
-        raise explain_unreadable(stream, path, str(error)) from None
-
-
 def _check_suffix(stream: StreamId, path: str, name: str, gzipped: bool) -> None:
     """Check that a file's name has the suffix of the compression that its BATCH message declares.
 
-    Spark detects the compression only by the suffix.
-
-    Args:
-        stream: The stream, for the error message.
-        path: The path from the BATCH message, for the error message.
-        name: The file name.
-        gzipped: True if the message declares gzip; False if it declares no compression.
+    Spark detects the compression only by the suffix. ``gzipped`` is False if the message declares
+    no compression; ``stream`` and ``path`` are for the error message.
 
     Raises:
         FilesError: The suffix does not match the declared compression.
     """
-    ending = _COMPRESSED.search(name)
+    ending = _COMPRESSION_SUFFIX.search(name)
     if gzipped and (ending is None or ending[1].lower() != "gz"):
         reason = "its encoding is gzip, which Spark detects only if the name ends in .gz"
         raise explain_unreadable(stream, path, reason)
@@ -257,13 +277,9 @@ def _check_suffix(stream: StreamId, path: str, name: str, gzipped: bool) -> None
 def _find_local_file(stream: StreamId, path: str, local: Path) -> Path:
     """Return the absolute path of an existing local file.
 
-    If ``local`` is not a file, ``path`` is used without decoding its percent escapes, because a
-    file name may contain ``%``.
-
-    Args:
-        stream: The stream, for the error message.
-        path: The path or ``file:`` URL from the BATCH message.
-        local: The same path with percent escapes decoded.
+    ``path`` is the path or ``file:`` URL from the BATCH message, ``local`` the same path with
+    percent escapes decoded. If ``local`` is not a file, ``path`` is used without decoding, because
+    a file name may contain ``%``.
 
     Raises:
         FilesError: Neither path is a regular file, or the system refuses the path.
@@ -281,32 +297,12 @@ def _find_local_file(stream: StreamId, path: str, local: Path) -> Path:
     )
 
 
-def _is_text(schema: Any) -> bool:
-    """Return True if a property's JSON Schema allows only strings, or strings and null."""
-    return {kind for kind, _ in split_variants(schema)} == {"string"}
-
-
 def _get_local_size(address: str) -> int:
     """Return the size in bytes of the file at a URL, or 0 if the file is not on this machine."""
     local = to_local_folder(address)
     return local.stat().st_size if local is not None else 0
 
 
-def _redact_address(address: str) -> str:
-    """Return a URL without its credentials and query, for messages.
-
-    A local path is returned unchanged.
-    """
-    return address if to_local_path(address) is not None else redact_url(address, with_query=False)
-
-
-def explain_unreadable(stream: StreamId, address: str, reason: str) -> FilesError:
-    """Return a FilesError for a file of a BATCH message that cannot be read.
-
-    Its message names the stream, the file and the reason, and says that no row of the file was
-    committed.
-    """
-    return FilesError(
-        f"Stream {stream}: batch file {_redact_address(address)} cannot be read: {reason}."
-        f" {_NOTHING_COMMITTED}"
-    )
+def _is_text(schema: Any) -> bool:
+    """Return True if a property's JSON Schema allows only strings, or strings and null."""
+    return {kind for kind, _ in split_variants(schema)} == {"string"}

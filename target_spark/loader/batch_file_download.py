@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from tap_core.batch.limits import FileLimits
 from target_spark.frames import reading_files
-from target_spark.loader.batch_file_checks import BatchFile, check_size, get_file_key
+from target_spark.loader.batch_file_checks import BatchFile, check_content, get_file_key
 from target_spark.spark.access_protection import is_local_master
 from target_spark.storage.commit_retry import (
     FailureKind,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["downloaded_files"]
 
-_AT_ONCE: Final = 8
+_PARALLEL_DOWNLOADS: Final = 8
 """Maximum number of parallel downloads. Parallel downloads of small files are faster, because each
 of them mostly waits for the response of the storage."""
 
@@ -56,26 +56,18 @@ def downloaded_files(
     """
     download_folder = folder.new_path("files")
     try:
-        copies = _check_files(spark, files, download_folder, limits)
+        copies = _check_and_download(spark, files, download_folder, limits)
         yield [replace(file, copy=copies.get(get_file_key(file.address), "")) for file in files]
     finally:
         rmtree(download_folder, ignore_errors=True)
 
 
-def _check_files(
+def _check_and_download(
     spark: SparkSession, files: Sequence[BatchFile], download_folder: Path, limits: FileLimits
 ) -> Mapping[str, str]:
     """Download remote files, and check that each file is readable and within the limits.
 
-    Args:
-        spark: A Spark session that can read the remote files.
-        files: The local and remote files.
-        download_folder: The folder for the downloaded files, which is created.
-        limits: The limits on the size and content of files.
-
-    Returns:
-        The local path of each downloaded file. Its key is `get_file_key` of the file's address. The
-        mapping is empty if no file had to be downloaded.
+    Return the path of each copy that Spark is to read, by `get_file_key` of the file's address.
     """
     remote_files: list[BatchFile] = []
     for file in {get_file_key(file.address): file for file in files}.values():
@@ -83,7 +75,7 @@ def _check_files(
             remote_files.append(file)
             continue
         with reading_files([file]):
-            check_size(file, limits)
+            check_content(file, limits)
     if not remote_files or is_remote_session(spark):
         return {}
     download_folder.mkdir(mode=0o700)
@@ -92,16 +84,16 @@ def _check_files(
         f"uncommitted rows ({download_folder.parent})",
         "Free space there, or set staging",
     )
-    with full, ThreadPoolExecutor(_AT_ONCE) as pool:
-        for start in range(0, len(remote_files), _AT_ONCE):
-            chunk = remote_files[start : start + _AT_ONCE]
+    with full, ThreadPoolExecutor(_PARALLEL_DOWNLOADS) as pool:
+        for start in range(0, len(remote_files), _PARALLEL_DOWNLOADS):
+            chunk = remote_files[start : start + _PARALLEL_DOWNLOADS]
             for file in pool.map(
                 partial(_download_file, spark, download_folder),
                 range(start, len(remote_files)),
                 chunk,
             ):
                 with reading_files([file]):
-                    check_size(file, limits)
+                    check_content(file, limits)
                 if reads_copies:
                     copies[get_file_key(file.address)] = file.copy
                 else:
@@ -114,14 +106,8 @@ def _download_file(
 ) -> BatchFile:
     """Copy a remote batch file into a folder; return the file with ``copy`` set to the local path.
 
-    The name of the copy keeps the compression suffix (such as ``.gz``), since Spark detects the
-    compression by the suffix.
-
-    Args:
-        spark: A Spark session that can read the remote file.
-        download_folder: The folder for the copy.
-        number: The name of the copy without its suffix, unique in the folder.
-        file: The remote batch file.
+    The copy is named ``number``, with the compression suffix (such as ``.gz``) by which Spark
+    detects the compression.
     """
     path = download_folder / f"{number}{file.compression_suffix}"
     with reading_files([file]):

@@ -41,8 +41,7 @@ class IngestedFiles:
         request: The commit request with one batch, whose rows are all in spool files (JSON lines).
             They include the rows from the files of BATCH messages.
         rows: The number of rows read from files of BATCH messages.
-        ordinal_shift: The number to add to the ordinals (input positions) of all later rows of the
-            table.
+        ordinal_shift: The number to add to the ordinals of all later rows of the table.
     """
 
     request: CommitRequest
@@ -59,9 +58,6 @@ def ingest_files(
     limits: FileLimits,
 ) -> IngestedFiles:
     """Convert files of BATCH messages in a commit request to spool files (JSON lines on disk).
-
-    A BATCH message has one ordinal (position in the input), but its files contain many rows. The
-    ordinals of all later rows are therefore increased by the number of rows in the files.
 
     Args:
         spark: The Spark session that reads the files.

@@ -20,6 +20,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from tap_core.config.similar_names import list_names
 from tap_core.events import StreamId
 from tap_core.telemetry import trace_batch
 from target_spark.columns import SchemaChange, TableSchema
@@ -42,9 +43,6 @@ logger = logging.getLogger(__name__)
 
 _WAIT_SECONDS: Final = 0.2
 
-_NAMED: Final = 10
-"""Maximum number of properties that are listed in a note for the user."""
-
 _OLD_VERSIONS_STAY: Final = (
     "rows of other versions are not deleted: too many rows of this run do not fit their columns"
 )
@@ -61,7 +59,6 @@ class _Creation:
     table: Table
     table_schema: TableSchema
     layout: TableLayout
-    nbytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +68,6 @@ class _Maintenance:
     stream: StreamId
     table: Table
     options: MaintenanceOptions
-    nbytes: int = 0
 
 
 _Task: TypeAlias = CommitRequest | _Creation | _Maintenance
@@ -164,11 +160,7 @@ class CommitPipeline:
             self._open_bytes += nbytes
 
     def queue_batch(self, stream: LoadedStream) -> None:
-        """Close a stream's open batch, so that no more rows are added, and queue its commit.
-
-        If the stream overwrites its table, no commit is queued: the batch is kept until the stream
-        is complete.
-        """
+        """Close a stream's open batch, and queue its commit as `close_batch` does."""
         self.close_batch(stream, stream.spool.cut())
 
     def close_batch(self, stream: LoadedStream, batch: Batch) -> None:
@@ -333,7 +325,7 @@ class CommitPipeline:
                 queue = self._queues[task.table.key] = deque()
                 self._ready.append(task.table.key)
             queue.append(task)
-            self._queued_bytes += task.nbytes
+            self._queued_bytes += _count_limited_bytes(task)
             if len(self._threads) < self._limit:
                 name = f"writer-{len(self._threads) + 1}"
                 thread = threading.Thread(target=self._work, name=name, daemon=True)
@@ -381,7 +373,7 @@ class CommitPipeline:
     def _finish_task(self, task: _Task, failure: BaseException | None) -> None:
         with self._changed:
             self._running -= 1
-            self._queued_bytes -= task.nbytes
+            self._queued_bytes -= _count_limited_bytes(task)
             self._failure = self._failure or failure
             if isinstance(failure, SchemaChangeError):
                 self._refused.add(task.table.key)
@@ -417,12 +409,11 @@ class CommitPipeline:
             return
         started = time.monotonic()
         name = str(request.stream)
-        is_large = any(batch.has_large_rows for batch in request.batches)
         with (
             batch_timer(name),
             trace_batch(name, request.table.name) as trace,
             self._report.run_commit(name),
-            self._large_rows if is_large else nullcontext(),
+            self._large_rows if request.has_large_rows else nullcontext(),
         ):
             result = self.writer.write(request)
             trace.describe(_describe_batch(request, result))
@@ -440,9 +431,10 @@ class CommitPipeline:
             batch.remove()
 
     def _count_commit(self, request: CommitRequest, result: CommitResult, seconds: float) -> None:
-        name, nbytes = str(request.stream), sum(batch.nbytes for batch in request.batches)
-        written, quarantined = result.written, result.quarantined
-        self._report.count_commit(name, written, quarantined, seconds, result.effect, nbytes)
+        name, written, quarantined = str(request.stream), result.written, result.quarantined
+        self._report.count_commit(
+            name, written, quarantined, seconds, result.effect, request.nbytes
+        )
         self._report.record_withheld(name, result.withheld)
         self._report.count_nulled(name, result.nulled)
         self._report.count_zoneless(name, result.zoneless)
@@ -475,13 +467,23 @@ class CommitPipeline:
             self.add_remark(stream, remark)
 
 
+def _count_limited_bytes(task: _Task) -> int:
+    """Return the bytes of uncommitted rows that a queued task adds to those the loader limits.
+
+    The rows of an overwrite are not limited, because they are kept until the stream is complete.
+    """
+    if not isinstance(task, CommitRequest) or task.mode is WriteMode.OVERWRITE:
+        return 0
+    return task.nbytes
+
+
 def _describe_batch(request: CommitRequest, result: CommitResult) -> dict[str, Any]:
     """Return the OpenTelemetry span attributes of a commit: operation, row counts and bytes."""
     return {
         "db.operation.name": request.mode.value,
         "tap_core.records": result.written,
         "tap_core.quarantined": result.quarantined,
-        "tap_core.bytes": sum(batch.nbytes for batch in request.batches),
+        "tap_core.bytes": request.nbytes,
     }
 
 
@@ -491,9 +493,8 @@ def _describe_omitted(omitted: Sequence[SchemaChange]) -> str:
     They have none because the setting ``on_schema_change`` is ``ignore``.
     """
     names = [".".join(change.path) for change in omitted]
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     properties = "1 property" if len(names) == 1 else f"{len(names)} properties"
     return (
         f"has {properties} without a column in its table, left out because on_schema_change is"
-        f" ignore: {', '.join(names[:_NAMED])}{more}"
+        f" ignore: {list_names(names)}"
     )

@@ -81,13 +81,13 @@ class CommitRequest:
 
     @property
     def nbytes(self) -> int:
-        """Size in bytes of the rows on disk that wait for this commit; 0 for an overwrite.
-
-        The loader limits the bytes of uncommitted rows, except those of overwrites.
-        """
-        if self.mode is WriteMode.OVERWRITE:
-            return 0
+        """Size in bytes of the rows in the spool files of all batches."""
         return sum(batch.nbytes for batch in self.batches)
+
+    @property
+    def has_large_rows(self) -> bool:
+        """True if a row has 2 MiB or more."""
+        return any(batch.has_large_rows for batch in self.batches)
 
     @property
     def received_at(self) -> datetime:

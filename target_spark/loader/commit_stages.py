@@ -92,7 +92,7 @@ class Written:
             RowCountError: The numbers differ.
         """
         check_received_count(request, counts.rows, bad.count if bad else 0)
-        return Verified(counts.rows, counts, bad, self)
+        return Verified(counts, bad, self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,6 @@ class Verified:
     """Last stage of a commit: the rows written and quarantined add up to the rows received.
 
     Attributes:
-        rows: The number of rows written.
         counts: Counts of the written rows, such as the number of rows in which a value became null.
         bad: The quarantined rows, or None.
         written: The commit. None if no commit was made, because too many rows of an overwrite were
@@ -109,11 +108,15 @@ class Verified:
             may be emitted.
     """
 
-    rows: int
     counts: Counts
     bad: BadRows | None
     written: Written | None
     withheld: str | None = None
+
+    @property
+    def rows(self) -> int:
+        """Number of rows written."""
+        return 0 if self.written is None else self.counts.rows
 
 
 @dataclass(slots=True)

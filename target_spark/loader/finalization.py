@@ -138,7 +138,7 @@ class TableFinalizer:
             elif stream.versions.has_pending_deletion and self._can_delete:
                 self._finish_versions(stream, ordinal, final=complete)
 
-    def fault(self, streams: Iterable[LoadedStream]) -> TargetSparkError | None:
+    def find_error(self, streams: Iterable[LoadedStream]) -> TargetSparkError | None:
         """Return an error that lists the incomplete streams, or None if all streams are complete.
 
         Call this method after the last commit of the run.
@@ -196,7 +196,7 @@ class TableFinalizer:
             self._not_deleted.append(stream)
 
     def _queue_deletion(self, stream: LoadedStream, ordinal: int) -> None:
-        """Queue the commit of a stream's last rows, then the deletion of old Singer table versions.
+        """Start Spark if needed, and queue the deletion of old Singer table versions.
 
         ``ordinal`` is the input position of the ACTIVATE_VERSION message, or of the input's end.
         """

@@ -45,10 +45,10 @@ __all__ = ["LineageRun", "begin_lineage", "name_table"]
 
 logger = logging.getLogger(__name__)
 
-_SECONDS: Final = 10.0
+_END_SECONDS: Final = 10.0
 """Maximum number of seconds that the end of a run waits until all events are sent."""
 
-_PREFIX: Final = "OPENLINEAGE_"
+_VARIABLE_PREFIX: Final = "OPENLINEAGE_"
 _CONFIG_FILE: Final = "openlineage.yml"
 
 _UNTRUSTED: Final = (
@@ -61,7 +61,7 @@ _OBJECT_STORES: Final = {"s3a": "s3", "s3n": "s3", "s3": "s3", "gs": "gs"} | {
 }
 """URL scheme that OpenLineage uses in dataset names, by URL scheme of Spark: ``s3a`` -> ``s3``."""
 
-_Build = Callable[[], "RunEvent"]
+_BuildEvent = Callable[[], "RunEvent"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,49 +92,6 @@ def begin_lineage(
     return LineageRun(run, table_format, spark_conf) if _is_configured() else None
 
 
-def _is_configured() -> bool:
-    """Return True if the OpenLineage client is installed, and variables or a file configure it.
-
-    Return False if ``OPENLINEAGE_DISABLED`` is true, or if another user can change or replace the
-    file.
-    """
-    if os.environ.get(f"{_PREFIX}DISABLED", "").strip().lower() == "true":
-        return False
-    file = None if os.environ.get(f"{_PREFIX}CONFIG") else _find_file()
-    if file is None and not any(
-        name in {f"{_PREFIX}URL", f"{_PREFIX}CONFIG"} or name.startswith(f"{_PREFIX}_TRANSPORT__")
-        for name in os.environ
-    ):
-        return False
-    try:
-        if find_spec("openlineage.client") is None:
-            return False
-    except ModuleNotFoundError:
-        return False
-    if file is not None and (fault := _find_fault(file)):
-        logger.warning(_UNTRUSTED, file, fault, f"{_PREFIX}CONFIG")
-        return False
-    return True
-
-
-def _find_fault(file: Path) -> str:
-    """Return the reason why another user can change or replace the OpenLineage configuration file.
-
-    Return "" if no other user can, so that the file is trusted.
-    """
-    try:
-        check_parents(file)
-    except UntrustedPathError as error:
-        return f"is in the folder {error.path}, which {error.fault}"
-    return owner_fault(file.lstat()) or trust_fault(file.stat())
-
-
-def _find_file() -> Path | None:
-    """Return the path of ``openlineage.yml`` in the client's default folders, or None."""
-    folders = (Path.cwd(), Path.home() / ".openlineage")
-    return next((file for one in folders if (file := one / _CONFIG_FILE).is_file()), None)
-
-
 class LineageRun:
     """Sender of one run's OpenLineage events, in order and in a background thread."""
 
@@ -143,10 +100,10 @@ class LineageRun:
         self._format = table_format
         self._spark_conf = spark_conf
         self._tables: Mapping[str, _LoadedTable] = {}
-        self._events: SimpleQueue[tuple[str, _Build] | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._send, name="openlineage", daemon=True)
+        self._events: SimpleQueue[tuple[str, _BuildEvent] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._send_events, name="openlineage", daemon=True)
         self._thread.start()
-        self._put("START", {}, {})
+        self._queue_event("START", {}, {})
 
     def record_tables(self, loader: Loader) -> None:
         """Store the tables of a loader and their columns, to report them at the end of the run."""
@@ -163,22 +120,22 @@ class LineageRun:
             report: The report of the run with its outcome, as `Report.as_dict` returns it.
         """
         states = {COMPLETE: "COMPLETE", STOPPED: "ABORT"}
-        self._put(states.get(report["outcome"], "FAIL"), report, self._tables)
+        self._queue_event(states.get(report["outcome"], "FAIL"), report, self._tables)
         self._events.put(None)
-        self._thread.join(_SECONDS)
+        self._thread.join(_END_SECONDS)
         if self._thread.is_alive():
             logger.warning(
-                "OpenLineage did not take all events of this run within %g seconds.", _SECONDS
+                "OpenLineage did not take all events of this run within %g seconds.", _END_SECONDS
             )
 
-    def _put(
+    def _queue_event(
         self, state: str, report: Mapping[str, Any], tables: Mapping[str, _LoadedTable]
     ) -> None:
         now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
         build = partial(_build_event, self._run, self._format, state, now, report, tables)
         self._events.put((state, partial(build, partial(name_table, spark_conf=self._spark_conf))))
 
-    def _send(self) -> None:
+    def _send_events(self) -> None:
         try:
             client = _make_client()
         except Exception as error:  # noqa: BLE001  lineage never affects the run
@@ -192,16 +149,58 @@ class LineageRun:
                 logger.warning(
                     "OpenLineage did not get the event %s of this run: %s.", state, _describe(error)
                 )
-        client.close(_SECONDS)
+        client.close(_END_SECONDS)
 
 
-def _describe(error: BaseException) -> str:
-    return redact_line(str(error) or type(error).__name__).rstrip(".")
+def _is_configured() -> bool:
+    """Return True if the OpenLineage client is installed, and variables or a file configure it.
+
+    Return False if ``OPENLINEAGE_DISABLED`` is true, or if another user can change or replace the
+    file.
+    """
+    if os.environ.get(f"{_VARIABLE_PREFIX}DISABLED", "").strip().lower() == "true":
+        return False
+    file = None if os.environ.get(f"{_VARIABLE_PREFIX}CONFIG") else _find_config_file()
+    if file is None and not any(
+        name in {f"{_VARIABLE_PREFIX}URL", f"{_VARIABLE_PREFIX}CONFIG"}
+        or name.startswith(f"{_VARIABLE_PREFIX}_TRANSPORT__")
+        for name in os.environ
+    ):
+        return False
+    try:
+        if find_spec("openlineage.client") is None:
+            return False
+    except ModuleNotFoundError:
+        return False
+    if file is not None and (fault := _find_trust_fault(file)):
+        logger.warning(_UNTRUSTED, file, fault, f"{_VARIABLE_PREFIX}CONFIG")
+        return False
+    return True
+
+
+def _find_trust_fault(file: Path) -> str:
+    """Return the reason why another user can change or replace the OpenLineage configuration file.
+
+    Return "" if no other user can, so that the file is trusted.
+    """
+    try:
+        check_parents(file)
+    except UntrustedPathError as error:
+        return f"is in the folder {error.path}, which {error.fault}"
+    return owner_fault(file.lstat()) or trust_fault(file.stat())
+
+
+def _find_config_file() -> Path | None:
+    """Return the path of ``openlineage.yml`` in the client's default folders, or None."""
+    folders = (Path.cwd(), Path.home() / ".openlineage")
+    return next((file for one in folders if (file := one / _CONFIG_FILE).is_file()), None)
 
 
 def _make_client() -> OpenLineageClient:
     """Return an OpenLineage client, and register its credentials for redaction in all output."""
-    variables = {name: text for name, text in os.environ.items() if name.startswith(_PREFIX)}
+    variables = {
+        name: text for name, text in os.environ.items() if name.startswith(_VARIABLE_PREFIX)
+    }
     register_secrets(_make_client, Secrets.from_values(_find_secrets(variables)))
     from openlineage.client import OpenLineageClient
 
@@ -221,6 +220,10 @@ def _find_secrets(document: Any, *, is_secret: bool = False) -> Iterator[str]:
             yield from _find_secrets(value, is_secret=is_secret or is_secret_name(str(name)))
     elif is_secret and isinstance(document, str):
         yield document
+
+
+def _describe(error: BaseException) -> str:
+    return redact_line(str(error) or type(error).__name__).rstrip(".")
 
 
 # Names of datasets
@@ -289,7 +292,9 @@ def _build_event(
         eventType=RunState[state],
         eventTime=now,
         run=Run(str(uuid.UUID(run.id)), facets),
-        job=Job(os.environ.get(f"{_PREFIX}NAMESPACE") or "default", run.job, {"jobType": kind}),
+        job=Job(
+            os.environ.get(f"{_VARIABLE_PREFIX}NAMESPACE") or "default", run.job, {"jobType": kind}
+        ),
         inputs=[_describe_input(run.job, stream, counts) for stream, counts in streams.items()],
         outputs=[
             output

@@ -38,7 +38,7 @@ from tap_core.types import JsonSchema
 from target_spark.columns import OnSchemaChange, can_share_batch, merge_table_schemas
 from target_spark.config.options import LoadOptions, WriteMode
 from target_spark.errors import SchemaChangeError
-from target_spark.loader.batch_file_checks import batch_files
+from target_spark.loader.batch_file_checks import check_batch_files
 from target_spark.loader.commit_pipeline import CommitPipeline
 from target_spark.loader.finalization import TableFinalizer
 from target_spark.loader.pending_states import CoveredState, StateFormat
@@ -47,6 +47,7 @@ from target_spark.loader.state_inspection import is_empty, is_final
 from target_spark.loader.state_release import Ledger
 from target_spark.loader.stream_context import (
     LoadedStream,
+    build_table_schema,
     check_table_conflicts,
     compute_normalized_digest,
     compute_schema_digest,
@@ -209,7 +210,7 @@ class Loader:
         so that an error does not affect earlier rows and states. With such a policy, the new schema
         replaces the old one if the stream has no rows yet.
         """
-        table_schema = stream.build_table_schema(self._options, event, schema)
+        table_schema = build_table_schema(self._options, event, schema, versioned=stream.versioned)
         may_refuse = table_schema.on_change is not OnSchemaChange.EVOLVE
         if stream.has_rows or not may_refuse:
             table_schema, changes = merge_table_schemas(
@@ -256,7 +257,7 @@ class Loader:
         schema = known_stream.schema if known_stream else {}
         options = self._options
         roots = [folder for folder in (options.path, options.staging) if folder]
-        files = batch_files(event, self._ordinal, schema, options.batch_limits, roots)
+        files = check_batch_files(event, self._ordinal, schema, options.batch_limits, roots)
         if not files:
             return
         stream = self._prepare_stream(event)
@@ -301,8 +302,8 @@ class Loader:
         stream = self._streams.get(event.stream)
         if stream is None:
             raise RecordsWithoutSchemaException(
-                f"A record of stream {event.stream} came before any schema of it. A tap must"
-                " send the SCHEMA message of a stream first."
+                f"A record of stream {event.stream} came before the SCHEMA message of the stream,"
+                " which a tap must send first."
             )
         self._engine.begin()
         stream.versions.record_rows(event.version)
@@ -430,12 +431,14 @@ class Loader:
             self.stop()
             return
         for name in self._options.unknown(str(stream) for stream in self._streams):
-            self._remark(f"The settings name a stream {name}, which is not in the input")
-        fault = self._finalizer.fault(self._streams.values())
+            text = f"The settings name a stream {name}, which is not in the input"
+            logger.warning("%s", text)
+            self._report.add_remark(text)
+        error = self._finalizer.find_error(self._streams.values())
         self._ledger.release()
         self._pipeline.commit_leftover_state()
-        if fault is not None:
-            raise fault
+        if error is not None:
+            raise error
         if whole:
             self._maintain_tables()
 
@@ -455,9 +458,7 @@ class Loader:
         Raises:
             TargetSparkError: A commit failed.
         """
-        for stream in self._streams.values():
-            if stream.spool.count and not stream.overwrites:
-                self._pipeline.queue_batch(stream)
+        self._close_open_batches()
         self._pipeline.wait()
         self.stop()
 
@@ -507,7 +508,3 @@ class Loader:
             self._pipeline.wait()  # the other tables are still written
         if failure is not None:
             raise failure
-
-    def _remark(self, text: str) -> None:
-        logger.warning("%s", text)
-        self._report.add_remark(text)

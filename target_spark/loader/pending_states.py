@@ -78,8 +78,7 @@ class GlobalStateFormat:
 class PendingStates:
     """Collection of the states that are held back until all rows before them are committed.
 
-    The last emitted state of each scope is kept, too, because commits store it. The scope of a
-    state is its stream, or None for a state of all streams.
+    The last emitted state of each scope is kept, too, because commits store it.
     """
 
     def __init__(self) -> None:
@@ -90,8 +89,7 @@ class PendingStates:
     def add(self, state: CoveredState, newest_batch: int) -> None:
         """Add a state that was just received.
 
-        If no batch has begun since the last waiting state of the same scope (a stream, or all
-        streams), the new state replaces it, because both would be emitted at the same time.
+        It replaces the last waiting state of its scope if no batch has begun since.
 
         Args:
             state: The state.
@@ -106,9 +104,8 @@ class PendingStates:
     def take_releasable(self, frontier: int | None) -> list[CoveredState]:
         """Remove the states whose rows are all committed; return the newest of them for each scope.
 
-        A scope is one stream or, for states of all streams, None. All rows of a state are committed
-        if the state comes before ``frontier``, the input position of the first uncommitted row. If
-        ``frontier`` is None, all rows are committed.
+        These are the states before ``frontier``, the input position of the first uncommitted row,
+        or all states if ``frontier`` is None.
         """
         before = self._before(frontier)
         if not before:
@@ -124,10 +121,8 @@ class PendingStates:
     def covered(self, frontier: int | None) -> list[CoveredState]:
         """Return the newest state of each scope whose rows are all committed, in input order.
 
-        A scope is one stream or, for a state of all streams, None; such a state replaces all
-        earlier states. States that were emitted already are included. All rows of a state are
-        committed if the state comes before ``frontier``, the input position of the first
-        uncommitted row. If ``frontier`` is None, all rows are committed.
+        A state of all streams replaces all earlier states. States that were emitted already are
+        included. ``frontier`` is that of `take_releasable`.
         """
         newest = _newest_of_each([*self._emitted.values(), *self._before(frontier)])
         global_positions = [position for position, each in enumerate(newest) if each.scope is None]
@@ -136,9 +131,8 @@ class PendingStates:
     def drop_replaced(self, firsts: Sequence[int]) -> None:
         """Drop each state that would be emitted at the same time as a newer state of its scope.
 
-        The scope of a state is one stream or all streams. ``firsts`` are the sorted input positions
-        at which the uncommitted batches begin. Two states are emitted at the same time if no batch
-        begins between them.
+        ``firsts`` are the sorted input positions at which the uncommitted batches begin. Two states
+        are emitted at the same time if no batch begins between them.
         """
         if len(self._waiting) < 2:  # noqa: PLR2004
             return
@@ -157,10 +151,7 @@ class PendingStates:
 
 
 def _newest_of_each(states: Sequence[CoveredState]) -> list[CoveredState]:
-    """Return the newest state of each scope (one stream, or None for all streams).
-
-    Both ``states`` and the result are in input order.
-    """
+    """Return the newest state of each scope. Both ``states`` and the result are in input order."""
     newest: dict[Hashable, CoveredState] = {}
     for each in states:
         newest.pop(each.scope, None)  # so that the newest state is last

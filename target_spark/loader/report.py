@@ -29,10 +29,12 @@ from target_spark.tables.quarantine_summary import (
     stream_command,
 )
 
-__all__ = ["COMPLETE", "STOPPED", "Report", "StreamCounts"]
+__all__ = ["COMPLETE", "NOT_COMPLETE", "STOPPED", "Report", "StreamCounts", "split_outcome"]
 
 COMPLETE: Final = "complete"
 STOPPED: Final = "stopped by a signal"
+NOT_COMPLETE: Final = "not complete"
+"""The outcome of a run that ended with an error, where the error message is shown separately."""
 
 _COLUMNS: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
     "received": ("received", "{:,}".format),
@@ -50,7 +52,7 @@ _COLUMNS: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
 """Columns of the summary, by attribute of `StreamCounts`: the column's title, and the function that
 formats its numbers."""
 
-_ALWAYS: Final = frozenset({"received", "written", "commits"})
+_ALWAYS_SHOWN: Final = frozenset({"received", "written", "commits"})
 
 
 @dataclass
@@ -118,10 +120,10 @@ class Report:
         self._lock = threading.Lock()
         self._streams: dict[str, StreamCounts] = {}
         self._started = time.monotonic()
-        self._held_back = 0.0
-        self._states_received = 0
-        self._states = 0
-        self._last_left: bool | None = None
+        self._waited_seconds = 0.0
+        self._received_states = 0
+        self._emitted_states = 0
+        self._is_last_emitted: bool | None = None
         self._facts: dict[str, Any] = {}
         self._remarks: list[str] = []
         self._outcome = "running"
@@ -144,7 +146,7 @@ class Report:
     def add_wait(self, seconds: float) -> None:
         """Add to the total time, in seconds, that the reading of the input waited for commits."""
         with self._lock:
-            self._held_back += seconds
+            self._waited_seconds += seconds
 
     def record_table(self, stream: str, table: str, location: str) -> None:
         """Store the name and the location of a stream's table.
@@ -272,8 +274,8 @@ class Report:
     def count_state(self) -> None:
         """Add one to the number of states received."""
         with self._lock:
-            self._states_received += 1
-            self._last_left = False
+            self._received_states += 1
+            self._is_last_emitted = False
 
     def count_released_state(self, *, last: bool = True) -> None:
         """Add one to the number of emitted states.
@@ -282,8 +284,8 @@ class Report:
             last: True if the state is the newest one received; False if newer states are held back.
         """
         with self._lock:
-            self._states += 1
-            self._last_left = last
+            self._emitted_states += 1
+            self._is_last_emitted = last
 
     def add_stream_remark(self, stream: str, text: str) -> bool:
         """Add a note for the user about a stream.
@@ -311,10 +313,10 @@ class Report:
                 **self._facts,
                 "remarks": list(self._remarks),
                 "seconds": round(time.monotonic() - self._started, 3),
-                "held_back_seconds": round(self._held_back, 3),
-                "states_received": self._states_received,
-                "states": self._states,
-                "last_state_released": self._last_left,
+                "held_back_seconds": round(self._waited_seconds, 3),
+                "states_received": self._received_states,
+                "states": self._emitted_states,
+                "last_state_released": self._is_last_emitted,
                 "streams": {
                     name: {**asdict(counts), "seconds": round(counts.seconds, 3)}
                     for name, counts in self._streams.items()
@@ -347,9 +349,11 @@ class Report:
         document = self.as_dict()
         streams = self.streams()
         notes = [  # remarks about streams are not repeated, as the log already has them
-            f"{name}: {note}" for name, counts in streams.items() for note in _zone_notes(counts)
+            f"{name}: {note}"
+            for name, counts in streams.items()
+            for note in _describe_zoneless(counts)
         ]
-        lines = [*_head(document), *_format_table(streams), *document["remarks"], *notes]
+        lines = [*_describe_run(document), *_format_table(streams), *document["remarks"], *notes]
         return [redact_line(line) for line in lines]
 
     def show_command(self, stream: str) -> str:
@@ -400,7 +404,17 @@ class Report:
         return self._streams.setdefault(stream, StreamCounts())
 
 
-def _head(document: Mapping[str, Any]) -> Iterator[str]:
+def split_outcome(outcome: str) -> tuple[str, str | None]:
+    """Return a run's outcome and its error message, from the entry ``outcome`` of its report.
+
+    The outcome is `COMPLETE`, `STOPPED` or `NOT_COMPLETE`. The error message is None unless the
+    outcome is `NOT_COMPLETE`.
+    """
+    return (outcome, None) if outcome in {COMPLETE, STOPPED} else (NOT_COMPLETE, outcome)
+
+
+def _describe_run(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the first lines of the summary: the run, its outcome, its duration and its states."""
     run = [
         f"{name} {document[name]}" for name in ("job", "run", "application") if document.get(name)
     ]
@@ -408,17 +422,12 @@ def _head(document: Mapping[str, Any]) -> Iterator[str]:
         yield ", ".join(run)
     if document.get("dry_run"):
         yield "dry run: nothing was written, no state was emitted; 'written' counts planned rows"
-    seconds, received, emitted = (
-        document["seconds"],
-        document["states_received"],
-        document["states"],
-    )
-    states = ""
+    outcome, _ = split_outcome(document["outcome"])
+    received, emitted, states = document["states_received"], document["states"], ""
     if received:
         last = "including the last" if document["last_state_released"] else "without the last"
         states = f"; states: {received:,} received, {emitted:,} emitted, {last}"
-    outcome = document["outcome"] if document["outcome"] in {COMPLETE, STOPPED} else "not complete"
-    yield f"{outcome} after {seconds:.1f} s{states}"
+    yield f"{outcome} after {document['seconds']:.1f} s{states}"
 
 
 def _format_table(streams: Mapping[str, StreamCounts]) -> list[str]:
@@ -431,7 +440,7 @@ def _format_table(streams: Mapping[str, StreamCounts]) -> list[str]:
     shown = [
         name
         for name in _COLUMNS
-        if name in _ALWAYS or any(getattr(counts, name) for counts in streams.values())
+        if name in _ALWAYS_SHOWN or any(getattr(counts, name) for counts in streams.values())
     ]
     if not {"updated", "deleted"} & set(shown):
         shown = [name for name in shown if name != "inserted"]  # equal to written
@@ -443,13 +452,6 @@ def _format_table(streams: Mapping[str, StreamCounts]) -> list[str]:
     return _align_columns([head, *rows])
 
 
-def _zone_notes(counts: StreamCounts) -> list[str]:
-    return [
-        f"column {column}: {count:,} date-times without a zone were read as UTC"
-        for column, count in counts.zoneless.items()
-    ]
-
-
 def _align_columns(rows: list[tuple[str, ...]]) -> list[str]:
     """Return table rows as lines of text: first column left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -459,4 +461,11 @@ def _align_columns(rows: list[tuple[str, ...]]) -> list[str]:
             for position, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         for row in rows
+    ]
+
+
+def _describe_zoneless(counts: StreamCounts) -> list[str]:
+    return [
+        f"column {column}: {count:,} date-times without a zone were read as UTC"
+        for column, count in counts.zoneless.items()
     ]

@@ -75,9 +75,8 @@ def append_run(
 ) -> None:
     """Append a run's statistics to the table ``_target_spark_runs``. Create the table if needed.
 
-    All rows, one per stream, are added in one commit.
-
-    Transient failures and conflicts with other runs are retried. A retry never adds rows twice.
+    All rows, one per stream, are added in one commit. Transient failures and conflicts with other
+    runs are retried, and a retry never adds rows twice.
 
     Args:
         engine: The Spark process of the run.
@@ -126,11 +125,8 @@ def _prepare_columns(writer: Writer, spark: SparkSession, table: Table) -> Table
 def _to_arrow(rows: Sequence[Mapping[str, Any]], columns: TableSchema) -> pa.Table:
     """Return rows for the table ``_target_spark_runs`` as an Arrow table.
 
-    A last column with the row number is added.
-
-    Args:
-        rows: The rows as values by column.
-        columns: The columns of the table. Those that this release does not fill are left out.
+    Columns of the table that this release does not fill are left out. A last column with the row
+    number is added.
     """
     filled = [column for column in columns.columns if column.is_fed]
     arrays = {
@@ -152,13 +148,6 @@ def _append(
     A Delta table in a local folder is written without Spark. First the rows are appended as if the
     table existed with all columns. If it does not, it is created or altered, and the append is
     repeated.
-
-    Args:
-        writer: The writer of the table format.
-        engine: The Spark process of the run, which is used for all other tables.
-        table: The table ``_target_spark_runs``.
-        rows: The rows as values by column.
-        commit: The metadata to store in the commit.
     """
     if _append_without_spark(writer, engine, table, _to_arrow(rows, SCHEMA), SCHEMA, commit):
         return

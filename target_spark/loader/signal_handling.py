@@ -83,9 +83,8 @@ class LoadSignals:
     def handle(self, signum: int) -> bool:
         """Handle SIGINT or SIGTERM, and return True.
 
-        The first signal ends the reading of the input, and running commits finish. The second
-        signal ends the process at once. Outside a block of `deferred`, do nothing and return False:
-        the caller must then handle the signal.
+        Outside a block of `deferred`, do nothing and return False: the caller must then handle the
+        signal.
         """
         if self.wake_up is None:
             return False

@@ -28,10 +28,7 @@ class StateMessageWriter:
     @classmethod
     @contextlib.contextmanager
     def open(cls) -> Iterator[StateMessageWriter]:
-        """Context manager: yield a writer with exclusive use of standard output.
-
-        Until the block ends, file descriptor 1 refers to standard error, so that text printed by
-        libraries does not mix with states.
+        """Context manager: yield a writer that alone uses standard output during the block.
 
         Raises:
             StateOutputError: Standard output is closed.

@@ -30,8 +30,6 @@ __all__ = ["Ledger"]
 class _StreamBatches:
     """Uncommitted batches of one stream, each identified by the ordinal of its first row.
 
-    The ordinal of a row is its position in the input.
-
     Attributes:
         closed: First ordinals of the closed batches, oldest first.
         open: First ordinal of the open batch, or None.
@@ -54,8 +52,7 @@ class _StreamBatches:
 class Ledger:
     """Record of a run's uncommitted batches, and of the states that wait until they are committed.
 
-    A state is emitted when all rows before it are committed. Batches and states are ordered by
-    their position in the input (ordinal). Thread-safe.
+    Thread-safe. A state is emitted when all rows before it are committed.
 
     Args:
         emit: Function that writes a state to the output.

@@ -12,9 +12,8 @@ import json
 import zlib
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
-from tap_core.config.similar_names import suggest
+from tap_core.config.similar_names import list_names, suggest
 from tap_core.events import SchemaEvent, StreamId
 from tap_core.exceptions import SchemaNotValidError
 from tap_core.schema.references import normalize, resolve_schema_references
@@ -174,16 +173,6 @@ class LoadedStream:
         """True if the stream's rows replace all rows of its table."""
         return self.mode is WriteMode.OVERWRITE
 
-    def build_table_schema(
-        self, options: LoadOptions, event: SchemaEvent, schema: JsonSchema
-    ) -> TableSchema:
-        """Return the table columns and keys that a new SCHEMA message of the stream requires.
-
-        ``options`` are those of the load; ``schema`` is the message's JSON Schema with references
-        resolved.
-        """
-        return build_table_schema(options, event, schema, versioned=self.versioned)
-
     def valid_batches(self) -> tuple[Batch, ...]:
         """Return the batches whose rows replace the table, in a stream that overwrites it.
 
@@ -201,6 +190,136 @@ class LoadedStream:
         Delete records set it, and rows of old table versions are marked as deleted in it.
         """
         self.table_schema = self.table_schema.with_metadata(DELETED_AT)
+
+
+def compute_schema_digest(event: SchemaEvent) -> bytes:
+    """Return the SHA-256 digest of a SCHEMA message as received: its schema, keys and cursor.
+
+    If it equals the digest of the stream's newest SCHEMA message, the message changes nothing.
+    """
+    fields = [event.schema, event.keys, event.cursor, dict(event.nested)]
+    text = json.dumps(fields, default=repr)
+    return hashlib.sha256(text.encode()).digest()
+
+
+def compute_normalized_digest(event: SchemaEvent, schema: JsonSchema) -> bytes:
+    """Return the SHA-256 digest of a SCHEMA message after normalization of its JSON Schema.
+
+    Messages whose schemas are written differently but mean the same have the same digest.
+
+    Args:
+        event: The SCHEMA message.
+        schema: The result of `resolve_schema` for the message.
+
+    Raises:
+        UnsupportedError: The schema cannot be normalized.
+    """
+    with _name_stream_in_errors(event):
+        return compute_schema_digest(replace(event, schema=normalize(schema), cursor=None))
+
+
+def resolve_schema(event: SchemaEvent) -> JsonSchema:
+    """Return the JSON Schema of a SCHEMA message with its references (``$ref``) resolved.
+
+    Raises:
+        UnsupportedError: A reference cannot be resolved.
+    """
+    with _name_stream_in_errors(event):
+        return resolve_schema_references(dict(event.schema), cut_circles=True)
+
+
+def build_table_schema(
+    options: LoadOptions, event: SchemaEvent, schema: JsonSchema, *, versioned: bool
+) -> TableSchema:
+    """Return the table columns and keys that a SCHEMA message requires.
+
+    Args:
+        options: The options of the load.
+        event: The SCHEMA message.
+        schema: The JSON Schema of the message, as returned by `resolve_schema`.
+        versioned: True if the table has a column for the table version.
+
+    Raises:
+        UnsupportedError: The schema cannot be converted to table columns.
+    """
+    mode = options.mode(event.stream, keyed=bool(event.keys))
+    columns = replace(options.columns, table_version=versioned, history=mode is WriteMode.SCD2)
+    # Append mode of Airbyte uses no keys, so that rows without a key value are kept.
+    keys = () if columns.airbyte and mode is WriteMode.APPEND else event.keys
+    with _name_stream_in_errors(event):
+        _check_keys(event, schema, keys)
+        try:
+            table_schema = schema_from_json_schema(schema, keys, columns, event.nested)
+        except UnsupportedError as error:
+            raise UnsupportedError(f"Stream {event.stream}: {error}") from error
+    policy = options.of(event.stream).on_schema_change or OnSchemaChange.EVOLVE
+    table_schema = replace(table_schema, on_change=policy)
+    return reject_empty_partition_values(options, event.stream, table_schema)
+
+
+def check_table_conflicts(
+    stream: LoadedStream, owners: dict[str, StreamId], runs_table: Table
+) -> None:
+    """Check that nothing else uses the table or the quarantine table of a stream.
+
+    Args:
+        stream: The stream.
+        owners: The stream that uses each table location. The locations of ``stream`` are added.
+        runs_table: The table with the statistics of all runs.
+
+    Raises:
+        UnsupportedError: Another stream, or the table of runs, uses one of the locations.
+    """
+    for location in (*stream.table.locations, *stream.table.with_suffix(QUARANTINE).locations):
+        if location in runs_table.locations:
+            raise UnsupportedError(
+                f"Stream {stream.id} cannot be loaded into {location}, the table of runs. Set"
+                f" another table for it (streams, {stream.id}, table) or another table_prefix."
+            )
+        other = owners.setdefault(location, stream.id)
+        if other != stream.id:
+            raise UnsupportedError(
+                f"Streams {other} and {stream.id} would share the table {location}. Set another"
+                f" table for one of them: streams, {stream.id}, table."
+            )
+
+
+def _check_keys(event: SchemaEvent, schema: JsonSchema, keys: Sequence[str]) -> None:
+    """Check that the JSON Schema of a SCHEMA message declares the properties ``keys``.
+
+    These are the stream's primary keys. Without their values, every row would be quarantined.
+
+    Raises:
+        UnsupportedError: A key is not declared; the message suggests similar names.
+    """
+    undeclared, declared = undeclared_keys(schema, keys, event.nested)
+    if not undeclared:
+        return
+    faults = [
+        f"its schema does not declare the key {key!r}.{suggest(key, declared)}"
+        for key in undeclared
+    ]
+    raise UnsupportedError(
+        f"Stream {event.stream}: {' '.join(faults)} It declares {list_names(declared)}. Correct"
+        " key_properties (of a manifest: primary_key) or the schema in the tap; no row with this"
+        " schema was loaded."
+    )
+
+
+@contextlib.contextmanager
+def _name_stream_in_errors(event: SchemaEvent) -> Iterator[None]:
+    """Context manager: raise any error of the block as an `UnsupportedError` naming the stream."""
+    try:
+        yield
+    except UnsupportedError:
+        raise
+    except Exception as error:
+        why = str(error) if isinstance(error, SchemaNotValidError) else "It is not a JSON Schema"
+        why = "It is nested too deeply" if isinstance(error, RecursionError) else why
+        raise UnsupportedError(
+            f"The schema of stream {event.stream} cannot be resolved: {why}. Fix the schema in"
+            " the tap."
+        ) from error
 
 
 def _find_cursor_column(event: SchemaEvent, table_schema: TableSchema) -> str | None:
@@ -241,140 +360,5 @@ def _remark_on_missing_cursor(
         )
 
 
-def compute_schema_digest(event: SchemaEvent) -> bytes:
-    """Return the SHA-256 digest of a SCHEMA message as received: its schema, keys and cursor.
-
-    If it equals the digest of the stream's newest SCHEMA message, the message changes nothing.
-    """
-    fields = [event.schema, event.keys, event.cursor, dict(event.nested)]
-    text = json.dumps(fields, default=repr)
-    return hashlib.sha256(text.encode()).digest()
-
-
 def _compress(schema: JsonSchema) -> bytes:
     return zlib.compress(json.dumps(schema).encode(), 1)
-
-
-def resolve_schema(event: SchemaEvent) -> JsonSchema:
-    """Return the JSON Schema of a SCHEMA message with its references (``$ref``) resolved.
-
-    Raises:
-        UnsupportedError: A reference cannot be resolved.
-    """
-    with _name_stream_in_errors(event):
-        return resolve_schema_references(dict(event.schema), cut_circles=True)
-
-
-def compute_normalized_digest(event: SchemaEvent, schema: JsonSchema) -> bytes:
-    """Return the SHA-256 digest of a SCHEMA message after normalization of its JSON Schema.
-
-    Messages whose schemas are written differently but mean the same have the same digest.
-
-    Args:
-        event: The SCHEMA message.
-        schema: The result of `resolve_schema` for the message.
-
-    Raises:
-        UnsupportedError: The schema cannot be normalized.
-    """
-    with _name_stream_in_errors(event):
-        return compute_schema_digest(replace(event, schema=normalize(schema), cursor=None))
-
-
-@contextlib.contextmanager
-def _name_stream_in_errors(event: SchemaEvent) -> Iterator[None]:
-    """Context manager: raise any error of the block as an `UnsupportedError` naming the stream."""
-    try:
-        yield
-    except UnsupportedError:
-        raise
-    except Exception as error:
-        why = str(error) if isinstance(error, SchemaNotValidError) else "It is not a JSON Schema"
-        why = "It is nested too deeply" if isinstance(error, RecursionError) else why
-        raise UnsupportedError(
-            f"The schema of stream {event.stream} cannot be resolved: {why}. Fix the schema in"
-            " the tap."
-        ) from error
-
-
-def check_table_conflicts(
-    stream: LoadedStream, owners: dict[str, StreamId], runs_table: Table
-) -> None:
-    """Check that nothing else uses the table or the quarantine table of a stream.
-
-    Args:
-        stream: The stream.
-        owners: The stream that uses each table location. The locations of ``stream`` are added.
-        runs_table: The table with the statistics of all runs.
-
-    Raises:
-        UnsupportedError: Another stream, or the table of runs, uses one of the locations.
-    """
-    for location in (*stream.table.locations, *stream.table.with_suffix(QUARANTINE).locations):
-        if location in runs_table.locations:
-            raise UnsupportedError(
-                f"Stream {stream.id} cannot be loaded into {location}, the table of runs. Set"
-                f" another table for it (streams, {stream.id}, table) or another table_prefix."
-            )
-        other = owners.setdefault(location, stream.id)
-        if other != stream.id:
-            raise UnsupportedError(
-                f"Streams {other} and {stream.id} would share the table {location}. Set another"
-                f" table for one of them: streams, {stream.id}, table."
-            )
-
-
-_NAMED: Final = 10
-"""Maximum number of properties that are listed in an error message."""
-
-
-def _check_keys(event: SchemaEvent, schema: JsonSchema, keys: Sequence[str]) -> None:
-    """Check that the JSON Schema of a SCHEMA message declares the properties ``keys``.
-
-    These are the stream's primary keys. Without their values, every row would be quarantined.
-
-    Raises:
-        UnsupportedError: A key is not declared; the message suggests similar names.
-    """
-    undeclared, declared = undeclared_keys(schema, keys, event.nested)
-    if not undeclared:
-        return
-    faults = [
-        f"its schema does not declare the key {key!r}.{suggest(key, declared)}"
-        for key in undeclared
-    ]
-    more = f" and {len(declared) - _NAMED} more" if len(declared) > _NAMED else ""
-    raise UnsupportedError(
-        f"Stream {event.stream}: {' '.join(faults)} It declares"
-        f" {', '.join(declared[:_NAMED])}{more}. Correct key_properties (of a manifest:"
-        " primary_key) or the schema in the tap; no row with this schema was loaded."
-    )
-
-
-def build_table_schema(
-    options: LoadOptions, event: SchemaEvent, schema: JsonSchema, *, versioned: bool
-) -> TableSchema:
-    """Return the table columns and keys that a SCHEMA message requires.
-
-    Args:
-        options: The options of the load.
-        event: The SCHEMA message.
-        schema: The JSON Schema of the message, as returned by `resolve_schema`.
-        versioned: True if the table has a column for the table version.
-
-    Raises:
-        UnsupportedError: The schema cannot be converted to table columns.
-    """
-    mode = options.mode(event.stream, keyed=bool(event.keys))
-    columns = replace(options.columns, table_version=versioned, history=mode is WriteMode.SCD2)
-    # Append mode of Airbyte uses no keys, so that rows without a key value are kept.
-    keys = () if columns.airbyte and mode is WriteMode.APPEND else event.keys
-    with _name_stream_in_errors(event):
-        _check_keys(event, schema, keys)
-        try:
-            table_schema = schema_from_json_schema(schema, keys, columns, event.nested)
-        except UnsupportedError as error:
-            raise UnsupportedError(f"Stream {event.stream}: {error}") from error
-    policy = options.of(event.stream).on_schema_change or OnSchemaChange.EVOLVE
-    table_schema = replace(table_schema, on_change=policy)
-    return reject_empty_partition_values(options, event.stream, table_schema)

@@ -53,7 +53,7 @@ _VERSIONS_STAY: Final = (
 )
 
 _QUOTE: Final = ord('"')
-_FLAT: Final = frozenset({"string", "integer", "number", "boolean", "null"})
+_SCALAR_TYPES: Final = frozenset({"string", "integer", "number", "boolean", "null"})
 
 
 _Output: TypeAlias = tuple[list[bytes], list[str | None], list[bytes | None]]
@@ -93,7 +93,7 @@ class StreamMapper:
         self._mapper = mapper
         self._renamed = renamed
         self._routes: dict[StreamId, tuple[_Route, ...] | None] = {}
-        self._described: dict[StreamId, SchemaEvent] = {}
+        self._schema_messages: dict[StreamId, SchemaEvent] = {}
         self._sources: defaultdict[StreamId, set[StreamId]] = defaultdict(set)
         self._activated: set[StreamId] = set()
         self._shared_names = mapper.find_shared_names()
@@ -109,7 +109,7 @@ class StreamMapper:
         """
         for event in events:
             if isinstance(event, SchemaEvent):
-                yield from self._describe(event)
+                yield from self._map_schema(event)
             elif isinstance(event, Checkpoint):
                 yield self._map_state(event)
             elif isinstance(event, Rows | ActivateVersion | BatchFiles | StreamStatus):
@@ -119,10 +119,10 @@ class StreamMapper:
             else:
                 yield event
 
-    def _describe(self, event: SchemaEvent) -> Iterator[Event]:
-        if self._described.get(event.stream) != event:
+    def _map_schema(self, event: SchemaEvent) -> Iterator[Event]:
+        if self._schema_messages.get(event.stream) != event:
             self._routes[event.stream] = self._get_routes(event)
-            self._described[event.stream] = event
+            self._schema_messages[event.stream] = event
         routes = self._routes[event.stream]
         if routes is None:
             self._add_source(event.stream, event.stream)
@@ -204,12 +204,12 @@ class StreamMapper:
             for each in self._mapper.stream_maps[name]
             if not isinstance(each, RemoveRecordTransform)
         ]
-        routes = tuple(_route(event.stream, each, schema, len(maps)) for each in maps)
+        routes = tuple(_build_route(event.stream, each, schema, len(maps)) for each in maps)
         untouched = len(routes) == 1 and routes[0].transform is None
         return None if untouched and routes[0].stream == event.stream else routes
 
 
-def _route(stream: StreamId, map_: StreamMap, schema: JsonSchema, count: int) -> _Route:
+def _build_route(stream: StreamId, map_: StreamMap, schema: JsonSchema, count: int) -> _Route:
     from tap_core.mapper.stream_maps import SameRecordTransform
 
     name = replace(stream, name=map_.stream_alias)
@@ -232,7 +232,7 @@ def _is_flat(schema: JsonSchema, map_: StreamMap) -> bool:
 def _is_scalar(schema: Any) -> bool:
     kinds = schema.get("type") if isinstance(schema, Mapping) else None
     kinds = [kinds] if isinstance(kinds, str) else kinds
-    return isinstance(kinds, list) and bool(kinds) and _FLAT.issuperset(kinds)
+    return isinstance(kinds, list) and bool(kinds) and _SCALAR_TYPES.issuperset(kinds)
 
 
 def _map_event(

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from tap_core.config.similar_names import list_names
 from tap_core.events import SchemaEvent, StreamId
 from tap_core.exceptions import InvalidJSONSchema
 from tap_core.redaction.row_values import describe_value
@@ -32,9 +33,6 @@ __all__ = ["StrictCheck"]
 _OF_STRUCTURE: Final = frozenset(
     {"type", "properties", "required", "additionalProperties", "items", "allOf", "anyOf", "oneOf"}
 )
-_NAMED: Final = 10
-"""Maximum number of undeclared fields that are listed in an error message."""
-
 _REMEDY: Final = "Fix the source or the declared schema, or set strict to false."
 
 
@@ -125,9 +123,7 @@ def _find_errors(record: Any, declared: _DeclaredSchema) -> Iterator[str]:
         yield f"which is {describe_value(record)} and not an object"
         return
     if names := undeclared_in(record, declared.table_schema):
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        fields = ", ".join(names[:_NAMED])
-        yield f"with fields that its schema does not declare: {fields}{more}"
+        yield f"with fields that its schema does not declare: {list_names(names)}"
     if not declared.certainly_fits(record):
         errors = declared.validator.validator.iter_errors(record)
         yield from map(

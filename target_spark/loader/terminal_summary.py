@@ -65,12 +65,6 @@ def summarize_tables(report: Report, config: Mapping[str, Any]) -> Iterator[str]
         yield f"to show a table: {report.show_command(next(iter(locations)))}"
 
 
-def _find_folder(location: str) -> str | None:
-    """Return the absolute path of a table's local folder; None if it is remote or in a catalog."""
-    folder = to_local_folder(location)
-    return str(folder) if folder is not None and folder.is_dir() else None
-
-
 def suggest_faster_start(report: Report, config: Mapping[str, Any]) -> Iterator[str]:
     """Yield one line of advice if Spark's start took most of a run and settings can shorten it.
 
@@ -85,6 +79,12 @@ def suggest_faster_start(report: Report, config: Mapping[str, Any]) -> Iterator[
     rows = sum(each.received for each in report.streams().values())
     if advice := "; ".join(_find_faster_settings(rows, config)):
         yield f"The start of Spark took {start:.0f} of {total:.0f} s. To start faster: {advice}."
+
+
+def _find_folder(location: str) -> str | None:
+    """Return the absolute path of a table's local folder; None if it is remote or in a catalog."""
+    folder = to_local_folder(location)
+    return str(folder) if folder is not None and folder.is_dir() else None
 
 
 def _find_faster_settings(rows: int, config: Mapping[str, Any]) -> Iterator[str]:

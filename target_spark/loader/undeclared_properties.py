@@ -11,18 +11,16 @@ from typing import Any, Final
 
 import msgspec
 
+from tap_core.config.similar_names import list_names
 from target_spark.columns import Array, Column, ColumnSource, ColumnType, Struct, TableSchema
 
 __all__ = ["describe_undeclared", "find_undeclared", "undeclared_in"]
 
 _OPEN_BRACE: Final = ord("{")
-_LONGEST: Final = 1 << 20
+_LONGEST_RECORD: Final = 1 << 20
 """Maximum size in bytes of a record that is examined."""
 
-_NAMED: Final = 10
-"""Maximum number of properties that are listed in a note for the user."""
-
-_OURS: Final = ("_sdc_", "_airbyte_")
+_METADATA_PREFIXES: Final = ("_sdc_", "_airbyte_")
 """Prefixes of metadata columns that sources and targets add."""
 
 
@@ -34,11 +32,8 @@ def describe_undeclared(body: bytes, table_schema: TableSchema) -> str | None:
     names = find_undeclared(body, table_schema)
     if not names:
         return None
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return (
-        "has properties that its schema does not declare and that are not loaded:"
-        f" {', '.join(names[:_NAMED])}{more}"
-    )
+    listed = list_names(names)
+    return f"has properties that its schema does not declare and that are not loaded: {listed}"
 
 
 def find_undeclared(body: bytes, table_schema: TableSchema) -> list[str]:
@@ -46,7 +41,7 @@ def find_undeclared(body: bytes, table_schema: TableSchema) -> list[str]:
 
     The list is empty for a record that is over 1 MiB or cannot be decoded.
     """
-    if len(body) > _LONGEST or body[0] != _OPEN_BRACE:
+    if len(body) > _LONGEST_RECORD or body[0] != _OPEN_BRACE:
         return []
     try:
         record = msgspec.json.decode(body)
@@ -60,7 +55,7 @@ def undeclared_in(record: dict[str, Any], table_schema: TableSchema) -> list[str
     if table_schema.keeps_whole:
         return []
     paths = _iterate_undeclared(record, table_schema.columns, "")
-    return sorted({each for each in paths if not each.startswith(_OURS)})
+    return sorted({each for each in paths if not each.startswith(_METADATA_PREFIXES)})
 
 
 def _iterate_undeclared(
@@ -71,14 +66,14 @@ def _iterate_undeclared(
     }
     for name, inner in value.items():
         if name in by_property:
-            yield from _inside(inner, by_property[name].type, f"{path}{name}.")
+            yield from _iterate_in_value(inner, by_property[name].type, f"{path}{name}.")
         else:
             yield f"{path}{name}"
 
 
-def _inside(value: Any, type_: ColumnType, path: str) -> Iterator[str]:
+def _iterate_in_value(value: Any, type_: ColumnType, path: str) -> Iterator[str]:
     if isinstance(value, list) and isinstance(type_, Array):
         for item in value:
-            yield from _inside(item, type_.element, path)
+            yield from _iterate_in_value(item, type_.element, path)
     elif isinstance(value, dict) and isinstance(type_, Struct):
         yield from _iterate_undeclared(value, type_.fields, path)

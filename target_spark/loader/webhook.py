@@ -18,8 +18,7 @@ from tap_core.http.origins import parse_origin
 from tap_core.http.retry import random_jitter, retry_after, with_retries
 from tap_core.http.transport import post_document
 from tap_core.redaction import Secrets, register_secrets
-from target_spark.loader.report import COMPLETE, STOPPED
-from target_spark.tables.runs_table import NOT_COMPLETE
+from target_spark.loader.report import split_outcome
 
 __all__ = ["build_outcome", "send_outcome"]
 
@@ -41,8 +40,8 @@ _COUNTS: Final = (
     "quarantined",
     "commits",
 )
-_RUN: Final = ("job", "run", "format")
-_LATER: Final = ("states_received", "states", "last_state_released", "remarks")
+_FIRST_ENTRIES: Final = ("job", "run", "format")
+_LATER_ENTRIES: Final = ("states_received", "states", "last_state_released", "remarks")
 
 
 def build_outcome(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,26 +50,22 @@ def build_outcome(report: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         report: The report of the run with its outcome, as `Report.as_dict` returns it.
     """
-    has_ended_well = report["outcome"] in {COMPLETE, STOPPED}
+    outcome, error = split_outcome(report["outcome"])
     started = report.get("started")
     return {
-        **{name: report.get(name) for name in _RUN},
-        "outcome": report["outcome"] if has_ended_well else NOT_COMPLETE,
-        "error": None if has_ended_well else report["outcome"],
+        **{name: report.get(name) for name in _FIRST_ENTRIES},
+        "outcome": outcome,
+        "error": error,
         "started": None if started is None else _format_instant(started / 1000),
         "ended": _format_instant(datetime.now(timezone.utc).timestamp()),
         "seconds": report["seconds"],
-        **{name: report[name] for name in _LATER},
+        **{name: report[name] for name in _LATER_ENTRIES},
         "after_load": report.get("after_load", []),
         "streams": {
             name: {column: counts[column] for column in _COUNTS}
             for name, counts in report["streams"].items()
         },
     }
-
-
-def _format_instant(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
 
 
 def send_outcome(url: str, report: Mapping[str, Any]) -> None:
@@ -127,3 +122,7 @@ def _iterate_waits() -> Generator[float, Any, None]:
     for tries in itertools.count(1):
         asked = retry_after(failure)
         failure = yield min(2.0**tries if asked is None else asked, _LONGEST_WAIT)
+
+
+def _format_instant(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")

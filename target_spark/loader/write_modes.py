@@ -222,14 +222,16 @@ def find_distinct_key(
         and not writer.is_empty(spark, request.table)
         and _has_repeated_keys(writer.rows(spark, request.table), keys, request.mode)
     ):
-        anew = "anew (full_refresh; under Airbyte, clear its data first)"
-        anew = "into another table" if request.mode is WriteMode.SCD2 else anew
+        remedy = (
+            "load the stream into another table"
+            if request.mode is WriteMode.SCD2
+            else "load the whole stream again (full_refresh; under Airbyte, clear its data first)"
+        )
         raise TableError(
             f"Table {request.table.name} has several rows with the same {', '.join(keys)}, the key"
             f" of stream {request.stream}, so that one record would replace all of them. The table"
             " was loaded with another key, in another write_mode or by another program. Nothing"
-            f" was written. Remove the repeated rows, load the stream {anew}, or set its write_mode"
-            " to append."
+            f" was written. Remove the repeated rows, {remedy}, or set its write_mode to append."
         )
     return key
 

@@ -1,16 +1,7 @@
 """Classification of commit failures, and retries of transient failures.
 
-A failure is classified by the class names of its Python and Java exceptions:
-
-    passing     storage or catalog unreachable, busy or throttling: 5 attempts within a minute
-    conflict    another writer changed the table: 5 attempts with shorter pauses
-    stale       the table changed after it was read: 1 immediate retry
-    full, cut   disk full; connection to the JVM broken: no retry
-    lost        shared background Spark process ended: 1 immediate retry with a new Spark
-    away        Spark Connect server unreachable or restarted: 7 attempts within three minutes
-    lasting     everything else: no retry
-
-A retry must use the same commit number, because the failed attempt may in fact have succeeded.
+A failure is classified by the class names of its Python and Java exceptions (see `FailureKind`). A
+retry must use the same commit number, because the failed attempt may in fact have succeeded.
 """
 
 from __future__ import annotations
@@ -46,7 +37,7 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-_Names: TypeAlias = Sequence[tuple[str, str]]
+_ClassNames: TypeAlias = Sequence[tuple[str, str]]
 """Pairs of package and class name of exceptions, such as ``("java.io.", "EOFException")``."""
 
 
@@ -54,15 +45,17 @@ class FailureKind(Enum):
     """Kinds of commit failures, which determine the number of retries.
 
     Attributes:
-        PASSING: The storage or the catalog is unreachable or busy; retried within a minute.
-        CONFLICT: Another writer changed the table; retried after short pauses.
-        STALE: The table changed after it was read; retried once.
-        FULL: A disk is full; not retried.
-        CUT: The connection to the JVM broke; not retried.
-        AWAY: The Spark Connect server does not respond or was restarted; retried within minutes.
-        LOST: The background Spark process that the run shared has ended; retried once with a new
-            Spark process.
-        LASTING: Any other failure; not retried.
+        PASSING: The storage or the catalog is unreachable, busy or throttling; 4 retries within a
+            minute.
+        CONFLICT: Another writer changed the table; 4 retries with shorter pauses.
+        STALE: The table changed after it was read; 1 immediate retry.
+        FULL: A disk is full; no retry.
+        CUT: The connection to the JVM broke; no retry.
+        AWAY: The Spark Connect server does not respond or was restarted; 6 retries within three
+            minutes.
+        LOST: The background Spark process that the run shared has ended; 1 immediate retry with a
+            new Spark process.
+        LASTING: Any other failure; no retry.
     """
 
     PASSING = "passing"
@@ -85,8 +78,8 @@ BACKOFF_SECONDS: Final[dict[FailureKind, tuple[float, ...]]] = {
 """The seconds to wait before each retry, by kind of failure. After a conflict they vary at random
 by up to a half."""
 
-_LONGEST: Final = 1000
-_STEP: Final = 0.2
+_LONGEST_LINE: Final = 1000
+_POLL_SECONDS: Final = 0.2
 """Seconds between two checks for a signal during a pause."""
 
 _CLASS_NAMES: Final = re.compile(
@@ -103,7 +96,10 @@ _PASSING: Final = re.compile(
     r"|AWSServiceThrottled|AWSStatus500|AWSNoResponse|AWSApiCallTimeout|TTransport"
     r"|ChecksumTransient)(Exception)?"
 )
-_PASSING_IN: Final = {"java.net.": {"SocketException"}, "java.io.": {"IOException", "EOFException"}}
+_PASSING_BY_PACKAGE: Final = {
+    "java.net.": {"SocketException"},
+    "java.io.": {"IOException", "EOFException"},
+}
 """Names of exceptions, by Java package, that are transient failures only if they are in this
 package."""
 
@@ -111,51 +107,57 @@ _CONFLICT: Final = re.compile(
     r"(DeltaConcurrentModification|Concurrent\w+|MetadataChanged|ProtocolChanged"
     r"|CommitFailed|Validation)Exception"
 )
-_CONFLICT_IN: Final = ("io.delta.", "org.apache.spark.sql.delta.", "org.apache.iceberg.")
+_CONFLICT_PACKAGES: Final = ("io.delta.", "org.apache.spark.sql.delta.", "org.apache.iceberg.")
 
 _OUR_CONFLICT: Final = ("target_spark.errors.", "ConflictError")
-_DELTALAKE: Final = "_internal."
+_DELTALAKE_PACKAGE: Final = "_internal."
+"""Package of the exceptions that the library deltalake raises in its Rust code."""
+
 _OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
 """Pattern of the operating system's error number in a message of the library deltalake."""
 
-_CUT: Final = {"Py4JNetworkError", "ConnectionError", "ConnectionRefusedError", "EOFError"}
-_WITHOUT_ANSWER: Final = ("py4j.protocol.", "Py4JError")
+_CUT_NAMES: Final = {"Py4JNetworkError", "ConnectionError", "ConnectionRefusedError", "EOFError"}
+_NO_RESPONSE: Final = ("py4j.protocol.", "Py4JError")
 """Package and name of py4j's error for a JVM that did not respond. Subclasses of this error have
 other causes."""
-_CUT_WORDS: Final = (
+_CUT_TEXTS: Final = (
     "Answer from Java side is empty",
     "SparkContext was shut down",
     "stopped SparkContext",
     "Py4JNetworkError",
 )
-_PYTHONS_OWN: Final = {"builtins.", "py4j.protocol."}
-_STALE: Final = {"AnalysisException", "ExtendedAnalysisException", "DeltaAnalysisException"}
+_PYTHON_PACKAGES: Final = {"builtins.", "py4j.protocol."}
+_STALE_NAMES: Final = {"AnalysisException", "ExtendedAnalysisException", "DeltaAnalysisException"}
 
-_OF_JVM: Final = "Py4JJavaError"
-_TRANSLATED: Final = "pyspark.errors.exceptions.captured"
+_JAVA_ERROR: Final = "Py4JJavaError"
+_TRANSLATED_MODULE: Final = "pyspark.errors.exceptions.captured"
 """The module of the Python exceptions into which PySpark translates Java exceptions."""
 
-_WORDLESS: Final = "Cannot find main error class"
+_GENERIC_MESSAGE: Final = "Cannot find main error class"
 """PySpark's generic message, which replaces the messages of some Delta Lake errors."""
 
-_AWAY: Final = {"UNAVAILABLE", "DEADLINE_EXCEEDED"}
+_AWAY_CODES: Final = {"UNAVAILABLE", "DEADLINE_EXCEEDED"}
 """gRPC status codes for a Spark Connect server that does not respond."""
-_CLIENT: Final = {"pyspark.errors.exceptions.connect", "pyspark.errors.exceptions.base"}
-_FORGOTTEN: Final = re.compile(r"INVALID_HANDLE\..*|NO_ACTIVE_SESSION|RESPONSE_ALREADY_RECEIVED")
+_CONNECT_MODULES: Final = {"pyspark.errors.exceptions.connect", "pyspark.errors.exceptions.base"}
+_UNKNOWN_TO_SERVER: Final = re.compile(
+    r"INVALID_HANDLE\..*|NO_ACTIVE_SESSION|RESPONSE_ALREADY_RECEIVED"
+)
 """Pattern of the names of Spark Connect errors for a session or call that the server no longer
 knows."""
-_IN_WORDS: Final = re.compile(r'(?s)<_\w+ of RPC .*?status = StatusCode\.(\w+).*?details = "(.*?)"')
-_OBJECT_STORE_CAUSE: Final = re.compile(r"\n\s*(?:\x1b\[\d+m)?↳(?:\x1b\[0m)?\s*")
+_GRPC_ERROR: Final = re.compile(
+    r'(?s)<_\w+ of RPC .*?status = StatusCode\.(\w+).*?details = "(.*?)"'
+)
+_DELTALAKE_CAUSE: Final = re.compile(r"\n\s*(?:\x1b\[\d+m)?↳(?:\x1b\[0m)?\s*")
 """Pattern of the arrow, with or without terminal colors, before each cause in an error of
 deltalake."""
 
-_FULL: Final = (
+_FULL_TEXTS: Final = (
     "No space left on device",
     "Disk quota exceeded",
     "File too large",
     "not enough space on the disk",
 )
-_NUMBERS: Final = {
+_KINDS_BY_ERRNO: Final = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), FailureKind.FULL),
     **dict.fromkeys(
         (errno.EAGAIN, errno.EBUSY, errno.EIO, errno.ESTALE, errno.ETIMEDOUT), FailureKind.PASSING
@@ -163,10 +165,10 @@ _NUMBERS: Final = {
 }
 """Failure kinds by error number (errno) of the operating system."""
 
-_BUSY: Final = ("database is locked", "SQLITE_BUSY", "[DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS]")
-_NOT_ALLOWED: Final = ("Permission denied", "Read-only file system", "Is a directory")
+_BUSY_TEXTS: Final = ("database is locked", "SQLITE_BUSY", "[DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS]")
+_REFUSAL_TEXTS: Final = ("Permission denied", "Read-only file system", "Is a directory")
 
-_WORDS: Final = {
+_EXPLANATIONS: Final = {
     FailureKind.PASSING: "The storage or the catalog did not respond properly",
     FailureKind.AWAY: "The Spark Connect server (the setting remote) did not respond properly",
     FailureKind.CONFLICT: "Another writer repeatedly changed the table at the same time",
@@ -184,14 +186,16 @@ def classify_failure(error: BaseException) -> FailureKind:
         return FailureKind.LOST
     if _is_server_unavailable(error):
         return FailureKind.AWAY
-    python_names = [(f"{kind.__module__}.", kind.__name__) for kind in type(error).__mro__]
+    python_names = [(f"{each.__module__}.", each.__name__) for each in type(error).__mro__]
     if isinstance(error, OSError) and error.errno is not None and not _is_cut("", python_names):
-        return _NUMBERS.get(error.errno, FailureKind.LASTING)
+        return _KINDS_BY_ERRNO.get(error.errno, FailureKind.LASTING)
     text = "" if isinstance(error, TargetSparkError) else _format_error(error)
-    if python_names[0][0] == _DELTALAKE and (number := _OS_ERROR.search(text)):
-        return _NUMBERS.get(int(number[1]), FailureKind.LASTING)
+    if python_names[0][0] == _DELTALAKE_PACKAGE and (number := _OS_ERROR.search(text)):
+        return _KINDS_BY_ERRNO.get(int(number[1]), FailureKind.LASTING)
     names = python_names + _CLASS_NAMES.findall(text)
-    return next((kind for kind, matches in _SIGNS if matches(text, names)), FailureKind.LASTING)
+    return next(
+        (kind for kind, matches in _RECOGNIZERS if matches(text, names)), FailureKind.LASTING
+    )
 
 
 def retry_transient(
@@ -222,21 +226,38 @@ def retry_transient(
             return step()
         except Exception as error:  # noqa: PERF203  (each attempt takes seconds)
             before_retry(error)
-            fault = classify_failure(error)
-            pauses = BACKOFF_SECONDS.get(fault, ())[failures.count(fault) :]
-            failures.append(fault)
-            if fault in _WORDS and (not pauses or stopping.is_set()):
-                raise _retries_exhausted_error(operation, fault, len(failures), error) from error
+            kind = classify_failure(error)
+            pauses = BACKOFF_SECONDS.get(kind, ())[failures.count(kind) :]
+            failures.append(kind)
+            if kind in _EXPLANATIONS and (not pauses or stopping.is_set()):
+                raise _retries_exhausted_error(operation, kind, len(failures), error) from error
             if not pauses:
-                _raise_permanent_error(operation, fault, error)
+                _raise_permanent_error(operation, kind, error)
                 raise
             pause = pauses[0]
-            if fault is FailureKind.CONFLICT:  # at random, so that the writers do not meet again
+            if kind is FailureKind.CONFLICT:  # at random, so that the writers do not meet again
                 pause *= random.uniform(0.5, 1.5)  # noqa: S311
             words = "%s: attempt %d failed and is repeated in %.2g s: %s"
             logger.warning(words, operation, len(failures), pause, first_error_line(error))
             count_retry("storage")
             _sleep(pause, stopping)
+
+
+def raise_translated_error(operation: str, error: BaseException) -> None:
+    """Raise a `StorageError` for a Java exception that PySpark has translated to Python.
+
+    The `StorageError` has a copy of the exception's message, because the message cannot be read
+    after the JVM has ended. Any other exception is ignored.
+
+    Args:
+        operation: A description of the operation, with which the message begins.
+        error: The exception.
+
+    Raises:
+        StorageError: ``error`` is a translated Java exception.
+    """
+    if type(error).__module__ == _TRANSLATED_MODULE:
+        raise _permanent_error(operation, first_error_line(error)) from error
 
 
 @contextmanager
@@ -263,11 +284,7 @@ def disk_full_context(location: str, remedy: str) -> Iterator[None]:
 def translate_disk_full(location: str, remedy: str, error: BaseException) -> DiskFullError | None:
     """Return a `DiskFullError` if ``error`` reports a full disk, else None.
 
-    Args:
-        location: The data that did not fit and its folder, for the message, such as "uncommitted
-            rows (/tmp)".
-        remedy: An instruction for the message, such as "Free space there".
-        error: The exception to translate.
+    ``location`` and ``remedy`` are those of `disk_full_context`.
     """
     if classify_failure(error) is not FailureKind.FULL:
         return None
@@ -289,46 +306,53 @@ def first_error_line(error: BaseException) -> str:
     head = lines[0].strip(": ") if lines else type(error).__name__
     causes = [line for line in lines if line.startswith("Caused by: ")]
     cause = causes[-1].removeprefix("Caused by: ") if causes else head
-    return redact(head if cause in head else f"{head} ({cause})")[:_LONGEST]
+    return redact(head if cause in head else f"{head} ({cause})")[:_LONGEST_LINE]
 
 
 def _is_server_unavailable(error: BaseException) -> bool:
     """Return True if an error means that the Spark Connect server or the session is gone."""
     exception: Any = error
-    if type(error).__module__ in _CLIENT:  # a py4j error would call the JVM
+    if type(error).__module__ in _CONNECT_MODULES:  # a py4j error would call the JVM
         status = exception.getGrpcStatusCode() if hasattr(error, "getGrpcStatusCode") else None
-        return getattr(status, "name", None) in _AWAY or bool(
-            _FORGOTTEN.fullmatch(exception.getCondition() or "")
+        return getattr(status, "name", None) in _AWAY_CODES or bool(
+            _UNKNOWN_TO_SERVER.fullmatch(exception.getCondition() or "")
         )
-    return type(error).__module__.startswith("grpc.") and exception.code().name in _AWAY
+    return type(error).__module__.startswith("grpc.") and exception.code().name in _AWAY_CODES
 
 
-def _is_cut(text: str, names: _Names) -> bool:
-    if names[0] == _WITHOUT_ANSWER:
+def _is_cut(text: str, names: _ClassNames) -> bool:
+    if names[0] == _NO_RESPONSE:
         return True
-    return any(name in _CUT for _, name in names) or any(words in text for words in _CUT_WORDS)
-
-
-def _is_full(text: str, _names: _Names) -> bool:
-    return any(words in text for words in _FULL)
-
-
-def _is_conflict(_text: str, names: _Names) -> bool:
-    return names[0] == _OUR_CONFLICT or any(
-        package.startswith(_CONFLICT_IN) and _CONFLICT.fullmatch(name) for package, name in names
+    return any(name in _CUT_NAMES for _, name in names) or any(
+        words in text for words in _CUT_TEXTS
     )
 
 
-def _is_passing(text: str, names: _Names) -> bool:
-    if any(words in text for words in _BUSY):
-        return True
-    if any(words in text for words in _NOT_ALLOWED):
-        return False
-    return any(
-        name in _PASSING_IN.get(package, ())
-        or (package not in _PYTHONS_OWN and _PASSING.fullmatch(name))
+def _is_full(text: str, _names: _ClassNames) -> bool:
+    return any(words in text for words in _FULL_TEXTS)
+
+
+def _is_conflict(_text: str, names: _ClassNames) -> bool:
+    return names[0] == _OUR_CONFLICT or any(
+        package.startswith(_CONFLICT_PACKAGES) and _CONFLICT.fullmatch(name)
         for package, name in names
     )
+
+
+def _is_passing(text: str, names: _ClassNames) -> bool:
+    if any(words in text for words in _BUSY_TEXTS):
+        return True
+    if any(words in text for words in _REFUSAL_TEXTS):
+        return False
+    return any(
+        name in _PASSING_BY_PACKAGE.get(package, ())
+        or (package not in _PYTHON_PACKAGES and _PASSING.fullmatch(name))
+        for package, name in names
+    )
+
+
+def _is_stale(text: str, names: _ClassNames) -> bool:
+    return is_not_null_violation(text) or any(name in _STALE_NAMES for _, name in names)
 
 
 def _format_error(error: BaseException) -> str:
@@ -337,84 +361,48 @@ def _format_error(error: BaseException) -> str:
     PySpark replaces some errors of Delta Lake by an error with a generic message. In this case,
     return the message of the original error.
     """
-    text = _IN_WORDS.sub(r"Spark Connect: \1: \2", str(error))
+    text = _GRPC_ERROR.sub(r"Spark Connect: \1: \2", str(error))
     context = error.__context__
-    text = text if context is None or _WORDLESS not in text else str(context)
-    return _OBJECT_STORE_CAUSE.sub("\nCaused by: ", text)
-
-
-def _is_stale(text: str, names: _Names) -> bool:
-    return is_not_null_violation(text) or any(name in _STALE for _, name in names)
-
-
-_SIGNS: Final = (
-    (FailureKind.CUT, _is_cut),
-    (FailureKind.FULL, _is_full),
-    (FailureKind.CONFLICT, _is_conflict),
-    (FailureKind.PASSING, _is_passing),
-    (FailureKind.STALE, _is_stale),
-)
-"""For each failure kind, the function that recognizes it. The first one that returns True
-decides."""
+    text = text if context is None or _GENERIC_MESSAGE not in text else str(context)
+    return _DELTALAKE_CAUSE.sub("\nCaused by: ", text)
 
 
 def _describe_full_disk(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     text = str(error)
-    return next(words for words in _FULL if words in text)
+    return next(words for words in _FULL_TEXTS if words in text)
 
 
 def _retries_exhausted_error(
-    operation: str, fault: FailureKind, tries: int, error: BaseException
+    operation: str, kind: FailureKind, tries: int, error: BaseException
 ) -> StorageError:
     tried = "once" if tries == 1 else f"{tries} times"
     return StorageError(
-        f"{operation}: {_WORDS[fault]}. Tried {tried}; last error: {first_error_line(error)}."
+        f"{operation}: {_EXPLANATIONS[kind]}. Tried {tried}; last error: {first_error_line(error)}."
         " Nothing of this batch is committed and no state that covers it is emitted; earlier"
         " commits are safe. Start again when this is repaired."
     )
 
 
-def _raise_permanent_error(operation: str, fault: FailureKind, error: BaseException) -> None:
+def _raise_permanent_error(operation: str, kind: FailureKind, error: BaseException) -> None:
     """Raise a `StorageError` for a permanent storage or JVM error; ignore other errors.
-
-    Args:
-        operation: A description of the operation, with which the message begins.
-        fault: The kind of failure.
-        error: The exception.
 
     Raises:
         StorageError: The storage or the operating system rejected the request, or the exception is
             a Py4JJavaError.
     """
-    if fault is not FailureKind.LASTING or isinstance(error, TargetSparkError):
+    if kind is not FailureKind.LASTING or isinstance(error, TargetSparkError):
         return
-    text, kind = _format_error(error), type(error)
+    text, error_type = _format_error(error), type(error)
     refusal = find_storage_error(text)
-    is_of_system = f"{kind.__module__}." == _DELTALAKE and _OS_ERROR.search(text) is not None
-    if refusal is None and not is_of_system and kind.__name__ != _OF_JVM:
+    is_deltalake = f"{error_type.__module__}." == _DELTALAKE_PACKAGE
+    is_of_system = is_deltalake and _OS_ERROR.search(text) is not None
+    if refusal is None and not is_of_system and error_type.__name__ != _JAVA_ERROR:
         return
     # The text of a Py4JJavaError cannot be read after the JVM has ended, so it is copied now.
     shown = f"{refusal}. Error: {first_error_line(error)}" if refusal else first_error_line(error)
     raise _permanent_error(operation, shown) from error
-
-
-def raise_translated_error(operation: str, error: BaseException) -> None:
-    """Raise a `StorageError` for a Java exception that PySpark has translated to Python.
-
-    The `StorageError` has a copy of the exception's message, because the message cannot be read
-    after the JVM has ended. Any other exception is ignored.
-
-    Args:
-        operation: A description of the operation, with which the message begins.
-        error: The exception.
-
-    Raises:
-        StorageError: ``error`` is a translated Java exception.
-    """
-    if type(error).__module__ == _TRANSLATED:
-        raise _permanent_error(operation, first_error_line(error)) from error
 
 
 def _permanent_error(operation: str, cause: str) -> StorageError:
@@ -429,4 +417,15 @@ def _sleep(seconds: float, stopping: threading.Event) -> None:
     # The event is polled, because a signal handler in the same thread may set it.
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0 and not stopping.is_set():
-        time.sleep(min(left, _STEP))
+        time.sleep(min(left, _POLL_SECONDS))
+
+
+_RECOGNIZERS: Final = (
+    (FailureKind.CUT, _is_cut),
+    (FailureKind.FULL, _is_full),
+    (FailureKind.CONFLICT, _is_conflict),
+    (FailureKind.PASSING, _is_passing),
+    (FailureKind.STALE, _is_stale),
+)
+"""For each failure kind, the function that recognizes it. The first one that returns True
+decides."""

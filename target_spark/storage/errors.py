@@ -22,7 +22,7 @@ _GOOGLE: Final = "spark.hadoop.fs.gs."
 _CATALOG: Final = "spark.sql.catalog.<name>."
 _BUCKET: Final = re.compile(r"\b(?:s3a|gs|abfss?)://([^/\s`'\"]+)")
 
-_WORDS: Final = {
+_SETTINGS: Final = {
     "keys": _KEYS,
     "s3a": _S3A,
     "azure": _AZURE,
@@ -30,7 +30,7 @@ _WORDS: Final = {
     "catalog": _CATALOG,
 }
 
-_SIGNS: Final = (
+_STORAGE_SIGNS: Final = (
     (
         re.compile(r"NoAwsCredentialsException|NoAuthWithAWSException"),
         (
@@ -123,7 +123,7 @@ _SIGNS: Final = (
 )
 
 
-_SIGNS_OF_CATALOGS: Final = (
+_CATALOG_SIGNS: Final = (
     (
         re.compile(r"\borg\.apache\.iceberg\.exceptions\.NotAuthorizedException\b"),
         (
@@ -170,8 +170,11 @@ def find_storage_error(text: str) -> str | None:
     """
     bucket = _BUCKET.search(text)
     where = f" (bucket {bucket[1]})" if bucket else ""
-    for subject, signs in ((f"object storage{where}", _SIGNS), ("the catalog", _SIGNS_OF_CATALOGS)):
+    for subject, signs in (
+        (f"object storage{where}", _STORAGE_SIGNS),
+        ("the catalog", _CATALOG_SIGNS),
+    ):
         for sign, remedy in signs:
             if found := sign.search(text):
-                return f"{subject}: {remedy.format(**_WORDS, **found.groupdict())}"
+                return f"{subject}: {remedy.format(**_SETTINGS, **found.groupdict())}"
     return None

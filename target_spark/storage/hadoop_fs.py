@@ -49,11 +49,9 @@ def list_folders(spark: SparkSession, address: str) -> list[str]:
     """
     if is_remote_session(spark):
         folder = _require_local_path(address)
-        return (
-            sorted(each.name for each in folder.iterdir() if each.is_dir())
-            if (folder.is_dir())
-            else []
-        )
+        if not folder.is_dir():
+            return []
+        return sorted(each.name for each in folder.iterdir() if each.is_dir())
     system, path = _get_hadoop_objects(spark, address)
     if not system.exists(path):
         return []
@@ -124,7 +122,7 @@ def fetch_file(spark: SparkSession, address: str, path: Path) -> None:
     system, source = _get_hadoop_objects(spark, address)
     status = system.getFileStatus(source)
     if not status.isFile():
-        raise IsADirectoryError("it is not one file, but a folder")
+        raise IsADirectoryError("it is a folder, not a file")
     local_system = hadoop.FileSystem.getLocal(conf).getRawFileSystem()
     target = hadoop.Path(to_spark_uri(str(path)))
     hadoop.FileUtil.copy(system, status, local_system, target, False, False, conf)  # noqa: FBT003  (keep it)

@@ -39,11 +39,11 @@ __all__ = [
     "wait_for_orphaned_jvms",
 ]
 
-_PAUSE = 0.1
+_POLL_SECONDS = 0.1
 _STARTED = "run_started"
 _SESSIONS = "sessions"
 _ENGINE = "engine"
-_SHORT = 100
+_LONGEST_NAME = 100
 
 
 def lock_file_path(warehouse: str, job: str) -> Path:
@@ -52,7 +52,7 @@ def lock_file_path(warehouse: str, job: str) -> Path:
     If ``warehouse``, the location of the tables, is a local folder, the path is inside it, else in
     the user's cache folder. All forms of the same path or URL give the same result.
     """
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", job).lstrip(".")[:_SHORT]
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", job).lstrip(".")[:_LONGEST_NAME]
     if name != job:
         name += "-" + hashlib.sha256(job.encode()).hexdigest()[:12]
     location = resolve_address(warehouse)
@@ -84,7 +84,7 @@ def get_lock_holder(warehouse: str, job: str) -> str | None:
     except UntrustedPathError as error:
         raise _untrusted_lock_error(error, job) from None
     try:
-        return None if _locked(file, path) else _describe_owner(_read_owner(file))
+        return None if _try_lock(file, path) else _describe_owner(_read_owner(file))
     finally:
         os.close(file)
 
@@ -102,10 +102,11 @@ def monotonic_run_start(warehouse: str, jobs: Collection[str], now: int) -> int:
     Returns:
         The start time, in milliseconds since 1970.
     """
-    return max(now, *(_last_start(warehouse, job) + 1 for job in jobs))
+    return max(now, *(_read_last_start(warehouse, job) + 1 for job in jobs))
 
 
-def _last_start(warehouse: str, job: str) -> int:
+def _read_last_start(warehouse: str, job: str) -> int:
+    """Return the start of a job's last run in milliseconds since 1970; -1 if it is unknown."""
     try:
         file = _open_file(warehouse, lock_file_path(warehouse, job), os.O_RDONLY)
     except OSError:
@@ -188,7 +189,7 @@ class JobLock:
             TableError: The folder of the lock file cannot be written.
         """
         path = lock_file_path(warehouse, job)
-        file = _open(warehouse, path, job)
+        file = _open_for_writing(warehouse, path, job)
         try:
             _wait_for_lock(file, path, job, wait_seconds)
             former = _read_owner(file)
@@ -196,7 +197,7 @@ class JobLock:
                 "job": job,
                 "run": run,
                 _STARTED: started,
-                **_this_process(),
+                **_describe_this_process(),
                 _SESSIONS: former.get(_SESSIONS, []),
                 _ENGINE: former.get(_ENGINE),
             }
@@ -204,7 +205,7 @@ class JobLock:
             lock._write()
         except OSError as error:  # a full disk
             os.close(file)
-            raise _not_written(error) from error
+            raise _not_writable_error(error) from error
         except BaseException:
             os.close(file)
             raise
@@ -279,16 +280,16 @@ def _open_file(warehouse: str, path: Path, flags: int) -> int:
     return open_lock_file(path, flags, in_warehouse=to_local_folder(warehouse) is not None)
 
 
-def _open(warehouse: str, path: Path, job: str) -> int:
+def _open_for_writing(warehouse: str, path: Path, job: str) -> int:
     try:
         return _open_file(warehouse, path, os.O_RDWR | os.O_CREAT)
     except UntrustedPathError as error:
         raise _untrusted_lock_error(error, job) from None
     except OSError as error:
-        raise _not_written(error) from error
+        raise _not_writable_error(error) from error
 
 
-def _not_written(error: OSError) -> TableError:
+def _not_writable_error(error: OSError) -> TableError:
     reason = f"{error.filename} is a file" if isinstance(error, FileExistsError) else error
     return TableError(
         f"The folder for the tables cannot be written: {reason}. Give this user the permission or"
@@ -305,9 +306,14 @@ def _untrusted_lock_error(error: UntrustedPathError, job: str) -> JobLockError:
 
 
 def _wait_for_lock(file: int, path: Path, job: str, seconds: float) -> None:
+    """Lock an open lock file, and wait at most ``seconds`` for the JVM of a killed run to end.
+
+    Raises:
+        JobLockError: Another run is active, or the JVM did not end in time.
+    """
     end = time.monotonic() + seconds
     while True:
-        if _locked(file, path):
+        if _try_lock(file, path):
             return
         owner = _read_owner(file)
         if owner.get("pid") and not _is_dead(owner):
@@ -318,14 +324,19 @@ def _wait_for_lock(file: int, path: Path, job: str, seconds: float) -> None:
             )
         if time.monotonic() >= end:
             raise JobLockError(
-                f"The last run of job {job!r} is dead, but its JVM still holds the"
-                f" lock after {seconds:g} s and may yet commit: {_describe_owner(owner)}. End that"
-                f" JVM and start again. (The lock is {path}.)"
+                f"The last run of job {job!r} has ended, but its JVM still holds the lock after"
+                f" {seconds:g} s and may yet commit: {_describe_owner(owner)}. End that JVM and"
+                f" start again. (The lock is {path}.)"
             )
-        time.sleep(_PAUSE)
+        time.sleep(_POLL_SECONDS)
 
 
-def _locked(file: int, path: Path) -> bool:
+def _try_lock(file: int, path: Path) -> bool:
+    """Lock an open lock file, and return True. Return False if another process has locked it.
+
+    Raises:
+        JobLockError: The file system does not support locks.
+    """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -350,7 +361,7 @@ def _read_owner(file: int) -> dict[str, Any]:
     return owner if isinstance(owner, dict) else {}
 
 
-def _this_process() -> dict[str, Any]:
+def _describe_this_process() -> dict[str, Any]:
     return {
         "pid": os.getpid(),
         "host": socket.gethostname(),

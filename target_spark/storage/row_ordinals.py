@@ -14,24 +14,19 @@ from typing import Final
 
 __all__ = ["first_in_part", "resolve_ordinals"]
 
-_PARTS: Final = 1 << 62
+_FIRST_PROVISIONAL: Final = 1 << 62
 """The lowest provisional number. The ordinal of a row is always lower."""
 
 _ROW_BITS: Final = 32
-_ROWS: Final = (1 << _ROW_BITS) - 1
+_ROW_MASK: Final = (1 << _ROW_BITS) - 1
 
 
 def first_in_part(partition: int) -> int:
     """Return the provisional number of the first row in a partition; later rows count up from it.
 
-    While several workers read partitions at the same time, they do not know the ordinal of a row
-    (its position in the whole input). `resolve_ordinals` later converts provisional numbers to
-    ordinals.
-
-    Args:
-        partition: The number of the partition, which is unique within the run.
+    ``partition`` is the number of the partition, which is unique within the run.
     """
-    return _PARTS + (partition << _ROW_BITS)
+    return _FIRST_PROVISIONAL + (partition << _ROW_BITS)
 
 
 def resolve_ordinals(number: str, starts: Mapping[int, int]) -> str:
@@ -50,6 +45,6 @@ def resolve_ordinals(number: str, starts: Mapping[int, int]) -> str:
     first_ordinals = (
         f"CAST(split('{listed}', ',') AS ARRAY<BIGINT>)"  # a constant that is fast to parse
     )
-    part = f"CAST(shiftright({number} - {_PARTS}L, {_ROW_BITS}) AS INT)"
-    ordinal = f"element_at({first_ordinals}, {part} - {first - 1}) + ({number} & {_ROWS}L)"
-    return f"if({number} < {_PARTS}L, {number}, {ordinal})"
+    part = f"CAST(shiftright({number} - {_FIRST_PROVISIONAL}L, {_ROW_BITS}) AS INT)"
+    ordinal = f"element_at({first_ordinals}, {part} - {first - 1}) + ({number} & {_ROW_MASK}L)"
+    return f"if({number} < {_FIRST_PROVISIONAL}L, {number}, {ordinal})"

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 __all__ = ["check_shared"]
 
-_PREFIX: Final = "_target-spark-probe-"
-_FILES: Final = 16
+_FOLDER_PREFIX: Final = "_target-spark-probe-"
+_TEST_FILES: Final = 16
 _ROUNDS: Final = 3
 _OLD_SECONDS: Final = 3600
-_WHO: Final = (
+_CONTENT_AND_READER: Final = (
     "concat_ws(' ', value, try_reflect('java.net.InetAddress', 'getLocalHost'),"
     " try_reflect('java.lang.ProcessHandle', 'current')) AS value"
 )
@@ -41,7 +41,7 @@ def check_shared(
     spark: SparkSession,
     folders: Mapping[str, str],
     executors: Callable[[], int] = int,
-    tasks: int = _FILES,
+    tasks: int = _TEST_FILES,
 ) -> None:
     """Test that Spark's executors can read and write the same folders as this process.
 
@@ -83,7 +83,7 @@ def _run_test_tasks(spark: SparkSession, folder: Path, tasks: int) -> set[str]:
     Raises:
         _NotSharedError: An executor did not see a test file, or this process does not see a copy.
     """
-    probe = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=folder))
+    probe = Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX, dir=folder))
     try:
         input_folder, output_folder = probe / "given", probe / "back"
         input_folder.mkdir()
@@ -91,7 +91,9 @@ def _run_test_tasks(spark: SparkSession, folder: Path, tasks: int) -> set[str]:
         for name in names:
             (input_folder / name).write_text(name, encoding="utf-8")
         read = spark.read.option("ignoreMissingFiles", "true")
-        lines_read = read.text(to_spark_uri(str(input_folder)), wholetext=True).selectExpr(_WHO)
+        lines_read = read.text(to_spark_uri(str(input_folder)), wholetext=True).selectExpr(
+            _CONTENT_AND_READER
+        )
         lines_read.write.text(to_spark_uri(str(output_folder)))
         lines = [file.read_text(encoding="utf-8").strip() for file in output_folder.glob("part-*")]
     finally:
@@ -107,7 +109,7 @@ def _run_test_tasks(spark: SparkSession, folder: Path, tasks: int) -> set[str]:
 
 def _remove_leftovers(folder: Path) -> None:
     """Delete test folders older than one hour, which a killed run has left in a shared folder."""
-    for leftover in folder.glob(f"{_PREFIX}*"):
+    for leftover in folder.glob(f"{_FOLDER_PREFIX}*"):
         with suppress(OSError):
             if leftover.stat().st_mtime < time.time() - _OLD_SECONDS:
                 rmtree(leftover)

@@ -53,7 +53,7 @@ __all__ = [
 _FOLDER_PREFIX: Final = "target-spark-"
 _NEW_FOLDER_PREFIX: Final = ".new-target-spark-"
 _LOCK_NAME: Final = "lock"
-_OURS: Final = re.compile(f"{_FOLDER_PREFIX}[0-9a-f]{{32}}")
+_RUN_FOLDER: Final = re.compile(f"{_FOLDER_PREFIX}[0-9a-f]{{32}}")
 _BUFFER_SIZE: Final = 32 * 1024
 RECORD_BYTES: Final = Limit("TARGET_SPARK_RECORD_BYTES", 16 * MIB)
 """Maximum bytes of one record, because Spark's JVM needs about twenty times as much memory."""
@@ -65,7 +65,7 @@ _DELETED_AT: Final = b'"_sdc_deleted_at"'
 
 
 class _Line(msgspec.Struct, gc=False):
-    """A row as a JSON line of a spool file, which keeps rows on disk until their commit.
+    """A row as a JSON line of a spool file.
 
     The names of the fields are short because they are repeated in each line.
 
@@ -105,8 +105,8 @@ class _Head(msgspec.Struct, gc=False, omit_defaults=True):
 
 
 _encode_lines: Final = msgspec.json.Encoder().encode_lines
-_NOTHING: Final = msgspec.Raw(b"null")
-_LONG: Final = 1 << 20
+_NO_METADATA: Final = msgspec.Raw(b"null")
+_LONG_RECORD: Final = 1 << 20
 """Minimum bytes of a record that is written without copying it."""
 
 _LARGE_ROW: Final = 2 * MIB
@@ -243,7 +243,7 @@ class SpoolFolder:
         try:
             file.write(data)
         except OSError as error:
-            raise self._not_written(error) from error
+            raise self._translate_error(error) from error
 
     def finish(self, path: Path) -> None:
         """Close a file of the folder, so that other processes can read all bytes written to it."""
@@ -252,16 +252,13 @@ class SpoolFolder:
             try:
                 file.close()
             except OSError as error:
-                raise self._not_written(error) from error
+                raise self._translate_error(error) from error
 
-    def _not_written(self, error: OSError) -> Exception:
+    def _translate_error(self, error: OSError) -> Exception:
+        """Return a `DiskFullError` for an error that reports a full disk, else the error itself."""
         location = f"uncommitted rows ({self.path})"
-        return (
-            translate_disk_full(
-                location, "Free space there, or set staging to another folder", error
-            )
-            or error
-        )
+        remedy = "Free space there, or set staging to another folder"
+        return translate_disk_full(location, remedy, error) or error
 
     def close(self) -> None:
         """Delete the run's folder with its content, and release its lock."""
@@ -437,7 +434,7 @@ def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
         *_iterate_metadata(rows),
     )
     longest = max(map(len, rows.rows))
-    if longest < _LONG:
+    if longest < _LONG_RECORD:
         line = _Line if rows.meta is None else _LineWithMeta
         yield _encode_lines(list(map(line, *fields, map(msgspec.Raw, bodies))))
         return
@@ -459,7 +456,7 @@ def _iterate_metadata(rows: Rows) -> Iterator[Iterator[msgspec.Raw]]:
     The caller unpacks the result, so that the field ``m`` is set only if there is metadata.
     """
     if rows.meta is not None:
-        yield (_NOTHING if each is None else msgspec.Raw(each) for each in rows.meta)
+        yield (_NO_METADATA if each is None else msgspec.Raw(each) for each in rows.meta)
 
 
 def _to_delete_record(row: bytes, at: str | None) -> bytes:
@@ -505,5 +502,5 @@ def _is_locked(folder: Path) -> bool:
     except BlockingIOError:
         return True
     except FileNotFoundError:
-        return _OURS.fullmatch(folder.name) is None
+        return _RUN_FOLDER.fullmatch(folder.name) is None
     return False

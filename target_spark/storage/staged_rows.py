@@ -40,9 +40,6 @@ def translate_write_errors(staging_area: StagingArea) -> AbstractContextManager[
     """Return a context manager that raises a `DiskFullError` if its block fails on a full disk.
 
     The message names the folder or URL of ``staging_area``.
-
-    Raises:
-        DiskFullError: The block failed because a disk is full.
     """
     return disk_full_context(
         f"uncommitted rows ({staging_area.location})",

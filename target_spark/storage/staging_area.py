@@ -46,8 +46,8 @@ logger = logging.getLogger(__name__)
 STALE_AFTER_SECONDS: Final = 24 * 60 * 60.0
 """Seconds without a write after which files of another machine's run are deleted."""
 
-_OURS: Final = "target-spark"
-_SHORT: Final = 40
+_FOLDER: Final = "target-spark"
+_LONGEST_JOB: Final = 40
 
 
 def run_folder(staging: str, run: RunInfo) -> str:
@@ -56,7 +56,7 @@ def run_folder(staging: str, run: RunInfo) -> str:
     ``staging`` is the remote URL of the setting ``staging``, below which each job has a folder with
     a subfolder for each run.
     """
-    return f"{_job_folder(staging, run.job)}/{_this_machine()}{run.id}"
+    return f"{_job_folder(staging, run.job)}/{_get_machine_prefix()}{run.id}"
 
 
 class StagingArea:
@@ -137,14 +137,15 @@ class StagingArea:
             try:
                 for name in list_folders(spark, self._base):
                     other = f"{self._base}/{name}"
-                    if other != self._address and self._is_left(spark, other, name):
+                    if other != self._address and self._is_abandoned(spark, other, name):
                         remove_folder(spark, other)
             except Exception as error:  # noqa: BLE001  (a later run does it)
                 words = "Files of earlier runs at %s could not be removed: %s"
                 logger.warning(words, self._base, first_error_line(error))
 
-    def _is_left(self, spark: SparkSession, address: str, name: str) -> bool:
-        if self._is_exclusive and name.startswith(_this_machine()):
+    def _is_abandoned(self, spark: SparkSession, address: str, name: str) -> bool:
+        """Return True if the run has ended to which the remote folder ``name`` belongs."""
+        if self._is_exclusive and name.startswith(_get_machine_prefix()):
             return True
         changed = get_last_modified(spark, address)
         return changed is None or time.time() - changed > STALE_AFTER_SECONDS
@@ -170,12 +171,12 @@ def staged_for_spark(
 
 
 def _job_folder(staging: str, job: str) -> str:
-    name = re.sub(r"[^A-Za-z0-9-]", "-", job)[:_SHORT]
+    name = re.sub(r"[^A-Za-z0-9-]", "-", job)[:_LONGEST_JOB]
     name += "-" + hashlib.sha256(job.encode()).hexdigest()[:12]
-    return f"{staging.rstrip('/')}/{_OURS}/{name}"
+    return f"{staging.rstrip('/')}/{_FOLDER}/{name}"
 
 
-def _this_machine() -> str:
+def _get_machine_prefix() -> str:
     """Return the prefix that names of remote folders have for runs of this user on this machine.
 
     An example is ``of-host1-1000-``, with the host name and the user id.

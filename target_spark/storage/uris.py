@@ -21,10 +21,10 @@ __all__ = [
     "to_spark_uri",
 ]
 
-_PARTS = re.compile(r"([^:]+)(://[^/]*)(.*)", re.DOTALL)
+_URL = re.compile(r"([^:]+)(://[^/]*)(.*)", re.DOTALL)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 
-_SPARKS_SCHEMES = {"s3": "s3a", "s3n": "s3a", "az": "abfss", "gcs": "gs"}
+_SPARK_SCHEMES = {"s3": "s3a", "s3n": "s3a", "az": "abfss", "gcs": "gs"}
 """URL schemes of other tools, such as fsspec, with the scheme that Spark uses instead."""
 
 
@@ -50,7 +50,7 @@ def resolve_address(address: str) -> str:
     folder = to_local_folder(address)
     if folder is not None:
         return f"file://{os.path.realpath(folder)}"
-    parts = _PARTS.fullmatch(address)
+    parts = _URL.fullmatch(address)
     if parts is None:
         return address.rstrip("/")
     scheme, authority, path = parts.groups()
@@ -81,7 +81,7 @@ def to_spark_scheme(address: str) -> str:
     A path is unchanged.
     """
     scheme = get_scheme(address)
-    return _SPARKS_SCHEMES.get(scheme, scheme) + address[len(scheme) :]
+    return _SPARK_SCHEMES.get(scheme, scheme) + address[len(scheme) :]
 
 
 def to_spark_uri(address: str) -> str:

@@ -23,25 +23,25 @@ from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.model import CommitStats
 
 __all__ = [
-    "PROPERTY",
+    "METADATA_PROPERTY",
     "IcebergMetadata",
     "IcebergSnapshot",
+    "encode_metadata",
     "find_metadata_file",
     "parse_summary",
     "read_local_snapshots",
     "read_metadata",
-    "snapshot_properties",
     "table_exists",
     "trace_ancestors",
 ]
 
-PROPERTY = "target-spark"
+METADATA_PROPERTY = "target-spark"
 """Name of the snapshot summary property with the commit metadata of target-spark."""
 
-_LONG = 4096
-_PACKED = "zlib:"
-_METADATA = re.compile(r"v(\d+)(?:\.gz)?\.metadata\.json(?:\.gz)?")
-_MERGED = "spark.merge-into.num-target-rows-"
+_COMPRESSED_FROM = 4096
+_COMPRESSED_PREFIX = "zlib:"
+_METADATA_FILE = re.compile(r"v(\d+)(?:\.gz)?\.metadata\.json(?:\.gz)?")
+_MERGE_COUNT_PREFIX = "spark.merge-into.num-target-rows-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,11 @@ class IcebergSnapshot:
 
         None if another program made the snapshot.
         """
-        text = self.summary.get(PROPERTY)
-        if text is None or not text.startswith(_PACKED):
+        text = self.summary.get(METADATA_PROPERTY)
+        if text is None or not text.startswith(_COMPRESSED_PREFIX):
             return CommitMetadata.from_json(text)
         try:
-            packed = base64.b64decode(text.removeprefix(_PACKED), validate=True)
+            packed = base64.b64decode(text.removeprefix(_COMPRESSED_PREFIX), validate=True)
             return CommitMetadata.from_json(zlib.decompress(packed).decode())
         except (ValueError, zlib.error):
             return None
@@ -86,19 +86,19 @@ class IcebergSnapshot:
 
         Spark writes these numbers from version 4.1 on.
         """
-        return f"{_MERGED}inserted" in self.summary
+        return f"{_MERGE_COUNT_PREFIX}inserted" in self.summary
 
 
-def snapshot_properties(marker: CommitMetadata) -> str:
+def encode_metadata(marker: CommitMetadata) -> str:
     """Return commit metadata as the text to store in a snapshot's summary.
 
     The text is JSON. From 4 KiB on, it is compressed, because each commit writes the summaries of
     all snapshots again.
     """
     text = marker.to_json()
-    if len(text) < _LONG:
+    if len(text) < _COMPRESSED_FROM:
         return text
-    return _PACKED + base64.b64encode(zlib.compress(text.encode())).decode()
+    return _COMPRESSED_PREFIX + base64.b64encode(zlib.compress(text.encode())).decode()
 
 
 class _MetadataSnapshot(msgspec.Struct, rename="kebab"):
@@ -138,7 +138,7 @@ def find_metadata_file(folder: Path) -> Path | None:
     versions: dict[int, Path] = {}
     try:
         for file in (folder / "metadata").iterdir():
-            if match := _METADATA.fullmatch(file.name):
+            if match := _METADATA_FILE.fullmatch(file.name):
                 versions[int(match[1])] = file
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -158,7 +158,7 @@ def read_metadata(folder: Path) -> IcebergMetadata | None:
 
 def read_local_snapshots(folder: Path) -> Iterator[IcebergSnapshot]:
     """Yield the snapshots of an Iceberg table in a local folder, newest first, without Spark."""
-    yield from trace_ancestors(*_in_files(folder))
+    yield from trace_ancestors(*_read_snapshots(folder))
 
 
 def trace_ancestors(
@@ -175,7 +175,8 @@ def trace_ancestors(
         current = snapshot.parent
 
 
-def _in_files(folder: Path) -> tuple[int | None, dict[int, IcebergSnapshot]]:
+def _read_snapshots(folder: Path) -> tuple[int | None, dict[int, IcebergSnapshot]]:
+    """Return the id of a local table's current snapshot, or None, and its snapshots by id."""
     metadata = read_metadata(folder)
     if metadata is None:
         return None, {}
@@ -196,22 +197,22 @@ def parse_summary(snapshot: IcebergSnapshot, *, merged: bool) -> CommitStats:
             a MERGE counts every row of a rewritten file as added, even an unchanged one. The result
             then has the growth of the table as ``inserted``, and 0 as ``updated``.
     """
-    added, removed = _number(snapshot, "added-records"), _number(snapshot, "deleted-records")
+    added, removed = _get_count(snapshot, "added-records"), _get_count(snapshot, "deleted-records")
     updated = 0
     if merged and snapshot.counts_merged:
-        added = _number(snapshot, f"{_MERGED}inserted")
-        updated = _number(snapshot, f"{_MERGED}updated")
-        removed = _number(snapshot, f"{_MERGED}deleted")
+        added = _get_count(snapshot, f"{_MERGE_COUNT_PREFIX}inserted")
+        updated = _get_count(snapshot, f"{_MERGE_COUNT_PREFIX}updated")
+        removed = _get_count(snapshot, f"{_MERGE_COUNT_PREFIX}deleted")
     elif merged:
         added, removed = max(0, added - removed), max(0, removed - added)
     return CommitStats(
         inserted=added,
         updated=updated,
         deleted=removed,
-        files=_number(snapshot, "added-data-files"),
-        nbytes=_number(snapshot, "added-files-size"),
+        files=_get_count(snapshot, "added-data-files"),
+        nbytes=_get_count(snapshot, "added-files-size"),
     )
 
 
-def _number(snapshot: IcebergSnapshot, name: str) -> int:
+def _get_count(snapshot: IcebergSnapshot, name: str) -> int:
     return max(0, int(snapshot.summary.get(name, "0")))

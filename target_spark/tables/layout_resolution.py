@@ -26,10 +26,12 @@ from target_spark.config.options import LoadOptions, StreamOptions
 from target_spark.errors import UnsupportedError
 from target_spark.tables.model import PartitionField, TableLayout
 
-__all__ = ["reject_empty_partition_values", "resolve_layout"]
+__all__ = ["TYPES_WITH_BOUNDS", "reject_empty_partition_values", "resolve_layout"]
 
-_PLAIN: Final = (Boolean, Date, Decimal, Double, Integer, Text, Timestamp)
-_COMPARED: Final = (Date, Decimal, Double, Integer, Text, Timestamp)
+TYPES_WITH_BOUNDS: Final = (Date, Decimal, Double, Integer, Text, Timestamp)
+"""Column types for which Delta stores the minimum and maximum per file."""
+
+_SCALAR: Final = (Boolean, *TYPES_WITH_BOUNDS)
 
 
 def resolve_layout(
@@ -53,13 +55,13 @@ def resolve_layout(
     own = options.streams.get(str(stream), StreamOptions())
     settings, remarks = options.of(stream), list[str]()
 
-    def possible(
+    def keep_applicable(
         setting: str,
         fields: Iterable[PartitionField],
-        fault: Callable[[PartitionField], str | None],
+        find_fault: Callable[[PartitionField], str | None],
     ) -> Iterator[PartitionField]:
         for field_ in fields:
-            reason = fault(field_)
+            reason = find_fault(field_)
             if reason is None:
                 yield field_
             elif getattr(own, setting):
@@ -70,23 +72,26 @@ def resolve_layout(
             else:
                 remarks.append(f"{setting} is not applied: {reason}")
 
-    def named(setting: str, sources: Iterable[str], types: tuple[type, ...]) -> tuple[str, ...]:
-        fields = map(PartitionField, sources)
-        applicable = possible(
-            setting, fields, lambda field_: _fault(table_schema, field_.source, types)
+    def keep_properties(
+        setting: str, sources: Iterable[str], types: tuple[type, ...]
+    ) -> tuple[str, ...]:
+        applicable = keep_applicable(
+            setting,
+            map(PartitionField, sources),
+            lambda field_: _find_fault(table_schema, field_.source, types),
         )
         return tuple(dict.fromkeys(field_.source for field_ in applicable))
 
-    filled = {column.source for column in table_schema.columns if column.is_fed}
-    partitions = possible(
+    written = {column.source for column in table_schema.columns if column.is_fed}
+    partitions = keep_applicable(
         "partition_by",
         settings.partition_by,
-        lambda field_: _partition_fault(table_schema, field_, filled),
+        lambda field_: _find_partition_fault(table_schema, field_, written),
     )
     layout = TableLayout(
         tuple(dict.fromkeys(partitions)),
-        named("cluster_by", settings.cluster_by, _COMPARED),
-        named("sort_by", settings.sort_by, _PLAIN),
+        keep_properties("cluster_by", settings.cluster_by, TYPES_WITH_BOUNDS),
+        keep_properties("sort_by", settings.sort_by, _SCALAR),
         settings.file_bytes,
     )
     return layout, tuple(remarks)
@@ -103,16 +108,20 @@ def reject_empty_partition_values(
     """
     if options.format != "delta":
         return table_schema
-    fields = (
-        field_ for field_ in options.of(stream).partition_by if field_.transform == "identity"
-    )
     filled = (
-        field_.source for field_ in fields if _fault(table_schema, field_.source, (Text,)) is None
+        field_.source
+        for field_ in options.of(stream).partition_by
+        if field_.transform == "identity"
+        and _find_fault(table_schema, field_.source, (Text,)) is None
     )
     return replace(table_schema, filled=tuple(filled))
 
 
-def _fault(table_schema: TableSchema, source: str, types: tuple[type, ...]) -> str | None:
+def _find_fault(table_schema: TableSchema, source: str, types: tuple[type, ...]) -> str | None:
+    """Return the reason why a table cannot be laid out by the property ``source``, or None.
+
+    Its column must exist and have one of the ``types``.
+    """
     column = table_schema.column_fed_by(source)
     if column is None:
         return f"the stream has no property {source!r}"
@@ -121,16 +130,20 @@ def _fault(table_schema: TableSchema, source: str, types: tuple[type, ...]) -> s
     return None
 
 
-def _partition_fault(
-    table_schema: TableSchema, field_: PartitionField, filled: Collection[str]
+def _find_partition_fault(
+    table_schema: TableSchema, field_: PartitionField, written: Collection[str]
 ) -> str | None:
+    """Return the reason why a table cannot be partitioned by ``field_``, or None.
+
+    ``written`` are the properties with a column that loads write.
+    """
     if field_.transform == "identity":
-        if filled == {field_.source}:
+        if written == {field_.source}:
             return f"{field_.source!r} is the only property, and files need at least one more"
-        return _fault(table_schema, field_.source, _PLAIN)
+        return _find_fault(table_schema, field_.source, _SCALAR)
     column = table_schema.column_fed_by(field_.source)
     if column is not None and f"_part_{field_.transform}_{column.name}" in table_schema.types:
         return f"_part_{field_.transform}_{column.name} is a property"
     types = (Timestamp,) if field_.transform == "hour" else (Timestamp, Date)
-    fault = _fault(table_schema, field_.source, types)
+    fault = _find_fault(table_schema, field_.source, types)
     return fault and f"{field_.transform}({field_.source}): {fault}"

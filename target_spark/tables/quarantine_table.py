@@ -21,7 +21,6 @@ from target_spark.columns import Array, Column, ColumnType, Integer, TableSchema
 from target_spark.config.options import QuarantineLimit
 from target_spark.errors import QuarantineError
 from target_spark.loader.commit_request import CommitRequest
-from target_spark.tables.model import QUARANTINE, Table
 from target_spark.tables.quarantine_summary import Reason, describe_reasons
 
 if TYPE_CHECKING:
@@ -30,10 +29,10 @@ if TYPE_CHECKING:
 __all__ = [
     "LONGEST_RECORD",
     "SCHEMA",
+    "SHORT_RECORD",
     "QuarantineGuard",
     "find_example",
     "find_reasons",
-    "get_quarantine_table",
     "get_values",
 ]
 
@@ -52,15 +51,18 @@ SCHEMA: Final = TableSchema(tuple(Column(name, name, type_) for name, type_ in _
 """The columns of quarantine tables. ``replay`` is the id of the last run that began to load the
 record again, or null."""
 
-_REASONS: Final = 100
+_MOST_REASONS: Final = 100
 """Maximum number of different errors that are collected from one batch, most frequent first."""
 
 LONGEST_RECORD: Final = 1 << 20
-"""Maximum bytes of a record from which an example of an invalid value is taken."""
+"""Maximum bytes of a record that is shown, or from which an example of a value is taken."""
+
+SHORT_RECORD: Final = f"if(octet_length(`raw`) <= {LONGEST_RECORD}, `raw`, NULL) AS `raw`"
+"""SQL expression for the column ``raw``, with null for longer records than `LONGEST_RECORD`."""
 
 _LONGEST_EXAMPLE: Final = 80
 
-_OF_THE_VALUE: Final = re.compile(r"[:.\[]")
+_AFTER_PROPERTY: Final = re.compile(r"[:.\[]")
 """Pattern of the character after the property's name in an error text, such as ":" in "price: not a
 number"."""
 
@@ -146,11 +148,6 @@ def _limit_exceeded_error(
     )
 
 
-def get_quarantine_table(table: Table) -> Table:
-    """Return the reference to a table's quarantine table, whose name ends with ``__quarantine``."""
-    return table.with_suffix(QUARANTINE)
-
-
 def get_values(batch: int, run: str) -> tuple[str, ...]:
     """Return the SQL expressions of the quarantine table's columns, in order.
 
@@ -177,13 +174,12 @@ def find_reasons(bad: DataFrame, table_schema: TableSchema) -> tuple[Reason, ...
         bad: The quarantined rows, as returned by `SpoolFrame.bad`.
         table_schema: The table schema of the rows.
     """
-    raw = f"if(octet_length(`raw`) <= {LONGEST_RECORD}, `raw`, NULL) AS `raw`"
     rows = (
-        bad.selectExpr("`ordinal`", raw, "explode(`reasons`) AS `reason`")
+        bad.selectExpr("`ordinal`", SHORT_RECORD, "explode(`reasons`) AS `reason`")
         .groupBy("reason")
         .agg(F.count(F.lit(1)).alias("rows"), F.min_by("raw", "ordinal").alias("raw"))
         .orderBy(F.desc("rows"), "reason")
-        .limit(_REASONS)
+        .limit(_MOST_REASONS)
         .collect()
     )
     return tuple(
@@ -234,7 +230,7 @@ def _find_value_path(reason: str, table_schema: TableSchema) -> tuple[str, ...]:
 
 def _mentions(reason: str, source: str) -> bool:
     starts = source and reason.startswith(source)
-    return bool(starts and _OF_THE_VALUE.match(reason, len(source)))
+    return bool(starts and _AFTER_PROPERTY.match(reason, len(source)))
 
 
 def _format_example(value: Any, text: str) -> str:

@@ -12,12 +12,9 @@ from datetime import datetime, timezone
 from typing import Any, Final
 
 from target_spark.columns import Column, ColumnType, Double, Integer, TableSchema, Text, Timestamp
-from target_spark.loader.report import COMPLETE, STOPPED
+from target_spark.loader.report import split_outcome
 
-__all__ = ["NOT_COMPLETE", "SCHEMA", "build_rows"]
-
-NOT_COMPLETE: Final = "not complete"
-"""The value of the column ``outcome`` for a run that ended with an error."""
+__all__ = ["SCHEMA", "build_rows"]
 
 _COUNTS: Final = (
     "received",
@@ -70,7 +67,7 @@ def build_rows(
         versions: The values of the columns ``target_spark_version`` and ``library_versions``.
     """
     streams = report["streams"]
-    has_ended_well = report["outcome"] in {COMPLETE, STOPPED}
+    outcome, error = split_outcome(report["outcome"])
     is_small = sum(map(len, filter(None, states))) * len(streams) <= _STATE_CHARACTERS
     before, after = states if is_small else (None, None)
     of_run = {
@@ -81,8 +78,8 @@ def build_rows(
         "seconds": report["seconds"],
         "state_before": before,
         "state_after": after,
-        "outcome": report["outcome"] if has_ended_well else NOT_COMPLETE,
-        "error": None if has_ended_well else report["outcome"],
+        "outcome": outcome,
+        "error": error,
         "format": report["format"],
         **versions,
     }

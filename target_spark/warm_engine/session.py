@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from tap_core.config.similar_names import list_names
 from tap_core.io.private_files import UntrustedPathError
 from target_spark.errors import SparkDiedError, SparkUnavailableError, TargetSparkError
 from target_spark.phases import Phases
@@ -381,13 +382,11 @@ class EngineSession:
                 continue
             found = folder.read_description()
             names = find_differences(self._identity, found.get("identity", {}))
-            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
             logger.info(
                 "The engine of process %s is not used, because it was started with another value"
-                " of: %s%s. %s",
+                " of: %s. %s",
                 found.get("pid"),
-                ", ".join(names[:_NAMED]),
-                more,
+                list_names(names, _NAMED),
                 _INSTEAD,
             )
 

@@ -39,11 +39,11 @@ __all__ = [
     "VersionDelete",
     "Writer",
     "build_field",
+    "check_same_table",
     "check_written_count",
     "column_ddl",
     "latest_by_key",
     "next_metadata",
-    "same_table",
     "sort_rows",
     "table_owner_error",
     "table_removed_error",
@@ -414,7 +414,7 @@ def check_written_count(table: Table, rows: int, written: int) -> None:
         )
 
 
-def same_table(table: Table, expected: str | None, actual: str | None) -> str | None:
+def check_same_table(table: Table, expected: str | None, actual: str | None) -> str | None:
     """Check that a table was not replaced during the run, and return its current id.
 
     Args:

@@ -34,7 +34,7 @@ class DryRunWriter:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
         self._types: dict[str, Mapping[str, str]] = {}
-        self._new: set[str] = set()
+        self._new_tables: set[str] = set()
 
     def can_widen(self, old: str, new: str) -> bool:
         """Return True if the table format can change a type from ``old`` to ``new`` in place."""
@@ -59,7 +59,7 @@ class DryRunWriter:
         has_rows: bool = False,  # noqa: ARG002  (a dry run writes nothing in either case)
     ) -> None:
         """Store in memory the columns that a real run would create. Nothing is created."""
-        self._new.add(table.key)
+        self._new_tables.add(table.key)
         self._types[table.key] = table_schema.types
 
     def describe_layout_mismatch(
@@ -69,7 +69,7 @@ class DryRunWriter:
 
         Return None if there is no difference or no table.
         """
-        if table.key in self._new:
+        if table.key in self._new_tables:
             return None
         readable = _strip_unknown_catalog(spark, table)
         return self._writer.describe_layout_mismatch(spark, readable, table_schema, layout)
@@ -83,7 +83,7 @@ class DryRunWriter:
         The mapping is empty for a table that does not exist yet. Return None if another program
         created the table.
         """
-        if table.key in self._new:
+        if table.key in self._new_tables:
             return {}
         return self._writer.sources(spark, _strip_unknown_catalog(spark, table))
 
@@ -121,7 +121,7 @@ class DryRunWriter:
         """
         newest = latest_by_key(df, keys)
         rows = _compute_rows(newest)
-        if table.key in self._new:
+        if table.key in self._new_tables:
             return CommitStats(inserted=rows)
         columns = [quote(name) for name in keys.columns]
         existing = self.rows(spark, table).select(*columns)
@@ -150,7 +150,7 @@ class DryRunWriter:
 
         These are the rows of all Singer table versions but the activated one.
         """
-        if table.key in self._new:
+        if table.key in self._new_tables:
             return CommitStats()
         rows = self.rows(spark, table)
         if deletion.column not in rows.columns:

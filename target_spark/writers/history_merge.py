@@ -39,9 +39,6 @@ REMOVE: Final = "remove"
 class HistoryMerge:
     """Builder of the MERGE that applies changes to a table with row versions (SCD2).
 
-    Each change has an action: ``begin`` inserts a row version, ``end`` ends it, ``touch`` updates
-    it without ending it, and ``remove`` deletes it.
-
     Attributes:
         columns: The columns of the table.
         keys: The columns that match a change with a row version.

@@ -52,11 +52,11 @@ from target_spark.writers.sql import check_folder_is_empty
 __all__ = ["ParquetWriter", "get_commit_time"]
 
 _STAGING = "_staging"
-_OURS = re.compile(r"part-\d{8,}-\d{5}\.parquet")
+_PART_NAME = re.compile(r"part-\d{8,}-\d{5}\.parquet")
 
 
 @dataclass
-class _TableState:
+class _ParquetTableState:
     """Cached facts about one Parquet table, which the writer keeps during a run.
 
     Attributes:
@@ -84,7 +84,7 @@ class ParquetWriter:
     keeps_batch = False
 
     def __init__(self) -> None:
-        self._tables: defaultdict[str, _TableState] = defaultdict(_TableState)
+        self._tables: defaultdict[str, _ParquetTableState] = defaultdict(_ParquetTableState)
 
     def can_widen(self, _old: str, _new: str, /) -> bool:
         """Return False, since a Parquet column's type cannot be changed in place."""
@@ -97,11 +97,11 @@ class ParquetWriter:
             TableError: The folder has files that target-spark did not write, or the table was
                 removed.
         """
-        folder = _folder(table)
-        manifest = self._read(table)
+        folder = _get_folder(table)
+        manifest = self._read_manifest(table)
         self._tables[table.key].set_manifest(manifest)
         if manifest is None:
-            check_folder_is_empty(folder, "Parquet", allowed=_OURS)
+            check_folder_is_empty(folder, "Parquet", allowed=_PART_NAME)
             return None
         return manifest.schema
 
@@ -127,8 +127,10 @@ class ParquetWriter:
             F.lit(None).cast(column.type.ddl).alias(column.name) for column in table_schema.columns
         )
         with self._committing(table):
-            if CommitManifest.read(_folder(table)) is None:  # another run may have created it
-                self._write(spark.range(0).select(*columns), table, self._open(table), 0)
+            if CommitManifest.read(_get_folder(table)) is None:  # another run may have created it
+                self._write_files(
+                    spark.range(0).select(*columns), table, self._open_manifest(table), 0
+                )
 
     def describe_layout_mismatch(
         self,
@@ -160,7 +162,7 @@ class ParquetWriter:
 
         Renamed columns that only the next manifest will list are included.
         """
-        manifest = CommitManifest.read(_folder(table)) or CommitManifest()
+        manifest = CommitManifest.read(_get_folder(table)) or CommitManifest()
         return {**manifest.sources, **self._tables[table.key].sources}
 
     def annotate(self, _spark: SparkSession, /, table: Table, table_schema: TableSchema) -> None:
@@ -185,10 +187,10 @@ class ParquetWriter:
     ) -> CommitStats:
         """Add the rows of a batch to a table in one commit. ``rows`` is their number, if known."""
         with self._committing(table):
-            manifest = self._open(table, commit)
-            marker = self._next(manifest, commit, table)
+            manifest = self._open_manifest(table, commit)
+            marker = self._prepare_metadata(manifest, commit, table)
             if not commit.same_batch(manifest.marker):
-                self._write(df, table, replace(manifest, marker=marker), rows)
+                self._write_files(df, table, replace(manifest, marker=marker), rows)
             self._tables[table.key].acknowledged = marker
         return self._tables[table.key].effect
 
@@ -201,11 +203,7 @@ class ParquetWriter:
         _commit: CommitMetadata,
         /,
     ) -> CommitStats:
-        """Raise an error, since Parquet tables have no MERGE.
-
-        Raises:
-            UnsupportedError: Always.
-        """
+        """Raise an `UnsupportedError`, since Parquet tables have no MERGE."""
         raise UnsupportedError(
             f"Parquet cannot replace rows by key (table {table.name}). Set format to delta,"
             " or write_mode to append: then a row that is sent again is in the table twice."
@@ -220,11 +218,7 @@ class ParquetWriter:
         _commit: CommitMetadata,
         /,
     ) -> CommitStats:
-        """Raise an error, since Parquet tables keep no row versions (SCD2).
-
-        Raises:
-            UnsupportedError: Always.
-        """
+        """Raise an `UnsupportedError`, since Parquet tables keep no row versions (SCD2)."""
         raise UnsupportedError(
             f"Parquet cannot end a version of a row (table {table.name}). Set format to delta,"
             " or write_mode to append: then the table has every version, without its end."
@@ -244,11 +238,11 @@ class ParquetWriter:
         ``rows`` is the number of new rows, if known.
         """
         with self._committing(table):
-            manifest = self._open(table, commit)
-            marker = self._next(manifest, commit, table)
+            manifest = self._open_manifest(table, commit)
+            marker = self._prepare_metadata(manifest, commit, table)
             if not commit.same_batch(manifest.marker):
-                self._write(df, table, CommitManifest(manifest.commit, marker), rows)
-                self._open(table)  # removes the files of the replaced rows
+                self._write_files(df, table, CommitManifest(manifest.commit, marker), rows)
+                self._open_manifest(table)  # removes the files of the replaced rows
             self._tables[table.key].acknowledged = marker
         return self._tables[table.key].effect
 
@@ -260,11 +254,7 @@ class ParquetWriter:
         _deletion: VersionDelete,
         _commit: CommitMetadata,
     ) -> CommitStats:
-        """Raise an error, since rows cannot be deleted from a Parquet table.
-
-        Raises:
-            UnsupportedError: Always.
-        """
+        """Raise an `UnsupportedError`, since rows cannot be deleted from a Parquet table."""
         raise UnsupportedError(
             f"Parquet cannot remove the rows of other versions (table {table.name}). Set format"
             " to delta, or write_mode to overwrite."
@@ -276,24 +266,25 @@ class ParquetWriter:
     def commit_empty(self, _spark: SparkSession, /, table: Table, commit: CommitMetadata) -> None:
         """Write a manifest with the same files, which stores metadata such as the newest state."""
         with self._committing(table):
-            manifest = self._open(table, commit)
-            marker = self._next(manifest, commit, table)
+            manifest = self._open_manifest(table, commit)
+            marker = self._prepare_metadata(manifest, commit, table)
             self._write_manifest(table, replace(manifest, marker=marker))
             self._tables[table.key].acknowledged = marker
 
     def get_last_metadata(self, _spark: SparkSession, /, table: Table) -> CommitMetadata | None:
         """Return the metadata of target-spark's newest commit, or None if there is no manifest."""
-        manifest = CommitManifest.read(_folder(table))
+        manifest = CommitManifest.read(_get_folder(table))
         return None if manifest is None else manifest.marker
 
     def is_empty(self, _spark: SparkSession, /, table: Table) -> bool:
         """Return True if the table does not exist or has no committed file."""
-        manifest = CommitManifest.read(_folder(table))
+        manifest = CommitManifest.read(_get_folder(table))
         return manifest is None or not manifest.parts
 
     def rows(self, spark: SparkSession, /, table: Table) -> DataFrame:
         """Return the rows of a table's committed files as a DataFrame."""
-        folder, manifest = _folder(table), CommitManifest.read(_folder(table)) or CommitManifest()
+        folder = _get_folder(table)
+        manifest = CommitManifest.read(folder) or CommitManifest()
         parts = [to_spark_uri(str(folder / name)) for name in manifest.parts]
         schema = ", ".join(f"{quote(name)} {ddl}" for name, ddl in manifest.schema.items())
         if not parts:
@@ -302,28 +293,31 @@ class ParquetWriter:
 
     def drop(self, spark: SparkSession, /, table: Table) -> None:
         """Delete the table's folder with all its files."""
-        remove_folder(spark, str(_folder(table)))
+        remove_folder(spark, str(_get_folder(table)))
         state = self._tables[table.key]
         state.manifest, state.was_read = None, False
 
-    def _next(
+    # Commits
+
+    def _prepare_metadata(
         self, manifest: CommitManifest, commit: CommitMetadata, table: Table
     ) -> CommitMetadata:
+        """Return the commit metadata to write for a batch (see `next_metadata`)."""
         acknowledged = commit.same_batch(self._tables[table.key].acknowledged)
         return next_metadata(manifest.marker, commit, table, acknowledged=acknowledged)
 
-    def _read(self, table: Table) -> CommitManifest | None:
+    def _read_manifest(self, table: Table) -> CommitManifest | None:
         """Return the table's manifest, or None if the table has no manifest.
 
         Raises:
             TableError: The manifest that this run has read or written no longer exists.
         """
-        manifest = CommitManifest.read(_folder(table))
+        manifest = CommitManifest.read(_get_folder(table))
         if manifest is None and self._tables[table.key].manifest is not None:
             raise table_removed_error(table)
         return manifest
 
-    def _open(self, table: Table, commit: CommitMetadata | None = None) -> CommitManifest:
+    def _open_manifest(self, table: Table, commit: CommitMetadata | None = None) -> CommitManifest:
         """Return the table's manifest, after removing the files of unfinished commits.
 
         Args:
@@ -335,9 +329,9 @@ class ParquetWriter:
             ConflictError: Another run has written a manifest since this run last read it.
             TableError: The manifest no longer exists.
         """
-        folder = _folder(table)
+        folder = _get_folder(table)
         _remove_unfinished(folder)
-        current = self._read(table)
+        current = self._read_manifest(table)
         is_own = current is not None and commit is not None and commit.same_batch(current.marker)
         state = self._tables[table.key]
         is_unchanged = not state.was_read or current == state.manifest
@@ -348,7 +342,7 @@ class ParquetWriter:
         _remove_uncommitted_files(folder, manifest)
         return manifest
 
-    def _write(
+    def _write_files(
         self, df: DataFrame, table: Table, base: CommitManifest, expected: int | None
     ) -> None:
         """Write rows as files, and then a manifest that lists the old and the new files.
@@ -362,7 +356,7 @@ class ParquetWriter:
         Raises:
             RowCountError: The files have more or fewer rows than expected. No manifest is written.
         """
-        folder = _folder(table)
+        folder = _get_folder(table)
         # The name is random, because executors of a dead run may still write to theirs.
         staging = folder / _STAGING / uuid.uuid4().hex
         before = self._tables[table.key].manifest or CommitManifest()
@@ -372,7 +366,7 @@ class ParquetWriter:
         written = sum(map(row_count, staging.glob("part-*.parquet")))
         check_written_count(table, count(written), written)
         commit = base.commit + 1
-        names = _move_in(staging, folder, commit)
+        names = _move_files(staging, folder, commit)
         types = {column.name: to_ddl(column.dataType) for column in df.schema.fields}
         schema = {**base.schema, **types}
         nbytes = sum((folder / name).stat().st_size for name in names)
@@ -385,14 +379,21 @@ class ParquetWriter:
         )
 
     def _write_manifest(self, table: Table, manifest: CommitManifest) -> None:
+        """Replace a table's manifest, and add the renamed columns and the run of the commit to it.
+
+        Raises:
+            TableError: The manifest is not the one that this run last read or wrote.
+        """
         before = self._tables[table.key].manifest or CommitManifest()
         sources = {**before.sources, **self._tables[table.key].sources}
         marker = manifest.marker
         runs = {**manifest.runs, **({marker.run: manifest.commit} if marker else {})}
         manifest = replace(manifest, sources=sources, runs=runs)
-        if self._read(table) != self._tables[table.key].manifest:  # this run holds the lock
+        if (
+            self._read_manifest(table) != self._tables[table.key].manifest
+        ):  # this run holds the lock
             raise table_replaced_error(table)
-        manifest.write(_folder(table))
+        manifest.write(_get_folder(table))
         self._tables[table.key].set_manifest(manifest)
 
     @contextmanager
@@ -402,12 +403,12 @@ class ParquetWriter:
         Raises:
             TableError: The table was removed before or during the block.
         """
-        self._read(table)  # before the lock, whose file would create the folder again
-        with _locked(_folder(table)):
+        self._read_manifest(table)  # before the lock, whose file would create the folder again
+        with _locked(_get_folder(table)):
             try:
                 yield
             except FileNotFoundError:
-                self._read(table)  # raises TableError if the table is gone
+                self._read_manifest(table)  # raises TableError if the table is gone
                 raise
 
 
@@ -439,15 +440,20 @@ def _with_all_columns(df: DataFrame, schema: Mapping[str, str]) -> DataFrame:
 
 def get_commit_time(table: Table) -> int:
     """Return the modification time of a Parquet table's manifest, in milliseconds since 1970."""
-    return (_folder(table) / MANIFEST).stat().st_mtime_ns // 1_000_000
+    return (_get_folder(table) / MANIFEST).stat().st_mtime_ns // 1_000_000
 
 
-def _folder(table: Table) -> Path:
+def _get_folder(table: Table) -> Path:
+    """Return the local folder of a table.
+
+    Raises:
+        UnsupportedError: The table is at a remote URL.
+    """
     folder = to_local_folder(table.path)
     if folder is None:
         raise UnsupportedError(
-            f"Parquet tables can only be written to folders of this machine, not to"
-            f" {table.path}. Set format to delta for other places."
+            f"Parquet tables can only be written to folders of this machine, not to {table.path}."
+            " Set format to delta to write to this location."
         )
     return folder
 
@@ -468,15 +474,19 @@ def _remove_uncommitted_files(folder: Path, manifest: CommitManifest) -> None:
         return
     listed = set(manifest.parts)
     for file in folder.iterdir():
-        if _OURS.fullmatch(file.name) and file.name not in listed:
+        if _PART_NAME.fullmatch(file.name) and file.name not in listed:
             file.unlink()
 
 
-def _move_in(staging: Path, folder: Path, commit: int) -> list[str]:
+def _move_files(staging: Path, folder: Path, commit: int) -> list[str]:
+    """Move the files of a commit from the staging folder to the table's folder.
+
+    Return their new names, which contain the number ``commit``. The files are flushed to disk.
+    """
     names: list[str] = []
-    for i, part in enumerate(sorted(staging.glob("part-*.parquet"))):
+    for number, part in enumerate(sorted(staging.glob("part-*.parquet"))):
         sync(part)
-        names.append(f"part-{commit:08}-{i:05}.parquet")
+        names.append(f"part-{commit:08}-{number:05}.parquet")
         part.replace(folder / names[-1])
     sync(folder)
     shutil.rmtree(folder / _STAGING, ignore_errors=True)

@@ -17,15 +17,16 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["delta_statistics", "describe_file_fault", "row_count"]
+__all__ = ["INDEXED_COLUMNS", "delta_statistics", "describe_file_fault", "row_count"]
 
-_COLUMNS: Final = 32
-"""Number of leading columns, nested fields included, for which Delta stores minimum and maximum."""
+INDEXED_COLUMNS: Final = 32
+"""Number of leading columns, nested fields included, for which Delta stores minimum and maximum per
+file, unless a table property says otherwise."""
 
-_LONGEST: Final = 32
+_LONGEST_STRING: Final = 32
 """Maximum number of characters of a string as minimum or maximum; longer strings are truncated."""
 
-_LAST: Final = "\U0010ffff"
+_LAST_CHARACTER: Final = "\U0010ffff"
 """The greatest Unicode character. Appended to a truncated string, it gives an upper bound."""
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -53,11 +54,12 @@ def describe_file_fault(file: Path, size: int, rows: int | None) -> str:
     try:
         actual_size = file.stat().st_size
     except FileNotFoundError:
-        return "is not there"
+        return "is missing"
     if actual_size != size:
         return f"has {actual_size} bytes instead of {size}"
-    actual_rows = rows if rows is None or file.suffix != ".parquet" else row_count(file)
-    return "" if actual_rows == rows else f"has {actual_rows} rows instead of {rows}"
+    if rows is None or file.suffix != ".parquet" or (actual_rows := row_count(file)) == rows:
+        return ""
+    return f"has {actual_rows} rows instead of {rows}"
 
 
 def delta_statistics(file: Path) -> str:
@@ -72,7 +74,7 @@ def delta_statistics(file: Path) -> str:
     least: dict[str, Any] = {}
     most: dict[str, Any] = {}
     nulls: dict[str, int] = {}
-    for number in range(min(_COLUMNS, footer.num_columns)):
+    for number in range(min(INDEXED_COLUMNS, footer.num_columns)):
         column = footer.schema.column(number)
         if column.path != column.name or column.max_repetition_level:
             continue
@@ -100,7 +102,7 @@ def _get_column_bounds(chunks: list[Any]) -> tuple[Any, Any] | None:
         return None
     try:
         least, most = min(each.min for each in nonempty), max(each.max for each in nonempty)
-        return _least(least), _most(most)
+        return _to_lower_bound(least), _to_upper_bound(most)
     except (OverflowError, UnicodeDecodeError, _UnboundedError):
         return None
 
@@ -109,31 +111,31 @@ class _UnboundedError(ValueError):
     """Raised for a column whose minimum and maximum Delta's log cannot have, such as a float."""
 
 
-def _least(value: Any) -> Any:
+def _to_lower_bound(value: Any) -> Any:
     if isinstance(value, str):
-        return value[:_LONGEST]
-    return _instant(value) if isinstance(value, datetime) else _plain(value)
+        return value[:_LONGEST_STRING]
+    return _format_timestamp(value) if isinstance(value, datetime) else _to_json_value(value)
 
 
-def _most(value: Any) -> Any:
+def _to_upper_bound(value: Any) -> Any:
     if isinstance(value, str):
-        if len(value) <= _LONGEST:
+        if len(value) <= _LONGEST_STRING:
             return value
-        if value[_LONGEST] == _LAST:
+        if value[_LONGEST_STRING] == _LAST_CHARACTER:
             raise _UnboundedError
-        return value[:_LONGEST] + _LAST
+        return value[:_LONGEST_STRING] + _LAST_CHARACTER
     if isinstance(value, datetime):
-        return _instant(value + _MILLISECOND if value.microsecond % 1000 else value)
-    return _plain(value)
+        return _format_timestamp(value + _MILLISECOND if value.microsecond % 1000 else value)
+    return _to_json_value(value)
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | Decimal | date):
         raise _UnboundedError
     return value.isoformat() if isinstance(value, date) else value
 
 
-def _instant(value: datetime) -> str:
+def _format_timestamp(value: datetime) -> str:
     if value.tzinfo is None:
         raise _UnboundedError
     return value.astimezone(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")

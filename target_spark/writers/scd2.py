@@ -41,35 +41,36 @@ from target_spark.writers.history_merge import ACTION, BEGIN, END, TOUCH, Histor
 from target_spark.writers.merge_statement import Merge, source_column
 
 __all__ = [
-    "build_adoption_sql",
-    "build_merge_sql",
+    "build_conversion_sql",
+    "build_scd2_merge",
     "compute_changes",
     "initial_versions",
 ]
 
-_AT = "__target_spark_at"
-_MARK = "__target_spark_mark"
+# Columns of the records of a batch (r) and of the row versions in the table (v). Times without a
+# type are in microseconds since 1970.
+_KEY = "__target_spark_key"  # v: prefix of the copies of the key columns
+_STATE = "__target_spark_state"  # r, v: struct of the values to compare; null in a delete record
+_MICROS = "__target_spark_micros"  # r: time of the record; v: start time
+_MARK = "__target_spark_mark"  # r, v: deletion time, a timestamp, or null
+_CURRENT = "__target_spark_current"  # v: true in the current row version
+_SINCE = "__target_spark_since"  # r: time of the last change of its key in the table; v: end time
+_BEFORE = "__target_spark_before"  # r: `_STATE` of the current row version, or null
+_VERSION_BEFORE = "__target_spark_version_before"  # r, v: Singer table version of the row version
+_CURSOR_BEFORE = "__target_spark_cursor_before"  # r: replication key of the last row version
+_TIMES = "__target_spark_times"  # r: start times of the row versions with the same key and state
+_MARKS = "__target_spark_marks"  # r: times of the key's deletions in the table (delete records)
+_ENDED = "__target_spark_ended"  # r: time and ended state of each of these deletions
+_OLD = "__target_spark_old"  # r: true if it repeats an older row version or deletion
+_NEWER = "__target_spark_newer"  # r: true if its time is later than the last change of its key
+_KNOWN = "__target_spark_known"  # r: ordinal of the last record of its key that the table contains
+_CHANGED = "__target_spark_changed"  # r: true if its state differs from the one before it
+_NUMBER = "__target_spark_number"  # r: number of such changes of its key up to this record
+_LAST = "__target_spark_last"  # r: true in the last record of its key
+_TOUCHES = "__target_spark_touches"  # r: true if only the Singer table version changes
+_AT = "__target_spark_at"  # r: time at which its row version begins, a timestamp
 
-_STATE = "__target_spark_state"
-_BEFORE = "__target_spark_before"
-_VERSION_BEFORE = "__target_spark_version_before"
-_SINCE = "__target_spark_since"
-_MICROS = "__target_spark_micros"
-_CHANGED = "__target_spark_changed"
-_NUMBER = "__target_spark_number"
-_TOUCHES = "__target_spark_touches"
-_LAST = "__target_spark_last"
-_KNOWN = "__target_spark_known"
-_KEY = "__target_spark_key"
-_CURRENT = "__target_spark_current"
-_CURSOR_BEFORE = "__target_spark_cursor_before"
-_TIMES = "__target_spark_times"
-_MARKS = "__target_spark_marks"
-_ENDED = "__target_spark_ended"
-_OLD = "__target_spark_old"
-_NEWER = "__target_spark_newer"
-
-_MOVED_ON = 1000
+_MAX_SHIFT = 1000
 """Maximum microseconds by which a row version may begin after the time of its record. Start times
 are moved so that they differ within a key."""
 
@@ -113,8 +114,39 @@ def initial_versions(batch: DataFrame, keys: MergeKeys) -> DataFrame:
     return sort_rows(first_versions.drop(ACTION, _AT, _MARK), keys.sort_by)
 
 
-def _columns(batch: DataFrame, keys: MergeKeys) -> list[str]:
-    return [name for name in batch.columns if name != keys.order]
+def build_scd2_merge(target: str, columns: Sequence[str], keys: MergeKeys) -> Merge:
+    """Return the MERGE that applies a DataFrame of changes to an SCD2 table.
+
+    Args:
+        target: The SQL name of the table.
+        columns: The columns that both the changes and the table have.
+        keys: The key columns, and the columns by which rows are sorted and compared.
+    """
+    ended = {VALID_TO: source_column(_AT), IS_CURRENT: "false"}
+    if keys.deleted is not None and not keys.hard_delete:
+        ended[keys.deleted] = source_column(_MARK)
+    touched = {TABLE_VERSION: source_column(TABLE_VERSION)} if TABLE_VERSION in columns else {}
+    history = HistoryMerge(columns, keys.columns, ended, touched, current=IS_CURRENT)
+    return history.merge(target, {BEGIN, END, TOUCH} if touched else {BEGIN, END})
+
+
+def build_conversion_sql(target: str, micros: int, deleted: str | None) -> str:
+    """Return the UPDATE statement that turns rows without values in SCD2 columns into row versions.
+
+    Such rows exist if the table was loaded in another write mode before.
+
+    Args:
+        target: The SQL name of the table.
+        micros: The start time of the versions, in microseconds since 1970.
+        deleted: The column that marks a row as deleted, or None. A marked row becomes an ended row
+            version.
+    """
+    at, is_current = f"timestamp_micros({micros}L)", quote(IS_CURRENT)
+    alive = "true" if deleted is None else f"{quote(deleted)} IS NULL"
+    return (
+        f"UPDATE {target} SET {is_current} = {alive}, {quote(VALID_FROM)} = {at},"  # noqa: S608
+        f" {quote(VALID_TO)} = if({alive}, NULL, {at}) WHERE {is_current} IS NULL"
+    )
 
 
 def _add_states(batch: DataFrame, keys: MergeKeys) -> DataFrame:
@@ -138,14 +170,16 @@ def _get_versions(events: DataFrame, table: DataFrame, keys: MergeKeys) -> DataF
     """Return the rows of an SCD2 table whose keys occur in the batch, for comparison with it."""
     cursor = F.lit(None).cast("string") if keys.cursor is None else _col(keys.cursor)
     deleted = F.lit(None).cast("string") if keys.deleted is None else _col(keys.deleted)
+    has_versions = TABLE_VERSION in table.columns
+    table_version = _col(TABLE_VERSION) if has_versions else F.lit(None).cast("bigint")
     rows = table.select(
-        *(_col(key).alias(name) for key, name in zip(keys.columns, _names(keys), strict=True)),
+        *(_col(key).alias(name) for key, name in zip(keys.columns, _key_copies(keys), strict=True)),
         _state_struct(keys.compared).alias(_STATE),
         _col(IS_CURRENT).alias(_CURRENT),
         F.unix_micros(_col(VALID_FROM)).alias(_MICROS),
         F.unix_micros(_col(VALID_TO)).alias(_SINCE),
         deleted.alias(_MARK),
-        _version(table).alias(_VERSION_BEFORE),
+        table_version.alias(_VERSION_BEFORE),
         cursor.alias(_CURSOR_BEFORE),
     )
     return rows.join(events.select(*map(_col, keys.columns)), _same_key(keys), "left_semi")
@@ -158,7 +192,7 @@ def _join_current_state(events: DataFrame, versions: DataFrame, keys: MergeKeys)
     version, the time of the key's last change in the table, and the replication key of the key's
     latest row version. They are null if the table does not have them.
     """
-    names = _names(keys)
+    names = _key_copies(keys)
     state, begun = F.struct(_STATE, _VERSION_BEFORE), F.coalesce(_MICROS, F.lit(0))
     latest = versions.groupBy(*names).agg(
         F.max(F.greatest(_MICROS, _SINCE)).alias(_SINCE),
@@ -182,7 +216,7 @@ def _join_equal_versions(events: DataFrame, versions: DataFrame, keys: MergeKeys
     the row versions that those deletions ended. The columns show if the table already has the
     record.
     """
-    names, at, state = _names(keys), f"{_STATE}2", F.col(_STATE)
+    names, at, state = _key_copies(keys), f"{_STATE}2", F.col(_STATE)
     ended = F.struct(F.col(_MARK).alias("mark"), state.alias("state"))
     none, no_mark = (F.lit(None).cast(versions.schema[name].dataType) for name in (_STATE, _MARK))
     no_end = F.when(F.lit(False), ended)  # noqa: FBT003
@@ -205,41 +239,14 @@ def _join_equal_versions(events: DataFrame, versions: DataFrame, keys: MergeKeys
     return events.join(equal, same, "left").drop(*names, at)
 
 
-def _names(keys: MergeKeys) -> list[str]:
-    return [f"{_KEY}{number}" for number in range(len(keys.columns))]
-
-
 def _same_key(keys: MergeKeys) -> list[Column]:
-    pairs = zip(keys.columns, _names(keys), strict=True)
+    pairs = zip(keys.columns, _key_copies(keys), strict=True)
     return [_col(key).eqNullSafe(F.col(name)) for key, name in pairs]
 
 
-def _version(df: DataFrame) -> Column:
-    return _col(TABLE_VERSION) if TABLE_VERSION in df.columns else F.lit(None).cast("bigint")
-
-
-def _build_changes(events: DataFrame, keys: MergeKeys, columns: Sequence[str]) -> DataFrame:
-    """Return the changes that records make to an SCD2 table: row versions to begin, end or update.
-
-    Args:
-        events: The records, joined with the current row versions of their keys.
-        keys: The key columns, and the columns by which rows are sorted and compared.
-        columns: The columns of the batch to keep.
-    """
-    numbered = _number_changes(events, keys)
-    timed = _set_version_times(numbered.where(F.col(_CHANGED) | F.col(_TOUCHES)), keys)
-    begins = F.col(_CHANGED) & F.col(_STATE).isNotNull()
-    ends = F.col(_CHANGED) & (F.col(_NUMBER) == 1) & F.col(_BEFORE).isNotNull()
-    actions = F.array_compact(
-        F.array(
-            F.when(ends, F.lit(END)),
-            F.when(begins, F.lit(BEGIN)),
-            F.when(F.col(_TOUCHES), F.lit(TOUCH)),
-        )
-    )
-    return timed.withColumn(ACTION, F.explode(actions)).select(
-        *map(_col, columns), ACTION, _AT, _MARK
-    )
+def _key_copies(keys: MergeKeys) -> list[str]:
+    """Return the names under which the key columns of the table are joined to the batch."""
+    return [f"{_KEY}{number}" for number in range(len(keys.columns))]
 
 
 def _drop_repeated_events(events: DataFrame, keys: MergeKeys, run_started: int) -> DataFrame:
@@ -256,13 +263,11 @@ def _drop_repeated_events(events: DataFrame, keys: MergeKeys, run_started: int) 
     is_current = F.col(_STATE).eqNullSafe(F.col(_BEFORE))
     timeless = micros.eqNullSafe(F.unix_micros(F.lit(keys.received).cast("timestamp")))
     judged = events.withColumns({_OLD: _is_outdated(keys), _NEWER: ~timeless & (micros > since)})
-    so_far = _by_key(keys).rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    all_known = F.min(_is_known(keys) & timeless).over(so_far)
+    all_known = F.min(_is_known(keys) & timeless).over(_so_far(keys))
     repeated = is_current & all_known & (since < run_started)
     known = F.col(_OLD) | (is_current & (micros <= since)) | repeated
-    of_key = Window.partitionBy(*map(_col, keys.columns))
     with_last_known = judged.withColumn(_KNOWN, F.when(known, order)).withColumn(
-        _KNOWN, F.max(_KNOWN).over(of_key)
+        _KNOWN, F.max(_KNOWN).over(_of_key(keys))
     )
     at, is_new = F.col(_KNOWN), F.col(_NEWER) & ~F.col(_OLD)
     return with_last_known.where(
@@ -290,8 +295,8 @@ def _is_outdated(keys: MergeKeys) -> Column:
     again. Such records are ignored, so that they do not undo later changes.
     """
     micros, since, times = F.col(_MICROS), F.col(_SINCE), F.col(_TIMES)
-    begun = F.exists(times, lambda at: at.between(micros, micros + _MOVED_ON))
-    older = begun & (micros < since - _MOVED_ON)
+    begun = F.exists(times, lambda at: at.between(micros, micros + _MAX_SHIFT))
+    older = begun & (micros < since - _MAX_SHIFT)
     if keys.cursor is not None:
         older |= times.isNotNull() & (_col(keys.cursor) < F.col(_CURSOR_BEFORE))
     if keys.deleted is not None:
@@ -341,12 +346,36 @@ def _is_outdated_by_deletion(keys: MergeKeys, recorded: Column) -> Column:
     if keys.hard_delete and keys.cursor is None:
         return F.lit(False)  # noqa: FBT003
     deletion = F.col(_STATE).isNull() if keys.hard_delete else recorded
-    order, of_key = _col(keys.order), Window.partitionBy(*map(_col, keys.columns))
-    is_followed = order < F.max(F.when(deletion, order)).over(of_key)
+    order = _col(keys.order)
+    is_followed = order < F.max(F.when(deletion, order)).over(_of_key(keys))
     outdated = F.col(_BEFORE).isNull() & F.col(_TIMES).isNotNull() & is_followed
     if keys.cursor is None:
         return outdated
     return outdated & _col(keys.cursor).eqNullSafe(F.col(_CURSOR_BEFORE))
+
+
+def _build_changes(events: DataFrame, keys: MergeKeys, columns: Sequence[str]) -> DataFrame:
+    """Return the changes that records make to an SCD2 table: row versions to begin, end or update.
+
+    Args:
+        events: The records, joined with the current row versions of their keys.
+        keys: The key columns, and the columns by which rows are sorted and compared.
+        columns: The columns of the batch to keep.
+    """
+    numbered = _number_changes(events, keys)
+    timed = _set_version_times(numbered.where(F.col(_CHANGED) | F.col(_TOUCHES)), keys)
+    begins = F.col(_CHANGED) & F.col(_STATE).isNotNull()
+    ends = F.col(_CHANGED) & (F.col(_NUMBER) == 1) & F.col(_BEFORE).isNotNull()
+    actions = F.array_compact(
+        F.array(
+            F.when(ends, F.lit(END)),
+            F.when(begins, F.lit(BEGIN)),
+            F.when(F.col(_TOUCHES), F.lit(TOUCH)),
+        )
+    )
+    return timed.withColumn(ACTION, F.explode(actions)).select(
+        *map(_col, columns), ACTION, _AT, _MARK
+    )
 
 
 def _number_changes(events: DataFrame, keys: MergeKeys) -> DataFrame:
@@ -361,10 +390,9 @@ def _number_changes(events: DataFrame, keys: MergeKeys) -> DataFrame:
         F.lag(_STATE).over(by_key)
     )
     numbered = events.withColumn(_CHANGED, ~F.col(_STATE).eqNullSafe(before))
-    so_far = by_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     numbered = numbered.withColumns(
         {
-            _NUMBER: F.sum(F.col(_CHANGED).cast("bigint")).over(so_far),
+            _NUMBER: F.sum(F.col(_CHANGED).cast("bigint")).over(_so_far(keys)),
             _LAST: F.lead(_col(keys.order)).over(by_key).isNull(),
         }
     )
@@ -383,8 +411,7 @@ def _number_changes(events: DataFrame, keys: MergeKeys) -> DataFrame:
 def _set_version_times(changed: DataFrame, keys: MergeKeys) -> DataFrame:
     """Set the start and end time of each SCD2 row version. Start times increase within each key."""
     by_key = _by_key(keys)
-    so_far = by_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    earliest = F.max(F.col(_MICROS) - F.col(_NUMBER)).over(so_far)
+    earliest = F.max(F.col(_MICROS) - F.col(_NUMBER)).over(_so_far(keys))
     at = F.timestamp_micros(F.col(_NUMBER) + F.greatest(F.col(_SINCE), earliest))
     deleted = F.lit(None).cast("timestamp") if keys.deleted is None else _col(keys.deleted)
     timed = changed.withColumns({_AT: at, _MARK: deleted})
@@ -396,43 +423,24 @@ def _set_version_times(changed: DataFrame, keys: MergeKeys) -> DataFrame:
     return timed.withColumns(row)
 
 
-def build_merge_sql(target: str, columns: Sequence[str], keys: MergeKeys) -> Merge:
-    """Return the MERGE that applies a DataFrame of changes to an SCD2 table.
-
-    Args:
-        target: The SQL name of the table.
-        columns: The columns that both the changes and the table have.
-        keys: The key columns, and the columns by which rows are sorted and compared.
-    """
-    ended = {VALID_TO: source_column(_AT), IS_CURRENT: "false"}
-    if keys.deleted is not None and not keys.hard_delete:
-        ended[keys.deleted] = source_column(_MARK)
-    touched = {TABLE_VERSION: source_column(TABLE_VERSION)} if TABLE_VERSION in columns else {}
-    history = HistoryMerge(columns, keys.columns, ended, touched, current=IS_CURRENT)
-    return history.merge(target, {BEGIN, END, TOUCH} if touched else {BEGIN, END})
+def _columns(batch: DataFrame, keys: MergeKeys) -> list[str]:
+    """Return the columns of the batch that are written into the table."""
+    return [name for name in batch.columns if name != keys.order]
 
 
-def build_adoption_sql(target: str, micros: int, deleted: str | None) -> str:
-    """Return the UPDATE statement that turns rows without values in SCD2 columns into row versions.
-
-    Such rows exist if the table was loaded in another write mode before.
-
-    Args:
-        target: The SQL name of the table.
-        micros: The start time of the versions, in microseconds since 1970.
-        deleted: The column that marks a row as deleted, or None. A marked row becomes an ended row
-            version.
-    """
-    at, is_current = f"timestamp_micros({micros}L)", quote(IS_CURRENT)
-    alive = "true" if deleted is None else f"{quote(deleted)} IS NULL"
-    return (
-        f"UPDATE {target} SET {is_current} = {alive}, {quote(VALID_FROM)} = {at},"  # noqa: S608
-        f" {quote(VALID_TO)} = if({alive}, NULL, {at}) WHERE {is_current} IS NULL"
-    )
+def _of_key(keys: MergeKeys) -> WindowSpec:
+    """Return the window of all records of a key."""
+    return Window.partitionBy(*map(_col, keys.columns))
 
 
 def _by_key(keys: MergeKeys) -> WindowSpec:
-    return Window.partitionBy(*map(_col, keys.columns)).orderBy(_col(keys.order))
+    """Return the window of all records of a key in order."""
+    return _of_key(keys).orderBy(_col(keys.order))
+
+
+def _so_far(keys: MergeKeys) -> WindowSpec:
+    """Return the window of the records of a key up to and including the current record."""
+    return _by_key(keys).rowsBetween(Window.unboundedPreceding, Window.currentRow)
 
 
 def _col(name: str) -> Column:

@@ -26,13 +26,13 @@ __all__ = [
     "ONE_FILE_CONF",
     "as_initial_rows",
     "build_alter_statements",
+    "build_column_list",
     "build_end_values",
     "build_file_size_conf",
     "build_version_delete_sql",
     "check_folder_is_empty",
     "find_small_commit_conf",
     "format_properties",
-    "get_columns",
     "spark_conf",
     "version_delete_condition",
 ]
@@ -101,7 +101,7 @@ def build_alter_statements(
         yield f"ALTER COLUMN {quote(*change.path)} TYPE {change.ddl}"
 
 
-def get_columns(table_schema: TableSchema) -> str:
+def build_column_list(table_schema: TableSchema) -> str:
     """Return the columns, types and comments of a table schema as SQL for CREATE TABLE."""
     return ", ".join(
         f"{quote(column.name)} {column.type.ddl}"

@@ -28,8 +28,10 @@ __all__ = [
     "read_sources",
 ]
 
-_SOURCE = "target_spark.source."
-_KEEPS = f"{_SOURCE}kept"
+_SOURCE_PREFIX = "target_spark.source."
+"""Prefix of the table properties that store the stream properties of renamed columns."""
+_CREATED_BY_US = f"{_SOURCE_PREFIX}kept"
+"""Table property that marks a table as created by target-spark."""
 
 
 def build_properties(table_schema: TableSchema) -> dict[str, str]:
@@ -38,7 +40,7 @@ def build_properties(table_schema: TableSchema) -> dict[str, str]:
     They mark the table as created by target-spark, and store the stream properties of renamed
     columns.
     """
-    return {_KEEPS: "true", **_properties(table_schema.sources)}
+    return {_CREATED_BY_US: "true", **_encode_sources(table_schema.sources)}
 
 
 def get_table_properties(spark: SparkSession, ref: str) -> dict[str, str]:
@@ -56,8 +58,8 @@ def read_sources(properties: Mapping[str, str]) -> dict[str, str] | None:
     The result is read from the table properties ``target_spark.source.…``. Return None if
     target-spark did not create the table.
     """
-    stored = {key: value for key, value in properties.items() if key.startswith(_SOURCE)}
-    if not stored.pop(_KEEPS, None):
+    stored = {key: value for key, value in properties.items() if key.startswith(_SOURCE_PREFIX)}
+    if not stored.pop(_CREATED_BY_US, None):
         return None
     return dict(json.loads(bytes.fromhex(value)) for value in stored.values())
 
@@ -95,7 +97,7 @@ def find_new_sources(properties: Mapping[str, str], table_schema: TableSchema) -
     """
     stored = read_sources(properties) or {} if table_schema.sources else {}
     changed = {path: src for path, src in table_schema.sources.items() if stored.get(path) != src}
-    return {_KEEPS: "true", **_properties(changed)} if changed else {}
+    return {_CREATED_BY_US: "true", **_encode_sources(changed)} if changed else {}
 
 
 def find_new_comments(schema: T.StructType, table_schema: TableSchema) -> dict[str, str]:
@@ -115,25 +117,25 @@ def find_new_comments(schema: T.StructType, table_schema: TableSchema) -> dict[s
 
 def build_drop_not_null(schema: T.StructType, keep: Collection[str]) -> Iterator[str]:
     """Yield the ALTER TABLE clauses that drop NOT NULL from all columns not in ``keep``."""
-    for path in _required(schema):
+    for path in _find_not_null(schema):
         if path[0] not in keep:
             yield f"ALTER COLUMN {quote(*path)} DROP NOT NULL"
 
 
-def _required(schema: T.StructType, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def _find_not_null(schema: T.StructType, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the paths of the columns and nested fields that are declared NOT NULL."""
     for field in schema.fields:
         if not field.nullable:
             yield (*above, field.name)
         if isinstance(field.dataType, T.StructType):
-            yield from _required(field.dataType, (*above, field.name))
+            yield from _find_not_null(field.dataType, (*above, field.name))
 
 
-def _properties(sources: Mapping[str, str]) -> dict[str, str]:
+def _encode_sources(sources: Mapping[str, str]) -> dict[str, str]:
+    """Return one table property for each column in ``sources``, with a hash of it in the name."""
     return {
-        _SOURCE + hashlib.sha256(path.encode()).hexdigest()[:16]: _in_hex([path, source])
+        _SOURCE_PREFIX + hashlib.sha256(path.encode()).hexdigest()[:16]: (
+            json.dumps([path, source]).encode().hex()
+        )
         for path, source in sources.items()
     }
-
-
-def _in_hex(value: list[str]) -> str:
-    return json.dumps(value).encode().hex()

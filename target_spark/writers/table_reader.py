@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +22,7 @@ from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import Table
 from target_spark.tables.parquet_manifest import open_dataset as open_parquet_dataset
-from target_spark.tables.quarantine_table import LONGEST_RECORD
+from target_spark.tables.quarantine_table import LONGEST_RECORD, SHORT_RECORD
 from target_spark.writers import parquet
 from target_spark.writers.delta import deltalake_commit, log_reader
 from target_spark.writers.delta.writer import DeltaWriter
@@ -30,8 +30,6 @@ from target_spark.writers.iceberg import snapshot_reader
 from target_spark.writers.registry import get_writer
 
 __all__ = ["TableReader"]
-
-_RECORD: Final = f"if(octet_length(`raw`) <= {LONGEST_RECORD}, `raw`, NULL) AS `raw`"
 
 
 class TableReader:
@@ -143,7 +141,7 @@ class TableReader:
         if dataset is None:
             rows = self._writer.rows(self._spark, table).orderBy(F.desc(by)).limit(limit)
             spark_rows: list[dict[str, Any]] = (
-                rows.selectExpr(_RECORD, *columns[1:]).toArrow().to_pylist()
+                rows.selectExpr(SHORT_RECORD, *columns[1:]).toArrow().to_pylist()
             )
             return spark_rows
         raw = ds.field("raw")

@@ -10,18 +10,18 @@ import re
 
 __all__ = ["delta_widens", "iceberg_widens"]
 
-_WHOLE = {"tinyint": 10, "smallint": 10, "int": 10, "bigint": 20}
+_INTEGER_DIGITS = {"tinyint": 10, "smallint": 10, "int": 10, "bigint": 20}
 """Integer types from small to large, with the digits before the point that a decimal type must have
 so that Delta can widen the integer type to it."""
 
-_OTHERS = {
+_DELTA_WIDENINGS = {
     ("float", "double"),
     ("tinyint", "double"),
     ("smallint", "double"),
     ("int", "double"),
     ("date", "timestamp_ntz"),
 }
-_LIMITED = re.compile(r"(var)?char\(\d+\)")
+_LIMITED_STRING = re.compile(r"(var)?char\(\d+\)")
 _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
 
 
@@ -31,16 +31,20 @@ def delta_widens(old: str, new: str) -> bool:
     An example is ``int`` to ``bigint``.
     """
     old, new = old.lower(), new.lower()
-    if (old, new) in _OTHERS or (new == "string" and _LIMITED.fullmatch(old)):
+    if (old, new) in _DELTA_WIDENINGS or (new == "string" and _LIMITED_STRING.fullmatch(old)):
         return True
     digits = _get_decimal_digits(new)
     if digits is None:
-        order = list(_WHOLE)
-        return old in _WHOLE and new in _WHOLE and order.index(old) < order.index(new)
-    if old in _WHOLE:
-        return digits[0] >= _WHOLE[old]
+        order = list(_INTEGER_DIGITS)
+        return (
+            old in _INTEGER_DIGITS
+            and new in _INTEGER_DIGITS
+            and order.index(old) < order.index(new)
+        )
+    if old in _INTEGER_DIGITS:
+        return digits[0] >= _INTEGER_DIGITS[old]
     before = _get_decimal_digits(old)
-    return before is not None and before != digits and _holds(digits, before)
+    return before is not None and before != digits and _has_at_least(digits, before)
 
 
 def iceberg_widens(old: str, new: str) -> bool:
@@ -67,5 +71,5 @@ def _get_decimal_digits(type_: str) -> tuple[int, int] | None:
     return (int(match[1]) - int(match[2]), int(match[2])) if match else None
 
 
-def _holds(new: tuple[int, int], old: tuple[int, int]) -> bool:
+def _has_at_least(new: tuple[int, int], old: tuple[int, int]) -> bool:
     return new[0] >= old[0] and new[1] >= old[1]

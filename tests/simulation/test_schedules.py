@@ -81,7 +81,7 @@ def test_consecutive_seeds_cover_every_format() -> None:
 def without_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data_files, "check_written_count", lambda *_: None)
     monkeypatch.setattr(delta, "_check_counts", lambda *_: None)
-    monkeypatch.setattr(delta, "check_commit", lambda *_: data_files.AddedFiles(0, 0))
+    monkeypatch.setattr(delta, "check_commit", lambda *_: 0)
 
 
 def removing_staging_of_living_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +118,7 @@ def appending_first_rows_blindly_to_iceberg(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def committing_to_a_table_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delta, "same_table", lambda *_: "same")
+    monkeypatch.setattr(delta, "check_same_table", lambda *_: "same")
     monkeypatch.setattr(DeltaWriter, "_check_history", lambda *_: None)
 
 

@@ -11,13 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tap_core.config.similar_names import suggest
+from tap_core.config.similar_names import list_names, suggest
 from tap_core.exceptions import ConfigurationError
 
 __all__ = ["AllowedNames", "get_variable_name", "parse_names"]
 
 _LONGEST_NAME: Final = 100
-_MOST_NAMES: Final = 10
 _UNPRINTABLE: Final = re.compile(r"[^\x21-\x7e]")
 
 
@@ -74,12 +73,11 @@ class AllowedNames:
         """
         names = sorted({_format_name(name) for name in refused if not self.allows(name)})
         if names:
-            more = len(names) - _MOST_NAMES
-            listed = ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
             raise ConfigurationError(
-                f"{listed}: a call may not set this.{suggest(names[0], known)} Remove it from the"
-                " configuration, or have the operator of this server allow it with the environment"
-                f" variable {self.variable} (for example {self.variable}={names[0]})."
+                f"{list_names(names)}: a call may not set this.{suggest(names[0], known)} Remove it"
+                " from the configuration, or have the operator of this server allow it with the"
+                f" environment variable {self.variable} (for example"
+                f" {self.variable}={names[0]})."
             )
 
 

@@ -23,14 +23,14 @@ from target_spark.tables.model import Table, TableLayout
 from target_spark.writers.base import build_field, column_ddl
 from target_spark.writers.delta.deltalake_commit import DeltaSnapshot, create_table, read_snapshot
 from target_spark.writers.delta.layout import (
+    build_generated_columns,
     build_layout_ddl,
     build_partition_specs,
     drop_generated_columns,
     get_clustering,
-    layout_columns,
 )
 from target_spark.writers.delta.log_reader import NO_TABLE, delta_ref, has_log
-from target_spark.writers.sql import check_folder_is_empty, format_properties, get_columns
+from target_spark.writers.sql import build_column_list, check_folder_is_empty, format_properties
 from target_spark.writers.table_properties import build_properties, get_table_properties
 
 __all__ = [
@@ -46,11 +46,12 @@ __all__ = [
     "read_table_snapshot",
 ]
 
-_PROPERTIES: Final = {"delta.setTransactionRetentionDuration": "interval 14 days"}
+_NEW_TABLE_PROPERTIES: Final = {"delta.setTransactionRetentionDuration": "interval 14 days"}
 """Table properties of every new table: Delta removes a run's transaction id from the log after 14
 days."""
 
-_NO_CATALOG = {"REQUIRES_SINGLE_PART_NAMESPACE", "CATALOG_NOT_FOUND"}
+_UNKNOWN_CATALOG = {"REQUIRES_SINGLE_PART_NAMESPACE", "CATALOG_NOT_FOUND"}
+"""Names of the Spark errors for a catalog that Spark has no configuration for."""
 
 
 def get_types(spark: SparkSession, table: Table) -> Mapping[str, str] | None:
@@ -65,15 +66,15 @@ def get_types(spark: SparkSession, table: Table) -> Mapping[str, str] | None:
     """
     by_path = Table(table.path, table.name)
     if not table.identifier:
-        return _types(spark, by_path) if _may_be_delta_table(by_path) else None
-    types = _types(spark, table)
+        return _read_types(spark, by_path) if _may_be_delta_table(by_path) else None
+    types = _read_types(spark, table)
     if types is not None:
         _check_format(spark, table)
         return types
-    if not table.path or not _may_be_delta_table(by_path) or _types(spark, by_path) is None:
+    if not table.path or not _may_be_delta_table(by_path) or _read_types(spark, by_path) is None:
         return None
-    _create(spark, table, f"{delta_ref(table)} USING delta{_location(table)}")
-    return _types(spark, table)
+    _run_create(spark, table, f"{delta_ref(table)} USING delta{_build_location_clause(table)}")
+    return _read_types(spark, table)
 
 
 def create_catalog_table(
@@ -96,7 +97,7 @@ def create_catalog_table(
             configured properties.
     """
     clauses, properties = build_layout_ddl(table_schema, layout)
-    properties |= _PROPERTIES | build_properties(table_schema)
+    properties |= _NEW_TABLE_PROPERTIES | build_properties(table_schema)
     folder = table.local_folder
     is_plain = not clauses and not layout.properties
     if is_plain and folder is not None and not through_spark:
@@ -105,13 +106,11 @@ def create_catalog_table(
         )
         if create_table(folder, schema.json(), properties):
             return
-    properties |= dict(layout.properties)
-    listed = format_properties(properties)
-    columns = (
-        f"{get_columns(table_schema)}{layout_columns(build_partition_specs(table_schema, layout))}"
-    )
-    location = _location(table) if table.identifier else ""
-    _create(
+    listed = format_properties(properties | dict(layout.properties))
+    generated = build_generated_columns(build_partition_specs(table_schema, layout))
+    columns = f"{build_column_list(table_schema)}{generated}"
+    location = _build_location_clause(table) if table.identifier else ""
+    _run_create(
         spark,
         table,
         f"{delta_ref(table)} ({columns}) USING delta{clauses}{location} TBLPROPERTIES ({listed})",
@@ -133,9 +132,9 @@ def get_schema(spark: SparkSession, table: Table) -> T.StructType:
 def get_properties(spark: SparkSession, table: Table) -> Mapping[str, str]:
     """Return the current properties (TBLPROPERTIES) of a Delta table."""
     snapshot = read_table_snapshot(table)
-    return (
-        get_table_properties(spark, delta_ref(table)) if snapshot is None else snapshot.properties
-    )
+    if snapshot is None:
+        return get_table_properties(spark, delta_ref(table))
+    return snapshot.properties
 
 
 def get_table_id(spark: SparkSession, table: Table) -> str | None:
@@ -150,10 +149,10 @@ def get_table_id(spark: SparkSession, table: Table) -> str | None:
     if snapshot is not None:
         return snapshot.id
     try:
-        return str(_detail(spark, table)["id"])
+        return str(_describe_detail(spark, table)["id"])
     except AnalysisException as error:
         condition = error.getCondition() or ""
-        if condition not in NO_TABLE | _NO_CATALOG and "VIEW" not in condition:
+        if condition not in NO_TABLE | _UNKNOWN_CATALOG and "VIEW" not in condition:
             raise
         return None
 
@@ -161,7 +160,11 @@ def get_table_id(spark: SparkSession, table: Table) -> str | None:
 def has_files(spark: SparkSession, table: Table) -> bool:
     """Return True if the newest version of a Delta table has data files."""
     snapshot = read_table_snapshot(table)
-    return bool(_detail(spark, table)["numFiles"]) if snapshot is None else snapshot.has_files()
+    return (
+        bool(_describe_detail(spark, table)["numFiles"])
+        if snapshot is None
+        else snapshot.has_files()
+    )
 
 
 def read_table_snapshot(table: Table) -> DeltaSnapshot | None:
@@ -177,8 +180,8 @@ def drop_table(spark: SparkSession, table: Table) -> None:
     """Delete the files of a Delta table, and drop the table from its catalog if it has one."""
     if not table.identifier:
         remove_folder(spark, table.path)
-    elif _types(spark, table) is not None:
-        folder = _detail(spark, table)["location"]
+    elif _read_types(spark, table) is not None:
+        folder = _describe_detail(spark, table)["location"]
         spark.sql(f"DROP TABLE IF EXISTS {delta_ref(table)}")
         remove_folder(spark, folder)
 
@@ -208,7 +211,7 @@ def describe_layout_mismatch(
 
 def get_layout(spark: SparkSession, table: Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of a Delta table's partition columns and of its clustering columns."""
-    detail = _detail(spark, table)
+    detail = _describe_detail(spark, table)
     return tuple(detail["partitionColumns"]), _unquote(detail["clusteringColumns"])
 
 
@@ -233,11 +236,16 @@ def _may_be_delta_table(table: Table) -> bool:
     return False
 
 
-def _types(spark: SparkSession, table: Table) -> Mapping[str, str] | None:
+def _read_types(spark: SparkSession, table: Table) -> Mapping[str, str] | None:
+    """Return the type (DDL) of each column that loads write, or None if there is no table.
+
+    Raises:
+        UnsupportedError: Spark has no configuration for the catalog.
+    """
     try:
         schema = get_schema(spark, table)
     except AnalysisException as error:
-        if table.identifier and error.getCondition() in _NO_CATALOG:
+        if table.identifier and error.getCondition() in _UNKNOWN_CATALOG:
             catalog = table.identifier[0]
             raise UnsupportedError(
                 f"Spark does not know the catalog {catalog!r} of table {table.name}. Put"
@@ -250,8 +258,13 @@ def _types(spark: SparkSession, table: Table) -> Mapping[str, str] | None:
 
 
 def _check_format(spark: SparkSession, table: Table) -> None:
+    """Check that a table of a catalog is a Delta table.
+
+    Raises:
+        TableError: The table has another format, or is a view.
+    """
     try:
-        format_name = _detail(spark, table)["format"]
+        format_name = _describe_detail(spark, table)["format"]
     except AnalysisException as error:
         if "VIEW" not in (error.getCondition() or ""):
             raise
@@ -263,16 +276,17 @@ def _check_format(spark: SparkSession, table: Table) -> None:
         )
 
 
-def _detail(spark: SparkSession, table: Table) -> Mapping[str, Any]:
+def _describe_detail(spark: SparkSession, table: Table) -> Mapping[str, Any]:
     (row,) = spark.sql(f"DESCRIBE DETAIL {delta_ref(table)}").collect()
     return row.asDict()
 
 
-def _location(table: Table) -> str:
+def _build_location_clause(table: Table) -> str:
     return f" LOCATION {sql_literal(to_spark_uri(table.path))}" if table.path else ""
 
 
-def _create(spark: SparkSession, table: Table, definition: str) -> None:
+def _run_create(spark: SparkSession, table: Table, definition: str) -> None:
+    """Run CREATE TABLE with the text ``definition``, and create the table's database if needed."""
     statement = f"CREATE TABLE IF NOT EXISTS {definition}"
     try:
         spark.sql(statement)

@@ -14,9 +14,9 @@ import json
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import DataFrame
@@ -27,6 +27,7 @@ from target_spark.storage.hadoop_fs import sync_table
 from target_spark.storage.uris import to_spark_uri
 from target_spark.tables.model import Table
 from target_spark.writers.base import check_written_count
+from target_spark.writers.delta.log_reader import log_file
 from target_spark.writers.parquet_footers import delta_statistics, describe_file_fault, row_count
 from target_spark.writers.sql import spark_conf
 
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
-    "AddedFiles",
     "DataFile",
     "check_commit",
     "remove_files",
@@ -65,13 +65,6 @@ class DataFile:
     size: int
     modified: int
     statistics: str
-
-
-class AddedFiles(NamedTuple):
-    """Total number of rows, and total size in bytes, of the local files that a commit adds."""
-
-    rows: int
-    nbytes: int
 
 
 def write_files(
@@ -155,8 +148,10 @@ def remove_stale_staging(folder: Path, job: str) -> None:
         shutil.rmtree(left, ignore_errors=True)
 
 
-def check_commit(table: Table, folder: Path, version: int) -> AddedFiles:
+def check_commit(table: Table, folder: Path, version: int) -> int:
     """Check the local files that a commit adds, and flush the files and the Delta log to disk.
+
+    Return the total size in bytes of these files.
 
     Args:
         table: The table, for error messages.
@@ -166,9 +161,9 @@ def check_commit(table: Table, folder: Path, version: int) -> AddedFiles:
     Raises:
         CommitLostError: A file is missing, or its size or row count differs from the log.
     """
-    log = folder / "_delta_log" / f"{version:020}.json"
-    rows, nbytes, files = 0, 0, [log]
-    for add in _added(log):
+    log = log_file(folder, version)
+    nbytes, files = 0, [log]
+    for add in _read_add_actions(log):
         path = _local_path(folder, add["path"])
         if path is None:
             continue
@@ -180,11 +175,10 @@ def check_commit(table: Table, folder: Path, version: int) -> AddedFiles:
                 f" {fault}. No state that covers its rows is emitted; restore the file, or start"
                 " again from a state before this commit."
             )
-        rows += declared_rows or 0
         nbytes += add["size"]
         files.append(path)
     sync_table(folder, files)
-    return AddedFiles(rows, nbytes)
+    return nbytes
 
 
 def remove_files(files: Iterable[DataFile]) -> None:
@@ -204,11 +198,10 @@ def _data_file(path: Path) -> DataFile:
 
 
 def _move_file(file: DataFile, folder: Path) -> DataFile:
-    path = file.path.rename(folder / file.path.name)
-    return DataFile(path, file.rows, file.size, file.modified, file.statistics)
+    return replace(file, path=file.path.rename(folder / file.path.name))
 
 
-def _added(log: Path) -> Iterator[dict[str, Any]]:
+def _read_add_actions(log: Path) -> Iterator[dict[str, Any]]:
     with log.open(encoding="utf-8") as lines:
         for line in lines:
             if line.startswith('{"add"'):

@@ -69,7 +69,7 @@ _LEGACY_WRITER: Final = 2
 invariants."""
 
 _FEATURES_WRITER: Final = 7
-_LEFT_TO_SPARK: Final = (
+_SPARK_ONLY_PROPERTIES: Final = (
     "delta.autoOptimize.",
     "delta.columnMapping.",
     "delta.constraints.",
@@ -90,12 +90,12 @@ such a property is written by Spark."""
 MERGE_TARGET: Final = quote("__target_spark_table")
 """The quoted SQL name by which a `Merge` that `merge_rows` runs refers to the table."""
 
-_REWRITING: Final = threading.Lock()
+_REWRITE_LOCK: Final = threading.Lock()
 """Lock that lets only one thread rewrite files at a time, because a rewrite needs much memory."""
 
-_QUOTED: Final = re.compile(r"`((?:[^`]|``)*)`")
+_QUOTED_NAME: Final = re.compile(r"`((?:[^`]|``)*)`")
 
-_LEFT_TO_SPARK_FIELDS: Final = (
+_SPARK_ONLY_FIELDS: Final = (
     '"delta.generationExpression"',
     '"delta.identity.',
     '"delta.invariants"',
@@ -178,11 +178,11 @@ def read_snapshot(folder: Path) -> DeltaSnapshot | None:
     fields = tuple(T.StructType.fromJson(json.loads(schema)).fields)
     takes_files = (
         not metadata.partition_columns
-        and _has_plain_protocol(table)
-        and not any(name.startswith(_LEFT_TO_SPARK) for name in properties)
-        and not any(text in schema for text in _LEFT_TO_SPARK_FIELDS)
+        and _has_supported_protocol(table)
+        and not any(name.startswith(_SPARK_ONLY_PROPERTIES) for name in properties)
+        and not any(text in schema for text in _SPARK_ONLY_FIELDS)
     )
-    takes_rewrites = takes_files and not _has_rewrite_rules(table, properties)
+    takes_rewrites = takes_files and not _requires_spark_for_rewrites(table, properties)
     return DeltaSnapshot(
         folder,
         table,
@@ -353,14 +353,16 @@ def merge_rows(
         if clause.put is None:
             merger = merger.when_matched_delete(when)
         else:
-            put = {_in_datafusion(name): _to_datafusion(sql) for name, sql in clause.put.items()}
+            put = {
+                _quote_for_datafusion(name): _to_datafusion(sql) for name, sql in clause.put.items()
+            }
             merger = merger.when_matched_update(put, when)
     inserted = {
-        _in_datafusion(name): _to_datafusion(source_column(name)) for name in merge.inserted
+        _quote_for_datafusion(name): _to_datafusion(source_column(name)) for name in merge.inserted
     }
     when = None if merge.inserted_when is None else _to_datafusion(merge.inserted_when)
     merger = merger.when_not_matched_insert(inserted, when)
-    with _REWRITING:
+    with _REWRITE_LOCK:
         is_committed = _is_committed(snapshot, merger.execute)
     return is_committed and _commit_if_unchanged(snapshot, marker, app_id, rows.num_rows)
 
@@ -383,7 +385,7 @@ def delete_other_versions(
         True if the commit was made; False if another writer has committed that version.
     """
     table, properties = snapshot.table, _commit_properties(marker, app_id)
-    others = f"({_in_datafusion(deletion.column)} IS DISTINCT FROM {deletion.version})"
+    others = f"({_quote_for_datafusion(deletion.column)} IS DISTINCT FROM {deletion.version})"
 
     def commit() -> None:
         if deletion.deleted is None:
@@ -391,11 +393,11 @@ def delete_other_versions(
             return
         table.update(
             new_values={deletion.deleted: deletion.at},
-            predicate=f"{others} AND ({_in_datafusion(deletion.deleted)} IS NULL)",
+            predicate=f"{others} AND ({_quote_for_datafusion(deletion.deleted)} IS NULL)",
             commit_properties=properties,
         )
 
-    with _REWRITING:
+    with _REWRITE_LOCK:
         is_committed = _is_committed(snapshot, commit)
     return is_committed and _commit_if_unchanged(snapshot, marker, app_id)
 
@@ -514,20 +516,20 @@ def _is_committed(snapshot: DeltaSnapshot, commit: Callable[[], object]) -> bool
 
 def _to_datafusion(sql: str) -> str:
     """Convert a Spark SQL expression to DataFusion's syntax: ```a` IS NULL`` -> ``"a" IS NULL``."""
-    return _QUOTED.sub(lambda match: _in_datafusion(match[1].replace("``", "`")), sql)
+    return _QUOTED_NAME.sub(lambda match: _quote_for_datafusion(match[1].replace("``", "`")), sql)
 
 
-def _in_datafusion(name: str) -> str:
+def _quote_for_datafusion(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _has_rewrite_rules(table: DeltaTable, properties: Mapping[str, str]) -> bool:
+def _requires_spark_for_rewrites(table: DeltaTable, properties: Mapping[str, str]) -> bool:
     features = set(table.protocol().writer_features or ())
     is_set = {name for name in _REWRITE_PROPERTIES if properties.get(name, "false") != "false"}
     return bool(is_set or features - _REWRITABLE_FEATURES)
 
 
-def _has_plain_protocol(table: DeltaTable) -> bool:
+def _has_supported_protocol(table: DeltaTable) -> bool:
     protocol = table.protocol()
     if protocol.min_writer_version < _FEATURES_WRITER:
         return protocol.min_writer_version <= _LEGACY_WRITER

@@ -12,44 +12,34 @@ generated columns: loads do not write them, and schema changes do not affect the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from target_spark.columns import (
-    ColumnType,
-    Date,
-    Decimal,
-    Double,
-    Integer,
-    TableSchema,
-    Text,
-    Timestamp,
-)
+from target_spark.columns import ColumnType, Date, TableSchema
 from target_spark.tables.identifiers import quote
-from target_spark.tables.model import PartitionField, TableLayout, Transform
+from target_spark.tables.layout_resolution import TYPES_WITH_BOUNDS
+from target_spark.tables.model import PartitionField, TableLayout
+from target_spark.writers.parquet_footers import INDEXED_COLUMNS
 
 __all__ = [
     "PartitionSpec",
+    "build_generated_columns",
     "build_layout_ddl",
     "build_partition_specs",
     "drop_generated_columns",
     "get_clustering",
-    "layout_columns",
 ]
 
-_TYPES: Final[Mapping[str, str]] = {
+_GENERATED_TYPES: Final[Mapping[str, str]] = {
     "year": "int",
     "month": "string",
     "day": "date",
     "hour": "string",
 }
-_OURS: Final = re.compile(r"_part_(year|month|day|hour)_(.+)", re.DOTALL)
+"""Type (DDL) of the generated column for each partition transform. A month is ``2024-05``, an hour
+``2024-05-31-23``."""
 
-_COUNTED: Final = 32
-"""Number of leading columns of a table for which Delta stores the minimum and maximum per file."""
-
-_COMPARED: Final = (Integer, Decimal, Double, Text, Timestamp, Date)
-"""Column types for which Delta stores the minimum and maximum per file."""
+_GENERATED_NAME: Final = re.compile(r"_part_(year|month|day|hour)_(.+)", re.DOTALL)
 
 
 class PartitionSpec(NamedTuple):
@@ -71,10 +61,18 @@ def build_partition_specs(
     table_schema: TableSchema, layout: TableLayout
 ) -> tuple[PartitionSpec, ...]:
     """Return the partition columns of a new Delta table, from its configured layout."""
-    return tuple(_parts(table_schema, layout))
+    columns = (
+        (partition, table_schema.column_fed_by(partition.source))
+        for partition in layout.partition_by
+    )
+    return tuple(
+        _build_partition_spec(partition, column.name, column.type)
+        for partition, column in columns
+        if column is not None
+    )
 
 
-def layout_columns(parts: tuple[PartitionSpec, ...]) -> str:
+def build_generated_columns(parts: tuple[PartitionSpec, ...]) -> str:
     """Return the generated partition columns as SQL, to append to CREATE TABLE's column list.
 
     The text is empty if no partition column is generated.
@@ -111,49 +109,32 @@ def drop_generated_columns(types: Mapping[str, str]) -> dict[str, str]:
 
     Delta computes these columns, so they are not compared with the stream's schema.
     """
-    return {name: ddl for name, ddl in types.items() if not _is_part(name, ddl, types)}
+    return {name: ddl for name, ddl in types.items() if not _is_generated(name, ddl, types)}
 
 
-def _is_part(name: str, ddl: str, types: Mapping[str, str]) -> bool:
-    match = _OURS.fullmatch(name)
-    return match is not None and match[2] in types and ddl == _TYPES[match[1]]
+def _is_generated(name: str, ddl: str, types: Mapping[str, str]) -> bool:
+    match = _GENERATED_NAME.fullmatch(name)
+    return match is not None and match[2] in types and ddl == _GENERATED_TYPES[match[1]]
 
 
-def _parts(table_schema: TableSchema, layout: TableLayout) -> Iterator[PartitionSpec]:
-    for partition in layout.partition_by:
-        column = table_schema.column_fed_by(partition.source)
-        if column is not None:
-            yield _part(partition, column.name, column.type)
-
-
-def _part(partition: PartitionField, name: str, type_: ColumnType) -> PartitionSpec:
-    transform = partition.transform
-    if transform == "identity" or (transform == "day" and isinstance(type_, Date)):
+def _build_partition_spec(partition: PartitionField, name: str, type_: ColumnType) -> PartitionSpec:
+    """Return the partition column for a partition field, whose property has the column ``name``."""
+    transform, is_date = partition.transform, isinstance(type_, Date)
+    if transform == "identity" or (transform == "day" and is_date):
         return PartitionSpec(name, type_.ddl, None)
-    day = quote(name) if isinstance(type_, Date) else _day(_seconds(name))
-    made_by = _hour(name) if transform == "hour" else _of_day(day, transform)
-    return PartitionSpec(f"_part_{transform}_{name}", _TYPES[transform], made_by)
-
-
-def _of_day(day: str, transform: Transform) -> str:
-    if transform == "year":
-        return f"YEAR({day})"
-    return f"SUBSTRING(CAST({day} AS STRING), 1, 7)" if transform == "month" else day
-
-
-def _seconds(name: str) -> str:
-    return f"CAST({quote(name)} AS BIGINT)"
-
-
-def _day(seconds: str) -> str:
+    seconds = f"CAST({quote(name)} AS BIGINT)"
     days = f"CAST(({seconds} - PMOD({seconds}, 86400)) DIV 86400 AS INT)"
-    return f"DATE_ADD(DATE'1970-01-01', {days})"
-
-
-def _hour(name: str) -> str:
-    seconds = _seconds(name)
+    day = quote(name) if is_date else f"DATE_ADD(DATE'1970-01-01', {days})"
     hour = f"LPAD(CAST(PMOD({seconds}, 86400) DIV 3600 AS STRING), 2, '0')"
-    return f"CONCAT(CAST({_day(seconds)} AS STRING), '-', {hour})"
+    computed = {
+        "year": f"YEAR({day})",
+        "month": f"SUBSTRING(CAST({day} AS STRING), 1, 7)",
+        "day": day,
+        "hour": f"CONCAT(CAST({day} AS STRING), '-', {hour})",
+    }
+    return PartitionSpec(
+        f"_part_{transform}_{name}", _GENERATED_TYPES[transform], computed[transform]
+    )
 
 
 def _build_statistics_property(
@@ -163,10 +144,10 @@ def _build_statistics_property(
 
     The dictionary is empty if Delta collects these statistics by default.
     """
-    if len(table_schema.columns) <= _COUNTED and all(
-        isinstance(column.type, _COMPARED) for column in table_schema.columns
+    if len(table_schema.columns) <= INDEXED_COLUMNS and all(
+        isinstance(column.type, TYPES_WITH_BOUNDS) for column in table_schema.columns
     ):
         return {}
-    others = (c.name for c in table_schema.columns if isinstance(c.type, _COMPARED))
-    counted = list(dict.fromkeys([*clustered, *others]))[:_COUNTED]
-    return {"delta.dataSkippingStatsColumns": ",".join(map(quote, counted))}
+    others = (c.name for c in table_schema.columns if isinstance(c.type, TYPES_WITH_BOUNDS))
+    indexed = list(dict.fromkeys([*clustered, *others]))[:INDEXED_COLUMNS]
+    return {"delta.dataSkippingStatsColumns": ",".join(map(quote, indexed))}

@@ -32,7 +32,8 @@ __all__ = [
     "get_last_metadata",
     "has_had_rows",
     "has_log",
-    "latest_commit",
+    "log_file",
+    "read_last_metadata",
 ]
 
 NO_TABLE = {
@@ -46,8 +47,10 @@ NO_TABLE = {
 }
 """Names of the Spark errors for a path or name without a table."""
 
-_FIRST_LOOKS = (10, 1000)
-_OF_HISTORY = (
+_HISTORY_LIMITS = (10, 1000)
+"""Limits of the first queries of DESCRIBE HISTORY, which usually suffice. A last query has none."""
+
+_HISTORY_COLUMNS = (
     "version",
     "userMetadata",
     "operationMetrics",
@@ -134,12 +137,20 @@ def commits(spark: SparkSession, table: Table) -> Iterator[Commit]:
     Nothing is yielded if there is no table.
     """
     folder = table.local_folder
-    yield from _skip_undone(_by_history(spark, table) if folder is None else _by_files(folder))
+    yield from _skip_undone(_query_history(spark, table) if folder is None else _read_log(folder))
 
 
 def get_last_metadata(spark: SparkSession, table: Table) -> CommitMetadata | None:
     """Return the metadata of target-spark's newest commit to a Delta table, or None."""
-    return _newest(commits(spark, table))
+    return _find_newest_metadata(commits(spark, table))
+
+
+def read_last_metadata(folder: Path) -> CommitMetadata | None:
+    """Return the metadata of target-spark's newest commit to a local Delta table, or None.
+
+    The log is read without Spark.
+    """
+    return _find_newest_metadata(_skip_undone(_read_log(folder)))
 
 
 def get_commit_time(spark: SparkSession, table: Table) -> int | None:
@@ -149,19 +160,11 @@ def get_commit_time(spark: SparkSession, table: Table) -> int | None:
     """
     folder = table.local_folder
     if folder is not None:
-        newest = max(_versions(folder / "_delta_log"), default=None)
-        return None if newest is None else _in_file(folder, newest).get("timestamp")
+        newest = max(_list_versions(folder / "_delta_log"), default=None)
+        return None if newest is None else _read_commit_info(folder, newest).get("timestamp")
     history = spark.sql(f"DESCRIBE HISTORY {delta_ref(table)} LIMIT 1")
     row = history.selectExpr("unix_millis(timestamp) AS at").first()
     return None if row is None else row["at"]
-
-
-def latest_commit(folder: Path) -> CommitMetadata | None:
-    """Return the metadata of target-spark's newest commit to a local Delta table, or None.
-
-    The log is read without Spark.
-    """
-    return _newest(_skip_undone(_by_files(folder)))
 
 
 def has_log(folder: Path) -> bool:
@@ -185,14 +188,19 @@ def has_had_rows(folder: Path) -> bool:
     log = folder / "_delta_log"
     if any(log.glob("*.checkpoint*.parquet")):
         return True
-    for version in _versions(log):
-        with _log_file(folder, version).open(encoding="utf-8") as lines:
+    for version in _list_versions(log):
+        with log_file(folder, version).open(encoding="utf-8") as lines:
             if any(line.startswith('{"add"') for line in lines):
                 return True
     return False
 
 
-def _newest(commits: Iterator[Commit]) -> CommitMetadata | None:
+def log_file(folder: Path, version: int) -> Path:
+    """Return the path of the file of a local Delta table's log that has the commit ``version``."""
+    return folder / "_delta_log" / f"{version:020}.json"
+
+
+def _find_newest_metadata(commits: Iterator[Commit]) -> CommitMetadata | None:
     return next((commit.marker for commit in commits if commit.marker is not None), None)
 
 
@@ -205,23 +213,71 @@ def _skip_undone(commits: Iterable[Commit]) -> Iterator[Commit]:
             limit = commit.restored
 
 
-def _by_files(folder: Path) -> Iterator[Commit]:
-    for version in sorted(_versions(folder / "_delta_log"), reverse=True):
-        info = _in_file(folder, version)
-        yield _commit(version, info, info.get("inCommitTimestamp") or _file_time(folder, version))
+def _read_log(folder: Path) -> Iterator[Commit]:
+    """Yield the commits in the log of a local Delta table, newest first."""
+    for version in sorted(_list_versions(folder / "_delta_log"), reverse=True):
+        info = _read_commit_info(folder, version)
+        yield _parse_commit(
+            version, info, info.get("inCommitTimestamp") or _get_file_time(folder, version)
+        )
 
 
-def _commit(version: int, info: Mapping[str, Any], time: int) -> Commit:
+def _list_versions(log: Path) -> Iterator[int]:
+    for file in log.glob("*.json"):
+        if len(file.stem) == 20 and file.stem.isdigit():  # noqa: PLR2004  (the protocol's)
+            yield int(file.stem)
+
+
+def _read_commit_info(folder: Path, version: int) -> Mapping[str, Any]:
+    """Return the ``commitInfo`` of a version of a local Delta table; empty if the log lacks it."""
+    try:
+        with log_file(folder, version).open(encoding="utf-8") as lines:
+            for line in lines:
+                if '"commitInfo"' in line[:20]:
+                    info: dict[str, Any] = json.loads(line)["commitInfo"]
+                    return info
+    except FileNotFoundError:  # Delta's log cleanup removed the file after it was listed
+        pass
+    return {}
+
+
+def _get_file_time(folder: Path, version: int) -> int:
+    """Return the modification time of a version's log file, in milliseconds; 0 if it is missing."""
+    try:
+        return log_file(folder, version).stat().st_mtime_ns // 1_000_000
+    except FileNotFoundError:
+        return 0
+
+
+def _query_history(spark: SparkSession, table: Table) -> Iterator[Commit]:
+    """Yield the commits that DESCRIBE HISTORY returns, newest first, by queries of growing size."""
+    seen = 0
+    for limit in (*_HISTORY_LIMITS, None):
+        statement = f"DESCRIBE HISTORY {delta_ref(table)}" + (f" LIMIT {limit}" if limit else "")
+        try:
+            rows = spark.sql(statement).selectExpr(*_HISTORY_COLUMNS).collect()
+        except AnalysisException as error:
+            if error.getCondition() not in NO_TABLE:
+                raise
+            return
+        for row in rows[seen:]:
+            yield _parse_commit(row["version"], row.asDict(), row["timestamp"])
+        if limit is None or len(rows) < limit:
+            return
+        seen = len(rows)
+
+
+def _parse_commit(version: int, info: Mapping[str, Any], time: int) -> Commit:
     return Commit(
         version,
         CommitMetadata.from_json(info.get("userMetadata")),
         info.get("operationMetrics") or {},
         time=time,
-        restored=_find_restored(info) if info.get("operation") == "RESTORE" else None,
+        restored=_find_restore_point(info) if info.get("operation") == "RESTORE" else None,
     )
 
 
-def _find_restored(info: Mapping[str, Any]) -> tuple[str, int]:
+def _find_restore_point(info: Mapping[str, Any]) -> tuple[str, int]:
     """Return the version or time to which a RESTORE restored a table; see `Commit.restored`.
 
     The parameter is ``version`` or ``timestamp`` (Delta for Spark) or ``datetime`` (deltalake). A
@@ -240,50 +296,3 @@ def _find_restored(info: Mapping[str, Any]) -> tuple[str, int]:
         return "time", int(parse_datetime(parameters["timestamp"]).timestamp() * 1000)
     except (KeyError, TypeError, ValueError):
         return "version", -1
-
-
-def _file_time(folder: Path, version: int) -> int:
-    """Return the modification time of a version's log file, in milliseconds; 0 if it is missing."""
-    try:
-        return _log_file(folder, version).stat().st_mtime_ns // 1_000_000
-    except FileNotFoundError:
-        return 0
-
-
-def _log_file(folder: Path, version: int) -> Path:
-    return folder / "_delta_log" / f"{version:020}.json"
-
-
-def _versions(log: Path) -> Iterator[int]:
-    for file in log.glob("*.json"):
-        if len(file.stem) == 20 and file.stem.isdigit():  # noqa: PLR2004  (the protocol's)
-            yield int(file.stem)
-
-
-def _in_file(folder: Path, version: int) -> Mapping[str, Any]:
-    try:
-        with _log_file(folder, version).open(encoding="utf-8") as lines:
-            for line in lines:
-                if '"commitInfo"' in line[:20]:
-                    info: dict[str, Any] = json.loads(line)["commitInfo"]
-                    return info
-    except FileNotFoundError:  # Delta's log cleanup removed the file after it was listed
-        pass
-    return {}
-
-
-def _by_history(spark: SparkSession, table: Table) -> Iterator[Commit]:
-    seen = 0
-    for limit in (*_FIRST_LOOKS, None):
-        statement = f"DESCRIBE HISTORY {delta_ref(table)}" + (f" LIMIT {limit}" if limit else "")
-        try:
-            rows = spark.sql(statement).selectExpr(*_OF_HISTORY).collect()
-        except AnalysisException as error:
-            if error.getCondition() not in NO_TABLE:
-                raise
-            return
-        for row in rows[seen:]:
-            yield _commit(row["version"], row.asDict(), row["timestamp"])
-        if limit is None or len(rows) < limit:
-            return
-        seen = len(rows)

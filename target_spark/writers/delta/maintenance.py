@@ -13,14 +13,15 @@ from pyspark.sql import SparkSession
 
 from target_spark.tables.model import MaintenanceOptions
 from target_spark.writers.sql import format_properties, spark_conf
+from target_spark.writers.table_properties import get_table_properties
 
 __all__ = ["optimize_and_vacuum"]
 
-_SIZES: Final = (
+_FILE_SIZE_SETTINGS: Final = (
     "spark.databricks.delta.optimize.minFileSize",
     "spark.databricks.delta.optimize.maxFileSize",
 )
-_LISTING: Final = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "16"}
+_VACUUM_CONF: Final = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "16"}
 """Spark setting for VACUUM, which lists a table's files in ten times as many tasks as the setting
 says. Spark's default is 10,000."""
 
@@ -38,8 +39,12 @@ def optimize_and_vacuum(
         options: The maintenance to run.
         settings: Spark settings that make Delta store the commit metadata in the commits.
     """
-    sizes = {} if options.file_bytes is None else dict.fromkeys(_SIZES, str(options.file_bytes))
-    with spark_conf(spark, {**settings, **sizes, **_LISTING}):
+    sizes = (
+        {}
+        if options.file_bytes is None
+        else dict.fromkeys(_FILE_SIZE_SETTINGS, str(options.file_bytes))
+    )
+    with spark_conf(spark, {**settings, **sizes, **_VACUUM_CONF}):
         if options.compact:
             spark.sql(f"OPTIMIZE {ref}")
         if options.retain_days is not None:
@@ -53,7 +58,6 @@ def _set_retention(spark: SparkSession, ref: str, interval: str) -> None:
     ``interval`` is an SQL interval such as ``interval 168 hours``. Nothing is done if the property
     already has this value.
     """
-    properties = spark.sql(f"SHOW TBLPROPERTIES {ref}").collect()
-    if (_RETENTION, interval) not in {(row.key, row.value) for row in properties}:
+    if get_table_properties(spark, ref).get(_RETENTION) != interval:
         assignment = format_properties({_RETENTION: interval})
         spark.sql(f"ALTER TABLE {ref} SET TBLPROPERTIES ({assignment})")

@@ -44,15 +44,7 @@ class SmallBatch:
 
 
 def keep_newest(rows: pa.Table, keys: MergeKeys) -> pa.Table:
-    """Return the newest row of each key, without the column ``keys.order``.
-
-    If the newest row is a delete record, which has only keys and a deletion time, the newest full
-    row of the key is returned with this deletion time. If the batch has only delete records for the
-    key, the newest of them is returned.
-
-    If ``keys.deleted`` is set, the boolean column `DELETE_ONLY_COLUMN` is added. It is True in
-    delete records that are returned.
-    """
+    """Return the newest row of each key, as `latest_by_key` returns it for a DataFrame."""
     import pyarrow as pa
 
     cursor = [keys.cursor] if keys.by_cursor and keys.cursor is not None else []
@@ -74,14 +66,9 @@ def keep_newest(rows: pa.Table, keys: MergeKeys) -> pa.Table:
 
 
 def keep_initial_rows(newest: pa.Table, keys: MergeKeys) -> pa.Table:
-    """Return the rows to insert into an empty table: the newest row of each key.
+    """Return the rows to insert into an empty table, as `as_initial_rows` does for a DataFrame.
 
-    Rows with a deletion time in the column ``keys.removed`` are left out. With hard delete, rows
-    with one in the column ``keys.deleted`` are left out too; otherwise they are inserted with it.
-
-    Args:
-        newest: The newest row of each key, as `keep_newest` returns it.
-        keys: The rules by which rows are matched and deleted.
+    ``newest`` is the result of `keep_newest`.
     """
     removed = [keys.removed] if keys.removed is not None else []
     removed += [keys.deleted] if keys.deleted is not None and keys.hard_delete else []

@@ -27,6 +27,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from tap_core.limits.memory import MIB
 from target_spark.columns import IS_CURRENT, SchemaChange, TableSchema
 from target_spark.columns.ddl_parser import parse_ddl
 from target_spark.config.options import WriteMode
@@ -41,10 +42,10 @@ from target_spark.writers.base import (
     TableState,
     VersionDelete,
     build_field,
+    check_same_table,
     column_ddl,
     latest_by_key,
     next_metadata,
-    same_table,
     table_removed_error,
 )
 from target_spark.writers.delta.catalog import (
@@ -85,8 +86,8 @@ from target_spark.writers.delta.small_batches import (
 from target_spark.writers.delta.small_batches import sort_rows as sort_arrow_rows
 from target_spark.writers.merge_statement import Merge, build_upsert
 from target_spark.writers.scd2 import (
-    build_adoption_sql,
-    build_merge_sql,
+    build_conversion_sql,
+    build_scd2_merge,
     compute_changes,
     initial_versions,
 )
@@ -115,19 +116,16 @@ _MATERIALIZE_SOURCE: Final = "spark.databricks.delta.merge.materializeSource"
 MATERIALIZE_SOURCE_CONF = {_MATERIALIZE_SOURCE: "all"}
 """Spark setting that makes a MERGE store its batch on disk, because it reads the batch twice."""
 
-_SMALL_TABLE_BYTES: Final = 32 * 1024 * 1024
+_SMALL_TABLE_BYTES: Final = 32 * MIB
 """Maximum bytes of a table for which a MERGE of few rows uses Spark settings for small commits."""
 
-_SMALL_SNAPSHOT_CONF: Final = {"spark.databricks.delta.snapshotPartitions": "1"}
-
+_DELTA_SETTINGS: Final = "spark.databricks.delta."
+_SNAPSHOT_PARTITIONS: Final = "spark.databricks.delta.snapshotPartitions"
 _METADATA: Final = "spark.databricks.delta.commitInfo.userMetadata"
 _APP_ID: Final = "spark.databricks.delta.write.txnAppId"
-_VERSION: Final = "spark.databricks.delta.write.txnVersion"
-_DELTA_SETTINGS: Final = "spark.databricks.delta."
-_OUR_SETTINGS: Final = {"spark.databricks.delta.snapshotPartitions"}
+_TXN_VERSION: Final = "spark.databricks.delta.write.txnVersion"
 
-
-_MERGED_BYTES: Final = 32 << 20
+_MERGED_BYTES: Final = 32 * MIB
 """Maximum bytes of a table's files up to which deltalake makes upserts and deletes, and not Spark.
 It needs a multiple in memory: 150 MiB for 16 MiB of files, 250 MiB for 40 MiB."""
 
@@ -135,7 +133,7 @@ _HAS_ROWS: Final = "target-spark: the table has rows by now"
 
 
 @dataclass
-class _TableState(TableState):
+class _DeltaTableState(TableState):
     """Cached facts about one Delta table, which the writer keeps during a run.
 
     Attributes:
@@ -164,7 +162,7 @@ class DeltaWriter:
                 job's earlier runs may then be removed. False if they may belong to active runs.
         """
         self._is_exclusive = is_exclusive
-        self._tables: defaultdict[str, _TableState] = defaultdict(_TableState)
+        self._tables: defaultdict[str, _DeltaTableState] = defaultdict(_DeltaTableState)
         self._avoids_spark = avoids_spark
         self._has_own_settings: bool | None = False if avoids_spark else None
 
@@ -266,8 +264,7 @@ class DeltaWriter:
         """
         for clause in clauses:
             self._check_same(spark, table)
-            before = self._before(spark, table)
-            with spark_conf(spark, {} if before is None else {_METADATA: before.to_json()}):
+            with spark_conf(spark, self._build_repeat_conf(spark, table)):
                 spark.sql(f"ALTER TABLE {delta_ref(table)} {clause}")
 
     def append(
@@ -279,7 +276,7 @@ class DeltaWriter:
         rows: int | None = None,
     ) -> CommitStats:
         """Add the rows of a batch to a table in one commit. ``rows`` is their number, if known."""
-        return self._save(spark, table, df, commit, "append", rows)
+        return self._write_frame(spark, table, df, commit, "append", rows)
 
     def replace(
         self,
@@ -290,14 +287,14 @@ class DeltaWriter:
         rows: int | None = None,
     ) -> CommitStats:
         """Replace a table's rows by ``df`` in one commit. ``rows`` is their number, if known."""
-        return self._save(spark, table, df, commit, "overwrite", rows)
+        return self._write_frame(spark, table, df, commit, "overwrite", rows)
 
     def commit_empty(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
         """Make a commit without rows, which stores metadata such as the newest state."""
         with self._committing(spark, table, commit, _no_rows) as marker:
             if marker is not None and not self._append_files(spark, table, _NO_FILES, marker):
                 nothing = spark.table(delta_ref(table)).where(F.lit(False))  # noqa: FBT003
-                _write(table, nothing, marker, commit, "append")
+                _write_by_spark(table, nothing, marker, "append")
 
     def upsert(
         self,
@@ -314,7 +311,7 @@ class DeltaWriter:
         """
         newest = latest_by_key(df, keys)
         with spark_conf(spark, self._find_small_conf(spark, table, keys)):
-            if self.is_empty(spark, table):  # no rows to match: an append is four times as fast
+            if self.is_empty(spark, table):
                 return self._append_first_rows(spark, table, as_initial_rows(newest, keys), commit)
             columns = [name for name in newest.columns if name != DELETE_ONLY_COLUMN]
             merge = build_upsert(delta_ref(table), columns, keys)
@@ -334,7 +331,7 @@ class DeltaWriter:
             return self._append_first_rows(spark, table, initial_versions(df, keys), commit)
         self._convert_to_versions(spark, table, keys.deleted, commit)
         columns = [name for name in df.columns if name != keys.order]
-        merge = build_merge_sql(delta_ref(table), columns, keys)
+        merge = build_scd2_merge(delta_ref(table), columns, keys)
         changes = compute_changes(df, self.rows(spark, table), keys, commit.run_started * 1000)
         return self._merge(spark, table, changes, merge, commit)
 
@@ -356,7 +353,7 @@ class DeltaWriter:
         statement = build_version_delete_sql(delta_ref(table), deletion)
         with self._committing(spark, table, commit, None) as marker:
             if marker is not None:
-                with spark_conf(spark, _build_settings(marker, table)):
+                with spark_conf(spark, _build_commit_conf(marker, table)):
                     spark.sql(statement)
         return self._tables[table.key].effect
 
@@ -377,11 +374,7 @@ class DeltaWriter:
     def describe_layout_mismatch(
         self, spark: SparkSession, table: Table, table_schema: TableSchema, layout: TableLayout
     ) -> str | None:
-        """Describe a Delta table's partitioning and clustering if they differ from the settings.
-
-        Returns:
-            A phrase such as "partitioned by day", or None if there is no difference.
-        """
+        """Describe a Delta table's partitioning and clustering if they differ from the settings."""
         return describe_layout_mismatch(spark, table, table_schema, layout)
 
     def maintain(self, spark: SparkSession, table: Table, options: MaintenanceOptions) -> None:
@@ -390,9 +383,8 @@ class DeltaWriter:
         Each resulting commit stores the metadata of target-spark's newest commit again.
         """
         self._check_same(spark, table)
-        before = self._before(spark, table)
-        metadata = {} if before is None else {_METADATA: before.to_json()}
-        optimize_and_vacuum(spark, delta_ref(table), options, metadata)
+        conf = self._build_repeat_conf(spark, table)
+        optimize_and_vacuum(spark, delta_ref(table), options, conf)
 
     def is_empty(self, spark: SparkSession, table: Table) -> bool:
         """Return True if a Delta table has no data files.
@@ -407,17 +399,10 @@ class DeltaWriter:
     def _convert_to_versions(
         self, spark: SparkSession, table: Table, deleted: str | None, commit: CommitMetadata
     ) -> None:
-        """Turn rows without values in the SCD2 columns into row versions.
+        """Turn rows without values in the SCD2 columns into row versions, once per table and run.
 
-        The row versions begin at the start of the run. Such rows exist if the table was loaded in
-        another write mode before. The conversion runs at most once per table and run.
-
-        Args:
-            spark: The Spark session of the calling thread.
-            table: The table.
-            deleted: The column that marks a row as deleted, or None if the table has no such
-                column. A marked row becomes an ended version.
-            commit: The commit metadata of the batch, which has the start of the run.
+        Such rows exist if the table was loaded in another write mode before. The row versions begin
+        at the start of the run. Rows with a value in the column ``deleted`` become ended versions.
         """
         state = self._tables[table.key]
         if state.is_converted:
@@ -425,14 +410,15 @@ class DeltaWriter:
         self._check_same(spark, table)
         is_unconverted = F.col(quote(IS_CURRENT)).isNull()
         if not self.rows(spark, table).where(is_unconverted).isEmpty():
-            before = self._before(spark, table)
-            with spark_conf(spark, {} if before is None else {_METADATA: before.to_json()}):
-                spark.sql(build_adoption_sql(delta_ref(table), commit.run_started * 1000, deleted))
+            with spark_conf(spark, self._build_repeat_conf(spark, table)):
+                spark.sql(
+                    build_conversion_sql(delta_ref(table), commit.run_started * 1000, deleted)
+                )
         state.is_converted = True
 
     # Commits
 
-    def _save(
+    def _write_frame(
         self,
         spark: SparkSession,
         table: Table,
@@ -449,7 +435,7 @@ class DeltaWriter:
                     spark, table, _build_file_source(df, table, marker, count), marker
                 )
             ):
-                _write(table, df, marker, commit, mode)
+                _write_by_spark(table, df, marker, mode)
         return self._tables[table.key].effect
 
     def _append_first_rows(
@@ -467,7 +453,7 @@ class DeltaWriter:
             if marker is not None and not self._append_files(
                 spark, table, _build_file_source(df, table, marker, count), marker, first=True
             ):
-                with spark_conf(spark, _build_settings(marker, table)):
+                with spark_conf(spark, _build_commit_conf(marker, table)):
                     insert_first(spark, table, df)
         return state.effect
 
@@ -558,7 +544,7 @@ class DeltaWriter:
         app_id, state = txn_app_id(marker.job, table.name, marker.run), self._tables[table.key]
         while True:
             snapshot = read_table_snapshot(table)
-            same_table(table, state.id, None if snapshot is None else snapshot.id)
+            check_same_table(table, state.id, None if snapshot is None else snapshot.id)
             if snapshot is None:
                 raise table_removed_error(table)
             if snapshot.has_batch(app_id, marker.batch):
@@ -594,12 +580,8 @@ class DeltaWriter:
         """Return True if the library deltalake can update and delete rows of a table.
 
         Return False if the table has unsupported features, or files of more than 32 MiB in total,
-        for which the library would need too much memory.
-
-        Args:
-            spark: The Spark session of the calling thread.
-            table: The table.
-            types: The type (DDL) of each column that is written.
+        for which the library would need too much memory. ``types`` are those of the columns to
+        write (DDL).
         """
         snapshot = read_table_snapshot(table)
         return (
@@ -692,7 +674,7 @@ class DeltaWriter:
         batch, count = counted(batch, rows)
         with self._committing(spark, table, commit, None, source=count) as marker:
             if marker is not None:
-                with spark_conf(spark, _build_settings(marker, table)):
+                with spark_conf(spark, _build_commit_conf(marker, table)):
                     merge.run(batch)
         return self._tables[table.key].effect
 
@@ -725,7 +707,7 @@ class DeltaWriter:
         state = self._tables[table.key]
         acknowledged = commit.same_batch(state.acknowledged)
         try:
-            before = self._before(spark, table)
+            before = self._read_newest_metadata(spark, table)
             marker = next_metadata(before, commit, table, acknowledged=acknowledged)
             self._clean_staging(table, commit.job)
             is_made = commit.same_batch(before)
@@ -748,7 +730,7 @@ class DeltaWriter:
             TableError: The table was removed or replaced.
         """
         state = self._tables[table.key]
-        state.id = same_table(table, state.id, get_table_id(spark, table))
+        state.id = check_same_table(table, state.id, get_table_id(spark, table))
 
     def _verify(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> Commit:
         """Return this run's newest commit of a table, after checking that it contains the batch.
@@ -771,8 +753,7 @@ class DeltaWriter:
         state = self._tables[table.key]
         folder = table.local_folder
         if folder is not None:
-            added = check_commit(table, folder, newest.version)
-            newest = newest._replace(added_bytes=added.nbytes)
+            newest = newest._replace(added_bytes=check_commit(table, folder, newest.version))
         state.version = newest.version
         return newest
 
@@ -793,7 +774,20 @@ class DeltaWriter:
         if next((version for version in versions if version <= last), None) != last:
             raise table_removed_error(table)
 
-    def _before(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
+    def _build_repeat_conf(self, spark: SparkSession, table: Table) -> dict[str, str]:
+        """Return the Spark setting with which a commit stores the newest commit metadata again.
+
+        The dictionary is empty if the table has no commit of target-spark.
+        """
+        before = self._read_newest_metadata(spark, table)
+        return {} if before is None else {_METADATA: before.to_json()}
+
+    def _read_newest_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
+        """Return the metadata of target-spark's newest commit to a table, or None.
+
+        Raises:
+            TableError: This run's last commit is no longer in the history of the table.
+        """
         self._check_history(table, commits(spark, table))
         state = self._tables[table.key]
         if not state.is_newest_known:
@@ -817,12 +811,8 @@ class DeltaWriter:
         """Return True if rows may be committed without Spark, by the library deltalake.
 
         The result depends on the table's features, its column types and the user's Spark settings.
-
-        Args:
-            spark: The Spark session of the calling thread.
-            snapshot: The newest version of the table.
-            types: The type (DDL) of each column to write.
-            rewrites: True if the commit replaces rows; False if it only adds some.
+        ``types`` are those of the columns to write (DDL). ``rewrites`` is True if the commit
+        replaces rows, False if it only adds some.
         """
         is_open = snapshot.takes_rewrites if rewrites else snapshot.takes_files
         if not is_open or self._uses_spark_alone(spark):
@@ -847,16 +837,17 @@ class DeltaWriter:
             return {}
         if snapshot.file_bytes() > _SMALL_TABLE_BYTES:
             return {}
-        return find_small_commit_conf(spark) | _SMALL_SNAPSHOT_CONF
+        return find_small_commit_conf(spark) | {_SNAPSHOT_PARTITIONS: "1"}
 
     def _uses_spark_alone(self, spark: SparkSession) -> bool:
         """Return True if Spark must make every commit, because of the user's Spark settings.
 
         The library deltalake does not read settings that begin with ``spark.databricks.delta.``.
+        The setting ``snapshotPartitions`` is ignored, because target-spark sets it in each session.
         """
         if self._has_own_settings is None:  # read once: Spark returns hundreds of settings
             self._has_own_settings = any(
-                key.startswith(_DELTA_SETTINGS) and key not in _OUR_SETTINGS
+                key.startswith(_DELTA_SETTINGS) and key != _SNAPSHOT_PARTITIONS
                 for key in spark.conf.getAll
             )
         return self._has_own_settings
@@ -928,12 +919,7 @@ def _no_rows(_written: int) -> int:
 def _check_counts(table: Table, commit: Commit, rows: Count | None, source: Count | None) -> None:
     """Check the row counts that Delta reports for a commit against the rows of the batch.
 
-    Args:
-        table: The table, for the error message.
-        commit: The commit.
-        rows: Function that returns the number of rows to be added; None to skip the check.
-        source: Function that returns the number of rows that the MERGE had to read; None to skip
-            the check.
+    ``rows`` and ``source`` are those of `DeltaWriter._committing`.
 
     Raises:
         RowCountError: The counts differ.
@@ -948,20 +934,19 @@ def _check_counts(table: Table, commit: Commit, rows: Count | None, source: Coun
             )
 
 
-def _build_settings(marker: CommitMetadata, table: Table) -> dict[str, str]:
+def _build_commit_conf(marker: CommitMetadata, table: Table) -> dict[str, str]:
     return {
         _METADATA: marker.to_json(),
         _APP_ID: txn_app_id(marker.job, table.name, marker.run),
-        _VERSION: str(marker.batch),
+        _TXN_VERSION: str(marker.batch),
     }
 
 
-def _write(
-    table: Table, df: DataFrame, marker: CommitMetadata, commit: CommitMetadata, mode: str
-) -> None:
+def _write_by_spark(table: Table, df: DataFrame, marker: CommitMetadata, mode: str) -> None:
+    """Append the rows of ``df`` to a table, or overwrite the table, depending on ``mode``."""
     rows = df.writeTo(delta_ref(table)).options(
         userMetadata=marker.to_json(),
-        txnAppId=txn_app_id(commit.job, table.name, commit.run),
-        txnVersion=commit.batch,
+        txnAppId=txn_app_id(marker.job, table.name, marker.run),
+        txnVersion=marker.batch,
     )
     rows.overwrite(F.lit(True)) if mode == "overwrite" else rows.append()  # noqa: FBT003

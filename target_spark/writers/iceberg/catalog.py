@@ -34,7 +34,7 @@ DEFAULT_CATALOG = "target_spark"
 ``spark.sql.catalog.target_spark.`` are options of all these catalogs."""
 
 _CATALOGS = "spark.sql.catalog."
-_CLASS = "org.apache.iceberg.spark.SparkCatalog"
+_CATALOG_CLASS = "org.apache.iceberg.spark.SparkCatalog"
 
 
 class IcebergTableRef(NamedTuple):
@@ -64,12 +64,12 @@ def resolve_table(spark: SparkSession, table: Table) -> IcebergTableRef:
         UnsupportedError: Spark has no configuration for the user's catalog.
     """
     if not table.identifier:
-        return _of_folder(spark, table.path)
+        return _resolve_folder(spark, table.path)
     catalog, *database, name = table.identifier
     if spark.conf.get(f"{_CATALOGS}{catalog}", None) is None:
         raise UnsupportedError(
             f"Spark does not know the catalog {catalog!r} of table {table.name}. Configure it in"
-            f" the setting spark: {_CATALOGS}{catalog} = {_CLASS}, and"
+            f" the setting spark: {_CATALOGS}{catalog} = {_CATALOG_CLASS}, and"
             f" {_CATALOGS}{catalog}.type = rest, jdbc, hive, hadoop or glue with the options that"
             " the type needs; or remove the setting catalog to write tables below path."
         )
@@ -106,7 +106,12 @@ def find_in_catalog(spark: SparkSession, table: IcebergTableRef) -> tuple[Any, A
     return catalogs.catalog(table.catalog), identifier
 
 
-def _of_folder(spark: SparkSession, path: str) -> IcebergTableRef:
+def _resolve_folder(spark: SparkSession, path: str) -> IcebergTableRef:
+    """Return the full name of the table in a folder, in a Hadoop catalog of target-spark.
+
+    ``/data/sales/users`` is the table ``users`` of the database ``sales`` in the warehouse
+    ``/data``. A table in the root of a file system or bucket has no database.
+    """
     above, _, name = to_spark_uri(path).rstrip("/").rpartition("/")
     warehouse, _, database = above.rpartition("/")
     if not database or warehouse.endswith(":/"):  # the root of a file system, or a bucket
@@ -122,12 +127,7 @@ def _configure_catalog(spark: SparkSession, catalog: str, warehouse: str) -> Non
     """Configure an Iceberg catalog in the Spark session, unless the user has configured it.
 
     Options that the user sets for the catalog ``target_spark`` are used too, except for type,
-    warehouse and caching.
-
-    Args:
-        spark: The Spark session to configure.
-        catalog: The name of the catalog.
-        warehouse: The URI of the catalog's root folder, with databases as subfolders.
+    warehouse and caching. ``warehouse`` is the URI of the folder that has a subfolder per database.
     """
     key = f"{_CATALOGS}{catalog}"
     if spark.conf.get(key, None) is not None:
@@ -139,4 +139,4 @@ def _configure_catalog(spark: SparkSession, catalog: str, warehouse: str) -> Non
             options.setdefault(name.removeprefix(prefix), value)
     for name, value in options.items():
         spark.conf.set(f"{key}.{name}", value)
-    spark.conf.set(key, _CLASS)
+    spark.conf.set(key, _CATALOG_CLASS)

@@ -8,7 +8,6 @@ other writers are lost, because the rollback fails if the table has changed sinc
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -17,6 +16,7 @@ from target_spark.storage.hadoop_fs import is_remote_session
 from target_spark.tables.iceberg_metadata import IcebergSnapshot
 from target_spark.tables.model import Table
 from target_spark.writers.iceberg.catalog import load, resolve_table
+from target_spark.writers.iceberg.snapshot_reader import iterate_added_files
 
 __all__ = ["find_missing_file", "roll_back_snapshot"]
 
@@ -34,19 +34,9 @@ def find_missing_file(spark: SparkSession, table: Table, snapshot: IcebergSnapsh
         spark.sql(f"SELECT * FROM {table_ref.ref}.files").count()  # noqa: S608  (it is quoted)
         return None
     java_table = load(spark, table_ref)
-    java_snapshot, io = java_table.snapshot(snapshot.id), java_table.io()
-    manifest_list = java_snapshot.manifestListLocation()
-    if not _file_exists(io, manifest_list):
-        return str(manifest_list)
-    manifests = [
-        file.path() for file in java_snapshot.allManifests(io) if file.snapshotId() == snapshot.id
-    ]
-    manifest = next((path for path in manifests if not _file_exists(io, path)), None)
-    if manifest is not None:
-        return str(manifest)
-    files = itertools.chain(java_snapshot.addedDataFiles(io), java_snapshot.addedDeleteFiles(io))
-    paths = (file.location() for file in files)
-    return next((str(path) for path in paths if not _file_exists(io, path)), None)
+    io = java_table.io()
+    locations = (location for location, _ in iterate_added_files(java_table, snapshot))
+    return next((str(each) for each in locations if not io.newInputFile(each).exists()), None)
 
 
 def roll_back_snapshot(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) -> bool:
@@ -71,7 +61,3 @@ def roll_back_snapshot(spark: SparkSession, table: Table, snapshot: IcebergSnaps
     removed_ids.add(snapshot.id)
     operations.commit(base, builder.removeSnapshots(removed_ids).build())
     return True
-
-
-def _file_exists(io: Any, path: str) -> bool:
-    return bool(io.newInputFile(path).exists())

@@ -18,7 +18,7 @@ from target_spark.writers.table_properties import build_properties
 
 __all__ = ["build_layout_ddl", "build_sort_order", "describe_partition_mismatch"]
 
-_PARTED: Final = re.compile(r"^PARTITIONED BY \((.*)\)$", re.MULTILINE)
+_PARTITIONED_BY: Final = re.compile(r"^PARTITIONED BY \((.*)\)$", re.MULTILINE)
 
 _FUNCTIONS: Final[Mapping[Transform, str]] = {
     "year": "years",
@@ -30,7 +30,7 @@ _FUNCTIONS: Final[Mapping[Transform, str]] = {
 
 def build_layout_ddl(table_schema: TableSchema, layout: TableLayout) -> str:
     """Return the PARTITIONED BY and TBLPROPERTIES clauses to create an Iceberg table."""
-    parts = ", ".join(_parts(table_schema, layout.partition_by))
+    parts = ", ".join(_list_partitions(table_schema, layout.partition_by))
     clause = f" PARTITIONED BY ({parts})" if parts else ""
     properties = build_properties(table_schema) | dict(layout.properties)
     if layout.file_bytes is not None:
@@ -45,10 +45,10 @@ def build_sort_order(table_schema: TableSchema, layout: TableLayout) -> str:
     The clause makes Iceberg sort the rows of each file. For a partitioned table, it also makes
     Spark send all rows of a partition to one task, so that not every task writes a file for it.
     """
-    order = ", ".join(quote(name) for name in _columns(table_schema, layout.sort_by))
+    order = ", ".join(quote(name) for name in _find_columns(table_schema, layout.sort_by))
     if not order:
         return ""
-    parts = any(_parts(table_schema, layout.partition_by))
+    parts = any(_list_partitions(table_schema, layout.partition_by))
     return f"WRITE{' DISTRIBUTED BY PARTITION' if parts else ''} LOCALLY ORDERED BY {order}"
 
 
@@ -61,25 +61,27 @@ def describe_partition_mismatch(
     as SHOW CREATE TABLE returns it.
     """
     parts = _get_partitions(statement).replace("`", "")
-    if parts == ", ".join(_parts(table_schema, layout.partition_by)).replace("`", ""):
+    if parts == ", ".join(_list_partitions(table_schema, layout.partition_by)).replace("`", ""):
         return None
     return f"partitioned by {parts}" if parts else "not partitioned"
 
 
 def _get_partitions(statement: str) -> str:
     """Return the partition expressions in a CREATE TABLE statement, or "" without partitions."""
-    match = _PARTED.search(statement)
+    match = _PARTITIONED_BY.search(statement)
     return match[1] if match else ""
 
 
-def _parts(table_schema: TableSchema, partitions: Iterable[PartitionField]) -> Iterator[str]:
+def _list_partitions(
+    table_schema: TableSchema, partitions: Iterable[PartitionField]
+) -> Iterator[str]:
     for partition in partitions:
-        for name in _columns(table_schema, [partition.source]):
+        for name in _find_columns(table_schema, [partition.source]):
             function = _FUNCTIONS.get(partition.transform, "")
             yield f"{function}({quote(name)})" if function else quote(name)
 
 
-def _columns(table_schema: TableSchema, sources: Iterable[str]) -> Iterator[str]:
+def _find_columns(table_schema: TableSchema, sources: Iterable[str]) -> Iterator[str]:
     for source in sources:
         column = table_schema.column_fed_by(source)
         if column is not None:

@@ -16,14 +16,14 @@ from target_spark.storage.uris import to_spark_uri
 from target_spark.tables.identifiers import sql_literal
 from target_spark.tables.model import Table
 from target_spark.writers.iceberg.catalog import IcebergTableRef
+from target_spark.writers.table_properties import get_table_properties
 
 __all__ = ["compact", "expire_snapshots", "remove_orphan_files"]
 
 
 def compact(spark: SparkSession, table_ref: IcebergTableRef) -> None:
     """Merge an Iceberg table's small files into large ones, sorted by the table's sort order."""
-    properties = spark.sql(f"SHOW TBLPROPERTIES {table_ref.ref}").collect()
-    is_sorted = any(row[0] == "sort-order" for row in properties)
+    is_sorted = "sort-order" in get_table_properties(spark, table_ref.ref)
     strategy = "sort" if is_sorted else "binpack"
     spark.sql(
         f"CALL {table_ref.procedures}.rewrite_data_files(table => {sql_literal(table_ref.ref)},"

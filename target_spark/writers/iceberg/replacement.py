@@ -2,7 +2,7 @@
 
 Spark's REPLACE TABLE … AS SELECT would lose rows that another writer commits while the statement
 runs. Here Spark writes the files into a staged table, as that statement does. Then the metadata of
-the staged table are committed on top of the table version that was read. If another commit has
+the staged table is committed on top of the table version that was read. If another commit has
 followed that version, Iceberg reports a conflict, and the table is unchanged. The JVM of a local
 Spark session is required.
 """

@@ -11,6 +11,7 @@ import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -32,26 +33,30 @@ from target_spark.writers.sql import check_folder_is_empty
 from target_spark.writers.table_properties import get_table_properties
 
 __all__ = [
+    "check_can_create",
     "check_files",
-    "check_is_iceberg",
     "check_isolation",
     "get_commit_time",
     "get_last_metadata",
     "get_table_uuid",
+    "iterate_added_files",
     "snapshots",
 ]
 
-_OF_CATALOGS = re.compile(r"\d{5}-.*metadata\.json")
+_CATALOG_METADATA = re.compile(r"\d{5}-.*metadata\.json")
 """Pattern of the name of a metadata file if the table is in a catalog. Files of other tables are
 named like ``v1.metadata.json``."""
 
-_SUBFOLDERS = re.compile("metadata|data")
+_ALLOWED_SUBFOLDERS = re.compile("metadata|data")
+
+_DATA_FILE = 0
+"""Iceberg's content id of a data file; delete files have other ids."""
 
 _ISOLATION = "write.merge.isolation-level"
 _SERIALIZABLE = "serializable"
 
 
-def check_is_iceberg(folder: Path) -> None:
+def check_can_create(folder: Path) -> None:
     """Check that an Iceberg table can be created in a local folder.
 
     The subfolders ``metadata`` and ``data`` are accepted even without a metadata file, because a
@@ -61,12 +66,12 @@ def check_is_iceberg(folder: Path) -> None:
         TableError: The folder has other files, or a table of another catalog.
     """
     metadata = folder / "metadata"
-    if metadata.is_dir() and any(_OF_CATALOGS.match(file.name) for file in metadata.iterdir()):
+    if metadata.is_dir() and any(_CATALOG_METADATA.match(file.name) for file in metadata.iterdir()):
         raise TableError(
             f"{folder} is an Iceberg table of a catalog, and only the catalog may change it. Set"
             " catalog and database to that catalog, or set path to another folder."
         )
-    check_folder_is_empty(folder, "Iceberg", allowed=_SUBFOLDERS)
+    check_folder_is_empty(folder, "Iceberg", allowed=_ALLOWED_SUBFOLDERS)
 
 
 def snapshots(spark: SparkSession, table: Table) -> Iterator[IcebergSnapshot]:
@@ -75,7 +80,7 @@ def snapshots(spark: SparkSession, table: Table) -> Iterator[IcebergSnapshot]:
     yield from (
         read_local_snapshots(folder)
         if folder is not None
-        else trace_ancestors(*_by_query(spark, table))
+        else trace_ancestors(*_query_snapshots(spark, table))
     )
 
 
@@ -105,31 +110,43 @@ def check_files(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) ->
     folder = table.local_folder
     if folder is None or is_remote_session(spark):
         return
-    java_table = load(spark, resolve_table(spark, table))
-    java_snapshot, io = java_table.snapshot(snapshot.id), java_table.io()
-    paths = [java_snapshot.manifestListLocation()]
-    paths += [
-        file.path() for file in java_snapshot.allManifests(io) if file.snapshotId() == snapshot.id
-    ]
-    for file in itertools.chain(
-        java_snapshot.addedDataFiles(io), java_snapshot.addedDeleteFiles(io)
-    ):
-        path, size, rows = (
-            to_local_folder(file.location()),
-            file.fileSizeInBytes(),
-            file.recordCount(),
-        )
-        is_data = file.content().id() == 0
-        fault = path and describe_file_fault(path, size, rows if is_data else None)
-        if fault:
+    files = [find_metadata_file(folder)]
+    for location, file in iterate_added_files(load(spark, resolve_table(spark, table)), snapshot):
+        path = to_local_folder(location)
+        files.append(path)
+        if file is None or path is None:
+            continue
+        rows = file.recordCount() if file.content().id() == _DATA_FILE else None
+        if fault := describe_file_fault(path, file.fileSizeInBytes(), rows):
             raise CommitLostError(
                 f"Snapshot {snapshot.id} of table {table.name} names the file {path}, which"
                 f" {fault}. No state that covers its rows is emitted; restore the file, or start"
                 " again from a state before this commit."
             )
-        paths.append(file.location())
-    files = (find_metadata_file(folder), *map(to_local_folder, paths))
     sync_table(folder, filter(None, files), [folder / "metadata" / "version-hint.text"])
+
+
+def iterate_added_files(
+    java_table: Any, snapshot: IcebergSnapshot
+) -> Iterator[tuple[str, Any | None]]:
+    """Yield the location of each file that a snapshot added, the metadata files first.
+
+    With a data file or delete file, also yield Iceberg's Java object for the file; else None. A
+    metadata file is read only after its location was yielded.
+
+    Args:
+        java_table: Iceberg's Java object for the table.
+        snapshot: A snapshot of the table.
+    """
+    java_snapshot, io = java_table.snapshot(snapshot.id), java_table.io()
+    yield java_snapshot.manifestListLocation(), None
+    for manifest in java_snapshot.allManifests(io):
+        if manifest.snapshotId() == snapshot.id:
+            yield manifest.path(), None
+    for file in itertools.chain(
+        java_snapshot.addedDataFiles(io), java_snapshot.addedDeleteFiles(io)
+    ):
+        yield file.location(), file
 
 
 def check_isolation(spark: SparkSession, ref: str) -> None:
@@ -169,7 +186,9 @@ def get_commit_time(spark: SparkSession, table: Table) -> int | None:
     return None if row is None else row["at"]
 
 
-def _by_query(spark: SparkSession, table: Table) -> tuple[int | None, dict[int, IcebergSnapshot]]:
+def _query_snapshots(
+    spark: SparkSession, table: Table
+) -> tuple[int | None, dict[int, IcebergSnapshot]]:
     table_ref = resolve_table(spark, table)
     if not catalog_table_exists(spark, table_ref):
         return None, {}

@@ -40,10 +40,10 @@ from target_spark.storage.commit_retry import FailureKind, classify_failure, fir
 from target_spark.storage.hadoop_fs import remove_folder
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.iceberg_metadata import (
-    PROPERTY,
+    METADATA_PROPERTY,
     IcebergSnapshot,
+    encode_metadata,
     parse_summary,
-    snapshot_properties,
     table_exists,
 )
 from target_spark.tables.identifiers import quote
@@ -53,10 +53,10 @@ from target_spark.writers.base import (
     MergeKeys,
     TableState,
     VersionDelete,
+    check_same_table,
     column_ddl,
     latest_by_key,
     next_metadata,
-    same_table,
     table_removed_error,
 )
 from target_spark.writers.iceberg.catalog import catalog_table_exists, resolve_table
@@ -68,8 +68,8 @@ from target_spark.writers.iceberg.layout import (
 )
 from target_spark.writers.iceberg.maintenance import compact, expire_snapshots, remove_orphan_files
 from target_spark.writers.iceberg.snapshot_reader import (
+    check_can_create,
     check_files,
-    check_is_iceberg,
     check_isolation,
     get_last_metadata,
     get_table_uuid,
@@ -77,16 +77,16 @@ from target_spark.writers.iceberg.snapshot_reader import (
 )
 from target_spark.writers.merge_statement import Matched, Merge, build_upsert
 from target_spark.writers.scd2 import (
-    build_adoption_sql,
-    build_merge_sql,
+    build_conversion_sql,
+    build_scd2_merge,
     compute_changes,
     initial_versions,
 )
 from target_spark.writers.sql import (
     as_initial_rows,
     build_alter_statements,
+    build_column_list,
     build_end_values,
-    get_columns,
     spark_conf,
     version_delete_condition,
 )
@@ -100,22 +100,22 @@ from target_spark.writers.type_widening import iceberg_widens
 
 __all__ = ["FANOUT_OPTIONS", "IcebergWriter", "find_empty_snapshot", "insert_first"]
 
-_SETTING = f"spark.sql.iceberg.snapshot-property.{PROPERTY}"
-_OPTION = f"snapshot-property.{PROPERTY}"
+_METADATA_SETTING: Final = f"spark.sql.iceberg.snapshot-property.{METADATA_PROPERTY}"
+_METADATA_OPTION: Final = f"snapshot-property.{METADATA_PROPERTY}"
 FANOUT_OPTIONS = {"distribution-mode": "hash"}
 """Write option for hash distribution. For range distribution, Spark computes all rows twice."""
 
-_UNSURE = {FailureKind.PASSING, FailureKind.AWAY}
+_MAY_STILL_COMMIT = {FailureKind.PASSING, FailureKind.AWAY}
 """Kinds of failure after which the catalog may still complete the commit."""
 
-_TABLE_MAY_BE_WHY: Final = {FailureKind.LASTING, FailureKind.STALE, FailureKind.CONFLICT}
+_MAY_BE_REPLACED: Final = {FailureKind.LASTING, FailureKind.STALE, FailureKind.CONFLICT}
 """Kinds of failure after which the writer checks if the table was removed or replaced."""
 
-_REFUSALS = ("iceberg.exceptions.ValidationException", "IllegalArgumentException")
+_REJECTIONS = ("iceberg.exceptions.ValidationException", "IllegalArgumentException")
 
 
 @dataclass
-class _TableState(TableState):
+class _IcebergTableState(TableState):
     """Cached facts about one Iceberg table, which the writer keeps during a run.
 
     Attributes:
@@ -143,7 +143,7 @@ class IcebergWriter:
     keeps_batch = False
 
     def __init__(self) -> None:
-        self._tables: defaultdict[str, _TableState] = defaultdict(_TableState)
+        self._tables: defaultdict[str, _IcebergTableState] = defaultdict(_IcebergTableState)
 
     def can_widen(self, old: str, new: str) -> bool:
         """Return True if Iceberg can change a column's type ``old`` to ``new`` (DDL) in place."""
@@ -159,7 +159,7 @@ class IcebergWriter:
         self._check_same(spark, table)
         folder = table.local_folder
         if folder is not None and not table_exists(folder):
-            check_is_iceberg(folder)
+            check_can_create(folder)
             return None
         table_ref = resolve_table(spark, table)
         if folder is None and not catalog_table_exists(spark, table_ref):
@@ -184,7 +184,7 @@ class IcebergWriter:
             TableError: Iceberg rejects the columns or the layout.
         """
         with _translate_errors(table):
-            _make(spark, table, table_schema, layout)
+            _create_table(spark, table, table_schema, layout)
         state = self._tables[table.key]
         state.is_empty, state.empty_at = True, None
         self._check_same(spark, table)
@@ -235,7 +235,7 @@ class IcebergWriter:
         df, count = counted(df, rows)
 
         def write(ref: str, marker: str) -> None:
-            df.writeTo(ref).options(**{_OPTION: marker, **FANOUT_OPTIONS}).append()
+            df.writeTo(ref).options(**{_METADATA_OPTION: marker, **FANOUT_OPTIONS}).append()
 
         return self._commit(spark, table, commit, write, rows=count)
 
@@ -251,7 +251,7 @@ class IcebergWriter:
         df, count = counted(df, rows)
 
         def write(ref: str, marker: str) -> None:
-            options = {_OPTION: marker, **FANOUT_OPTIONS}
+            options = {_METADATA_OPTION: marker, **FANOUT_OPTIONS}
             df.writeTo(ref).options(**options).overwrite(F.lit(True))  # noqa: FBT003
 
         return self._commit(spark, table, commit, write, rows=count)
@@ -278,7 +278,7 @@ class IcebergWriter:
         faster.
         """
         newest = latest_by_key(df, keys)
-        if self.is_empty(spark, table):  # no rows to match: an append is faster
+        if self.is_empty(spark, table):
             return self._append_first_rows(spark, table, as_initial_rows(newest, keys), commit)
         columns = [name for name in newest.columns if name != DELETE_ONLY_COLUMN]
         skips_rows = keys.hard_delete or keys.by_cursor or keys.removed is not None
@@ -298,7 +298,7 @@ class IcebergWriter:
             return self._append_first_rows(spark, table, initial_versions(df, keys), commit)
         self._convert_to_versions(spark, table, keys.deleted, commit)
         columns = [name for name in df.columns if name != keys.order]
-        merge = build_merge_sql(resolve_table(spark, table).ref, columns, keys)
+        merge = build_scd2_merge(resolve_table(spark, table).ref, columns, keys)
         read_at = next(snapshots(spark, table), None)
         changes = compute_changes(df, self.rows(spark, table), keys, commit.run_started * 1000)
         return self._merge(spark, table, changes, merge, commit, read_at=read_at)
@@ -316,7 +316,7 @@ class IcebergWriter:
                 version_delete_condition(deletion),
                 [Matched(build_end_values(deletion) or None)],
             )
-            with spark_conf(spark, {_SETTING: marker}):
+            with spark_conf(spark, {_METADATA_SETTING: marker}):
                 merge.run(spark.sql("SELECT 1"))
 
         return self._commit(spark, table, commit, write, merged=True)
@@ -346,7 +346,7 @@ class IcebergWriter:
         marker = get_last_metadata(spark, table)
         newest = next(snapshots(spark, table), None)
         if newest is not None and marker is not None and newest.marker is None:
-            _append_nothing(spark, table_ref.ref, snapshot_properties(marker))
+            _append_nothing(spark, table_ref.ref, encode_metadata(marker))
         if options.retain_days is not None:
             expire_snapshots(spark, table_ref, options.retain_days)
             remove_orphan_files(spark, table, table_ref, options.retain_days)
@@ -380,17 +380,10 @@ class IcebergWriter:
     def _convert_to_versions(
         self, spark: SparkSession, table: Table, deleted: str | None, commit: CommitMetadata
     ) -> None:
-        """Turn rows without values in the SCD2 columns into row versions.
+        """Turn rows without values in the SCD2 columns into row versions, once per table and run.
 
-        The row versions begin at the start of the run. Such rows exist if the table was loaded in
-        another write mode before. The conversion runs at most once per table and run.
-
-        Args:
-            spark: The Spark session of the calling thread.
-            table: The table.
-            deleted: The column that marks a row as deleted, or None if the table has no such
-                column. A marked row becomes an ended version.
-            commit: The commit metadata of the batch, which has the start of the run.
+        Such rows exist if the table was loaded in another write mode before. The row versions begin
+        at the start of the run. Rows with a value in the column ``deleted`` become ended versions.
         """
         state = self._tables[table.key]
         if state.is_converted:
@@ -399,7 +392,7 @@ class IcebergWriter:
         if not self.rows(spark, table).where(is_unconverted).isEmpty():
             self._check_same(spark, table)
             ref = resolve_table(spark, table).ref
-            spark.sql(build_adoption_sql(ref, commit.run_started * 1000, deleted))
+            spark.sql(build_conversion_sql(ref, commit.run_started * 1000, deleted))
         state.is_converted = True
 
     # Commits
@@ -416,7 +409,7 @@ class IcebergWriter:
         empty_at = self._tables[table.key].empty_at
 
         def write(ref: str, marker: str) -> None:
-            insert_first(df.writeTo(ref).option(_OPTION, marker), empty_at)
+            insert_first(df.writeTo(ref).option(_METADATA_OPTION, marker), empty_at)
 
         return self._commit(spark, table, commit, write, rows=count)
 
@@ -447,7 +440,7 @@ class IcebergWriter:
         batch, count = counted(batch, None)
 
         def write(_ref: str, marker: str) -> None:
-            with spark_conf(spark, {_SETTING: marker}):
+            with spark_conf(spark, {_METADATA_SETTING: marker}):
                 merge.run(batch)
             if read_at is not None and spark.version.startswith("4.0."):
                 _check_unchanged(spark, table, read_at, commit)
@@ -496,7 +489,7 @@ class IcebergWriter:
                 ref = resolve_table(spark, table).ref
                 if merged:
                     check_isolation(spark, ref)
-                write(ref, snapshot_properties(marker))
+                write(ref, encode_metadata(marker))
             made = self._verify(spark, table, commit)
             snapshot = made[0]
             effect = parse_summary(snapshot, merged=merged)
@@ -506,9 +499,9 @@ class IcebergWriter:
         except BaseException as error:  # the commit may be in the table, or may still be made
             state.is_newest_known, state.is_empty = False, None
             fault = classify_failure(error)
-            state.is_unsure |= fault in _UNSURE
+            state.is_unsure |= fault in _MAY_STILL_COMMIT
             is_ours = not isinstance(error, Exception) or isinstance(error, TargetSparkError)
-            if fault in _TABLE_MAY_BE_WHY and not is_ours:
+            if fault in _MAY_BE_REPLACED and not is_ours:
                 self._check_same(spark, table)
             raise
         state.newest = state.acknowledged = marker
@@ -550,8 +543,8 @@ class IcebergWriter:
         """
         state = self._tables[table.key]
         if state.is_unsure:
-            _nothing(spark, resolve_table(spark, table).ref).append()
-            self._check_same(spark, table)  # directly before the write
+            _prepare_empty_write(spark, resolve_table(spark, table).ref).append()
+            self._check_same(spark, table)
 
     def _find_committed_batch(
         self, spark: SparkSession, table: Table, commit: CommitMetadata
@@ -568,7 +561,7 @@ class IcebergWriter:
         if state.is_newest_known:
             return state.newest, False
         newest_first = list(snapshots(spark, table))
-        is_made = _newest_of_run(newest_first, commit) is not None
+        is_made = _find_committed_snapshot(newest_first, commit) is not None
         known = {each for snapshot in newest_first for each in (snapshot.id, snapshot.parent)}
         if state.is_unsure and not is_made and state.seen not in {None, *known}:
             raise _expired_error(table, commit)
@@ -584,7 +577,7 @@ class IcebergWriter:
             TableError: The table was removed or replaced.
         """
         state = self._tables[table.key]
-        state.id = same_table(table, state.id, get_table_uuid(spark, table))
+        state.id = check_same_table(table, state.id, get_table_uuid(spark, table))
 
     def _verify(
         self, spark: SparkSession, table: Table, commit: CommitMetadata
@@ -597,20 +590,18 @@ class IcebergWriter:
         """
         newest_first = list(snapshots(spark, table))
         _check_ancestry(table, self._tables[table.key], newest_first)
-        newest = _newest_of_run(newest_first, commit)
+        newest = _find_committed_snapshot(newest_first, commit)
         if newest is None:
             raise _commit_lost_error(table, commit)
         return newest_first[newest_first.index(newest) :]
 
 
-def _newest_of_run(
+def _find_committed_snapshot(
     candidates: Iterable[IcebergSnapshot], commit: CommitMetadata
 ) -> IcebergSnapshot | None:
-    """Return a run's newest snapshot if it contains the batch of ``commit``, else None.
+    """Return the newest snapshot of the run of ``commit`` if it contains this batch, else None.
 
-    Args:
-        candidates: The snapshots of the table, newest first.
-        commit: The commit metadata of the batch, which names the run.
+    ``candidates`` are the snapshots of the table, newest first.
     """
     for snapshot in candidates:
         if commit.is_same_run(snapshot.marker):
@@ -618,34 +609,28 @@ def _newest_of_run(
     return None
 
 
-def _make(
+def _create_table(
     spark: SparkSession, table: Table, table_schema: TableSchema, layout: TableLayout
 ) -> None:
+    """Create a table with its sort order, and its database if the catalog does not have it."""
     table_ref = resolve_table(spark, table)
-    if table.identifier and not spark.catalog.databaseExists(
-        quote(table_ref.catalog, *table_ref.database)
-    ):
-        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quote(table_ref.catalog, *table_ref.database)}")
-    spark.sql(
-        f"CREATE TABLE IF NOT EXISTS {table_ref.ref} ({get_columns(table_schema)}) USING iceberg"
-        f"{build_layout_ddl(table_schema, layout)}"
-    )
+    database = quote(table_ref.catalog, *table_ref.database)
+    if table.identifier and not spark.catalog.databaseExists(database):
+        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {database}")
+    columns, clauses = build_column_list(table_schema), build_layout_ddl(table_schema, layout)
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {table_ref.ref} ({columns}) USING iceberg{clauses}")
     order = build_sort_order(table_schema, layout)
     if order:
         spark.sql(f"ALTER TABLE {table_ref.ref} {order}")
 
 
 def _check_ancestry(
-    table: Table, state: _TableState, newest_first: Iterable[IcebergSnapshot]
+    table: Table, state: _IcebergTableState, newest_first: Iterable[IcebergSnapshot]
 ) -> None:
     """Check that the run's last commit is still in the history of a table.
 
-    If all snapshots are newer than the commit, the commit may have expired, and the check passes.
-
-    Args:
-        table: The table.
-        state: The run's last commit and the snapshots before it.
-        newest_first: The table's current snapshot and its ancestors.
+    ``newest_first`` are the table's current snapshot and its ancestors. If all of them are newer
+    than the commit, the commit may have expired, and the check passes.
 
     Raises:
         TableError: The table was created again or rolled back.
@@ -669,13 +654,7 @@ def _check_unchanged(
     """Check that no other writer changed rows after a batch was computed and before its commit.
 
     The check is needed for Spark versions before 4.1, in which the query that computes the batch
-    may read an older snapshot than the MERGE.
-
-    Args:
-        spark: The Spark session of the calling thread.
-        table: The table.
-        read_at: The snapshot that was read to compute the batch.
-        commit: The commit metadata of the batch.
+    may read an older snapshot (``read_at``) than the MERGE.
 
     Raises:
         TableError: Another writer changed rows after the batch was computed.
@@ -726,14 +705,8 @@ def _check_counts(
     """Check the row counts in a snapshot's summary against the rows of the batch.
 
     A MERGE may change more table rows than the batch has rows, because one batch row can update
-    several table rows with the same key.
-
-    Args:
-        table: The table, for the error message.
-        snapshot: The snapshot.
-        effect: The counts in the snapshot's summary.
-        rows: Function that returns the number of rows to be added; None if unknown.
-        source: Function that returns the number of rows in the batch of a MERGE; None if unknown.
+    several table rows with the same key. ``effect`` has the counts in the summary; ``rows`` and
+    ``source`` are those of `IcebergWriter._commit`.
 
     Raises:
         RowCountError: The counts differ.
@@ -782,10 +755,12 @@ def insert_first(rows: DataFrameWriterV2, empty_at: int | None) -> None:
 
 
 def _append_nothing(spark: SparkSession, ref: str, marker: str) -> None:
-    _nothing(spark, ref).option(_OPTION, marker).append()
+    """Make a snapshot without rows that has the commit metadata ``marker`` in its summary."""
+    _prepare_empty_write(spark, ref).option(_METADATA_OPTION, marker).append()
 
 
-def _nothing(spark: SparkSession, ref: str) -> DataFrameWriterV2:
+def _prepare_empty_write(spark: SparkSession, ref: str) -> DataFrameWriterV2:
+    """Return the writer of a DataFrame without rows to the table with the SQL name ``ref``."""
     return spark.table(ref).where(F.lit(False)).writeTo(ref)  # noqa: FBT003
 
 
@@ -798,7 +773,7 @@ def _translate_errors(table: Table) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not any(name in f"{type(error).__name__} {error}" for name in _REFUSALS):
+        if not any(name in f"{type(error).__name__} {error}" for name in _REJECTIONS):
             raise
         raise TableError(
             f"Iceberg refuses the columns or the layout of table {table.name} ({table.key}):"

@@ -71,7 +71,7 @@ def main(seconds: Path) -> None:
             return recorder
 
         target.SparkProvider = record_settings  # type: ignore[assignment,misc]
-        target._commits = record_options  # type: ignore[assignment]
+        target._new_writer = record_options  # type: ignore[assignment]
         with contextlib.suppress(SystemExit):
             target.TargetSpark.cli()
         started = time.monotonic()

@@ -55,5 +55,5 @@ class NoCommits:
 
 if __name__ == "__main__":
     target.SparkProvider = NoEngine  # type: ignore[assignment,misc]
-    target._commits = lambda *_all: NoCommits()  # type: ignore[assignment,return-value]
+    target._new_writer = lambda *_all: NoCommits()  # type: ignore[assignment,return-value]
     target.TargetSpark.cli()

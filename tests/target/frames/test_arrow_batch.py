@@ -173,6 +173,11 @@ def test_property_with_an_unusual_name_is_refused(tmp_path: Path, name: str):
             read_arrow_batch([path], make_schema(properties), METADATA)
 
 
+def test_folder_that_spark_has_written_is_refused_with_the_reason(tmp_path: Path):
+    with pytest.raises(UnsupportedBatchError, match="files or tables that Spark reads"):
+        read_arrow_batch([str(tmp_path)], make_schema({"i": {"type": "integer"}}), METADATA)
+
+
 def test_empty_string_in_a_partition_column_is_refused(tmp_path: Path):
     table_schema = replace(make_schema({"s": {"type": "string"}}), filled=("s",))
     for text, is_refused in (("x", False), ("", True)):

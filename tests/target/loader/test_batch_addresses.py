@@ -11,7 +11,7 @@ import pytest
 from tap_core.events import BatchFiles, StreamId
 from target_spark.config.settings import load_options
 from target_spark.errors import FilesError
-from target_spark.loader.batch_file_checks import batch_files
+from target_spark.loader.batch_file_checks import check_batch_files
 
 JSONL = {"format": "jsonl"}
 
@@ -29,12 +29,12 @@ def test_address_of_another_host_is_rejected(address: str) -> None:
     """SEC16: target-spark follows no address of another host in a BATCH message."""
     files = BatchFiles(StreamId("a"), [address], JSONL)
     with pytest.raises(FilesError, match=r"address.*Nothing of its batch is committed"):
-        batch_files(files, 1, {})
+        check_batch_files(files, 1, {})
 
 
 def test_address_on_the_host_of_the_tables_is_accepted() -> None:
     files = BatchFiles(StreamId("a"), ["hdfs://name:8020/in/a.jsonl"], JSONL)
-    assert batch_files(files, 1, {}, roots=["hdfs://name:8020/tables"])
+    assert check_batch_files(files, 1, {}, roots=["hdfs://name:8020/tables"])
 
 
 def test_file_that_is_not_regular_is_rejected(tmp_path: Path) -> None:
@@ -43,13 +43,13 @@ def test_file_that_is_not_regular_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "zero.jsonl").symlink_to("/dev/zero")
     for name in ("pipe.jsonl", "zero.jsonl"):
         with pytest.raises(FilesError, match="it is not a regular file"):
-            batch_files(BatchFiles(StreamId("a"), [str(tmp_path / name)], JSONL), 1, {})
+            check_batch_files(BatchFiles(StreamId("a"), [str(tmp_path / name)], JSONL), 1, {})
 
 
 def test_batch_schemes_setting_allows_more_schemes() -> None:
     files = BatchFiles(StreamId("a"), ["sftp://host/a.jsonl"], JSONL)
     options = load_options({"path": "/tables", "batch_schemes": ["sftp"]})
-    assert batch_files(files, 1, {}, options.batch_limits)
+    assert check_batch_files(files, 1, {}, options.batch_limits)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_properties_of_parquet_files_other_than_text_are_in_json(
 ) -> None:
     """SEC21: also if the schema is invalid; then it declares no properties."""
     files = BatchFiles(StreamId("a"), ["hdfs://name/a.parquet"], {"format": "parquet"})
-    (found,) = batch_files(files, 1, schema, roots=["hdfs://name/tables"])
+    (found,) = check_batch_files(files, 1, schema, roots=["hdfs://name/tables"])
     assert found.in_json == more
 
 
@@ -76,18 +76,18 @@ def test_message_with_too_many_files_is_rejected_before_any_is_opened(tmp_path: 
     missing = BatchFiles(StreamId("a"), [str(tmp_path / "missing.jsonl")] * 20, JSONL)
     limits = load_options({"path": "/tables", "batch_max_files": 19}).batch_limits
     with pytest.raises(FilesError) as error:
-        batch_files(missing, 1, {}, limits)
+        check_batch_files(missing, 1, {}, limits)
     assert str(error.value) == (
         "Stream a: a BATCH message names 20 files, more than 19; raise the setting"
         " batch_max_files, or let the tap name fewer in one message. Nothing of its batch is"
         " committed, and no state after it is emitted."
     )
     with pytest.raises(FilesError, match="it does not exist"):
-        batch_files(missing, 1, {})
+        check_batch_files(missing, 1, {})
 
 
 def test_address_that_the_system_refuses_is_named():
     """SEC15: a name that is too long ends in an error that names the stream."""
     refused = BatchFiles(StreamId("a"), [f"/{'x' * 300}"], JSONL)
     with pytest.raises(FilesError, match=r"Stream a: batch file /x+ cannot be read: file name too"):
-        batch_files(refused, 1, {})
+        check_batch_files(refused, 1, {})

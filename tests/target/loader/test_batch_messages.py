@@ -22,7 +22,7 @@ from tap_core.batch.url_schemes import SCHEMES
 from tap_core.events import BatchFiles, StreamId
 from target_spark.errors import FilesError, QuarantineError, UnsupportedError
 from target_spark.frames import assign_ordinals, spool_lines_from_files
-from target_spark.loader.batch_file_checks import BatchFile, batch_files, get_file_key
+from target_spark.loader.batch_file_checks import BatchFile, check_batch_files, get_file_key
 from target_spark.loader.loader import Loader
 from target_spark.spark.session import Session
 from target_spark.storage.hadoop_fs import remove_file
@@ -562,7 +562,7 @@ def test_number_of_spark_jobs_does_not_depend_on_repeated_files(
 
 def test_file_of_a_stream_without_schema_is_an_error(delta: Warehouse, tmp_path: Path) -> None:
     named = lines(tmp_path / "a.jsonl", {"id": 1})
-    with pytest.raises(Exception, match="before any schema"):
+    with pytest.raises(Exception, match="before the SCHEMA message"):
         delta.load(batch("a", named))
 
 
@@ -582,7 +582,9 @@ def test_addresses_are_translated_to_the_schemes_of_spark() -> None:
     }
     schemes = SCHEMES | {"hdfs"}
     limits = FileLimits(schemes=schemes)
-    found = batch_files(BatchFiles(StreamId("a"), list(addresses), JSONL, version=3), 7, {}, limits)
+    found = check_batch_files(
+        BatchFiles(StreamId("a"), list(addresses), JSONL, version=3), 7, {}, limits
+    )
     assert [file.address for file in found] == list(addresses.values())
     assert {(file.ordinal, file.version, file.nbytes) for file in found} == {(7, 3, 0)}
     assert found[-1].read_pattern.endswith(r"/\[a\].jsonl")

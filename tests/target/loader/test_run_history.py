@@ -20,11 +20,11 @@ from target_spark.cli.table_overview import list_runs
 from target_spark.config import settings
 from target_spark.config.options import RunInfo
 from target_spark.errors import UnsupportedError
-from target_spark.loader.report import COMPLETE, STOPPED, Report
+from target_spark.loader.report import COMPLETE, NOT_COMPLETE, STOPPED, Report
 from target_spark.loader.runs_table_writer import append_run, find_versions
 from target_spark.spark.spark_provider import SparkProvider
 from target_spark.tables.model import RUNS
-from target_spark.tables.runs_table import NOT_COMPLETE, SCHEMA, build_rows
+from target_spark.tables.runs_table import SCHEMA, build_rows
 from tests.target.cli.test_target_cli import environment, run, running
 from tests.target.warehouse import (
     ID,

@@ -378,7 +378,10 @@ LOADING: tuple[Case, ...] = (*_schemas(), *_values(), *_names(), *_messages())
 _A = (schema("a", ID), record("a", {"id": 1}), {"type": "STATE", "value": {"at": 1}})
 
 REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
-    "a record before its schema": ((record("b", {"id": 1}),), "stream b came before any schema"),
+    "a record before its schema": (
+        (record("b", {"id": 1}),),
+        "stream b came before the SCHEMA message",
+    ),
     "a record that is a list": ((raw("a", "[1]"),), "a record must be an object"),
     "a record that is a text": ((raw("a", '"x"'),), "a record must be an object"),
     "a record that is null": ((raw("a", "null"),), "a record must be an object"),

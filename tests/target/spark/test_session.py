@@ -158,7 +158,7 @@ def test_kill_9_ends_the_jvm_and_then_releases_the_lock(tmp_path):
     process.kill()
     process.wait()
     process.stdout.close()
-    with pytest.raises(JobLockError, match=rf"is dead.*JVM {pid}"):
+    with pytest.raises(JobLockError, match=rf"has ended.*JVM {pid}"):
         JobLock.acquire(str(tmp_path), "job", wait_seconds=0.5)
     os.kill(pid, signal.SIGCONT)
     JobLock.acquire(str(tmp_path), "job").release()

@@ -19,7 +19,7 @@ from target_spark.config import settings
 from target_spark.errors import JobLockError, TableError
 from target_spark.storage.job_lock import (
     JobLock,
-    _locked,
+    _try_lock,
     lock_file_path,
     monotonic_run_start,
     wait_for_orphaned_jvms,
@@ -90,7 +90,7 @@ def test_lock_of_a_killed_run_waits_for_its_jvm(owners, tmp_path):
     owner, child = start(owners, tmp_path, "600")
     owner.kill()
     owner.wait()
-    with pytest.raises(JobLockError, match=rf"is dead.*after 0\.3 s.*JVM {child}\. End that JVM"):
+    with pytest.raises(JobLockError, match=rf"has ended.*after 0\.3 s.*JVM {child}\. End that JVM"):
         JobLock.acquire(str(tmp_path), "job", wait_seconds=0.3)
 
     ending = subprocess.Popen(["sh", "-c", f"sleep 0.5; kill -9 {child}"])
@@ -109,7 +109,7 @@ def test_zombie_owner_counts_as_dead(owners, tmp_path):
     owner, child = start(owners, tmp_path, "600")
     owner.kill()  # its parent does not wait, so the process id stays in use
     os.waitid(os.P_PID, owner.pid, os.WEXITED | os.WNOWAIT)
-    with pytest.raises(JobLockError, match="is dead"):
+    with pytest.raises(JobLockError, match="has ended"):
         JobLock.acquire(str(tmp_path), "job", wait_seconds=0.1)
     os.kill(child, signal.SIGKILL)
 
@@ -121,7 +121,7 @@ def test_reused_process_id_counts_as_a_dead_owner(owners, tmp_path):
     path = lock_file_path(str(tmp_path), "job")
     written = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps({**written, "pid": os.getpid()}), encoding="utf-8")
-    with pytest.raises(JobLockError, match="is dead"):
+    with pytest.raises(JobLockError, match="has ended"):
         JobLock.acquire(str(tmp_path), "job", wait_seconds=0.1)
     path.write_text(json.dumps({**written, "host": "elsewhere"}), encoding="utf-8")
     with pytest.raises(JobLockError, match=r"Another run.*on elsewhere"):
@@ -207,7 +207,7 @@ def test_file_system_without_locks_is_an_error_that_names_it(tmp_path):
     file = os.open(tmp_path, os.O_PATH)
     try:
         with pytest.raises(JobLockError, match=f"{tmp_path} does not support locks"):
-            _locked(file, tmp_path)
+            _try_lock(file, tmp_path)
     finally:
         os.close(file)
 

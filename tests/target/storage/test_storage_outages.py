@@ -20,7 +20,7 @@ from pyarrow import parquet
 from tap_core.batch.limits import FileLimits
 from target_spark.errors import DiskFullError, FilesError, QuarantineError, StorageError
 from target_spark.loader import batch_file_download
-from target_spark.loader.batch_file_checks import BatchFile, check_size
+from target_spark.loader.batch_file_checks import BatchFile, check_content
 from target_spark.storage import commit_retry
 from target_spark.tables.model import MaintenanceOptions, Table
 from target_spark.writers.delta.writer import DeltaWriter
@@ -258,10 +258,10 @@ def test_checked_copy_is_what_spark_reads(
     address = storage.put("x.jsonl", {"id": 1})
 
     def check_and_change(file: BatchFile, limits: FileLimits) -> None:
-        check_size(file, limits)
+        check_content(file, limits)
         storage.put("x.jsonl", {"id": 2})
 
-    monkeypatch.setattr(batch_file_download, "check_size", check_and_change)
+    monkeypatch.setattr(batch_file_download, "check_content", check_and_change)
     assert delta.load(schema("a", ID), batch(address), state(1), batch_schemes=["webhdfs"]) == [1]
     assert (delta.rows("a"), storage.reads) == ([(1,)], 1)
 

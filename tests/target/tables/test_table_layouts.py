@@ -13,11 +13,11 @@ from target_spark.errors import UnsupportedError
 from target_spark.tables.layout_resolution import reject_empty_partition_values, resolve_layout
 from target_spark.tables.model import PartitionField, TableLayout
 from target_spark.writers.delta.layout import (
+    build_generated_columns,
     build_layout_ddl,
     build_partition_specs,
     drop_generated_columns,
     get_clustering,
-    layout_columns,
 )
 from target_spark.writers.iceberg.layout import describe_partition_mismatch
 
@@ -80,7 +80,9 @@ def test_delta_partitions_by_date_parts_with_generated_columns() -> None:
         ("region", "string"),
         ("_part_hour_at", "string"),
     ]
-    assert layout_columns(parts).startswith(", `_part_hour_at` string GENERATED ALWAYS AS (CONCAT(")
+    assert build_generated_columns(parts).startswith(
+        ", `_part_hour_at` string GENERATED ALWAYS AS (CONCAT("
+    )
     assert build_layout_ddl(LAYOUT, wish) == (" PARTITIONED BY (`region`, `_part_hour_at`)", {})
     assert build_layout_ddl(LAYOUT, TableLayout()) == ("", {})
 

@@ -32,7 +32,7 @@ from target_spark.tables.identifiers import quote
 from target_spark.tables.model import Table, TableLayout
 from target_spark.writers import MergeKeys, get_writer
 from target_spark.writers.base import to_ddl
-from target_spark.writers.delta.log_reader import commits, get_last_metadata, latest_commit
+from target_spark.writers.delta.log_reader import commits, get_last_metadata, read_last_metadata
 from target_spark.writers.delta.writer import DeltaWriter
 from target_spark.writers.type_widening import delta_widens
 
@@ -306,7 +306,7 @@ def test_commits_that_a_restore_has_undone_do_not_count(tmp_path, parameters, la
         os.utime(file, (version, version))
 
     found = get_last_metadata(None, Table(str(tmp_path), "t"))
-    assert found == latest_commit(tmp_path)
+    assert found == read_last_metadata(tmp_path)
     assert found == (None if last is None else marker(last, f"[{last}]"))
 
 
@@ -319,7 +319,7 @@ def test_restore_during_a_run_is_an_error_and_stores_no_state(tmp_path):
 
     with pytest.raises(TableError, match="an earlier version of it was restored"):
         writer.commit_empty(None, table, marker(3, "[3]"))
-    assert latest_commit(Path(table.path)) == marker(1, "[1]")
+    assert read_last_metadata(Path(table.path)) == marker(1, "[1]")
 
 
 def test_unreachable_location_is_an_error_and_not_an_empty_table(spark):
@@ -342,7 +342,7 @@ def test_commits_are_the_same_from_files_and_from_spark(spark, table, monkeypatc
         writer.commit_empty(spark, table, marker(number, f"[{number}]"))
     by_files = list(commits(spark, table))
     monkeypatch.setattr(Table, "local_folder", None)
-    monkeypatch.setattr("target_spark.writers.delta.log_reader._FIRST_LOOKS", (2, 3))
+    monkeypatch.setattr("target_spark.writers.delta.log_reader._HISTORY_LIMITS", (2, 3))
     assert list(commits(spark, table)) == by_files
     assert len(by_files) == 5
     assert get_last_metadata(spark, table.with_suffix("_none")) is None

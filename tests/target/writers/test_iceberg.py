@@ -26,10 +26,10 @@ from target_spark.columns import (
 from target_spark.errors import CommitLostError, TableError
 from target_spark.storage.commit_retry import FailureKind, classify_failure
 from target_spark.tables.iceberg_metadata import (
-    PROPERTY,
+    METADATA_PROPERTY,
     IcebergSnapshot,
+    encode_metadata,
     parse_summary,
-    snapshot_properties,
 )
 from target_spark.tables.model import CommitStats, Table, TableLayout
 from target_spark.writers import MergeKeys
@@ -292,11 +292,16 @@ def test_metadata_files_are_read_by_the_iceberg_specification(tmp_path):
 
 def test_long_metadata_is_compressed_and_foreign_metadata_ignored():
     short, long = marker(1, "{}"), marker(2, json.dumps([f"é😀{n}" for n in range(2000)]))
-    assert snapshot_properties(short) == short.to_json()
-    assert len(snapshot_properties(long)) < len(long.to_json()) / 2
+    assert encode_metadata(short) == short.to_json()
+    assert len(encode_metadata(long)) < len(long.to_json()) / 2
     for known in (short, long):
-        assert IcebergSnapshot(1, None, {PROPERTY: snapshot_properties(known)}).marker == known
-    for foreign in ({}, {PROPERTY: "zlib:?"}, {PROPERTY: "zlib:aaaa"}, {PROPERTY: "x"}):
+        assert IcebergSnapshot(1, None, {METADATA_PROPERTY: encode_metadata(known)}).marker == known
+    for foreign in (
+        {},
+        {METADATA_PROPERTY: "zlib:?"},
+        {METADATA_PROPERTY: "zlib:aaaa"},
+        {METADATA_PROPERTY: "x"},
+    ):
         assert IcebergSnapshot(1, None, foreign).marker is None
 
 

@@ -136,7 +136,7 @@ def test_interrupted_commit_is_removed_or_complete(spark, table, monkeypatch, wa
         raise SystemExit(9)
 
     if breaks_at == "staging":
-        monkeypatch.setattr("target_spark.writers.parquet._move_in", unwritten)
+        monkeypatch.setattr("target_spark.writers.parquet._move_files", unwritten)
     monkeypatch.setattr(Path, "replace", breaking)
     with pytest.raises(SystemExit):
         getattr(ParquetWriter(), way)(spark, table, rows(spark, 1, 3).repartition(2), marker(2))
@@ -302,10 +302,10 @@ def test_two_runs_commit_to_one_folder_one_at_a_time(spark, tmp_path, monkeypatc
     first, second = ParquetWriter(), ParquetWriter()
     for each in (first, second):
         each.create(spark, table, LAYOUT, TableLayout(), has_rows=True)
-    move, threads = parquet._move_in, []
+    move, threads = parquet._move_files, []
 
     def with_another(*args):
-        monkeypatch.setattr(parquet, "_move_in", move)
+        monkeypatch.setattr(parquet, "_move_files", move)
         names = move(*args)
         batch = rows(spark, 10, 2)
         commit = partial(second.append, spark, table, batch, marker(1, run="r2"), 2)
@@ -314,7 +314,7 @@ def test_two_runs_commit_to_one_folder_one_at_a_time(spark, tmp_path, monkeypatc
         threads[0].join(2)
         return names
 
-    monkeypatch.setattr(parquet, "_move_in", with_another)
+    monkeypatch.setattr(parquet, "_move_files", with_another)
     first.append(spark, table, rows(spark, 0, 2), marker(1), 2)
     threads[0].join()
     assert ids(spark, table) == [0, 1, 10, 11]
