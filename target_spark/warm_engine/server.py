@@ -1,4 +1,4 @@
-"""The process of an engine (a shared Spark), which starts Spark, serves runs, and ends when idle.
+"""Process of an engine (shared Spark process): it starts Spark, serves runs, and ends when idle.
 
 - A run stays connected to the engine's socket until it ends, so the engine notices the end of a run
   even if the run was killed.
@@ -48,7 +48,7 @@ _STOPPING: Final = "The engine is stopping."
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A load (run) that is connected to the engine, the Spark process that loads share.
+    """A run that is connected to the engine.
 
     Attributes:
         id: The id of the run, which is part of the names of its JVM threads and tags its Spark
@@ -70,7 +70,7 @@ class _Run:
 
 
 class EngineServer:
-    """Server in an engine, the process that lets several runs (loads) use its Spark.
+    """Server in the process of an engine, which lets several runs use its Spark.
 
     Args:
         session: The Spark session, which may still be starting.
@@ -110,7 +110,7 @@ class EngineServer:
         return 0
 
     def request_stop(self) -> None:
-        """Reject new runs, and end the shared Spark process when its last run has ended."""
+        """Reject new runs, and end the engine when its last run has ended."""
         self._is_closing = True
         self._stop.set()
 
@@ -253,7 +253,7 @@ class EngineServer:
 
 
 def main(arguments: Mapping[str, Any]) -> None:
-    """Run an engine (a Spark process that runs share) in this process until it ends, and exit.
+    """Run an engine (shared Spark process) in this process until it ends, and exit.
 
     One line is written to standard output: ``ready`` once the engine accepts connections, or
     ``exists`` if another engine with the same identity is running.

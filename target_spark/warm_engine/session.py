@@ -1,4 +1,4 @@
-"""Spark sessions of a run in an engine, which is a background Spark process that runs share.
+"""Spark sessions of a run in an engine (shared Spark process).
 
 The run uses the JVM of the engine, but in separate sessions. If no engine can be used, the run
 starts its own Spark. If the engine ends during the run, the run first waits until the JVM of the
@@ -58,7 +58,7 @@ _INSTEAD: Final = "This run starts its own Spark."
 
 
 def may_use_engine(settings: SparkSettings) -> bool:
-    """Return True if a run with these settings may use a shared Spark process (engine).
+    """Return True if a run with these settings may use an engine (shared Spark process).
 
     That is not possible with a cluster, with Spark Connect, or if the setting ``engine`` is
     "never".
@@ -69,7 +69,7 @@ def may_use_engine(settings: SparkSettings) -> bool:
 
 
 def looks_for_engine(settings: SparkSettings) -> bool:
-    """Return True if a run with these settings has to look for a running engine (shared Spark).
+    """Return True if a run with these settings looks for a running engine.
 
     This is the case if the run may use an engine, and either the setting ``engine`` is "keep" (a
     missing engine is then started) or the user has a folder of engines.
@@ -79,7 +79,7 @@ def looks_for_engine(settings: SparkSettings) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Attachment:
-    """The connection of a run to an engine, a background Spark process.
+    """The connection of a run to an engine.
 
     Attributes:
         folder: The folder of the engine.
@@ -94,7 +94,7 @@ class _Attachment:
     born: str | None
 
     def is_lost(self) -> bool:
-        """Return True if the engine (shared Spark process), or its JVM, has ended."""
+        """Return True if the engine or its JVM has ended."""
         try:
             data = self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -113,7 +113,7 @@ class _Attachment:
 
 
 class EngineSession:
-    """The Spark of a run: a shared background process (engine) if possible, else its own Spark.
+    """The Spark of a run: that of an engine (shared Spark process) if possible, else its own.
 
     Create it with `start`.
 
@@ -220,7 +220,7 @@ class EngineSession:
         return self._failure if self._own is None else self._own.failure or self._failure
 
     def stop(self) -> None:
-        """Disconnect from the engine (shared Spark) after it has ended its work for this run.
+        """Disconnect from the engine after it has ended its work for this run.
 
         If the run has its own Spark, stop it.
         """
@@ -239,7 +239,7 @@ class EngineSession:
             self._quiet = None
 
     def kill(self) -> None:
-        """Cancel the work of the engine (shared Spark) for this run, or kill the run's own JVM.
+        """Cancel the work of the engine for this run, or kill the run's own JVM.
 
         A commit in progress may be completed or lost. Other runs of the engine continue.
         """
@@ -329,7 +329,7 @@ class EngineSession:
             self._start_own()
 
     def _attach(self) -> None:
-        """Connect to the engine (shared Spark), after starting it if necessary; create a session.
+        """Connect to the engine, after starting it if necessary, and create a session.
 
         Raises:
             TargetSparkError: The engine cannot be started or rejects the run.
@@ -355,7 +355,7 @@ class EngineSession:
         self._spark = self._create_context(int(response["port"]), str(response["token"]))
 
     def _request_gateway(self, connection: socket.socket) -> dict[str, Any]:
-        """Register this run with the engine (shared Spark); pass it the locks of the run's job.
+        """Register this run with the engine, and pass it the locks of the run's job.
 
         Return the response: port and token of a py4j server, and process id and start of the JVM.
 
@@ -392,7 +392,7 @@ class EngineSession:
             )
 
     def _wait_for_loss(self) -> bool:
-        """Wait up to ten seconds for the end of the engine (shared Spark); return True if it ended.
+        """Wait up to ten seconds for the end of the engine; return True if it ended.
 
         If this run no longer uses an engine, return True immediately.
         """

@@ -1,4 +1,4 @@
-"""Start of an engine, which is a Spark process that later runs on this machine share.
+"""Start of an engine, a Spark process that later runs on this machine share.
 
 The process is detached, so it outlives the run that starts it. It inherits no open files. Its
 settings, which may contain secrets, are passed through standard input.
@@ -45,7 +45,7 @@ _PAUSE: Final = 0.1
 
 
 def connect_engine(identity: Identity) -> tuple[EngineFolder, socket.socket] | None:
-    """Connect to the running background Spark process (engine) that has this identity.
+    """Connect to the running engine (shared Spark process) that has this identity.
 
     Return its folder and the connection, or None if no such engine is running.
 
@@ -63,7 +63,7 @@ def connect_engine(identity: Identity) -> tuple[EngineFolder, socket.socket] | N
 def start_engine(
     settings: SparkSettings, identity: Identity
 ) -> tuple[EngineFolder, socket.socket, bool]:
-    """Start a background Spark process (engine), unless one with the same identity is running.
+    """Start an engine (shared Spark process), unless one with the same identity is running.
 
     The engine accepts connections before its Spark has started.
 
@@ -91,7 +91,7 @@ def start_engine(
 
 
 def _start_process(settings: SparkSettings, identity: Identity) -> bool:
-    """Start a background Spark process (engine), and wait until it accepts connections.
+    """Start the process of an engine, and wait until it accepts connections.
 
     Nothing is started if an engine with the same identity is running.
 
