@@ -30,7 +30,7 @@ from target_spark.errors import TargetSparkError, UnsupportedError
 from target_spark.fivetran.allowed_settings import CallRules
 from target_spark.fivetran.batch_request import BatchRequest, FileKind, FileParams, RequestFile
 from target_spark.fivetran.configuration_form import FORM, TESTS, check_format, parse_settings
-from target_spark.fivetran.error_messages import explain_error, find_refusal
+from target_spark.fivetran.error_messages import explain_error
 from target_spark.fivetran.shared_spark import SharedSpark
 from target_spark.fivetran.table_schema import FivetranSchema, parse_columns
 from target_spark.tables.identifiers import RESERVED
@@ -101,15 +101,15 @@ class _Calls:
         from target_spark.cli.doctor import preflight_checks, storage_checks
 
         config = self._validate_config(request)
-        checks = preflight_checks(config)
         if request.name == "storage":
             with self.sparks.session(config) as spark:
-                checks = iter(list(storage_checks(_options(config), spark)))
+                checks = list(storage_checks(_options(config), spark))
+        else:
+            checks = list(preflight_checks(config))
         failed = [f"{check.name}: {check.text}" for check in checks if check.verdict == "failed"]
-        if not failed:
-            return proto_messages.TestResponse(success=True)
-        error = TargetSparkError(". ".join(failed))
-        raise find_refusal(error) or error
+        if failed:
+            raise TargetSparkError(". ".join(failed))
+        return proto_messages.TestResponse(success=True)
 
     def describe(self, request: Any, call: RpcCall) -> Any:
         """Handle DescribeTable: return the columns of a table, or report that it does not exist."""
