@@ -41,13 +41,13 @@ __all__ = [
     "wait_for_engine",
 ]
 
-_LONGEST_ADDRESS: Final = 100
+_MAX_ADDRESS_BYTES: Final = 100
 """Maximum bytes of the path of a Unix socket. Kernels accept at most 104 to 108 bytes."""
 
-_MOST_BYTES: Final = 1 << 20
-_MOST_FILES: Final = 16
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
-_PAUSE: Final = 0.1
+_MAX_MESSAGE_BYTES: Final = 1 << 20
+_MAX_MESSAGE_FILES: Final = 16
+_ACCESS_OF_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_PAUSE_SECONDS: Final = 0.1
 
 
 def engines_folder() -> Path:
@@ -146,7 +146,7 @@ class EngineFolder:
             return {}
         with os.fdopen(file, "rb") as opened:
             try:
-                found = json.loads(opened.read(_MOST_BYTES))
+                found = json.loads(opened.read(_MAX_MESSAGE_BYTES))
             except ValueError:
                 return {}
         return found if isinstance(found, dict) else {}
@@ -216,7 +216,7 @@ class EngineFolder:
         If the folder's path is too long, the path is one below ``/proc/self/fd``.
         """
         path = str(self.path / "socket")
-        if len(os.fsencode(path)) <= _LONGEST_ADDRESS:
+        if len(os.fsencode(path)) <= _MAX_ADDRESS_BYTES:
             yield path
             return
         handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
@@ -269,7 +269,7 @@ def wait_for_engine(path: str, seconds: float) -> bool:
             return True
         if time.monotonic() > end:
             return False
-        time.sleep(_PAUSE)
+        time.sleep(_PAUSE_SECONDS)
 
 
 def send_message(
@@ -297,10 +297,10 @@ def receive_message(connection: socket.socket) -> tuple[dict[str, Any], list[int
     """
     data, files = b"", list[int]()
     while not data.endswith(b"\n"):
-        chunk, received, _, _ = socket.recv_fds(connection, _MOST_BYTES, _MOST_FILES)
+        chunk, received, _, _ = socket.recv_fds(connection, _MAX_MESSAGE_BYTES, _MAX_MESSAGE_FILES)
         files += received
         data += chunk
-        if not chunk or len(data) > _MOST_BYTES:
+        if not chunk or len(data) > _MAX_MESSAGE_BYTES:
             for file in files:
                 os.close(file)
             raise ConnectionResetError("the connection was closed")
@@ -325,5 +325,5 @@ def check_peer(connection: socket.socket) -> None:
 def _check_private(path: Path, status: os.stat_result) -> None:
     if status.st_uid != os.geteuid():
         raise UntrustedPathError(path, f"belongs to another user ({owner_name(status.st_uid)})")
-    if status.st_mode & _OTHERS:
+    if status.st_mode & _ACCESS_OF_OTHERS:
         raise UntrustedPathError(path, f"has mode {stat.S_IMODE(status.st_mode):04o}, not 0700")

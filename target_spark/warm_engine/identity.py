@@ -33,7 +33,7 @@ _VARIABLES: Final = re.compile(
 )
 """Environment variables that Spark, Java, the storage libraries or Python's workers may read."""
 
-_SHORT: Final = 16
+_DIGEST_LENGTH: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,9 @@ def find_differences(identity: Identity, engine_parts: Mapping[str, str]) -> lis
 
 
 def _digest(*texts: str) -> str:
-    return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogateescape")).hexdigest()[:_SHORT]
+    return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogateescape")).hexdigest()[
+        :_DIGEST_LENGTH
+    ]
 
 
 def _program_parts(
