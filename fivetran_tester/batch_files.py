@@ -20,11 +20,14 @@ from typing_extensions import Self
 from tap_core.protocols.fivetran import proto_messages
 from tap_core.protocols.fivetran.enums import Compression, Encryption
 
-__all__ = ["NULL", "UNMODIFIED", "BatchFile", "BatchFileSet", "Cell", "Sentinel", "line"]
+__all__ = ["NULL", "UNMODIFIED", "BatchFile", "BatchFileSet", "Cell", "Sentinel", "format_line"]
 
-_LONGEST_BARE: Final = 24
-_BLOCK: Final = 16
-_KEY_BYTES: Final = 32
+_MAX_UNQUOTED_LENGTH: Final = 24
+_SPECIAL: Final = frozenset(',"\n\r')
+"""Characters for which CSV requires quotes around a cell."""
+
+_AES_BLOCK_BYTES: Final = 16
+_AES_KEY_BYTES: Final = 32
 
 
 class Sentinel:
@@ -66,16 +69,16 @@ class BatchFileSet:
     def write(self, name: str, header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
         """Write a CSV file with a header and rows to the folder, and return its path."""
         with self.open(name) as file:
-            file.write(line(header, self))
+            file.write(format_line(header, self))
             for row in rows:
-                file.write(line(row, self))
+                file.write(format_line(row, self))
         return str(self.folder / name)
 
     def open(self, name: str) -> BatchFile:
         """Open a new file in the folder for writing, with a new key if files are encrypted."""
         path = self.folder / name
         if self.encryption == Encryption.AES:
-            self.keys[str(path)] = os.urandom(_KEY_BYTES)
+            self.keys[str(path)] = os.urandom(_AES_KEY_BYTES)
         return BatchFile(path, self.keys.get(str(path)), self.compression)
 
     def params(self) -> Any:
@@ -120,7 +123,7 @@ class BatchFile:
         self.close()
 
 
-def line(row: Sequence[Cell], files: BatchFileSet) -> bytes:
+def format_line(row: Sequence[Cell], files: BatchFileSet) -> bytes:
     """Return a row as one line of CSV; ``files`` has the texts for null and unmodified cells."""
     return (",".join(_format_cell(cell, files) for cell in row) + "\n").encode()
 
@@ -133,8 +136,8 @@ def _format_cell(cell: Cell, files: BatchFileSet) -> str:
     if cell is NULL:
         return files.null
     text = files.unmodified if isinstance(cell, Sentinel) else cell
-    must = not text or len(text) > _LONGEST_BARE or any(character in text for character in ',"\n\r')
-    return '"{}"'.format(text.replace('"', '""')) if must else text
+    is_quoted = not text or len(text) > _MAX_UNQUOTED_LENGTH or not _SPECIAL.isdisjoint(text)
+    return '"{}"'.format(text.replace('"', '""')) if is_quoted else text
 
 
 class _Encrypting(io.RawIOBase):
@@ -147,10 +150,10 @@ class _Encrypting(io.RawIOBase):
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
         from cryptography.hazmat.primitives.padding import PKCS7
 
-        vector = os.urandom(_BLOCK)
+        vector = os.urandom(_AES_BLOCK_BYTES)
         file.write(vector)
         self._file = file
-        self._padder = PKCS7(_BLOCK * 8).padder()
+        self._padder = PKCS7(_AES_BLOCK_BYTES * 8).padder()
         self._encryptor = Cipher(algorithms.AES(key), modes.CBC(vector)).encryptor()
 
     def writable(self) -> bool:

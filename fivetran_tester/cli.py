@@ -24,7 +24,7 @@ from tap_core.singerlib.json import load_json
 
 __all__ = ["TesterOptions", "run_test"]
 
-_CANNOT: Final = 2
+_EXIT_NOT_STARTED: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def run_test(options: TesterOptions) -> int:
         return _run_tester(options, findings)
     except (NotStartedError, ValueError, OSError) as error:
         _print_line(f"Cannot start: {error}")
-        return _CANNOT
+        return _EXIT_NOT_STARTED
 
 
 def _run_tester(options: TesterOptions, findings: Findings) -> int:

@@ -26,8 +26,8 @@ __all__ = [
     "stop_if_refused",
 ]
 
-_NO_TEST: Final = "no such test"
-_OF_GRPC: Final = frozenset({"UNKNOWN", "UNIMPLEMENTED", "UNAVAILABLE", "RESOURCE_EXHAUSTED"})
+_UNKNOWN_TEST: Final = "no such test"
+_GRPC_CODES: Final = frozenset({"UNKNOWN", "UNIMPLEMENTED", "UNAVAILABLE", "RESOURCE_EXHAUSTED"})
 """Status codes that gRPC generates for failures outside the handlers."""
 
 
@@ -83,7 +83,7 @@ def run_connection_tests(
         result = "passed" if fault is None else f"failed, {fault}"
         say(f"Test {test.label or test.name}: {result}")
         passes = passes and fault is None
-    if _run_test(client, findings, _NO_TEST, configuration) is None:
+    if _run_test(client, findings, _UNKNOWN_TEST, configuration) is None:
         findings.add_warning(7, "a test that does not exist succeeds")
     return passes
 
@@ -137,7 +137,7 @@ def check_refusal(refusal: RefusedError, findings: Findings) -> None:
         findings.add_violation(12, f"{refusal.rpc} does not end in the time that a call may take")
         return
     check_text(f"the status of {refusal.rpc}", refusal.text, findings)
-    if refusal.code in _OF_GRPC and not refusal.is_task:
+    if refusal.code in _GRPC_CODES and not refusal.is_task:
         findings.add_violation(4, f"{refusal.rpc} ends with {refusal.code} and no task")
     elif not refusal.is_task:
         findings.add_warning(

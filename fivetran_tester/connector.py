@@ -29,7 +29,6 @@ from fivetran_tester.known_tables import (
     build_selection,
     format_name,
     iterate_tables,
-    parse_tables,
     select_all,
 )
 from fivetran_tester.report import form_lines, format_count, format_reading
@@ -126,18 +125,18 @@ class ConnectorTester:
     def _check_schema(self, client: Client) -> None:
         """Call the rpc Schema twice, check the reported tables, and keep them for later steps."""
         request = proto_messages.SchemaRequest(configuration=self.configuration)
-        responses = [call_rpc(client, self.findings, "Schema", request) for _ in range(2)]
-        pairs = [list(iterate_tables(response)) for response in responses]
-        if pairs[0] != pairs[1]:
+        first, second = (call_rpc(client, self.findings, "Schema", request) for _ in range(2))
+        listed = list(iterate_tables(first))
+        if listed != list(iterate_tables(second)):
             self.findings.add_violation(10, "two calls of Schema have different responses")
-        names = [name for name, _ in pairs[0]]
+        names = [name for name, _ in listed]
         for name in {name for name in names if names.count(name) > 1}:
             self.findings.add_violation(10, f"Schema lists {format_name(name)} twice")
-        self.tables = parse_tables(responses[0])
+        self.tables = dict(listed)
         if not self.tables:
             self.findings.add_violation(10, "Schema lists no table")
             raise StoppedError("Without a table, nothing can be read.")
-        self.can_select = self.can_select and not responses[0].selection_not_supported
+        self.can_select = self.can_select and not first.selection_not_supported
         reader = self._make_reader(select_all(self.tables))
         for name, table in self.tables.items():
             reader.check_table(name, table)

@@ -44,7 +44,7 @@ from tap_core.protocols.fivetran.enums import BatchFileFormat, Compression, Data
 
 __all__ = ["DestinationTester"]
 
-_WAYS: Final = (
+_FILE_FORMATS: Final = (
     (Compression.ZSTD, Encryption.AES, True),
     (Compression.ZSTD, Encryption.NONE, True),
     (Compression.OFF, Encryption.AES, True),
@@ -53,7 +53,7 @@ _WAYS: Final = (
 )
 """Compression and encryption of files, and True if destinations must support them."""
 
-_SIDE_BY_SIDE: Final = 3
+_CONCURRENT_TABLES: Final = 3
 
 
 class DestinationTester:
@@ -136,7 +136,7 @@ class DestinationTester:
         self._expect_failure(
             "CreateTable", 32, "a table that exists", self._build_table_request("types", TYPES)
         )
-        names = [f"side_{number}" for number in range(_SIDE_BY_SIDE)]
+        names = [f"side_{number}" for number in range(_CONCURRENT_TABLES)]
         other_schema = f"{self.schema}_side"
         requests = [self._build_table_request(name, KEYLESS, schema=other_schema) for name in names]
         with ThreadPoolExecutor(len(names)) as threads:
@@ -175,13 +175,15 @@ class DestinationTester:
 
     def _check_write_batch(self) -> None:
         """Check the rpc WriteBatch with every compression, encryption and kind of change."""
-        for compression, encryption, must in _WAYS:
+        for compression, encryption, is_required in _FILE_FORMATS:
             files = BatchFileSet(self.folder, compression, encryption)
             how = f"{compression.name}, {encryption.name}"
             request = self._build_batch_request(
                 "types", TYPES, files, replace=self._write_replacements(files)
             )
-            self._expect_success("WriteBatch", 39, f"files that are {how}", request, must=must)
+            self._expect_success(
+                "WriteBatch", 39, f"files that are {how}", request, is_required=is_required
+            )
         files = BatchFileSet(self.folder)
         request = self._build_batch_request(
             "types",
@@ -258,16 +260,16 @@ class DestinationTester:
         """Check the rpc AlterTable with added, changed and omitted columns and with other keys."""
         added = KnownColumn("one_more", DataType.STRING, is_key=False)
         wider = KnownColumn("a_int", DataType.LONG, is_key=False)
-        sample = TYPES.changed(one_more=added, a_int=wider)
+        sample = TYPES.with_columns(one_more=added, a_int=wider)
         self._check_alteration("a column is added, the type of another one is changed", sample)
-        less = sample.changed(a_json=None, a_xml=None)
+        less = sample.with_columns(a_json=None, a_xml=None)
         self._expect_success("AlterTable", 33, "fewer columns", self._build_alteration(less))
         self._check_description(sample, 33)
         text = KnownColumn("id", DataType.STRING, is_key=True)
-        self._check_alteration("another type of a key column", sample.changed(id=text))
+        self._check_alteration("another type of a key column", sample.with_columns(id=text))
         plain = KnownColumn("region", DataType.STRING, is_key=False)
-        self._check_alteration("a shorter key", sample.changed(id=text, region=plain))
-        again = sample.changed(id=text)
+        self._check_alteration("a shorter key", sample.with_columns(id=text, region=plain))
+        again = sample.with_columns(id=text)
         self._check_alteration("a longer key", again)
         self.say("Tables are changed")
 
@@ -411,7 +413,7 @@ class DestinationTester:
         return None if kind is not None and getattr(response, kind) else "the response is empty"
 
     def _expect_success(
-        self, rpc: str, rule: int, what: str, request: Any, *, must: bool = True
+        self, rpc: str, rule: int, what: str, request: Any, *, is_required: bool = True
     ) -> None:
         """Call an rpc that should succeed, and record a finding if it fails.
 
@@ -420,10 +422,10 @@ class DestinationTester:
             rule: Number of the rule in ``docs/fivetran.md`` that a failure breaks.
             what: Description of the request, for the finding.
             request: The request.
-            must: True to record a broken rule, False to record a warning.
+            is_required: True to record a broken rule, False to record a warning.
         """
         if fault := self._find_fault(rpc, request):
-            record = self.findings.add_violation if must else self.findings.add_warning
+            record = self.findings.add_violation if is_required else self.findings.add_warning
             record(rule, f"{rpc} of {what} fails: {fault}")
 
     def _expect_failure(self, rpc: str, rule: int, what: str, request: Any) -> None:

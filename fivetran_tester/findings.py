@@ -17,14 +17,14 @@ class Finding(NamedTuple):
     """Violation of a rule of ``docs/fivetran.md`` by a tested server.
 
     Attributes:
-        must: True for a broken rule, False for a recommendation that is not followed.
         rule: Number of the rule.
         what: Description of the violation.
+        is_violation: True for a broken rule, False for a recommendation that is not followed.
     """
 
     rule: int
     what: str
-    must: bool = True
+    is_violation: bool = True
 
 
 class Findings:
@@ -42,20 +42,21 @@ class Findings:
 
     def add_warning(self, rule: int, what: str) -> None:
         """Record that the tested server does not follow a recommendation; ``what`` describes it."""
-        self._found[Finding(rule, what, must=False)] += 1
+        self._found[Finding(rule, what, is_violation=False)] += 1
 
     @property
     def rules(self) -> set[int]:
         """Numbers of the broken rules, without the recommendations that are not followed."""
-        return {finding.rule for finding in self._found if finding.must}
+        return {finding.rule for finding in self._found if finding.is_violation}
 
     def __bool__(self) -> bool:
         return bool(self.rules)
 
     def lines(self) -> Iterator[str]:
         """Yield the findings as lines of text, broken rules first, sorted by rule number."""
-        for finding in sorted(self._found, key=lambda one: (not one.must, one.rule, one.what)):
-            often = self._found[finding]
-            times = f" ({often:,} times)" if often > 1 else ""
-            word = "broken" if finding.must else "should"
+        ranked = sorted(self._found, key=lambda one: (not one.is_violation, one.rule, one.what))
+        for finding in ranked:
+            count = self._found[finding]
+            times = f" ({count:,} times)" if count > 1 else ""
+            word = "broken" if finding.is_violation else "should"
             yield f"{word} F{finding.rule}: {finding.what}{times}"

@@ -5,7 +5,7 @@ A table is identified by its schema, which may be None, and its name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -22,7 +22,6 @@ __all__ = [
     "format_name",
     "iterate_tables",
     "parse_column",
-    "parse_tables",
     "select_all",
     "to_message",
 ]
@@ -50,11 +49,8 @@ class KnownColumn:
     @property
     def type_name(self) -> str:
         """Name of the column's data type; a decimal type with its digits, as in "DECIMAL(10,2)"."""
-        return (
-            f"{self.type.name}({self.digits[0]},{self.digits[1]})"
-            if self.digits
-            else (self.type.name)
-        )
+        digits = f"({self.digits[0]},{self.digits[1]})" if self.digits else ""
+        return f"{self.type.name}{digits}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +93,7 @@ class TableSelection:
         return replace(self, columns={**chosen, table: remaining} if column else chosen)
 
 
-def parse_tables(message: Any) -> dict[Name, KnownTable]:
-    """Return the tables that a SchemaResponse or SchemaChange of a connector lists, by name."""
-    return dict(iterate_tables(message))
-
-
-def iterate_tables(message: Any) -> Iterable[tuple[Name, KnownTable]]:
+def iterate_tables(message: Any) -> Iterator[tuple[Name, KnownTable]]:
     """Yield the tables that a SchemaResponse or SchemaChange of a connector lists.
 
     A table that is listed twice is yielded twice.

@@ -17,8 +17,8 @@ from tap_core.protocols.fivetran.enums import RecordType
 
 __all__ = ["CheckpointSample", "Model", "TableRows"]
 
-_WIDTH: Final = 4
-_NONE: Final = bytes(_WIDTH)
+_CRC_BYTES: Final = 4
+_NO_CHECKSUM: Final = bytes(_CRC_BYTES)
 
 
 class TableRows:
@@ -29,13 +29,13 @@ class TableRows:
 
     def __init__(self, keys: Sequence[str]) -> None:
         self.keys = tuple(keys)
-        self.places: dict[str, int] = {}
+        self.offsets: dict[str, int] = {}
         self.rows: dict[bytes, bytes] = {}
 
     def copy(self) -> TableRows:
         """Return a copy of the table's rows, which later records do not change."""
         other = TableRows(self.keys)
-        other.places, other.rows = self.places.copy(), self.rows.copy()
+        other.offsets, other.rows = self.offsets.copy(), self.rows.copy()
         return other
 
     def apply(self, kind: int, data: Mapping[str, Any]) -> None:
@@ -60,12 +60,13 @@ class TableRows:
 
         They contain row counts and column names, but no values.
         """
-        missing, more = self.rows.keys() - other.rows.keys(), other.rows.keys() - self.rows.keys()
+        missing = self.rows.keys() - other.rows.keys()
+        unexpected = other.rows.keys() - self.rows.keys()
         if missing:
             yield f"{len(missing):,} rows are missing"
-        if more:
-            yield f"{len(more):,} rows are unexpected"
-        names = {*self.places, *other.places}
+        if unexpected:
+            yield f"{len(unexpected):,} rows are unexpected"
+        names = {*self.offsets, *other.offsets}
         changed = [
             name
             for name in sorted(names)
@@ -80,10 +81,10 @@ class TableRows:
 
     def _get_checksum(self, name: str, row: bytes) -> bytes:
         """Return the checksum of a row's value in column ``name``; zero bytes if it has none."""
-        position = self.places.get(name)
-        if position is None:
-            return _NONE
-        return row[position : position + _WIDTH] or _NONE
+        offset = self.offsets.get(name)
+        if offset is None:
+            return _NO_CHECKSUM
+        return row[offset : offset + _CRC_BYTES] or _NO_CHECKSUM
 
     def _compute_identity(self, encoded: Mapping[str, bytes]) -> bytes:
         """Return a digest that identifies a record's row: of its key, or else of all values.
@@ -98,12 +99,12 @@ class TableRows:
     def _replace_checksums(self, row: bytes, encoded: Mapping[str, bytes]) -> bytes:
         """Return a row's checksums, with those of the columns in ``encoded`` replaced."""
         for name in encoded:
-            if name not in self.places:
-                self.places[name] = len(self.places) * _WIDTH
-        cells = bytearray(row.ljust(len(self.places) * _WIDTH, b"\0"))
+            if name not in self.offsets:
+                self.offsets[name] = len(self.offsets) * _CRC_BYTES
+        cells = bytearray(row.ljust(len(self.offsets) * _CRC_BYTES, b"\0"))
         for name, value in encoded.items():
-            position = self.places[name]
-            cells[position : position + _WIDTH] = zlib.crc32(value).to_bytes(_WIDTH, "big")
+            offset = self.offsets[name]
+            cells[offset : offset + _CRC_BYTES] = zlib.crc32(value).to_bytes(_CRC_BYTES, "big")
         return bytes(cells)
 
 

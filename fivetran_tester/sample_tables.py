@@ -60,7 +60,7 @@ class Sample:
         """Names of the primary key columns."""
         return [column.name for column in self.columns if column.is_key]
 
-    def changed(self, **columns: KnownColumn | None) -> Sample:
+    def with_columns(self, **columns: KnownColumn | None) -> Sample:
         """Return a copy of the table in which ``columns`` replace columns by name, or are added.
 
         None removes a column.

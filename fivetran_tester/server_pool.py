@@ -14,15 +14,15 @@ from typing import Final, TypeAlias
 from fivetran_tester.client import Client
 from fivetran_tester.findings import Findings
 from fivetran_tester.server_process import (
-    Log,
+    LogChecker,
     NotStartedError,
     ServerProcess,
-    answers,
+    accepts_connections,
 )
 
 __all__ = ["RemoteServer", "Server", "Servers"]
 
-_ORIGINS: Final = {
+_LOG_ORIGINS: Final = {
     "SourceConnector": "sdk_connector",
     "DestinationConnector": "sdk_destination",
 }
@@ -37,7 +37,7 @@ class RemoteServer:
 
     def __init__(self, address: str, service: str, seconds: float) -> None:
         host, _, port = address.rpartition(":")
-        if not (port.isdigit() and answers(host.strip("[]"), int(port))):
+        if not (port.isdigit() and accepts_connections(host.strip("[]"), int(port))):
             raise NotStartedError(f"no server responds at {address}")
         self.client = Client(address, service, seconds)
 
@@ -79,37 +79,37 @@ class Servers:
             NotStartedError: The server does not start.
         """
         if self.address:
-            elsewhere = RemoteServer(self.address, self.service, self.seconds)
-            yield elsewhere
-            elsewhere.client.close()
+            remote = RemoteServer(self.address, self.service, self.seconds)
+            yield remote
+            remote.client.close()
             return
-        log = Log(self.findings, _ORIGINS[self.service], self.secrets)
-        program = ServerProcess(self.command, log, self.service, self.seconds)
-        self._running.append(program)
+        log = LogChecker(self.findings, _LOG_ORIGINS[self.service], self.secrets)
+        process = ServerProcess(self.command, log, self.service, self.seconds)
+        self._running.append(process)
         try:
-            program.await_start()
-            yield program
+            process.await_start()
+            yield process
         except BaseException:
-            if not program.was_killed:
-                program.stop()  # SIGTERM also ends a JVM that the server has started
+            if not process.was_killed:
+                process.stop()  # SIGTERM also ends a JVM that the server has started
             raise
         else:
-            self._end(program)
+            self._end(process)
         finally:
-            self._running.remove(program)
+            self._running.remove(process)
 
     def terminate(self) -> None:
         """End the server processes that were started; may be called from a signal handler."""
-        for program in self._running:
-            program.terminate()
+        for process in self._running:
+            process.terminate()
 
-    def _end(self, program: ServerProcess) -> None:
+    def _end(self, process: ServerProcess) -> None:
         """Stop a server process; record a finding if it crashed or its exit code is not 0."""
-        if program.was_killed:
+        if process.was_killed:
             return
-        if not program.is_alive:
+        if not process.is_alive:
             self.findings.add_violation(4, "the server has crashed")
-        elif not answers("::1", program.port):
+        elif not accepts_connections("::1", process.port):
             self.findings.add_warning(1, "the server does not listen on IPv6")
-        if code := program.stop():
+        if code := process.stop():
             self.findings.add_warning(4, f"after SIGTERM, the server has the exit code {code}")

@@ -24,22 +24,22 @@ from fivetran_tester.client import Client
 from fivetran_tester.findings import Findings
 from tap_core.protocols.fivetran.port_option import HOST_VARIABLE
 
-__all__ = ["Log", "NotStartedError", "ServerProcess", "answers"]
+__all__ = ["LogChecker", "NotStartedError", "ServerProcess", "accepts_connections"]
 
 _START_SECONDS: Final = 60
 _END_SECONDS: Final = 60
 _TERMINATE_SECONDS: Final = 10
 _PAUSE_SECONDS: Final = 0.05
-_LEVELS: Final = {"INFO", "WARNING", "SEVERE"}
-_KEYS: Final = {"level", "message", "message-origin"}
-_SHORTEST_SECRET: Final = 4
+_LOG_LEVELS: Final = {"INFO", "WARNING", "SEVERE"}
+_LOG_KEYS: Final = {"level", "message", "message-origin"}
+_MIN_SECRET_LENGTH: Final = 4
 
 
 class NotStartedError(Exception):
     """Error for a Fivetran server that cannot be started, or does not listen on its port."""
 
 
-class Log:
+class LogChecker:
     """Checker of the log lines that a Fivetran server writes to standard output.
 
     Args:
@@ -51,13 +51,13 @@ class Log:
     def __init__(self, findings: Findings, origin: str, secrets: Iterable[str] = ()) -> None:
         self._findings = findings
         self._origin = origin
-        self._secrets = [text for text in secrets if len(text) >= _SHORTEST_SECRET]
-        self.last: deque[str] = deque(maxlen=20)
+        self._secrets = [text for text in secrets if len(text) >= _MIN_SECRET_LENGTH]
+        self.last_lines: deque[str] = deque(maxlen=20)
 
-    def read(self, line: bytes) -> None:
+    def check_line(self, line: bytes) -> None:
         """Check one line of the server's log, and record the broken rules."""
         text = line.decode(errors="replace").rstrip("\n")
-        self.last.append(text)
+        self.last_lines.append(text)
         for rule, what in self._find_faults(text):
             self._findings.add_violation(rule, what)
 
@@ -70,10 +70,10 @@ class Log:
         except ValueError:
             yield 2, "a line of standard output is not JSON"
             return
-        if not isinstance(entry, dict) or set(entry) != _KEYS:
+        if not isinstance(entry, dict) or set(entry) != _LOG_KEYS:
             yield 2, "a line of the log has other keys than level, message and message-origin"
             return
-        if entry["level"] not in _LEVELS:
+        if entry["level"] not in _LOG_LEVELS:
             yield 2, "a line of the log has another level than INFO, WARNING and SEVERE"
         if entry["message-origin"] != self._origin:
             yield 2, f"a line of the log has another message-origin than {self._origin}"
@@ -94,7 +94,9 @@ class ServerProcess:
         NotStartedError: The command cannot be started.
     """
 
-    def __init__(self, command: Sequence[str], log: Log, service: str, seconds: float) -> None:
+    def __init__(
+        self, command: Sequence[str], log: LogChecker, service: str, seconds: float
+    ) -> None:
         port = _find_free_port()
         try:
             self._process = subprocess.Popen(  # noqa: S603  (the author's own program)
@@ -107,7 +109,7 @@ class ServerProcess:
         except OSError as error:
             raise NotStartedError(f"{command[0]} cannot be started: {error.strerror}") from None
         self.log, self.port, self.was_killed = log, port, False
-        self._reader = threading.Thread(target=self._listen, daemon=True)
+        self._reader = threading.Thread(target=self._read_log, daemon=True)
         self._reader.start()
         self.client = Client(f"127.0.0.1:{port}", service, seconds)
 
@@ -164,7 +166,7 @@ class ServerProcess:
         """
         until = time.monotonic() + _START_SECONDS
         while time.monotonic() < until:
-            if answers("127.0.0.1", self.port):
+            if accepts_connections("127.0.0.1", self.port):
                 return
             if not self.is_alive:
                 self._reader.join(_END_SECONDS)
@@ -179,17 +181,17 @@ class ServerProcess:
 
     def _format_last_lines(self) -> str:
         """Return the last lines of the server's log as text for an error message."""
-        return "".join(f"\n  {line}" for line in self.log.last)
+        return "".join(f"\n  {line}" for line in self.log.last_lines)
 
-    def _listen(self) -> None:
+    def _read_log(self) -> None:
         """Check the lines that the server writes to standard output, until it is closed."""
         assert self._process.stdout is not None  # noqa: S101  (it is a pipe)
         with self._process.stdout as lines:
             for line in lines:
-                self.log.read(line)
+                self.log.check_line(line)
 
 
-def answers(host: str, port: int) -> bool:
+def accepts_connections(host: str, port: int) -> bool:
     """Return True if a server accepts TCP connections on this host and port."""
     try:
         with socket.create_connection((host, port), timeout=2):

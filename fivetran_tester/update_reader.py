@@ -20,7 +20,7 @@ from fivetran_tester.known_tables import (
     Name,
     TableSelection,
     format_name,
-    parse_tables,
+    iterate_tables,
 )
 from fivetran_tester.row_model import CheckpointSample, Model
 from fivetran_tester.value_checks import find_fault, format_value
@@ -28,11 +28,11 @@ from tap_core.protocols.fivetran.enums import RecordType
 
 __all__ = ["UpdateReader"]
 
-_MOST_RECORDS: Final = 100
+_MAX_RECORDS: Final = 100
 """Maximum number of records in one message."""
 
-_HOUR: Final = 3600
-_OF_SYSTEMS: Final = ("_fivetran_", "_sdc_", "_airbyte_")
+_MAX_CHECKPOINT_SECONDS: Final = 3600
+_SYSTEM_PREFIXES: Final = ("_fivetran_", "_sdc_", "_airbyte_")
 
 
 class UpdateReader:
@@ -64,9 +64,9 @@ class UpdateReader:
         self.examples: dict[tuple[Name, str], str] = {}
         self.state: str | None = None
         self.task: str | None = None
-        self._uncovered = 0
-        self._upserted: set[Name] = set()
-        self._checked = time.monotonic()
+        self._records_since_checkpoint = 0
+        self._tables_with_rows: set[Name] = set()
+        self._last_checkpoint_at = time.monotonic()
 
     def read(self, messages: Iterable[Any]) -> None:
         """Check messages of the connector's Update, and apply their records to the model."""
@@ -83,8 +83,8 @@ class UpdateReader:
             return
         self.operations[kind] += 1
         {
-            "record": lambda: self._check_records([message.record]),
-            "records": lambda: self._check_records(message.records.records),
+            "record": lambda: self._process_records([message.record]),
+            "records": lambda: self._process_records(message.records.records),
             "schema_change": lambda: self._process_schema_change(message.schema_change),
             "checkpoint": lambda: self._process_checkpoint(message.checkpoint.state_json),
             "warning": lambda: check_text("a warning", message.warning.message, self.findings),
@@ -96,19 +96,30 @@ class UpdateReader:
 
         The check is skipped if the Update ended with an error.
         """
-        if self.task is None and self._uncovered:
+        if self.task is None and self._records_since_checkpoint:
             self.findings.add_violation(15, "no checkpoint follows the last data")
         if self.task is None and self.state is None:
             self.findings.add_warning(15, "an Update without any checkpoint")
 
+    def check_table(self, name: Name, table: KnownTable) -> None:
+        """Check the columns of a reported table by rules F10 and F11 of ``docs/fivetran.md``."""
+        label = format_name(name)
+        for column in table.repeated:
+            self.findings.add_violation(10, f"column {column} is listed twice in {label}")
+        for column in table.columns:
+            if column.startswith(_SYSTEM_PREFIXES):
+                self.findings.add_violation(11, f"{label} lists the system column {column}")
+        if not name[1] or not all(table.columns):
+            self.findings.add_violation(10, "a table or a column has no name")
+
     # Messages
 
-    def _check_records(self, records: Any) -> None:
+    def _process_records(self, records: Any) -> None:
         """Check the records of one message of the Update, and apply them to the model."""
-        if len(records) > _MOST_RECORDS:
-            self.findings.add_violation(12, f"more than {_MOST_RECORDS} records in one message")
+        if len(records) > _MAX_RECORDS:
+            self.findings.add_violation(12, f"more than {_MAX_RECORDS} records in one message")
         for record in records:
-            self._uncovered += 1
+            self._records_since_checkpoint += 1
             for rule, what in self._apply_record(record):
                 self.findings.add_violation(rule, what)
 
@@ -125,7 +136,7 @@ class UpdateReader:
         if record.type == RecordType.TRUNCATE:
             yield from self._check_truncation(name, record)
         else:
-            self._upserted.add(name)
+            self._tables_with_rows.add(name)
             yield from self._check_data(name, table, record)
         self.model.apply(name, table.keys, record.type, record.data)
 
@@ -133,7 +144,7 @@ class UpdateReader:
         """Yield a number and a description for each rule that a truncate record breaks."""
         if record.data:
             yield 14, f"a truncate of {format_name(name)} has data"
-        if name in self._upserted:
+        if name in self._tables_with_rows:
             self.findings.add_warning(
                 14, f"a truncate of {format_name(name)} comes after its records"
             )
@@ -171,7 +182,7 @@ class UpdateReader:
 
     def _process_schema_change(self, message: Any) -> None:
         """Check the tables in a SchemaChange message, and use them for later records."""
-        changed = parse_tables(message)
+        changed = dict(iterate_tables(message))
         columns = dict(self.choice.columns)
         for name, table in changed.items():
             self.check_table(name, table)
@@ -182,17 +193,6 @@ class UpdateReader:
         self.tables |= changed
         self.choice = TableSelection(columns, self.choice.takes_new)
 
-    def check_table(self, name: Name, table: KnownTable) -> None:
-        """Check the columns of a reported table by rules F10 and F11 of ``docs/fivetran.md``."""
-        label = format_name(name)
-        for column in table.repeated:
-            self.findings.add_violation(10, f"column {column} is listed twice in {label}")
-        for column in table.columns:
-            if column.startswith(_OF_SYSTEMS):
-                self.findings.add_violation(11, f"{label} lists the system column {column}")
-        if not name[1] or not all(table.columns):
-            self.findings.add_violation(10, "a table or a column has no name")
-
     def _process_checkpoint(self, state: str) -> None:
         """Check the state of a checkpoint message, and store it as the latest state."""
         try:
@@ -201,9 +201,10 @@ class UpdateReader:
             document = None
         if not isinstance(document, dict):
             self.findings.add_violation(15, "the state of a checkpoint is not a JSON object")
-        if time.monotonic() - self._checked > _HOUR:
+        now = time.monotonic()
+        if now - self._last_checkpoint_at > _MAX_CHECKPOINT_SECONDS:
             self.findings.add_violation(15, "more than an hour between two checkpoints")
-        self._checked, self._uncovered, self.state = time.monotonic(), 0, state
+        self._last_checkpoint_at, self._records_since_checkpoint, self.state = now, 0, state
         self.checkpoints.add(state, self.model)
 
     def _process_task(self, text: str) -> None:

@@ -18,13 +18,15 @@ from tap_core.redaction import is_secret
 
 __all__ = ["find_fault", "format_value"]
 
-_PLAIN: Final = re.compile(r"[+-]?0*(\d*)(?:\.(\d*?)0*)?")
-_FIRST, _LAST = -62_135_596_800, 253_402_300_799
+_DECIMAL_TEXT: Final = re.compile(r"[+-]?0*(\d*)(?:\.(\d*?)0*)?")
+"""Decimal number; the groups are the significant digits before and after the point."""
+
+_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 """First and last second of the years 1 to 9999, counted from 1970."""
-_DAY: Final = 86_400
-_SHORT: Final = 1 << 15
-_BEGIN: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_LONGEST_SHOWN: Final = 40
+_SECONDS_PER_DAY: Final = 86_400
+_SHORT_LIMIT: Final = 1 << 15
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MAX_SHOWN_LENGTH: Final = 40
 
 
 def find_fault(column: KnownColumn, value: Any) -> str | None:
@@ -47,33 +49,37 @@ def format_value(column: KnownColumn, value: Any) -> str:
         return "null"
     if is_secret(column.name):
         return "(not shown)"
-    text = _text(getattr(value, kind))
-    short = text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
+    text = _to_text(getattr(value, kind))
+    short = text if len(text) <= _MAX_SHOWN_LENGTH else f"{text[: _MAX_SHOWN_LENGTH - 3]}..."
     return short.encode("unicode_escape").decode() if not short.isprintable() else short
 
 
-def _text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     if isinstance(value, bytes):
         return value.hex()
     if hasattr(value, "nanos"):
-        instant = _BEGIN + timedelta(seconds=value.seconds)
+        instant = _EPOCH + timedelta(seconds=value.seconds)
         fraction = f".{value.nanos:09}".rstrip("0").rstrip(".")
         return f"{instant:%Y-%m-%dT%H:%M:%S}{fraction}"
     return str(value)
 
 
-def _decimal(text: str, column: KnownColumn) -> str | None:
-    match = _PLAIN.fullmatch(text)
+def _check_decimal(text: str, column: KnownColumn) -> str | None:
+    match = _DECIMAL_TEXT.fullmatch(text)
     if not match or not any(character.isdigit() for character in text):
         return "is not a plain decimal number"
     before, after = len(match[1]), len(match[2] or "")
-    precision, scale = column.digits or (38, 37)
-    if after > scale or before > precision - (scale if column.digits else 0):
+    # Without declared digits, a value may have up to 38 before and 37 after the point.
+    max_before, max_after = 38, 37
+    if column.digits:
+        precision, max_after = column.digits
+        max_before = precision - max_after
+    if after > max_after or before > max_before:
         return f"has more digits than {column.type_name}"
     return None
 
 
-def _json(text: str, _column: KnownColumn) -> str | None:
+def _check_json(text: str, _column: KnownColumn) -> str | None:
     try:
         json.loads(text)
     except ValueError:
@@ -81,25 +87,25 @@ def _json(text: str, _column: KnownColumn) -> str | None:
     return None
 
 
-def _instant(at: Any, _column: KnownColumn) -> str | None:
-    return None if _FIRST <= at.seconds <= _LAST else "is outside the years 1 to 9999"
+def _check_instant(at: Any, _column: KnownColumn) -> str | None:
+    return None if _FIRST_SECOND <= at.seconds <= _LAST_SECOND else "is outside the years 1 to 9999"
 
 
-def _date(at: Any, column: KnownColumn) -> str | None:
-    if at.seconds % _DAY or at.nanos:
+def _check_date(at: Any, column: KnownColumn) -> str | None:
+    if at.seconds % _SECONDS_PER_DAY or at.nanos:
         return "is not midnight"
-    return _instant(at, column)
+    return _check_instant(at, column)
 
 
-def _short(number: int, _column: KnownColumn) -> str | None:
-    return None if -_SHORT <= number < _SHORT else "exceeds 16 bits"
+def _check_short(number: int, _column: KnownColumn) -> str | None:
+    return None if -_SHORT_LIMIT <= number < _SHORT_LIMIT else "exceeds 16 bits"
 
 
 _CHECKS: Final[dict[DataType, Callable[[Any, KnownColumn], str | None]]] = {
-    DataType.SHORT: _short,
-    DataType.DECIMAL: _decimal,
-    DataType.JSON: _json,
-    DataType.NAIVE_DATE: _date,
-    DataType.NAIVE_DATETIME: _instant,
-    DataType.UTC_DATETIME: _instant,
+    DataType.SHORT: _check_short,
+    DataType.DECIMAL: _check_decimal,
+    DataType.JSON: _check_json,
+    DataType.NAIVE_DATE: _check_date,
+    DataType.NAIVE_DATETIME: _check_instant,
+    DataType.UTC_DATETIME: _check_instant,
 }

@@ -91,7 +91,7 @@ class _CommandState:
         self._hide = make_redactor(config_input.config)
         return config_input
 
-    def target(self, config_input: ConfigInput) -> CommandTarget:
+    def create_target(self, config_input: ConfigInput) -> CommandTarget:
         """Create the target with the settings in ``config_input``; redact their secrets in output.
 
         Raises:
@@ -185,8 +185,8 @@ def _check(state: _CommandState, files: Mapping[str, str]) -> list[BaseException
     from target_spark.cli.doctor import checks
 
     def get_settings(config_input: ConfigInput) -> Mapping[str, Any]:
-        quiet = {**config_input.config, "report": None}  # keeps the report of the last run
-        return state.target(ConfigInput(quiet, config_input.parse_env)).config
+        without_report = {**config_input.config, "report": None}  # that of the last run is kept
+        return state.create_target(ConfigInput(without_report, config_input.parse_env)).config
 
     failed = [
         f"{check.name}: {check.text}"
@@ -205,7 +205,7 @@ def _write(state: _CommandState, files: Mapping[str, str]) -> list[BaseException
     from target_spark.airbyte.state_format import PerStreamStateFormat
     from target_spark.loader.strict_validation import StrictCheck
 
-    target = state.target(state.read_settings(files["config"]))
+    target = state.create_target(state.read_settings(files["config"]))
     path = files["catalog"]
     catalog = parse_configured_catalog(read_input_file(path, CatalogFileError, "Catalog"), path)
     config = with_defaults(target.config)

@@ -24,11 +24,11 @@ __all__ = ["MODES", "CatalogRequest", "build_options", "parse_catalog"]
 
 _Path: TypeAlias = tuple[str, ...]
 
-_DEDUP: Final = "append_dedup"
+_APPEND_DEDUP: Final = "append_dedup"
 MODES: Final[Mapping[str, WriteMode]] = {
     "overwrite": WriteMode.OVERWRITE,
     "append": WriteMode.APPEND,
-    _DEDUP: WriteMode.UPSERT,
+    _APPEND_DEDUP: WriteMode.UPSERT,
 }
 """Write mode of each destination sync mode."""
 
@@ -70,7 +70,7 @@ def parse_catalog(catalog: ConfiguredCatalog, table_format: str) -> CatalogReque
         CatalogFileError: The catalog has errors, or requests something that the table format does
             not support. The message lists all errors.
     """
-    faults = list(_faults(catalog.streams, table_format))
+    faults = list(_find_faults(catalog.streams, table_format))
     if faults:
         raise CatalogFileError(f"Catalog '{catalog.source}': {' '.join(faults)}")
     return CatalogRequest(
@@ -90,7 +90,7 @@ def build_options(config: Mapping[str, Any], request: CatalogRequest) -> LoadOpt
     return replace(options, columns=columns, configured=request.options, by_status=True)
 
 
-def _faults(streams: Sequence[ConfiguredStream], table_format: str) -> Iterator[str]:
+def _find_faults(streams: Sequence[ConfiguredStream], table_format: str) -> Iterator[str]:
     seen = set[StreamId]()
     for stream in streams:
         if stream.id in seen:
@@ -102,27 +102,27 @@ def _faults(streams: Sequence[ConfiguredStream], table_format: str) -> Iterator[
                 f"Stream '{stream.id}': destination_sync_mode '{mode}' is not supported. Set it"
                 f" to one of {', '.join(MODES)}."
             )
-        elif mode == _DEDUP:
-            yield from _faults_of_dedup(stream, table_format)
+        elif mode == _APPEND_DEDUP:
+            yield from _find_dedup_faults(stream, table_format)
 
 
-def _faults_of_dedup(stream: ConfiguredStream, table_format: str) -> Iterator[str]:
+def _find_dedup_faults(stream: ConfiguredStream, table_format: str) -> Iterator[str]:
     if table_format in APPENDING_FORMATS:
         yield (
-            f"Stream '{stream.id}': {_DEDUP} replaces rows, which {table_format} cannot. Set the"
-            " destination's format to delta or iceberg, or destination_sync_mode to append or"
+            f"Stream '{stream.id}': {_APPEND_DEDUP} replaces rows, which {table_format} cannot. Set"
+            " the destination's format to delta or iceberg, or destination_sync_mode to append or"
             " overwrite."
         )
     if not stream.primary_key or not all(stream.primary_key):
         yield (
-            f"Stream '{stream.id}': {_DEDUP} needs a primary key. Set primary_key, or set"
+            f"Stream '{stream.id}': {_APPEND_DEDUP} needs a primary key. Set primary_key, or set"
             " destination_sync_mode to append or overwrite."
         )
     for path in filter(None, stream.primary_key):
-        yield from _faults_of_key(stream, path)
+        yield from _find_key_faults(stream, path)
 
 
-def _faults_of_key(stream: ConfiguredStream, path: _Path) -> Iterator[str]:
+def _find_key_faults(stream: ConfiguredStream, path: _Path) -> Iterator[str]:
     declared = stream.json_schema.get("properties")
     if not isinstance(declared, Mapping) or not declared:
         return
@@ -131,14 +131,15 @@ def _faults_of_key(stream: ConfiguredStream, path: _Path) -> Iterator[str]:
             f"Stream '{stream.id}': its schema does not declare the primary key {'.'.join(path)}."
             " Add it to the configured schema, or choose another."
         )
-    elif len(path) == 1 and _holds_many(declared[path[0]]):
+    elif len(path) == 1 and _is_list_or_object(declared[path[0]]):
         yield (
             f"Stream '{stream.id}': {path[0]} is a list or an object and cannot be a primary key."
             " Choose another field, or one inside it."
         )
 
 
-def _holds_many(schema: Any) -> bool:
+def _is_list_or_object(schema: Any) -> bool:
+    """Return True if a JSON Schema allows only arrays, objects and null."""
     declared = schema.get("type") if isinstance(schema, Mapping) else None
     types = {declared} if isinstance(declared, str) else set(declared or ()) - {"null"}
     return bool(types) and types <= {"array", "object"}
@@ -152,16 +153,16 @@ def _build_expected_stream(stream: ConfiguredStream) -> ExpectedStream:
     necessary, because all rows are replaced.
     """
     generation = stream.generation_id
-    truncates = bool(generation) and stream.minimum_generation_id == generation
+    keeps_only_current = bool(generation) and stream.minimum_generation_id == generation
     mode = MODES[stream.destination_sync_mode]
     return ExpectedStream(
-        _described(stream, with_keys=mode is WriteMode.UPSERT),
+        _build_schema_event(stream, with_keys=mode is WriteMode.UPSERT),
         generation,
-        truncates=truncates and mode is not WriteMode.OVERWRITE,
+        truncates=keeps_only_current and mode is not WriteMode.OVERWRITE,
     )
 
 
-def _described(stream: ConfiguredStream, *, with_keys: bool) -> SchemaEvent:
+def _build_schema_event(stream: ConfiguredStream, *, with_keys: bool) -> SchemaEvent:
     schema = singer_schema(stream.json_schema)
     if not with_keys:
         return SchemaEvent(stream.id, schema)

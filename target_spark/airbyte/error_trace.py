@@ -30,7 +30,7 @@ from target_spark.errors import (
 
 __all__ = ["error_body"]
 
-_CONFIG_FAULTS: Final = (
+_CONFIG_ERRORS: Final = (
     TableOwnerError,
     QuarantineError,
     RecordsWithoutSchemaException,
@@ -38,7 +38,7 @@ _CONFIG_FAULTS: Final = (
     TableError,
     UnsupportedError,
 )
-_PASSING: Final = (JobLockError, SparkDiedError, StorageError)
+_TRANSIENT_ERRORS: Final = (JobLockError, SparkDiedError, StorageError)
 
 
 def error_body(fault: BaseException, hide: Callable[[str], str]) -> dict[str, Any]:
@@ -60,8 +60,8 @@ def error_body(fault: BaseException, hide: Callable[[str], str]) -> dict[str, An
 
 
 def _failure_type(fault: BaseException) -> str:
-    if isinstance(fault, _CONFIG_FAULTS):
+    if isinstance(fault, _CONFIG_ERRORS):
         return CONFIG
-    if isinstance(fault, _PASSING):
+    if isinstance(fault, _TRANSIENT_ERRORS):
         return TRANSIENT
     return SYSTEM if isinstance(fault, TargetSparkError) else failure_type(fault)

@@ -21,7 +21,9 @@ from target_spark.loader.pending_states import CoveredState
 __all__ = ["PerStreamStateFormat"]
 
 _STATS: Final = "destinationStats"
-_ALL: Final = None
+_GLOBAL_SCOPE: Final = None
+"""Scope of a state that covers all streams; other scopes are the ids of streams."""
+
 _decode_object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
@@ -34,8 +36,7 @@ class PerStreamStateFormat:
     """
 
     def __init__(self) -> None:
-        """Create the encoder without any row counts."""
-        self._counted: Counter[Hashable] = Counter()
+        self._reported: Counter[Hashable] = Counter()
         self._rejected: Counter[Hashable] = Counter()
 
     def format_output(self, covered: CoveredState) -> bytes:
@@ -45,9 +46,9 @@ class PerStreamStateFormat:
         the previous global state.
         """
         scope = covered.scope
-        received = covered.rows - self._counted[scope]
+        received = covered.rows - self._reported[scope]
         rejected = min(self._rejected[scope], received)
-        self._counted[scope] = covered.rows
+        self._reported[scope] = covered.rows
         self._rejected[scope] -= rejected
         return b'{"type":"STATE","state":%b}' % _add_row_counts(
             covered.state, received - rejected, rejected
@@ -64,7 +65,7 @@ class PerStreamStateFormat:
     def count_rejected(self, stream: Hashable, rows: int) -> None:
         """Count quarantined rows of a stream; its next state reports them as rejected."""
         self._rejected[stream] += rows
-        self._rejected[_ALL] += rows
+        self._rejected[_GLOBAL_SCOPE] += rows
 
 
 def _add_row_counts(state: bytes, committed: int, rejected: int) -> bytes:

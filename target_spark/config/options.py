@@ -35,10 +35,10 @@ APPENDING_FORMATS: Final = frozenset({"parquet"})
 """Table formats without upserts: rows can only be appended, or the whole table overwritten."""
 
 
-_SHARE: Final = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,9})?) ?%")
-_ROWS: Final = re.compile(r"[0-9]{1,18}")
-_FEWEST_JUDGED: Final = 1_000
-_ALLOWED_WHEN_JUDGED: Final = 10
+_PERCENTAGE: Final = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,9})?) ?%")
+_ROW_COUNT: Final = re.compile(r"[0-9]{1,18}")
+_MIN_JUDGED_ROWS: Final = 1_000
+_MIN_ALLOWED_ROWS: Final = 10
 
 
 class WriteMode(Enum):
@@ -83,9 +83,9 @@ class QuarantineLimit:
         if setting is None:
             return cls()
         text = setting.strip() if isinstance(setting, str) else f"{setting:.0f}"
-        if _ROWS.fullmatch(text):
+        if _ROW_COUNT.fullmatch(text):
             return cls(rows=int(text))
-        match = _SHARE.fullmatch(text)
+        match = _PERCENTAGE.fullmatch(text)
         share = Fraction(match[1]) / 100 if match else None
         if share is None or share > 1:
             raise ValueError(
@@ -102,7 +102,7 @@ class QuarantineLimit:
         does not exceed. The number is at least 1,000, and large enough that ``share`` allows 10
         quarantined rows.
         """
-        return max(_FEWEST_JUDGED, ceil(_ALLOWED_WHEN_JUDGED / (self.share or 1)))
+        return max(_MIN_JUDGED_ROWS, ceil(_MIN_ALLOWED_ROWS / (self.share or 1)))
 
     def is_exceeded(self, quarantined: int, rows: int) -> bool:
         """Return True if a stream has more quarantined rows than ``share`` allows.

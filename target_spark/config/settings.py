@@ -23,7 +23,11 @@ from target_spark.config.options import (
     WriteMode,
     split_identifier,
 )
-from target_spark.config.validation import uses_spark_catalog, validate_combinations
+from target_spark.config.validation import (
+    iterate_settings,
+    uses_spark_catalog,
+    validate_combinations,
+)
 from target_spark.spark.session import SparkSettings
 from target_spark.storage.uris import (
     get_scheme,
@@ -52,17 +56,18 @@ __all__ = [
 ]
 
 _DECIMAL: Final = re.compile(r"([1-9]\d?),(\d\d?)")
-_PART_OF: Final = re.compile(r"(year|month|day|hour)\((.+)\)")
+_TRANSFORM: Final = re.compile(r"(year|month|day|hour)\((.+)\)")
 _MAX_DIGITS: Final = 38
-_MODES: Final = [mode.value for mode in WriteMode]
-_MODE_NAMES: Final = ["Append", "Upsert by key", "Overwrite", "Keep all versions"]
+_WRITE_MODES: Final = [mode.value for mode in WriteMode]
+_WRITE_MODE_LABELS: Final = ["Append", "Upsert by key", "Overwrite", "Keep all versions"]
 
 
-def _setting(types: str, description: str, **more: Any) -> JsonSchema:
-    return {"type": [types, "null"], "description": description, **more}
+def _setting(type_: str, description: str, **more: Any) -> JsonSchema:
+    """Return the JSON Schema of a setting; ``more`` are further keywords."""
+    return {"type": [type_, "null"], "description": description, **more}
 
 
-_OF_STREAMS: Final[JsonSchema] = {
+_STREAM_SETTINGS: Final[JsonSchema] = {
     "write_mode": _setting(
         "string",
         "How a run changes existing rows: append, upsert (replace rows with the same key),"
@@ -70,8 +75,8 @@ _OF_STREAMS: Final[JsonSchema] = {
         " complete), or scd2 (keep every version of a row, with the times between which it was"
         " valid; Delta Lake and Iceberg). The default is upsert for streams with keys if the"
         " format supports it, else append.",
-        enum=[*_MODES, None],
-        enumNames=_MODE_NAMES,
+        enum=[*_WRITE_MODES, None],
+        enumNames=_WRITE_MODE_LABELS,
     ),
     "catalog": _setting(
         "string",
@@ -133,13 +138,13 @@ RENAMED_SETTINGS: Final[Mapping[str, str]] = {
 """Settings that targets on singer_sdk 0.54 have and target-spark has not, with a sentence on the
 setting to use instead."""
 
-_UNLESS_GIVEN: Final = LoadOptions("")
+_DEFAULTS: Final = LoadOptions("")
 """Options with their default values, which `SCHEMA` contains as the defaults of the settings."""
 
 SCHEMA: Final[JsonSchema] = {
     "type": "object",
     "properties": {
-        **_OF_STREAMS,
+        **_STREAM_SETTINGS,
         "path": _setting(
             "string",
             "The location of the tables: a local path, or a URI that Spark can write to"
@@ -162,7 +167,7 @@ SCHEMA: Final[JsonSchema] = {
             additionalProperties={
                 "type": "object",
                 "properties": {
-                    **_OF_STREAMS,
+                    **_STREAM_SETTINGS,
                     "table": _setting("string", "The name of the stream's table.", minLength=1),
                 },
                 "additionalProperties": False,
@@ -210,25 +215,25 @@ SCHEMA: Final[JsonSchema] = {
             "The maximum size in bytes of a line, or of a Parquet value, in a file of a BATCH"
             " message. A row takes many times its size in Spark's memory.",
             minimum=1,
-            default=_UNLESS_GIVEN.batch_limits.line.most,
+            default=_DEFAULTS.batch_limits.line.most,
         ),
         FILES_SETTING: _setting(
             "integer",
             "The maximum number of files that one BATCH message may name.",
             minimum=1,
-            default=_UNLESS_GIVEN.batch_limits.files,
+            default=_DEFAULTS.batch_limits.files,
         ),
         "flush_rows": _setting(
             "integer",
             "Commit a batch of a stream when it has this many rows.",
             minimum=1,
-            default=_UNLESS_GIVEN.flush_rows,
+            default=_DEFAULTS.flush_rows,
         ),
         "flush_bytes": _setting(
             "integer",
             "Commit a batch of a stream when it has this many bytes.",
             minimum=1,
-            default=_UNLESS_GIVEN.flush_bytes,
+            default=_DEFAULTS.flush_bytes,
         ),
         "flush_seconds": _setting(
             "number",
@@ -243,13 +248,13 @@ SCHEMA: Final[JsonSchema] = {
             " reading until batches are committed. Streams that overwrite are not counted: their"
             " rows stay in the spool until the stream is complete.",
             minimum=1,
-            default=_UNLESS_GIVEN.spool_bytes,
+            default=_DEFAULTS.spool_bytes,
         ),
         "max_parallel_commits": _setting(
             "integer",
             "The maximum number of tables that are committed to at the same time.",
             minimum=1,
-            default=_UNLESS_GIVEN.writers,
+            default=_DEFAULTS.writers,
         ),
         "master": _setting(
             "string",
@@ -451,11 +456,11 @@ _STRICT: Final[Mapping[str, Any]] = {
 }
 """Settings and values that the setting ``strict: true`` implies."""
 
-_PLACES: Final = ("path", "warehouse", "catalog", "database")
+_LOCATION_SETTINGS: Final = ("path", "warehouse", "catalog", "database")
 """Settings for the location of tables; at least one is required."""
 
 REQUIREMENTS: Final[JsonSchema] = {
-    "anyOf": [_require_text(name) for name in _PLACES],
+    "anyOf": [_require_text(name) for name in _LOCATION_SETTINGS],
     "allOf": [
         {"not": {"allOf": [_require_text("path"), _require_text("warehouse")]}},
         {
@@ -503,9 +508,9 @@ def _to_spark_address(config: Mapping[str, Any], address: Any) -> str:
 
     The scheme is kept if the setting ``spark`` configures a file system for it.
     """
-    own = f"spark.hadoop.fs.{get_scheme(str(address or ''))}.impl"
-    is_own = own in (config.get("spark") or {})
-    return str(address or "") if is_own else to_spark_scheme(str(address or ""))
+    text = str(address or "")
+    has_own_file_system = f"spark.hadoop.fs.{get_scheme(text)}.impl" in (config.get("spark") or {})
+    return text if has_own_file_system else to_spark_scheme(text)
 
 
 def find_faults(config: Mapping[str, Any]) -> list[str]:
@@ -514,17 +519,21 @@ def find_faults(config: Mapping[str, Any]) -> list[str]:
     An example is two settings that exclude each other. Settings that the JSON Schema rejects are
     skipped.
     """
-    refused = frozenset(name for name, value in config.items() if not _fits(name, value))
-    return list(_faults({k: v for k, v in config.items() if k not in refused}, refused))
+    refused = frozenset(name for name, value in config.items() if not _fits_schema(name, value))
+    return list(_iterate_faults({k: v for k, v in config.items() if k not in refused}, refused))
 
 
-def _fits(name: str, value: Any) -> bool:
+def _fits_schema(name: str, value: Any) -> bool:
     schema = SCHEMA["properties"].get(name, {})
     return is_trivially_valid(value, schema) or bool(validator_class()(schema).is_valid(value))
 
 
-def _faults(config: Mapping[str, Any], refused: frozenset[str]) -> Iterator[str]:
-    if not get_location(config) and refused.isdisjoint(_PLACES):
+def _iterate_faults(config: Mapping[str, Any], refused: frozenset[str]) -> Iterator[str]:
+    """Yield an error text for each error in settings that fit the JSON Schema.
+
+    ``refused`` are the names of settings that do not fit it, which are not in ``config``.
+    """
+    if not get_location(config) and refused.isdisjoint(_LOCATION_SETTINGS):
         yield (
             "'path' is a required property: the folder or address of the tables; or catalog and"
             " database, for tables in a catalog"
@@ -565,11 +574,11 @@ def _check_quarantine_limit(setting: Any) -> Iterator[str]:
 
 def _check_actions(actions: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yield an error text for each invalid action in the setting ``after_load``."""
-    for number, action in enumerate(actions):
+    for index, action in enumerate(actions):
         if ("sql" in action) == ("command" in action):
-            yield f"after_load.{number}: set either sql or command"
+            yield f"after_load.{index}: set either sql or command"
         elif "sql" in action and "timeout_seconds" in action:
-            yield f"after_load.{number}: timeout_seconds is for a command; remove it"
+            yield f"after_load.{index}: timeout_seconds is for a command; remove it"
 
 
 def get_location(config: Mapping[str, Any]) -> str:
@@ -667,7 +676,7 @@ def _stream_options(config: Mapping[str, Any]) -> StreamOptions:
 
 def _parse_partition(text: str) -> PartitionField:
     """Parse a partition field: a property such as ``x``, or a transform such as ``day(x)``."""
-    match = _PART_OF.fullmatch(text)
+    match = _TRANSFORM.fullmatch(text)
     return PartitionField(match[2], cast("Transform", match[1])) if match else PartitionField(text)
 
 
@@ -717,18 +726,19 @@ def spark_settings(config: Mapping[str, Any], scratch: str = "") -> SparkSetting
         scratch: The run's private folder for temporary files. With it, Spark tests at its start
             that the executors can access the folders they share with this machine. "" for no test.
     """
+    complete = with_defaults(config)
     return SparkSettings(
         master=config.get("master") or "local[*]",
         remote=config.get("remote"),
-        conf={key: _spark_text(value) for key, value in (config.get("spark") or {}).items()},
-        format=with_defaults(config)["format"],
+        conf={key: _to_conf_text(value) for key, value in (config.get("spark") or {}).items()},
+        format=complete["format"],
         small_runs=bool(config.get("small_runs")),
         jars=tuple(config.get("jars") or ()),
         addresses=tuple(filter(None, (get_path(config), get_staging(config)))),
         scratch=scratch,
         shared=shared_folders(config, scratch) if scratch else {},
-        engine="never" if _uses_session_catalog(config) else with_defaults(config)["engine"],
-        engine_idle_seconds=with_defaults(config)["engine_idle_seconds"],
+        engine="never" if _uses_session_catalog(config) else complete["engine"],
+        engine_idle_seconds=complete["engine_idle_seconds"],
     )
 
 
@@ -737,12 +747,12 @@ def _uses_session_catalog(config: Mapping[str, Any]) -> bool:
 
     All sessions of a Spark process share this catalog, so two runs could register the same name.
     """
-    all_settings = (config, *({**config, **own} for own in (config.get("streams") or {}).values()))
     return any(
-        split_identifier(each.get("catalog"), each.get("database")) and uses_spark_catalog(each)
-        for each in all_settings
+        uses_spark_catalog(merged)
+        for _, _, merged in iterate_settings(config)
+        if split_identifier(merged.get("catalog"), merged.get("database"))
     )
 
 
-def _spark_text(value: Any) -> str:
+def _to_conf_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

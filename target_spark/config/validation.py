@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from target_spark.config.options import APPENDING_FORMATS, WriteMode, split_identifier, uses_paths
@@ -15,16 +15,16 @@ from target_spark.spark.exact_value_conf import describe_conflict, find_conflict
 from target_spark.storage.uris import get_scheme, is_azure, to_local_folder, to_spark_scheme
 from target_spark.tables.identifiers import fold_case, is_valid_folder_name
 
-__all__ = ["uses_spark_catalog", "validate_combinations"]
+__all__ = ["iterate_settings", "uses_spark_catalog", "validate_combinations"]
 
 _DEFAULT_MASTER: Final = "local[*]"
-_MOST_CLUSTERED: Final = 4
-_NAME_IN_SPARKS_CATALOG: Final = re.compile(r"[A-Za-z0-9_]+")
-_SPARKS_CATALOG: Final = "spark_catalog"
-_CATALOGS: Final = "spark.sql.catalog."
-_DELTA_SETTINGS: Final = "spark.databricks.delta."
-_REPLACING: Final = frozenset({WriteMode.UPSERT.value, WriteMode.SCD2.value})
-_BEYOND_PARQUET: Final[Mapping[str, str]] = {
+_MAX_CLUSTER_COLUMNS: Final = 4
+_SPARK_CATALOG_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
+_SPARK_CATALOG: Final = "spark_catalog"
+_CATALOG_CONF: Final = "spark.sql.catalog."
+_DELTA_CONF: Final = "spark.databricks.delta."
+_MODES_WITH_KEYS: Final = frozenset({WriteMode.UPSERT.value, WriteMode.SCD2.value})
+_UNSUPPORTED_BY_PARQUET: Final[Mapping[str, str]] = {
     "catalog": "parquet tables are folders below path; remove it, or set format to delta",
     "database": "parquet tables are folders below path; remove it, or set format to delta",
     "partition_by": "parquet folders are not partitioned; sort_by orders their rows, and the"
@@ -46,10 +46,9 @@ def validate_combinations(config: _Settings) -> Iterator[str]:
     An example is ``write_mode: upsert`` with Parquet tables. The text also contains the remedy.
     """
     table_format = config.get("format") or "delta"
-    for prefix, own in _iterate_settings(config):
+    for prefix, own, merged in iterate_settings(config):
         yield from _check_format(table_format, prefix, own)
-        yield from _check_location(config, prefix, own)
-    for prefix, merged in _effective_settings(config):
+        yield from _check_location(table_format, prefix, own, merged)
         yield from _check_layout(table_format, prefix, merged)
     yield from _check_addresses(table_format, config)
     yield from _check_table_prefix(config)
@@ -68,29 +67,20 @@ def _streams(config: _Settings) -> Iterator[tuple[str, _Settings]]:
             yield name, own
 
 
-def _iterate_settings(config: _Settings) -> Iterator[tuple[str, _Settings]]:
-    """Yield the settings for all streams, and then those in ``streams`` for each single stream.
+def iterate_settings(config: _Settings) -> Iterator[tuple[str, _Settings, _Settings]]:
+    """Yield the settings for all streams, and then those of each single stream in ``streams``.
 
-    Each item is a tuple of the prefix of setting names in messages, such as "streams.users.", and
-    the settings.
+    Each item is a tuple of the prefix of setting names in messages, such as "streams.users.", the
+    settings as they are given, and the effective settings: those for all streams, overridden by
+    those of the stream.
     """
-    yield "", config
+    yield "", config, config
     for name, own in _streams(config):
-        yield f"streams.{name}.", own
+        yield f"streams.{name}.", own, _merge(own, config)
 
 
-def _effective_settings(config: _Settings) -> Iterator[tuple[str, _Settings]]:
-    """Yield the settings for all streams, and then the effective settings of each single stream.
-
-    Effective settings are those for all streams, overridden by those in ``streams``. Each item is a
-    tuple of the prefix of setting names in messages, such as "streams.users.", and the settings.
-    """
-    yield "", config
-    for name, own in _streams(config):
-        yield f"streams.{name}.", _over(own, config)
-
-
-def _over(own: _Settings, general: _Settings) -> _Settings:
+def _merge(own: _Settings, general: _Settings) -> _Settings:
+    """Return the settings for all streams, overridden by those of a stream."""
     return {**general, **{key: value for key, value in own.items() if value not in (None, [])}}
 
 
@@ -101,12 +91,12 @@ def _check_format(table_format: str, prefix: str, own: _Settings) -> Iterator[st
     mode = own.get("write_mode")
     if table_format not in APPENDING_FORMATS:
         return
-    if mode in _REPLACING:
+    if mode in _MODES_WITH_KEYS:
         yield (
             f"{prefix}write_mode: {table_format} cannot replace rows by key, as {mode} asks."
             f" Set format to delta, or {prefix}write_mode to append or overwrite"
         )
-    for setting, why in _BEYOND_PARQUET.items():
+    for setting, why in _UNSUPPORTED_BY_PARQUET.items():
         if own.get(setting):
             yield f"{prefix}{setting}: {why}"
 
@@ -125,8 +115,8 @@ def _check_layout(table_format: str, prefix: str, merged: _Settings) -> Iterator
             f"{prefix}cluster_by: a Delta table is either clustered or partitioned; remove"
             f" {prefix}cluster_by or {prefix}partition_by"
         )
-    if len(clustered) > _MOST_CLUSTERED:
-        yield f"{prefix}cluster_by: Delta supports at most {_MOST_CLUSTERED} properties"
+    if len(clustered) > _MAX_CLUSTER_COLUMNS:
+        yield f"{prefix}cluster_by: Delta supports at most {_MAX_CLUSTER_COLUMNS} properties"
 
 
 def _check_report(config: _Settings) -> Iterator[str]:
@@ -150,7 +140,7 @@ def _check_small_batches(table_format: str, config: _Settings) -> Iterator[str]:
             " set format to delta, or remove small_batches"
         )
     for name in config.get("spark") or ():
-        if name.startswith(_DELTA_SETTINGS):
+        if name.startswith(_DELTA_CONF):
             yield (
                 f"small_batches: delta-rs does not read {name}; remove that setting, or"
                 " small_batches"
@@ -218,7 +208,7 @@ def _check_addresses(table_format: str, config: _Settings) -> Iterator[str]:
                 " them, and set spark.hadoop.fs.s3a.access.key and spark.hadoop.fs.s3a.secret.key"
                 " in the setting spark"
             )
-        elif setting != "staging" and table_format in APPENDING_FORMATS and _is_remote(address):
+        elif setting != "staging" and table_format in APPENDING_FORMATS and _is_url(address):
             yield (
                 f"{setting}: {table_format} tables must be in local or mounted folders, because"
                 f" a commit renames a file. Set format to delta or iceberg,"
@@ -234,22 +224,24 @@ def _get_authority(address: str) -> str:
     return address.partition("://")[2].partition("/")[0]
 
 
-def _is_remote(address: Any) -> bool:
+def _is_url(address: Any) -> bool:
     return isinstance(address, str) and bool(address) and to_local_folder(address) is None
 
 
-def _check_location(config: _Settings, prefix: str, own: _Settings) -> Iterator[str]:
-    merged = _over(own, config)
+def _check_location(
+    table_format: str, prefix: str, own: _Settings, merged: _Settings
+) -> Iterator[str]:
+    """Yield an error text for each invalid catalog, database or table name."""
     levels = split_identifier(merged.get("catalog"), merged.get("database"))
-    table = own.get("table")
-    if not levels or uses_paths(config.get("format") or "delta", merged.get("catalog")):
+    if not levels or uses_paths(table_format, merged.get("catalog")):
         yield from _check_folder_names(prefix, own)
         return
-    if config.get("format") in APPENDING_FORMATS:
+    if table_format in APPENDING_FORMATS:
         return
     if own.get("catalog") or own.get("database"):
-        yield from _check_catalog(config, prefix, merged)
-    if table and uses_spark_catalog(merged) and not _NAME_IN_SPARKS_CATALOG.fullmatch(table):
+        yield from _check_catalog(prefix, merged)
+    table = own.get("table")
+    if table and uses_spark_catalog(merged) and not _SPARK_CATALOG_NAME.fullmatch(table):
         yield f"{prefix}table: {table!r} is not a valid name; use letters, digits and '_' only"
 
 
@@ -264,21 +256,21 @@ def _check_folder_names(prefix: str, own: _Settings) -> Iterator[str]:
             )
 
 
-def _check_catalog(config: _Settings, prefix: str, merged: _Settings) -> Iterator[str]:
+def _check_catalog(prefix: str, merged: _Settings) -> Iterator[str]:
     catalog, database = merged.get("catalog"), merged.get("database")
     if uses_spark_catalog(merged):
         yield from _check_spark_catalog_location(prefix, merged)
-        if database and not _NAME_IN_SPARKS_CATALOG.fullmatch(database):
+        if database and not _SPARK_CATALOG_NAME.fullmatch(database):
             yield (
                 f"{prefix}database: {database!r} is not a valid database name in"
-                f" {_SPARKS_CATALOG}; use letters, digits and '_' only, or set another catalog"
+                f" {_SPARK_CATALOG}; use letters, digits and '_' only, or set another catalog"
             )
         return
-    setting = f"{_CATALOGS}{catalog}"
-    if setting not in (config.get("spark") or {}) and "SPARK_CONF_DIR" not in os.environ:
+    setting = f"{_CATALOG_CONF}{catalog}"
+    if setting not in (merged.get("spark") or {}) and "SPARK_CONF_DIR" not in os.environ:
         yield (
             f"{prefix}catalog: Spark knows no catalog {catalog!r}; add {setting} and its options"
-            f" to the setting spark, or set catalog to {_SPARKS_CATALOG}"
+            f" to the setting spark, or set catalog to {_SPARK_CATALOG}"
         )
 
 
@@ -289,7 +281,7 @@ def _check_spark_catalog_location(prefix: str, merged: _Settings) -> Iterator[st
     ``spark.sql.warehouse.dir``.
     """
     spark = merged.get("spark") or {}
-    if merged.get("path") or merged.get("warehouse") or f"{_CATALOGS}{_SPARKS_CATALOG}" in spark:
+    if merged.get("path") or merged.get("warehouse") or f"{_CATALOG_CONF}{_SPARK_CATALOG}" in spark:
         return
     if spark.get("spark.sql.catalogImplementation") != "hive":
         yield (
@@ -313,7 +305,7 @@ def uses_spark_catalog(merged: _Settings) -> bool:
         merged: The settings for all streams, overridden by those of a single stream if it has any.
     """
     default = (merged.get("spark") or {}).get("spark.sql.defaultCatalog")
-    return (merged.get("catalog") or default or _SPARKS_CATALOG) == _SPARKS_CATALOG
+    return (merged.get("catalog") or default or _SPARK_CATALOG) == _SPARK_CATALOG
 
 
 def _check_table_prefix(config: _Settings) -> Iterator[str]:
@@ -321,7 +313,7 @@ def _check_table_prefix(config: _Settings) -> Iterator[str]:
     if not prefix:
         return
     if split_identifier(config.get("catalog"), config.get("database")):
-        if prefix != fold_case(prefix) or not _NAME_IN_SPARKS_CATALOG.fullmatch(prefix):
+        if prefix != fold_case(prefix) or not _SPARK_CATALOG_NAME.fullmatch(prefix):
             yield "table_prefix: in a catalog use lower-case letters, digits and '_' only"
     elif not is_valid_folder_name(prefix):
         yield (
@@ -336,7 +328,7 @@ def _check_shared_tables(config: _Settings) -> Iterator[str]:
     for name, own in _streams(config):
         if not own.get("table"):
             continue
-        merged = _over(own, config)
+        merged = _merge(own, config)
         levels = split_identifier(merged.get("catalog"), merged.get("database"))
         location = fold_case(".".join((*levels, own["table"]))) if levels else own["table"]
         other = owners.setdefault(location, name)
@@ -348,15 +340,11 @@ def _check_shared_tables(config: _Settings) -> Iterator[str]:
 
 
 def _check_full_refresh(config: _Settings) -> Iterator[str]:
-    modes = {name: _over(own, config).get("write_mode") for name, own in _streams(config)}
-    for name in _texts(config.get("full_refresh")):
+    modes = {name: _merge(own, config).get("write_mode") for name, own in _streams(config)}
+    for name in config.get("full_refresh") or ():
         if modes.get(name, config.get("write_mode")) == WriteMode.SCD2.value:
             yield (
                 f"full_refresh: stream {name} keeps the history of its rows (scd2), which a"
                 " full refresh would drop. Remove it from full_refresh; or set its write_mode"
                 " to overwrite for this run to drop the history"
             )
-
-
-def _texts(value: Any) -> Iterable[str]:
-    return (text for text in value or () if isinstance(text, str))

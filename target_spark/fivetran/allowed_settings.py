@@ -76,7 +76,7 @@ _TABLE_NAMES: Final = ("table", "table_prefix")
 
 # Values --------------------------------------------------------------------------------------
 
-_SWITCH: Final = r"true|false"
+_BOOL: Final = r"true|false"
 _NUMBER: Final = r"-?\d{1,18}"
 _FRACTION: Final = r"0?\.\d{1,6}"
 _SIZE: Final = r"-?\d{1,15}[kmgtKMGT]?[bB]?"
@@ -85,9 +85,9 @@ _WORD: Final = r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}"
 _INTERVAL: Final = r"(interval )?\d{1,9} [a-z]{3,12}"
 _TEXT: Final = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]{0,8192}"
 _URL: Final = r"https?://[^\s\x00-\x1f\x7f-\x9f]{1,2000}"
-_SERVER: Final = r"(https?://)?[A-Za-z0-9.-]{1,253}(:\d{1,5})?/?"
+_ENDPOINT: Final = r"(https?://)?[A-Za-z0-9.-]{1,253}(:\d{1,5})?/?"
 
-_EXPANDED: Final = "${"
+_REFERENCE_START: Final = "${"
 """Start of a reference such as ``${env.HOME}``, which Spark or Hadoop replace by a value of the
 server's environment."""
 
@@ -95,20 +95,20 @@ server's environment."""
 
 _S3A: Final = r"spark\.hadoop\.fs\.s3a\.(bucket\.[a-z0-9-]{3,63}\.)?"
 _ABFS: Final = r"spark\.hadoop\.fs\.azure\."
-_ACCOUNT: Final = r"(\.[a-z0-9]{3,24}\.(dfs|blob)\.core\.[a-z.]{3,40})"
-_GOOGLE: Final = r"spark\.hadoop\.(fs\.gs|google\.cloud)\.auth\.service\.account\."
+_AZURE_ACCOUNT: Final = r"(\.[a-z0-9]{3,24}\.(dfs|blob)\.core\.[a-z.]{3,40})"
+_GOOGLE_AUTH: Final = r"spark\.hadoop\.(fs\.gs|google\.cloud)\.auth\.service\.account\."
 _CATALOG: Final = r"spark\.sql\.catalog\.[A-Za-z0-9_-]{1,100}"
-_PROPERTY: Final = rf"{_CATALOG}\.table-(default|override)\."
+_ICEBERG: Final = rf"{_CATALOG}\.table-(default|override)\."
 _DELTA: Final = r"spark\.databricks\.delta\."
-_DELTAS: Final = rf"{_DELTA}properties\.defaults\."
+_DELTA_PROPERTY: Final = rf"{_DELTA}properties\.defaults\."
 
-_TYPES: Final = "hadoop|rest|glue"
+_CATALOG_TYPES: Final = "hadoop|rest|glue"
 """Iceberg catalog types that a call may use, as a pattern.
 
 Other types can load code that the client chooses: Hive's functions are jars, JDBC loads drivers.
 """
 
-_CLASSES: Final = (
+_CATALOG_CLASSES: Final = (
     r"org\.apache\.iceberg\.spark\.Spark(Session)?Catalog"
     r"|org\.apache\.spark\.sql\.delta\.catalog\.DeltaCatalog"
 )
@@ -121,13 +121,13 @@ _RULES: Final = tuple(
         (r"spark\.driver\.maxResultSize", _SIZE),
         (r"spark\.(executor\.(cores|instances)|cores\.max|default\.parallelism)", _NUMBER),
         (r"spark\.memory\.(storageF|f)raction", _FRACTION),
-        (r"spark\.dynamicAllocation\.enabled", _SWITCH),
+        (r"spark\.dynamicAllocation\.enabled", _BOOL),
         (r"spark\.dynamicAllocation\.(min|max|initial)Executors", _NUMBER),
         (r"spark\.network\.timeout", _TIME),
-        (r"spark\.io\.encryption\.enabled", _SWITCH),
+        (r"spark\.io\.encryption\.enabled", _BOOL),
         # SQL
         (r"spark\.sql\.shuffle\.partitions", _NUMBER),
-        (r"spark\.sql\.adaptive\.(enabled|coalescePartitions\.enabled|skewJoin\.enabled)", _SWITCH),
+        (r"spark\.sql\.adaptive\.(enabled|coalescePartitions\.enabled|skewJoin\.enabled)", _BOOL),
         (r"spark\.sql\.(autoBroadcastJoinThreshold|files\.maxPartitionBytes)", _SIZE),
         (r"spark\.sql\.files\.maxRecordsPerFile", _NUMBER),
         (r"spark\.sql\.broadcastTimeout", _TIME),
@@ -135,36 +135,36 @@ _RULES: Final = tuple(
         (r"spark\.sql\.defaultCatalog", _WORD),
         # Delta Lake
         (rf"{_DELTA}snapshotPartitions", _NUMBER),
-        (rf"{_DELTA}(optimizeWrite|autoCompact|merge\.repartitionBeforeWrite)\.enabled", _SWITCH),
-        (rf"{_DELTAS}enable(DeletionVectors|ChangeDataFeed|RowTracking)", _SWITCH),
-        (rf"{_DELTAS}autoOptimize\.(optimizeWrite|autoCompact)", _SWITCH),
-        (rf"{_DELTAS}(logRetention|deletedFileRetention)Duration", _INTERVAL),
-        (rf"{_DELTAS}(checkpointInterval|dataSkippingNumIndexedCols)", _NUMBER),
-        (rf"{_DELTAS}(minReaderVersion|minWriterVersion|targetFileSize)", _SIZE),
-        (rf"{_DELTAS}(columnMapping\.mode|checkpointPolicy|isolationLevel)", _WORD),
+        (rf"{_DELTA}(optimizeWrite|autoCompact|merge\.repartitionBeforeWrite)\.enabled", _BOOL),
+        (rf"{_DELTA_PROPERTY}enable(DeletionVectors|ChangeDataFeed|RowTracking)", _BOOL),
+        (rf"{_DELTA_PROPERTY}autoOptimize\.(optimizeWrite|autoCompact)", _BOOL),
+        (rf"{_DELTA_PROPERTY}(logRetention|deletedFileRetention)Duration", _INTERVAL),
+        (rf"{_DELTA_PROPERTY}(checkpointInterval|dataSkippingNumIndexedCols)", _NUMBER),
+        (rf"{_DELTA_PROPERTY}(minReaderVersion|minWriterVersion|targetFileSize)", _SIZE),
+        (rf"{_DELTA_PROPERTY}(columnMapping\.mode|checkpointPolicy|isolationLevel)", _WORD),
         # Catalogs
-        (_CATALOG, _CLASSES),
-        (rf"{_CATALOG}\.type", _TYPES),
+        (_CATALOG, _CATALOG_CLASSES),
+        (rf"{_CATALOG}\.type", _CATALOG_TYPES),
         (rf"{_CATALOG}\.(uri|oauth2-server-uri|s3\.endpoint)", _URL),
         (rf"{_CATALOG}\.(warehouse|credential|token|scope|audience|resource|prefix)", _TEXT),
         (rf"{_CATALOG}\.header\.[A-Za-z0-9-]{{1,100}}", _TEXT),
-        (rf"{_CATALOG}\.(cache-enabled|s3\.path-style-access)", _SWITCH),
+        (rf"{_CATALOG}\.(cache-enabled|s3\.path-style-access)", _BOOL),
         (rf"{_CATALOG}\.(default-namespace|glue\.id|client\.region)", _WORD),
         (rf"{_CATALOG}\.s3\.(access-key-id|secret-access-key|session-token)", _TEXT),
-        (rf"{_PROPERTY}format-version", _NUMBER),
-        (rf"{_PROPERTY}write\.(format\.default|(delete|update|merge|distribution)[.-]mode)", _WORD),
-        (rf"{_PROPERTY}write\.parquet\.compression-(codec|level)", _WORD),
-        (rf"{_PROPERTY}write\.(parquet\.)?[a-z-]{{1,40}}-size-bytes", _NUMBER),
-        (rf"{_PROPERTY}write\.metadata\.delete-after-commit\.enabled", _SWITCH),
-        (rf"{_PROPERTY}write\.metadata\.(previous-versions-max|compression-codec)", _WORD),
-        (rf"{_PROPERTY}(commit\.retry|history\.expire)\.[a-z-]{{1,40}}", _NUMBER),
+        (rf"{_ICEBERG}format-version", _NUMBER),
+        (rf"{_ICEBERG}write\.(format\.default|(delete|update|merge|distribution)[.-]mode)", _WORD),
+        (rf"{_ICEBERG}write\.parquet\.compression-(codec|level)", _WORD),
+        (rf"{_ICEBERG}write\.(parquet\.)?[a-z-]{{1,40}}-size-bytes", _NUMBER),
+        (rf"{_ICEBERG}write\.metadata\.delete-after-commit\.enabled", _BOOL),
+        (rf"{_ICEBERG}write\.metadata\.(previous-versions-max|compression-codec)", _WORD),
+        (rf"{_ICEBERG}(commit\.retry|history\.expire)\.[a-z-]{{1,40}}", _NUMBER),
         # Amazon S3 and compatible storages
-        (rf"{_S3A}endpoint", _SERVER),
+        (rf"{_S3A}endpoint", _ENDPOINT),
         (rf"{_S3A}endpoint\.region", _WORD),
         (rf"{_S3A}(access\.key|secret\.key|session\.token)", _TEXT),
         (
             rf"{_S3A}(path\.style\.access|connection\.ssl\.enabled|requester\.pays\.enabled)",
-            _SWITCH,
+            _BOOL,
         ),
         (rf"{_S3A}(connection\.maximum|attempts\.maximum|retry\.limit|threads\.max)", _NUMBER),
         (rf"{_S3A}(connection\.(establish\.)?timeout|retry\.interval)", _TIME),
@@ -173,19 +173,19 @@ _RULES: Final = tuple(
         (rf"{_S3A}(encryption\.key|server-side-encryption\.key|encryption\.context)", _TEXT),
         (rf"{_S3A}(acl\.default|create\.storage\.class)", _WORD),
         # Azure
-        (rf"{_ABFS}account\.auth\.type{_ACCOUNT}?", "SharedKey|OAuth|SAS"),
-        (rf"{_ABFS}(account\.key|sas\.fixed\.token){_ACCOUNT}", _TEXT),
+        (rf"{_ABFS}account\.auth\.type{_AZURE_ACCOUNT}?", "SharedKey|OAuth|SAS"),
+        (rf"{_ABFS}(account\.key|sas\.fixed\.token){_AZURE_ACCOUNT}", _TEXT),
         (rf"{_ABFS}sas\.fixed\.token", _TEXT),
-        (rf"{_ABFS}account\.oauth2\.client\.(id|secret){_ACCOUNT}?", _TEXT),
-        (rf"{_ABFS}account\.oauth2\.client\.endpoint{_ACCOUNT}?", _URL),
+        (rf"{_ABFS}account\.oauth2\.client\.(id|secret){_AZURE_ACCOUNT}?", _TEXT),
+        (rf"{_ABFS}account\.oauth2\.client\.endpoint{_AZURE_ACCOUNT}?", _URL),
         (
             # The other classes use the machine's identity, or read a file.
-            rf"{_ABFS}account\.oauth\.provider\.type{_ACCOUNT}?",
+            rf"{_ABFS}account\.oauth\.provider\.type{_AZURE_ACCOUNT}?",
             r"org\.apache\.hadoop\.fs\.azurebfs\.oauth2\.ClientCredsTokenProvider",
         ),
         # Google
-        (rf"{_GOOGLE}(email|private\.key\.id)", _TEXT),
-        (rf"{_GOOGLE}private\.key", r"[^\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f]{0,8192}"),
+        (rf"{_GOOGLE_AUTH}(email|private\.key\.id)", _TEXT),
+        (rf"{_GOOGLE_AUTH}private\.key", r"[^\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f]{0,8192}"),
         (r"spark\.hadoop\.fs\.gs\.project\.id", _WORD),
     )
 )
@@ -234,16 +234,15 @@ class CallRules:
             plugin: The name of the program, from which the variables' prefix is derived.
             environment: The environment variables.
         """
-        roots, folders = (
-            get_variable_name(plugin, "ALLOW_PATHS"),
-            get_variable_name(plugin, "ALLOW_FILES"),
-        )
+        roots_variable = get_variable_name(plugin, "ALLOW_PATHS")
+        folders_variable = get_variable_name(plugin, "ALLOW_FILES")
+        folders = parse_names(environment.get(folders_variable))
         return cls(
             AllowedNames.of(plugin, environment),
-            parse_names(environment.get(roots)),
-            tuple(Path(each).resolve() for each in parse_names(environment.get(folders))),
-            roots,
-            folders,
+            parse_names(environment.get(roots_variable)),
+            tuple(Path(folder).resolve() for folder in folders),
+            roots_variable,
+            folders_variable,
         )
 
     def check(self, config: Mapping[str, Any]) -> None:
@@ -254,17 +253,15 @@ class CallRules:
                 settings, without their values, and the variable that would allow them.
         """
         spark = config.get(_SPARK)
-        keys: Mapping[str, Any] = spark if isinstance(spark, Mapping) else {}
+        conf: Mapping[str, Any] = spark if isinstance(spark, Mapping) else {}
+        of_streams = (name for name, _ in _find_stream_settings(config) if name != "table")
+        names = dict.fromkeys(name for name in (*config, *of_streams) if name not in SETTINGS)
         # The object ``spark`` is checked key by key, also if the operator allowed ``spark``.
-        own = (name for name, _ in _find_stream_settings(config) if name != "table")
-        names = (*config, *own)
-        refused = dict.fromkeys(name for name in names if name not in SETTINGS)
-        self.allowance.check(
-            [*refused, *(key for key in keys if find_value_pattern(key) is None)], SETTINGS
-        )
+        keys = (key for key in conf if find_value_pattern(key) is None)
+        self.allowance.check([*names, *keys], SETTINGS)
         faults = [
-            *self._find_disallowed_values(config, keys),
-            *self._find_disallowed_locations(config, keys),
+            *self._find_disallowed_values(config, conf),
+            *self._find_disallowed_locations(config, conf),
         ]
         if faults:
             raise ConfigurationError("; ".join(faults))
@@ -288,80 +285,80 @@ class CallRules:
         return str(real)
 
     def _find_disallowed_values(
-        self, config: Mapping[str, Any], keys: Mapping[str, Any]
+        self, config: Mapping[str, Any], conf: Mapping[str, Any]
     ) -> Iterator[str]:
         """Yield a message for each setting or Spark property that has a forbidden value.
 
         Args:
             config: The settings of the gRPC call.
-            keys: The Spark properties in its setting ``spark``.
+            conf: The Spark properties in its setting ``spark``.
         """
-        for key, value in keys.items():
+        for key, value in conf.items():
             pattern = find_value_pattern(key)
             if pattern is None or self.allowance.allows(key):
                 continue
             text = str(value).lower() if isinstance(value, bool) else str(value)
-            if _EXPANDED in text or not pattern.fullmatch(text):
+            if _REFERENCE_START in text or not pattern.fullmatch(text):
                 yield (
                     f"{key}: a call may not set it to this value. The operator of this server"
                     f" allows any by {self.allowance.variable}={key}"
                 )
-        others = {name: value for name, value in config.items() if name != _SPARK}
-        for name, value in others.items():
-            if any(_is_odd(text) for text in _iterate_strings(value)) and not self.allowance.allows(
-                name
-            ):
+        for name, value in config.items():
+            if name == _SPARK or self.allowance.allows(name):
+                continue
+            if any(map(_has_forbidden_text, _iterate_strings(value))):
                 yield (
-                    f"{name}: a call may not use '{_EXPANDED}', control characters or more than"
-                    " 8,192 characters in it"
+                    f"{name}: a call may not use '{_REFERENCE_START}', control characters or more"
+                    " than 8,192 characters in it"
                 )
-        yield from self._find_untyped_catalogs(keys)
+        yield from self._find_untyped_catalogs(conf)
 
-    def _find_untyped_catalogs(self, keys: Mapping[str, Any]) -> Iterator[str]:
+    def _find_untyped_catalogs(self, conf: Mapping[str, Any]) -> Iterator[str]:
         """Yield a message for each Iceberg catalog in Spark properties that has no type.
 
         Without a type, Iceberg would use a Hive catalog, which calls may not use.
         """
-        for key, value in keys.items():
+        for key, value in conf.items():
             is_catalog = re.fullmatch(_CATALOG, key) and "iceberg" in str(value).lower()
-            if is_catalog and f"{key}.type" not in keys and not self.allowance.allows(key):
-                yield f"{key}.type: a call that names a catalog must set it ({_TYPES})"
+            if is_catalog and f"{key}.type" not in conf and not self.allowance.allows(key):
+                yield f"{key}.type: a call that names a catalog must set it ({_CATALOG_TYPES})"
 
     def _find_disallowed_locations(
-        self, config: Mapping[str, Any], keys: Mapping[str, Any]
+        self, config: Mapping[str, Any], conf: Mapping[str, Any]
     ) -> Iterator[str]:
         """Yield a message for each setting that could put tables outside the allowed ``roots``.
 
         Args:
             config: The settings of the gRPC call.
-            keys: The Spark properties in its setting ``spark``.
+            conf: The Spark properties in its setting ``spark``.
         """
         if not self.roots:
             return
-        for name in ("path", "warehouse"):
-            address = config.get(name)
-            if address and not any(_is_below(str(address), root) for root in self.roots):
+        paths = {name: str(config[name]) for name in ("path", "warehouse") if config.get(name)}
+        for name, path in paths.items():
+            if not self._is_allowed_location(path):
                 yield (
                     f"{name}: the operator of this server allows tables only in certain places"
                     f" ({self.roots_variable}), and this is not one of them"
                 )
-        places = [str(config[name]) for name in ("path", "warehouse") if config.get(name)]
-        of_tables = [*config.items(), *_find_stream_settings(config)]
-        for name, text in of_tables:
+        parents = paths.values() or self.roots
+        for name, text in (*config.items(), *_find_stream_settings(config)):
             if name in _TABLE_NAMES and not all(
-                any(_is_below(f"{place}/{text}", root) for root in self.roots)
-                for place in places or self.roots
+                self._is_allowed_location(f"{parent}/{text}") for parent in parents
             ):
                 yield (
                     f"{name}: the name leads to another folder, and the operator of this server"
                     f" allows tables only in certain places ({self.roots_variable})"
                 )
-        for key in keys:
+        for key in conf:
             if key.startswith("spark.sql.catalog.") and not self.allowance.allows(key):
                 yield (
                     f"{key}: a call may not configure a catalog, because the operator of this"
                     f" server restricts the places of tables ({self.roots_variable})"
                 )
+
+    def _is_allowed_location(self, address: str) -> bool:
+        return any(_is_below(address, root) for root in self.roots)
 
 
 def _iterate_strings(value: Any) -> Iterator[str]:
@@ -377,8 +374,9 @@ def _iterate_strings(value: Any) -> Iterator[str]:
             yield from _iterate_strings(inner)
 
 
-def _is_odd(text: str) -> bool:
-    return _EXPANDED in text or re.fullmatch(_TEXT, text) is None
+def _has_forbidden_text(text: str) -> bool:
+    """Return True if a text is too long, or has control characters or ``_REFERENCE_START``."""
+    return _REFERENCE_START in text or re.fullmatch(_TEXT, text) is None
 
 
 def _is_below(address: str, root: str) -> bool:
@@ -388,10 +386,10 @@ def _is_below(address: str, root: str) -> bool:
     """
     if ".." in unquote(address).replace("\\", "/").split("/"):
         return False
-    folder, top = to_local_folder(address), to_local_folder(root)
-    if folder is not None and top is not None:
-        return folder.resolve().is_relative_to(top.resolve())
-    if folder is not None or top is not None:
+    folder, root_folder = to_local_folder(address), to_local_folder(root)
+    if folder is not None and root_folder is not None:
+        return folder.resolve().is_relative_to(root_folder.resolve())
+    if folder is not None or root_folder is not None:
         return False
     location, allowed = urlsplit(to_spark_scheme(address)), urlsplit(to_spark_scheme(root))
     parts, root_parts = location.path.strip("/").split("/"), allowed.path.strip("/").split("/")

@@ -8,14 +8,17 @@ Source: Fivetran's Partner SDK development guide, "AlterTable"; destination_sdk.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from tap_core.protocols.fivetran.enums import DataType
 from target_spark.columns.schema_evolution import CanWiden
-from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
+from target_spark.fivetran.table_schema import (
+    DestinationColumn,
+    FivetranSchema,
+    sanitize_columns,
+)
 from target_spark.fivetran.type_mapping import to_ddl, to_fivetran_type
-from target_spark.tables.identifiers import sanitize_names
 
 __all__ = ["AlterPlan", "plan_changes"]
 
@@ -25,7 +28,7 @@ class AlterPlan:
     """Changes to a table that an AlterTable request of Fivetran requires.
 
     Attributes:
-        now: The table's columns before the change.
+        before: The table's columns before the change.
         after: The table's columns after the change.
         added: New columns.
         widened: Columns with a new type, if the table format can change the type without rewriting
@@ -36,7 +39,7 @@ class AlterPlan:
         dropped: Columns to remove.
     """
 
-    now: FivetranSchema
+    before: FivetranSchema
     after: FivetranSchema
     added: tuple[DestinationColumn, ...] = ()
     widened: tuple[DestinationColumn, ...] = ()
@@ -59,37 +62,38 @@ class AlterPlan:
         These are all key columns if the key changes or values of a key column are converted.
         Otherwise the result is empty, because no check is needed.
         """
-        keys, before = _keys(self.after), {column.column for column in _keys(self.now)}
-        same = {column.column for column in keys} == before
-        return () if same and not set(keys) & set(self.converted) else keys
+        keys, old_keys = _marked_keys(self.after), _marked_keys(self.before)
+        is_same_key = {key.column for key in keys} == {key.column for key in old_keys}
+        return () if is_same_key and not set(keys) & set(self.converted) else keys
 
     def describe(self) -> list[str]:
         """Return a log message for each change of the table, such as ``column a is new, INT``."""
-        return list(self._sentences())
-
-    def _sentences(self) -> Iterator[str]:
-        before = {column.column: column for column in self.now.columns}
+        changes = []
+        old_columns = {column.column: column for column in self.before.columns}
         for column in self.after.columns:
-            old = before.get(column.column)
+            old, new_type = old_columns.get(column.column), to_fivetran_type(column)
             if old is None:
-                yield f"column {column.name} is new, {to_fivetran_type(column)}"
-            elif to_fivetran_type(old) != to_fivetran_type(column):
-                types = to_fivetran_type(column), to_fivetran_type(old)
-                yield f"column {column.name} is {types[0]}, it was {types[1]}"
-        yield from (f"column {column.name} is dropped" for column in self.dropped)
+                changes.append(f"column {column.name} is new, {new_type}")
+            elif to_fivetran_type(old) != new_type:
+                changes.append(
+                    f"column {column.name} is {new_type}, it was {to_fivetran_type(old)}"
+                )
+        changes += [f"column {column.name} is dropped" for column in self.dropped]
         keys, old_keys = (
-            [c.name for c in _keys(fivetran_schema)] for fivetran_schema in (self.after, self.now)
+            [key.name for key in _marked_keys(schema)] for schema in (self.after, self.before)
         )
         if keys != old_keys:
-            yield f"the key is {_listed(keys)}, it was {_listed(old_keys)}"
+            listed, old_listed = ", ".join(keys) or "none", ", ".join(old_keys) or "none"
+            changes.append(f"the key is {listed}, it was {old_listed}")
+        return changes
 
 
 def plan_changes(
-    now: FivetranSchema,
+    before: FivetranSchema,
     types: Mapping[str, str],
     requested_schema: FivetranSchema,
     table_format: str,
-    widens: CanWiden,
+    can_widen: CanWiden,
     *,
     drops: bool,
     reserved: Collection[str] = (),
@@ -97,22 +101,22 @@ def plan_changes(
     """Compare a table's columns with the requested columns; return the necessary changes.
 
     Args:
-        now: The table's current columns.
+        before: The table's current columns.
         types: The DDL type of each of the table's columns, by name.
         requested_schema: The requested columns.
         table_format: The format of the table.
-        widens: Function that takes an old and a new DDL type and returns True if the format can
+        can_widen: Function that takes an old and a new DDL type and returns True if the format can
             change the type without rewriting values.
         drops: True to drop columns that are not requested, False to keep them as non-key columns.
         reserved: Column names that new columns must not have in the table.
     """
-    requested, current = requested_schema.by_name, now.by_name
+    requested, current = requested_schema.by_name, before.by_name
     kept = [
         _apply_request(column, requested.get(column.name))
-        for column in now.columns
+        for column in before.columns
         if column.name in requested or not drops
     ]
-    added = _sanitize_columns(
+    added = sanitize_columns(
         [column for column in requested_schema.columns if column.name not in current], reserved
     )
     changed = [
@@ -121,15 +125,15 @@ def plan_changes(
         if to_fivetran_type(column) != to_fivetran_type(current[column.name])
     ]
     retyped = [c for c in changed if to_ddl(c, table_format) != types[c.column]]
-    widened = tuple(c for c in retyped if widens(types[c.column], to_ddl(c, table_format)))
+    widened = tuple(c for c in retyped if can_widen(types[c.column], to_ddl(c, table_format)))
     return AlterPlan(
-        now,
+        before,
         FivetranSchema((*kept, *added)),
         added,
         widened,
-        tuple(column for column in retyped if column not in widened),
-        tuple(c for c in changed if c not in retyped and to_ddl(c) != types[c.column]),
-        tuple(column for column in now.columns if drops and column.name not in requested),
+        converted=tuple(column for column in retyped if column not in widened),
+        narrowed=tuple(c for c in changed if c not in retyped and to_ddl(c) != types[c.column]),
+        dropped=tuple(c for c in before.columns if drops and c.name not in requested),
     )
 
 
@@ -155,16 +159,9 @@ def _apply_request(
     )
 
 
-def _sanitize_columns(
-    columns: Sequence[DestinationColumn], reserved: Collection[str]
-) -> tuple[DestinationColumn, ...]:
-    names = sanitize_names([column.name for column in columns], reserved)
-    return tuple(replace(column, column=names[column.name]) for column in columns)
+def _marked_keys(fivetran_schema: FivetranSchema) -> tuple[DestinationColumn, ...]:
+    """Return the columns that are marked as keys.
 
-
-def _keys(fivetran_schema: FivetranSchema) -> tuple[DestinationColumn, ...]:
+    Unlike `FivetranSchema.keys`, the result does not contain an unmarked ``_fivetran_id``.
+    """
     return tuple(column for column in fivetran_schema.columns if column.is_key)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) or "none"

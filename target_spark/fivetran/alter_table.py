@@ -35,14 +35,14 @@ from target_spark.writers.sql import build_alter_statements, format_properties
 
 __all__ = ["apply_plan"]
 
-_NTZ = "timestamp_ntz"
+_TIMESTAMP_NTZ: Final = "timestamp_ntz"
 
-_LOSSY: Final = "target-spark: a value does not fit the new type"
+_LOST_VALUE: Final = "target-spark: a value does not fit the new type"
 """Message with which Spark fails to rewrite a table, if a value does not fit its column's new type.
 
 All values fitted when they were checked, so another writer has added this one since."""
 
-_GENERATION_EXPRESSION = "delta.generationExpression"
+_GENERATION_EXPRESSION: Final = "delta.generationExpression"
 """Key of the metadata of a Delta column that stores the expression of a generated column."""
 
 
@@ -68,25 +68,26 @@ def apply_plan(
         UnsupportedError: The table's partitioning does not allow the change. The table is
             unchanged.
     """
-    is_rewritten = _is_rewritten(plan, options.format)
-    old = (
+    is_rewritten = _is_rewritten(plan, existing.format)
+    # It detects changes since its creation, so it is created before the rows are read.
+    replacement = (
         TableReplacement(spark, existing.table)
         if is_rewritten and existing.format == "iceberg"
         else None
     )
     rows = spark.table(existing.ref)
     _check_values(rows, stream, existing, plan)
-    changed = rows.selectExpr(*_columns(rows, existing, plan, options.format))
+    changed = rows.selectExpr(*_build_select_list(rows, existing, plan))
     _check_keys(changed, stream, plan)
     table_schema, layout = build_layout(options, stream, plan.after)
-    if is_rewritten and old is None:
+    if is_rewritten and replacement is None:
         changed = _add_generated_columns(
             changed, stream, existing, plan, build_partition_specs(table_schema, layout)
         )
-    properties = dict(_build_properties(existing, plan, options.format))
+    properties = dict(_build_properties(existing, plan))
     with committing(spark, existing):
-        if old is not None:
-            old.commit(changed, properties)
+        if replacement is not None:
+            replacement.commit(changed, properties)
             if order := build_sort_order(table_schema, layout):  # the rewrite removes it
                 spark.sql(f"ALTER TABLE {existing.ref} {order}")
             return
@@ -94,7 +95,7 @@ def apply_plan(
         if is_rewritten:
             _rewrite_delta(spark, existing, changed)
         elif plan.changes_columns:
-            for clause in _in_place(plan, options.format):
+            for clause in _build_alter_clauses(plan, existing.format):
                 spark.sql(f"ALTER TABLE {existing.ref} {clause}")
 
 
@@ -112,10 +113,10 @@ def _check_values(
     changed = (*plan.converted, *plan.narrowed)
     if not changed:
         return
-    lost = [
+    conditions = [
         get_conversion(quote(c.column), existing.types[c.column], to_ddl(c)).lost for c in changed
     ]
-    (counts,) = rows.select(*(F.count_if(F.expr(condition)) for condition in lost)).collect()
+    (counts,) = rows.select(*(F.count_if(F.expr(lost)) for lost in conditions)).collect()
     faults = [
         f"column {column.name} to {to_fivetran_type(column)} ({count} of its values)"
         for column, count in zip(changed, counts, strict=True)
@@ -135,8 +136,8 @@ def _check_keys(changed: DataFrame, stream: StreamId, plan: AlterPlan) -> None:
         return
     columns = [quote(column.column) for column in keys]
     names = ", ".join(column.name for column in keys)
-    empty = " OR ".join(f"{column} IS NULL" for column in columns)
-    if not changed.where(empty).isEmpty():
+    has_null = " OR ".join(f"{column} IS NULL" for column in columns)
+    if not changed.where(has_null).isEmpty():
         raise TableError(
             f"The key of table {stream} cannot be {names}: there are rows without a value"
             " in it. Nothing was changed. Re-sync the table, or fill these values in the"
@@ -150,9 +151,7 @@ def _check_keys(changed: DataFrame, stream: StreamId, plan: AlterPlan) -> None:
         )
 
 
-def _columns(
-    rows: DataFrame, existing: ExistingTable, plan: AlterPlan, table_format: str
-) -> Iterator[str]:
+def _build_select_list(rows: DataFrame, existing: ExistingTable, plan: AlterPlan) -> Iterator[str]:
     """Yield the SELECT expression of each column of the table after the change.
 
     Columns that Fivetran does not know, such as generated partition columns, are included. If a
@@ -162,17 +161,17 @@ def _columns(
         rows: The current rows of the table.
         existing: The table before the change.
         plan: The changes.
-        table_format: The format of the table.
     """
     dropped = {column.column for column in plan.dropped}
-    ddl = {column.column: to_ddl(column, table_format) for column in plan.after.columns}
+    ddl = {column.column: to_ddl(column, existing.format) for column in plan.after.columns}
     converted = {column.column for column in plan.converted}
     widened = {column.column for column in plan.widened}
     for name in rows.columns:
         value = quote(name)
         if name in converted:
             conversion = get_conversion(value, existing.types[name], ddl[name])
-            value = f"IF({conversion.lost}, raise_error({sql_literal(_LOSSY)}), {conversion.value})"
+            error = f"raise_error({sql_literal(_LOST_VALUE)})"
+            value = f"IF({conversion.lost}, {error}, {conversion.value})"
         elif name in widened:
             value = f"CAST({value} AS {ddl[name]})"
         if name not in dropped:
@@ -181,26 +180,27 @@ def _columns(
         yield f"CAST(NULL AS {ddl[column.column]}) AS {quote(column.column)}"
 
 
-def _build_properties(
-    existing: ExistingTable, plan: AlterPlan, table_format: str
-) -> Iterator[tuple[str, str]]:
+def _build_properties(existing: ExistingTable, plan: AlterPlan) -> Iterator[tuple[str, str]]:
     """Yield name and value of each table property to set before the table's columns change.
 
     One property stores the Fivetran types, keys and names of the columns. Others enable the
     features of Delta Lake that the changes need, such as type widening.
     """
-    schemas = (plan.after, plan.now) if plan.changes_columns else (plan.after,)
+    schemas = (plan.after, plan.before) if plan.changes_columns else (plan.after,)
     yield TABLE_PROPERTY, dump_metadata(*schemas)
-    if table_format != "delta":
+    if existing.format != "delta":
         return
-    if plan.widened and not _is_rewritten(plan, table_format):
+    if plan.widened and not _is_rewritten(plan, existing.format):
         yield "delta.enableTypeWidening", "true"
-    new_types = {to_ddl(column, table_format) for column in plan.after.columns}
-    if _NTZ in new_types and not any(_NTZ in ddl for ddl in existing.types.values()):
+    new_types = {to_ddl(column, existing.format) for column in plan.after.columns}
+    if _TIMESTAMP_NTZ in new_types and not any(
+        _TIMESTAMP_NTZ in ddl for ddl in existing.types.values()
+    ):
         yield "delta.feature.timestampNtz", "supported"
 
 
-def _in_place(plan: AlterPlan, table_format: str) -> Iterator[str]:
+def _build_alter_clauses(plan: AlterPlan, table_format: str) -> Iterator[str]:
+    """Yield the clause of each ALTER TABLE statement that changes columns without a rewrite."""
     changes = [SchemaChange("add", (c.column,), to_ddl(c, table_format)) for c in plan.added]
     changes += [SchemaChange("widen", (c.column,), to_ddl(c, table_format)) for c in plan.widened]
     yield from build_alter_statements(changes)
@@ -213,7 +213,7 @@ def _add_generated_columns(
     stream: StreamId,
     existing: ExistingTable,
     plan: AlterPlan,
-    parts: Sequence[PartitionSpec],
+    partition_specs: Sequence[PartitionSpec],
 ) -> DataFrame:
     """Mark the generated columns in the rows with which a Delta table is overwritten.
 
@@ -225,8 +225,8 @@ def _add_generated_columns(
         stream: The stream of the table, for messages.
         existing: The table before the change.
         plan: The changes.
-        parts: The partition columns that the setting ``partition_by`` defines, with their
-            expressions.
+        partition_specs: The partition columns that the setting ``partition_by`` defines, with
+            their expressions.
 
     Returns:
         The rows, with expressions in the metadata of generated columns.
@@ -235,7 +235,7 @@ def _add_generated_columns(
         UnsupportedError: The setting ``partition_by`` does not define a generated column of the
             table.
     """
-    made_by = {part.name: part.made_by for part in parts if part.made_by is not None}
+    made_by = {spec.name: spec.made_by for spec in partition_specs if spec.made_by is not None}
     table_columns = {*existing.types, *(column.column for column in plan.added)}
     unknown = [
         name for name in changed.columns if name not in table_columns and name not in made_by
@@ -265,19 +265,22 @@ def _rewrite_delta(spark: SparkSession, existing: ExistingTable, changed: DataFr
     Raises:
         ConflictError: Another writer has added values that the new types cannot hold.
     """
-    parts, clusters = (
+    partition_columns, cluster_columns = (
         [name for name in names if name in changed.columns]
         for names in get_layout(spark, existing.table)
     )
-    rows = changed.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+    writer = changed.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+    if partition_columns:
+        writer = writer.partitionBy(*partition_columns)
     try:
-        (rows.partitionBy(*parts) if parts else rows).saveAsTable(existing.ref)
+        writer.saveAsTable(existing.ref)
     except Exception as error:
-        if _LOSSY not in str(error):
+        if _LOST_VALUE not in str(error):
             raise
         raise ConflictError(
             f"Another writer has added values to table {existing.table.name} that the new types of"
             " its columns cannot hold."
         ) from error
-    if clusters:
-        spark.sql(f"ALTER TABLE {existing.ref} CLUSTER BY ({', '.join(map(quote, clusters))})")
+    if cluster_columns:
+        names = ", ".join(map(quote, cluster_columns))
+        spark.sql(f"ALTER TABLE {existing.ref} CLUSTER BY ({names})")

@@ -19,20 +19,19 @@ from typing import TYPE_CHECKING, Any, Final
 from tap_core.protocols.error_classification import iterate_causes
 from target_spark.errors import BatchFileLoadError
 from target_spark.fivetran.batch_request import FileKind, FileParams, RequestFile
-from target_spark.fivetran.file_reader import file_error, get_reading_lock
-from target_spark.fivetran.row_reader import OP as OP
-from target_spark.fivetran.row_reader import ORDINAL as ORDINAL
+from target_spark.fivetran.file_reader import READING_LOCK, file_error
 from target_spark.fivetran.row_reader import RowReader, check_header
-from target_spark.fivetran.row_reader import unmodified_flag as unmodified_flag
 from target_spark.fivetran.table_schema import FivetranSchema
 from target_spark.spark.arrow_workers import map_in_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["OP", "ORDINAL", "find_file_error", "read_files", "unmodified_flag", "validate_files"]
+__all__ = ["find_file_error", "read_files", "validate_files"]
 
 _MARK: Final = "target-spark batch file: "
+"""Text before the JSON-encoded message of a `BatchFileLoadError` in the text of a Spark error."""
+
 _MARKED_MESSAGE: Final = re.compile(re.escape(_MARK) + r'("(?:[^"\\]|\\.)*")')
 
 
@@ -45,7 +44,7 @@ def validate_files(
         BatchFileLoadError: A file is missing, cannot be decrypted, or has an invalid header.
     """
     for file in files:
-        with get_reading_lock():
+        with READING_LOCK:
             check_header(file, params, fivetran_schema)
 
 
@@ -57,19 +56,20 @@ def read_files(
 ) -> DataFrame:
     """Return the rows of Fivetran's batch files as a DataFrame with one partition per file.
 
-    In addition to the table's columns, the DataFrame has these columns:
+    In addition to the table's columns, the DataFrame has these columns of
+    `target_spark.fivetran.row_reader`:
 
-    - `OP`: the number of the `FileKind` of the row's file.
-    - `ORDINAL`: a unique number that increases from row to row and from file to file.
+    - ``OP``: the number of the `FileKind` of the row's file.
+    - ``ORDINAL``: a unique number that increases from row to row and from file to file.
     - If there are update files, a boolean column for each non-key column, named by
-      `unmodified_flag`. It is true if the row does not change the column's value in the table.
+      ``unmodified_flag``. It is true if the row does not change the column's value in the table.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
     reader = RowReader(params, fivetran_schema, any(file.kind is FileKind.UPDATE for file in files))
     schema = from_arrow_schema(reader.schema, prefer_timestamp_ntz=True)
-    numbers = spark.range(0, len(files), 1, max(len(files), 1))
-    return map_in_arrow(numbers, partial(_read_rows, reader, tuple(files)), schema, "batch_files")
+    indexes = spark.range(0, len(files), 1, max(len(files), 1))
+    return map_in_arrow(indexes, partial(_read_rows, reader, tuple(files)), schema, "batch_files")
 
 
 def find_file_error(error: BaseException) -> BatchFileLoadError | None:
@@ -103,8 +103,8 @@ def _read_rows(
         batches: Record batches whose only column has the indexes of the files to read.
     """
     for batch in batches:
-        for number in batch.column(0).to_pylist():
-            yield from _iterate_rows_safely(files[number], reader.rows(files[number], number))
+        for index in batch.column(0).to_pylist():
+            yield from _iterate_rows_safely(files[index], reader.rows(files[index], index))
 
 
 def _iterate_rows_safely(file: RequestFile, rows: Iterator[Any]) -> Iterator[Any]:

@@ -56,14 +56,7 @@ class FileParams:
 
 @dataclass(frozen=True, slots=True)
 class BatchRequest:
-    """Batch files of a WriteBatch or WriteHistoryBatch request of Fivetran, with their format.
-
-    ``files`` are in the order in which they are applied to the table.
-    """
+    """Batch files of a WriteBatch or WriteHistoryBatch request of Fivetran, with their format."""
 
     files: tuple[RequestFile, ...]
     params: FileParams
-
-    def of(self, *kinds: FileKind) -> tuple[RequestFile, ...]:
-        """Return those batch files of the request whose kind is one of ``kinds``."""
-        return tuple(file for file in self.files if file.kind in kinds)

@@ -11,7 +11,7 @@ Source: Fivetran's Partner SDK development guide, "WriteBatchRequest".
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,23 +20,18 @@ import pyarrow as pa
 from tap_core.protocols.fivetran.enums import DataType
 from target_spark.fivetran.batch_request import FileKind, FileParams, RequestFile
 from target_spark.fivetran.cell_conversion import CellConversionError, convert_column
-from target_spark.fivetran.csv_parsing import (
-    FileFaultError,
-    match_columns,
-    read_columns,
-    read_header,
-)
 from target_spark.fivetran.existing_table import ExistingTable
-from target_spark.fivetran.file_reader import file_error, get_reading_lock, read_blocks
-from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
+from target_spark.fivetran.file_reader import READING_LOCK
+from target_spark.fivetran.row_reader import convert_file_faults, read_cells
+from target_spark.fivetran.table_schema import FivetranSchema
 from target_spark.fivetran.type_mapping import to_ddl
 
 __all__ = ["BatchStats", "count_rows"]
 
-_MOST: Final = 64 << 20
+_MAX_KEY_BYTES: Final = 64 << 20
 """Maximum bytes of keys that are kept in memory for comparison."""
 
-_INEXACT: Final = (DataType.FLOAT, DataType.DOUBLE)
+_INEXACT_TYPES: Final = (DataType.FLOAT, DataType.DOUBLE)
 """Types of which Arrow may regard two values as different that Spark regards as equal, or vice
 versa. For keys of these types, a repeated key is assumed."""
 
@@ -86,20 +81,16 @@ def count_rows(
     """
     rows: Counter[FileKind] = Counter()
     keys = _KeyCollector(fivetran_schema, existing)
-    with get_reading_lock():
+    with READING_LOCK:
         for file in files:
             key_columns = fivetran_schema.keys if file.kind in compared else ()
-            for cells in _read_cells(
-                file,
-                params,
-                fivetran_schema,
-                key_columns or fivetran_schema.keys or fivetran_schema.columns[:1],
-            ):
-                rows[file.kind] += len(cells[0])
-                if key_columns:
-                    keys.add(cells)
+            with convert_file_faults(file):
+                for cells, _ in read_cells(file, params, fivetran_schema):
+                    rows[file.kind] += len(next(iter(cells.values())))
+                    if key_columns:
+                        keys.add([cells[key.name] for key in key_columns])
         repeats = keys.may_repeat()
-    return BatchStats({kind: count for kind, count in rows.items() if count}, repeats)
+    return BatchStats(rows, repeats)
 
 
 class _KeyCollector:
@@ -114,7 +105,7 @@ class _KeyCollector:
         self._batches: list[Any] = []
         self._bytes = 0
         self._is_unsure = any(
-            column.type in _INEXACT
+            column.type in _INEXACT_TYPES
             or to_ddl(column, existing.format) != existing.types[column.column].lower()
             for column in self._columns
         )
@@ -128,7 +119,7 @@ class _KeyCollector:
         except CellConversionError:
             values = []
         self._bytes += sum(array.nbytes for array in values)
-        self._is_unsure = not values or self._bytes > _MOST
+        self._is_unsure = not values or self._bytes > _MAX_KEY_BYTES
         if self._is_unsure:
             self._batches.clear()
         else:
@@ -141,30 +132,3 @@ class _KeyCollector:
         keys = pa.Table.from_batches(self._batches)
         different = keys.group_by(self._names, use_threads=False).aggregate([])
         return bool(different.num_rows < keys.num_rows)
-
-
-def _read_cells(
-    file: RequestFile,
-    params: FileParams,
-    fivetran_schema: FivetranSchema,
-    columns: Sequence[DestinationColumn],
-) -> Iterator[list[Any]]:
-    """Yield the cells of ``columns`` of a batch file as texts, one block of rows after the other.
-
-    Each block is a list with one Arrow array of texts per column.
-    """
-    blocks = read_blocks(file, params)
-    try:
-        names, rest = read_header(next(blocks, b""))
-        block: bytes | None = rest
-        header = match_columns(names, fivetran_schema, file.kind)
-        indexes = [header.index(column) for column in columns if column in header]
-        count = 0
-        while block is not None:
-            if block:
-                texts = read_columns(block, len(names), params.null, count)
-                yield [texts[index] for index in indexes]
-                count += len(texts[0])
-            block = next(blocks, None)
-    except FileFaultError as error:
-        raise file_error(file, str(error)) from None

@@ -37,7 +37,7 @@ class CellConversionError(Exception):
         self.row, self.reason = row, reason
 
 
-_INSTANT: Final = pa.timestamp("us", "UTC")
+_UTC_TIMESTAMP: Final = pa.timestamp("us", "UTC")
 _TYPES: Final[Mapping[DataType, Any]] = {
     DataType.BOOLEAN: pa.bool_(),
     DataType.SHORT: pa.int16(),
@@ -47,7 +47,7 @@ _TYPES: Final[Mapping[DataType, Any]] = {
     DataType.DOUBLE: pa.float64(),
     DataType.NAIVE_DATE: pa.date32(),
     DataType.NAIVE_DATETIME: pa.timestamp("us"),
-    DataType.UTC_DATETIME: _INSTANT,
+    DataType.UTC_DATETIME: _UTC_TIMESTAMP,
     DataType.BINARY: pa.binary(),
 }
 """Arrow types of Fivetran's types. Types that are missing here are text, except for DECIMAL, whose
@@ -70,14 +70,15 @@ def convert_column(column: DestinationColumn, texts: Any) -> Any:
     Raises:
         CellConversionError: A text is not a valid value of the type.
     """
-    convert = _CONVERSIONS.get(column.type)
+    convert = _CONVERTERS.get(column.type)
     if convert is None:
         return texts
     try:
         return convert(texts, column)
     except ValueError:
         row = find_first_failure(texts, lambda part: convert(part, column))
-    raise CellConversionError(row, _WORDS.get(column.type, _of_decimal(column)))
+    reason = _REASONS.get(column.type) or _explain_decimal(column)
+    raise CellConversionError(row, reason)
 
 
 def find_first_failure(values: Any, function: Callable[[Any], Any]) -> int:
@@ -102,7 +103,7 @@ def find_first_failure(values: Any, function: Callable[[Any], Any]) -> int:
 # ------------------------------------------------------------- booleans and integers
 
 
-def _booleans(texts: Any, _column: DestinationColumn) -> Any:
+def _parse_booleans(texts: Any, _column: DestinationColumn) -> Any:
     for spelled in (texts, pc.ascii_lower(texts)):
         values = pc.equal(spelled, "true")
         if _all_true(pc.or_(values, pc.equal(spelled, "false"))):
@@ -110,18 +111,19 @@ def _booleans(texts: Any, _column: DestinationColumn) -> Any:
     raise ValueError
 
 
-def _integers(texts: Any, column: DestinationColumn) -> Any:
+def _parse_integers(texts: Any, column: DestinationColumn) -> Any:
     values = texts.cast(_TYPES[column.type])
-    if _some_have(texts, "x") or _some_have(texts, "X"):  # Arrow accepts 0x10
+    if _contain_letter(texts, "x"):  # Arrow accepts 0x10
         raise ValueError
     return values
 
 
-def _some_have(texts: Any, sign: str) -> bool:
+def _contain_letter(texts: Any, letter: str) -> bool:
+    """Return True if a text of an Arrow array contains a lower-case letter or its upper case."""
     data = texts.buffers()[2]  # the bytes of all texts; of a slice, also of other texts
-    if data is None or sign.encode() not in data.to_pybytes():
+    if data is None or letter.encode() not in data.to_pybytes().lower():
         return False
-    return bool(pc.any(pc.match_substring(texts, sign)).as_py())
+    return bool(pc.any(pc.match_substring(texts, letter, ignore_case=True)).as_py())
 
 
 def _all_true(conditions: Any) -> bool:
@@ -131,8 +133,8 @@ def _all_true(conditions: Any) -> bool:
 
 # ------------------------------------------------------------------ numbers with a point
 
-_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")
-_MOST: Final = 38
+_DECIMAL_TEXT: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")
+_MAX_DIGITS: Final = 38
 """Maximum digits of an Arrow decimal."""
 
 _LARGEST_FLOAT: Final = 3.4028234663852886e38
@@ -140,11 +142,11 @@ _LARGEST_WRITTEN_FLOAT: Final = 3.4028237e38
 """The largest FLOAT as Fivetran's guide writes it, rounded up."""
 
 
-def _decimals(texts: Any, column: DestinationColumn) -> Any:
+def _parse_decimals(texts: Any, column: DestinationColumn) -> Any:
     type_ = arrow_type(column)
     if _are_exact_in_arrow(texts, *column.digits):
         return texts.cast(type_)
-    return pa.array([_decimal(text, *column.digits) for text in texts.to_pylist()], type_)
+    return pa.array([_parse_decimal(text, *column.digits) for text in texts.to_pylist()], type_)
 
 
 def _are_exact_in_arrow(texts: Any, precision: int, scale: int) -> bool:
@@ -153,7 +155,7 @@ def _are_exact_in_arrow(texts: Any, precision: int, scale: int) -> bool:
     The parser may return a wrong number, without an error, for a text that has an exponent, more
     than 38 digits, or more digits before the decimal point than ``precision - scale``.
     """
-    if _some_have(texts, "e") or _some_have(texts, "E"):
+    if _contain_letter(texts, "e"):
         return False
     if (pc.max(pc.binary_length(texts)).as_py() or 0) <= precision - scale:
         return True
@@ -162,14 +164,16 @@ def _are_exact_in_arrow(texts: Any, precision: int, scale: int) -> bool:
     has_point = pc.greater_equal(points, 0)
     before_point = pc.if_else(has_point, points, lengths)
     digits = pc.subtract(lengths, has_point.cast(pa.int32()))
-    are_few = pc.and_(pc.less_equal(before_point, precision - scale), pc.less_equal(digits, _MOST))
+    are_few = pc.and_(
+        pc.less_equal(before_point, precision - scale), pc.less_equal(digits, _MAX_DIGITS)
+    )
     return _all_true(are_few)
 
 
-def _decimal(text: str | None, precision: int, scale: int) -> Decimal | None:
+def _parse_decimal(text: str | None, precision: int, scale: int) -> Decimal | None:
     if text is None:
         return None
-    if _NUMBER.fullmatch(text) is None:
+    if _DECIMAL_TEXT.fullmatch(text) is None:
         raise ValueError
     exactly = Context(prec=precision, traps=[Inexact, InvalidOperation])
     try:
@@ -178,21 +182,21 @@ def _decimal(text: str | None, precision: int, scale: int) -> Decimal | None:
         raise ValueError from None
 
 
-def _of_decimal(column: DestinationColumn) -> str:
+def _explain_decimal(column: DestinationColumn) -> str:
     precision, scale = column.digits
     return f"is not a DECIMAL of {precision} digits, {scale} of them after the point"
 
 
-def _floats(texts: Any, column: DestinationColumn) -> Any:
+def _parse_floats(texts: Any, column: DestinationColumn) -> Any:
     values = texts.cast(_TYPES[column.type])
     is_infinite = pc.is_inf(values)
     if not pc.any(is_infinite).as_py():
         return values
     is_written = pc.match_substring_regex(texts, r"(?i)^[+-]?inf")
     overflown = pc.and_not(is_infinite, is_written)
-    return (
-        _replace_infinite_floats(texts, values, overflown) if pc.any(overflown).as_py() else values
-    )
+    if not pc.any(overflown).as_py():
+        return values
+    return _replace_infinite_floats(texts, values, overflown)
 
 
 def _replace_infinite_floats(texts: Any, values: Any, overflown: Any) -> Any:
@@ -219,30 +223,32 @@ def _replace_infinite_floats(texts: Any, values: Any, overflown: Any) -> Any:
 # -------------------------------------------------------------------- dates and instants
 
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
+_FIRST_MICROSECOND, _LAST_MICROSECOND = -62_135_596_800_000_000, 253_402_300_799_999_999
 """First and last microsecond of the years 0001 to 9999, counted from 1970."""
 
-_TO_MICROSECONDS: Final = len("2024-01-08T18:52:07.754685")
-_ZONED: Final = r":.*(?:Z|[+-]\d\d(?::?\d\d)?)$"
-_TIME: Final = r"^(?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d{1,9})?)?$"
+_MICROSECONDS_LENGTH: Final = len("2024-01-08T18:52:07.754685")
+_WITH_ZONE: Final = r":.*(?:Z|[+-]\d\d(?::?\d\d)?)$"
+_TIME_OF_DAY: Final = r"^(?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d{1,9})?)?$"
 
 
-def _dates(texts: Any, _column: DestinationColumn) -> Any:
-    return _within(texts.cast(pa.date32()), pa.int32(), _FIRST_DAY, _LAST_DAY)
+def _parse_dates(texts: Any, _column: DestinationColumn) -> Any:
+    return _check_range(texts.cast(pa.date32()), pa.int32(), _FIRST_DAY, _LAST_DAY)
 
 
-def _naive(texts: Any, _column: DestinationColumn | None = None) -> Any:
+def _parse_naive_datetimes(texts: Any, _column: DestinationColumn) -> Any:
     values = _truncate_to_micros(texts).cast(pa.timestamp("us"))
-    return _within(values, pa.int64(), _FIRST, _LAST)
+    return _check_range(values, pa.int64(), _FIRST_MICROSECOND, _LAST_MICROSECOND)
 
 
-def _instants(texts: Any, _column: DestinationColumn) -> Any:
+def _parse_instants(texts: Any, column: DestinationColumn) -> Any:
     if _all_true(pc.ends_with(texts, "Z")):
-        return _naive(_slice_bytes(texts, -1)).view(_INSTANT)
+        return _parse_naive_datetimes(_slice_bytes(texts, -1), column).view(_UTC_TIMESTAMP)
     texts = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
-    is_zoned = pc.match_substring_regex(texts, _ZONED)
+    is_zoned = pc.match_substring_regex(texts, _WITH_ZONE)
     zoned = pc.if_else(is_zoned, texts, pc.binary_join_element_wise(texts, "Z", ""))
-    return _within(zoned.cast(_INSTANT), pa.int64(), _FIRST, _LAST)
+    return _check_range(
+        zoned.cast(_UTC_TIMESTAMP), pa.int64(), _FIRST_MICROSECOND, _LAST_MICROSECOND
+    )
 
 
 def _truncate_to_micros(texts: Any) -> Any:
@@ -251,12 +257,12 @@ def _truncate_to_micros(texts: Any) -> Any:
     Raises:
         ValueError: A text has other characters than digits after the microseconds.
     """
-    if (pc.max(pc.binary_length(texts)).as_py() or 0) <= _TO_MICROSECONDS:
+    if (pc.max(pc.binary_length(texts)).as_py() or 0) <= _MICROSECONDS_LENGTH:
         return texts
     whole = pc.binary_length(pc.ascii_rtrim(texts, characters="0123456789"))
-    if not _all_true(pc.less_equal(whole, _TO_MICROSECONDS)):
+    if not _all_true(pc.less_equal(whole, _MICROSECONDS_LENGTH)):
         raise ValueError
-    return _slice_bytes(texts, _TO_MICROSECONDS)
+    return _slice_bytes(texts, _MICROSECONDS_LENGTH)
 
 
 def _slice_bytes(texts: Any, end: int) -> Any:
@@ -267,15 +273,19 @@ def _slice_bytes(texts: Any, end: int) -> Any:
     return pc.binary_slice(texts.cast(pa.binary()), 0, end).cast(pa.string())
 
 
-def _within(values: Any, as_number: Any, first: int, last: int) -> Any:
+def _check_range(values: Any, as_number: Any, first: int, last: int) -> Any:
+    """Return an array of dates or timestamps; raise ValueError if one is out of bounds.
+
+    The bounds are integers of the type ``as_number``, which has the same size as the values.
+    """
     bounds = pc.min_max(values.view(as_number)).as_py()
     if bounds["min"] is not None and not first <= bounds["min"] <= bounds["max"] <= last:
         raise ValueError
     return values
 
 
-def _times(texts: Any, _column: DestinationColumn) -> Any:
-    if not _all_true(pc.match_substring_regex(texts, _TIME)):
+def _check_times(texts: Any, _column: DestinationColumn) -> Any:
+    if not _all_true(pc.match_substring_regex(texts, _TIME_OF_DAY)):
         raise ValueError
     return texts
 
@@ -285,39 +295,39 @@ def _times(texts: Any, _column: DestinationColumn) -> Any:
 _BASE64: Final = r"^[A-Za-z0-9+/]*={0,2}$"
 
 
-def _bytes(texts: Any, _column: DestinationColumn) -> Any:
+def _decode_base64(texts: Any, _column: DestinationColumn) -> Any:
     if not _all_true(pc.match_substring_regex(texts, _BASE64)):
         raise ValueError
-    cells = (text if text is None else _decoded(text) for text in texts.to_pylist())
-    return pa.array(list(cells), pa.binary())
+    cells = [text if text is None else _decode_base64_text(text) for text in texts.to_pylist()]
+    return pa.array(cells, pa.binary())
 
 
-def _decoded(text: str) -> bytes:
+def _decode_base64_text(text: str) -> bytes:
     try:
         return binascii.a2b_base64(text)
     except binascii.Error:  # the padding is missing
         return binascii.a2b_base64(text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4))
 
 
-_CONVERSIONS: Final[Mapping[DataType, Callable[[Any, DestinationColumn], Any]]] = {
-    DataType.BOOLEAN: _booleans,
-    DataType.SHORT: _integers,
-    DataType.INT: _integers,
-    DataType.LONG: _integers,
-    DataType.DECIMAL: _decimals,
-    DataType.FLOAT: _floats,
-    DataType.DOUBLE: _floats,
-    DataType.NAIVE_DATE: _dates,
-    DataType.NAIVE_DATETIME: _naive,
-    DataType.UTC_DATETIME: _instants,
-    DataType.BINARY: _bytes,
-    DataType.NAIVE_TIME: _times,
+_CONVERTERS: Final[Mapping[DataType, Callable[[Any, DestinationColumn], Any]]] = {
+    DataType.BOOLEAN: _parse_booleans,
+    DataType.SHORT: _parse_integers,
+    DataType.INT: _parse_integers,
+    DataType.LONG: _parse_integers,
+    DataType.DECIMAL: _parse_decimals,
+    DataType.FLOAT: _parse_floats,
+    DataType.DOUBLE: _parse_floats,
+    DataType.NAIVE_DATE: _parse_dates,
+    DataType.NAIVE_DATETIME: _parse_naive_datetimes,
+    DataType.UTC_DATETIME: _parse_instants,
+    DataType.BINARY: _decode_base64,
+    DataType.NAIVE_TIME: _check_times,
 }
 """Functions that convert an array of texts to the values of a Fivetran type, or check the texts.
 
 Each raises ValueError (as Arrow's errors are) if a text is not a valid value of the type."""
 
-_WORDS: Final[Mapping[DataType, str]] = {
+_REASONS: Final[Mapping[DataType, str]] = {
     DataType.BOOLEAN: "is neither true nor false",
     DataType.SHORT: "is not a SHORT (16 bits)",
     DataType.INT: "is not an INT (32 bits)",

@@ -17,7 +17,7 @@ from target_spark.errors import UnsupportedError
 
 __all__ = ["FORM", "TESTS", "check_format", "parse_settings"]
 
-_ASKED: Final[Mapping[str, Mapping[str, Any]]] = {
+_FORM_SETTINGS: Final[Mapping[str, Mapping[str, Any]]] = {
     "path": {
         "title": "Path",
         "type": "string",
@@ -49,7 +49,9 @@ _ASKED: Final[Mapping[str, Mapping[str, Any]]] = {
 FORM: Final[JsonSchema] = {
     "type": "object",
     "required": ["path", "format"],
-    "properties": {name: {**SCHEMA["properties"][name], **own} for name, own in _ASKED.items()},
+    "properties": {
+        name: {**SCHEMA["properties"][name], **shown} for name, shown in _FORM_SETTINGS.items()
+    },
 }
 """JSON Schema of the form.
 
@@ -63,7 +65,7 @@ TESTS: Final[Mapping[str, str]] = {
 }
 """Connection tests that Fivetran runs when a user sets up the destination: names and labels."""
 
-_IGNORED: Final = {"report": None, "dry_run": None}
+_IGNORED_SETTINGS: Final = {"report": None, "dry_run": None}
 """Settings that have no effect in a server, and are set to None before the validation."""
 
 
@@ -81,7 +83,7 @@ def parse_settings(configuration: Mapping[str, Any]) -> dict[str, Any]:
             "spark: this is not a JSON object. Set the Spark settings by name, such as"
             ' {"spark.driver.memory": "2g"}.'
         )
-    return {**configuration, **_IGNORED}
+    return {**configuration, **_IGNORED_SETTINGS}
 
 
 def check_format(options: LoadOptions) -> None:

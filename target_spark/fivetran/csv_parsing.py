@@ -25,12 +25,13 @@ from target_spark.fivetran.batch_request import FileKind
 from target_spark.fivetran.cell_conversion import find_first_failure
 from target_spark.fivetran.table_schema import END, START, DestinationColumn, FivetranSchema
 
-__all__ = ["FileFaultError", "key_columns", "match_columns", "read_columns", "read_header"]
+__all__ = ["FileFaultError", "check_columns", "key_columns", "read_columns", "read_header"]
 
-_MARK: Final = b"\xef\xbb\xbf"
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 """UTF-8 byte order mark, which some programs write."""
 
-_LISTED: Final = 5
+_MAX_LISTED: Final = 5
+"""Maximum number of columns that an error message lists."""
 
 
 class FileFaultError(Exception):
@@ -50,9 +51,9 @@ def read_header(block: bytes) -> tuple[list[str], bytes]:
     Raises:
         FileFaultError: The header is not UTF-8 text.
     """
-    end = _end_of_first_row(block)
+    end = _find_header_end(block)
     try:
-        line = block[:end].removeprefix(_MARK).decode()
+        line = block[:end].removeprefix(_BYTE_ORDER_MARK).decode()
         return next(csv.reader([line], strict=True), []), block[end:]
     except (UnicodeDecodeError, csv.Error):
         raise FileFaultError(
@@ -61,17 +62,16 @@ def read_header(block: bytes) -> tuple[list[str], bytes]:
         ) from None
 
 
-def _end_of_first_row(block: bytes) -> int:
+def _find_header_end(block: bytes) -> int:
+    """Return the offset after the first line break that is not inside a quoted cell."""
     end = block.find(b"\n") + 1
     while end and block.count(b'"', 0, end) % 2:
         end = block.find(b"\n", end) + 1
     return end or len(block)
 
 
-def match_columns(
-    names: Sequence[str], fivetran_schema: FivetranSchema, kind: FileKind
-) -> tuple[DestinationColumn, ...]:
-    """Return the table column for each name in a batch file's header, in the header's order.
+def check_columns(names: Sequence[str], fivetran_schema: FivetranSchema, kind: FileKind) -> None:
+    """Check that the names in a batch file's header match the columns of the table.
 
     Raises:
         FileFaultError: The header contains an unknown name, contains a name twice, or lacks a
@@ -84,15 +84,16 @@ def match_columns(
             " another table, or the key belongs to another file"
         )
     if unknown := [str(position) for position, name in enumerate(names, 1) if name not in by_name]:
-        positions = list_names(unknown, _LISTED)
+        positions = list_names(unknown, _MAX_LISTED)
         raise FileFaultError(f"has columns that the table does not have, at positions {positions}")
     if twice := [column.name for column in fivetran_schema.columns if counts[column.name] > 1]:
-        raise FileFaultError(f"names a column twice: {list_names(twice, _LISTED)}")
+        raise FileFaultError(f"names a column twice: {list_names(twice, _MAX_LISTED)}")
     if missing := [
-        column.name for column in _needed(fivetran_schema, kind) if not counts[column.name]
+        column.name
+        for column in _get_required_columns(fivetran_schema, kind)
+        if not counts[column.name]
     ]:
-        raise FileFaultError(f"lacks columns that the table has: {list_names(missing, _LISTED)}")
-    return tuple(by_name[name] for name in names)
+        raise FileFaultError(f"lacks columns that the table has: {list_names(missing, _MAX_LISTED)}")
 
 
 def key_columns(fivetran_schema: FivetranSchema, kind: FileKind) -> tuple[DestinationColumn, ...]:
@@ -101,17 +102,18 @@ def key_columns(fivetran_schema: FivetranSchema, kind: FileKind) -> tuple[Destin
     In history mode they include the start time of a version, except in a delete file, because a
     deletion concerns the current version.
     """
+    keys, start = fivetran_schema.keys, fivetran_schema.by_name.get(START)
     if kind is FileKind.DELETE:
-        return tuple(column for column in fivetran_schema.keys if column.name != START)
-    start = fivetran_schema.by_name.get(START) if kind is FileKind.EARLIEST_START else None
-    return (
-        fivetran_schema.keys
-        if start is None or start in fivetran_schema.keys
-        else (*fivetran_schema.keys, start)
-    )
+        return tuple(key for key in keys if key.name != START)
+    if kind is FileKind.EARLIEST_START and start is not None and start not in keys:
+        return (*keys, start)
+    return keys
 
 
-def _needed(fivetran_schema: FivetranSchema, kind: FileKind) -> tuple[DestinationColumn, ...]:
+def _get_required_columns(
+    fivetran_schema: FivetranSchema, kind: FileKind
+) -> tuple[DestinationColumn, ...]:
+    """Return the columns that a batch file of a kind must have."""
     if kind is FileKind.REPLACE:
         return fivetran_schema.columns
     end = fivetran_schema.by_name.get(END) if kind is FileKind.DELETE else None
@@ -165,8 +167,8 @@ def _parse_columns(
         handle_uneven_row: Function that is called for each row with more or fewer cells than the
             header. It returns "error" to fail or "skip" to skip the row.
     """
-    if block.startswith(_MARK):
-        block = _MARK + block  # Arrow removes one mark, but this one is in a cell
+    if block.startswith(_BYTE_ORDER_MARK):
+        block = _BYTE_ORDER_MARK + block  # Arrow removes one mark, but this one is in a cell
     names = [str(number) for number in range(count)]
     table = arrow_csv.read_csv(
         pa.BufferReader(block),

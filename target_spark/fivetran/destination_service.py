@@ -9,7 +9,7 @@ Source: Fivetran's Partner SDK, ``destination_sdk.proto`` and its development gu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
@@ -30,7 +30,7 @@ from target_spark.errors import TargetSparkError, UnsupportedError
 from target_spark.fivetran.allowed_settings import CallRules
 from target_spark.fivetran.batch_request import BatchRequest, FileKind, FileParams, RequestFile
 from target_spark.fivetran.configuration_form import FORM, TESTS, check_format, parse_settings
-from target_spark.fivetran.error_messages import explain_error, find_refusal
+from target_spark.fivetran.error_messages import explain_error
 from target_spark.fivetran.shared_spark import SharedSpark
 from target_spark.fivetran.table_schema import FivetranSchema, parse_columns
 from target_spark.tables.identifiers import RESERVED
@@ -46,18 +46,21 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def make_service(
-    plugin: type[CommandTarget], sparks: SharedSpark, journal: JsonLogHandler, rules: CallRules
+    plugin: type[CommandTarget],
+    shared_spark: SharedSpark,
+    journal: JsonLogHandler,
+    rules: CallRules,
 ) -> Service:
     """Return the gRPC service of a Fivetran destination, with a handler for each method.
 
     Args:
         plugin: The target's class.
-        sparks: The Spark application that all calls share.
+        shared_spark: The Spark application that all calls share.
         journal: The log handler of the server, which redacts the secrets of calls.
         rules: Rules for the settings that a call may set.
     """
-    calls = _Calls(plugin, sparks, journal, rules)
-    task = _with_task
+    calls = _Calls(plugin, shared_spark, journal, rules)
+    task = _build_task_factory
     handlers = {
         "ConfigurationForm": Handler(lambda _r, _c: build_form(FORM, TESTS, selects_tables=False)),
         "Capabilities": Handler(
@@ -80,8 +83,9 @@ def make_service(
     return Service("DestinationConnector", handlers, explain_error)
 
 
-def _with_task(kind: Any) -> Callable[[str], Any]:
-    return lambda text: kind(task=proto_messages.Task(message=text))
+def _build_task_factory(response_class: Any) -> Callable[[str], Any]:
+    """Return a function that returns a response with a Task message for an error text."""
+    return lambda text: response_class(task=proto_messages.Task(message=text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,7 @@ class _Calls:
     """Handlers of Fivetran's gRPC calls; each takes a request message and returns the response."""
 
     plugin: type[CommandTarget]
-    sparks: SharedSpark
+    shared_spark: SharedSpark
     journal: JsonLogHandler
     rules: CallRules
 
@@ -101,21 +105,22 @@ class _Calls:
         from target_spark.cli.doctor import preflight_checks, storage_checks
 
         config = self._validate_config(request)
-        checks = preflight_checks(config)
         if request.name == "storage":
-            with self.sparks.session(config) as spark:
-                checks = iter(list(storage_checks(_options(config), spark)))
+            with self.shared_spark.session(config) as spark:
+                checks = list(storage_checks(_load_options(config), spark))
+        else:
+            checks = list(preflight_checks(config))
         failed = [f"{check.name}: {check.text}" for check in checks if check.verdict == "failed"]
-        if not failed:
-            return proto_messages.TestResponse(success=True)
-        error = TargetSparkError(". ".join(failed))
-        raise find_refusal(error) or error
+        if failed:
+            raise TargetSparkError(". ".join(failed))
+        return proto_messages.TestResponse(success=True)
 
     def describe(self, request: Any, call: RpcCall) -> Any:
         """Handle DescribeTable: return the columns of a table, or report that it does not exist."""
+        stream = _get_stream_id(request.schema_name, request.table_name)
         with self._tables(request) as tables:
-            existing = tables.described(request.schema_name, request.table_name)
-        call.note(str(_get_stream_id(request.schema_name, request.table_name)))
+            existing = tables.describe(stream)
+        call.note(str(stream))
         if existing is None:
             return proto_messages.DescribeTableResponse(not_found=True)
         return proto_messages.DescribeTableResponse(
@@ -124,21 +129,17 @@ class _Calls:
 
     def create(self, request: Any, call: RpcCall) -> Any:
         """Handle CreateTable: create a table, and its schema if it does not exist."""
-        with self._lock_table(request, request.table.name, call) as tables:
-            fivetran_schema = _parse_table_columns(tables, request)
-            tables.create(request.schema_name, request.table.name, fivetran_schema)
+        stream = _get_stream_id(request.schema_name, request.table.name)
+        with self._lock_table(request, stream, call) as tables:
+            tables.create(stream, _parse_columns(tables, stream, request.table.columns))
         return proto_messages.CreateTableResponse(success=True)
 
     def alter(self, request: Any, call: RpcCall) -> Any:
         """Handle AlterTable: change the columns or the keys of a table."""
-        with self._lock_table(request, request.table.name, call) as tables:
-            changes = tables.alter(
-                request.schema_name,
-                request.table.name,
-                _parse_table_columns(tables, request),
-                drops=request.drop_columns,
-            )
         stream = _get_stream_id(request.schema_name, request.table.name)
+        with self._lock_table(request, stream, call) as tables:
+            fivetran_schema = _parse_columns(tables, stream, request.table.columns)
+            changes = tables.alter(stream, fivetran_schema, drops=request.drop_columns)
         call.note(f"{stream}: {'; '.join(changes) or 'nothing to change'}")
         return proto_messages.AlterTableResponse(success=True)
 
@@ -147,10 +148,10 @@ class _Calls:
         soft = request.soft.deleted_column if request.HasField("soft") else None
         has_limit = request.HasField("utc_delete_before")
         before = _to_datetime(request.utc_delete_before) if has_limit else None
-        schema, name = request.schema_name, request.table_name
-        with self._lock_table(request, name, call) as tables:
-            rows = tables.truncate(schema, name, request.synced_column, before, soft)
-        call.note(f"{_get_stream_id(schema, name)}: {rows:,} rows")
+        stream = _get_stream_id(request.schema_name, request.table_name)
+        with self._lock_table(request, stream, call) as tables:
+            rows = tables.truncate(stream, request.synced_column, before, soft)
+        call.note(f"{stream}: {rows:,} rows")
         return proto_messages.TruncateResponse(success=True)
 
     def write(self, request: Any, call: RpcCall) -> Any:
@@ -170,17 +171,16 @@ class _Calls:
     def _write(
         self, write: Callable[..., Any], request: Any, files: Iterator[RequestFile], call: RpcCall
     ) -> Any:
-        batch = BatchRequest(tuple(files), _params(request.file_params))
-        schema, name = request.schema_name, request.table.name
-        with self._lock_table(request, name, call) as tables:
-            fivetran_schema = _parse_table_columns(tables, request)
-            written = write(tables, schema, name, fivetran_schema, batch)
-        where = _get_stream_id(schema, name)
-        call.note(f"{where}: {written.rows:,} rows from {written.files} files")
+        batch = BatchRequest(tuple(files), _parse_file_params(request.file_params))
+        stream = _get_stream_id(request.schema_name, request.table.name)
+        with self._lock_table(request, stream, call) as tables:
+            fivetran_schema = _parse_columns(tables, stream, request.table.columns)
+            written = write(tables, stream, fivetran_schema, batch)
+        call.note(f"{stream}: {written.rows:,} rows from {written.files} files")
         return proto_messages.WriteBatchResponse(success=True)
 
     def _iterate_files(self, request: Any, *kinds: FileKind) -> Iterator[RequestFile]:
-        """Yield the batch files that a request names, in the order of ``kinds``.
+        """Yield the batch files of these kinds that a request names.
 
         Raises:
             BatchFileLoadError: A file is not in a folder that the operator allows.
@@ -205,9 +205,8 @@ class _Calls:
         hide = make_redactor(configuration, schema)
         self.journal.hide_also(hide)
         self.rules.check(configuration)
-        settings_given = parse_settings(configuration)
         try:
-            config = self.plugin(config=settings_given, parse_env_config=True).config
+            config = self.plugin(config=parse_settings(configuration), parse_env_config=True).config
         except ConfigurationError as error:
             raise ConfigurationError(hide(str(error))) from None
         check_format(settings.load_options(config))
@@ -216,13 +215,13 @@ class _Calls:
     @contextmanager
     def _tables(self, request: Any) -> Iterator[TableService]:
         config = self._validate_config(request)
-        with self.sparks.session(config) as spark:
+        with self.shared_spark.session(config) as spark:
             from target_spark.fivetran.tables import TableService
 
-            yield TableService(spark, _options(config))
+            yield TableService(spark, _load_options(config))
 
     @contextmanager
-    def _lock_table(self, request: Any, name: str, call: RpcCall) -> Iterator[TableService]:
+    def _lock_table(self, request: Any, stream: StreamId, call: RpcCall) -> Iterator[TableService]:
         """Context manager: lock a table for a call, and yield a `TableService`.
 
         Other calls for the table wait until the block ends. If the client of a waiting call has
@@ -230,31 +229,30 @@ class _Calls:
         may have repeated it.
 
         Args:
-            request: The request message, with the configuration and the schema of the table.
-            name: The name of the table.
+            request: The request message, with the configuration.
+            stream: The stream of the table.
             call: The gRPC call.
         """
-        stream = _get_stream_id(request.schema_name, name)
         call.note(str(stream))
         with self._tables(request) as tables:
             table = tables.options.table(stream)
-            with self.sparks.table_lock(table.key):
+            with self.shared_spark.table_lock(table.key):
                 call.check_active()
                 yield tables
 
 
-def _options(config: Mapping[str, Any]) -> LoadOptions:
+def _load_options(config: Mapping[str, Any]) -> LoadOptions:
     return replace(settings.load_options(config), namespaces_as_databases=True)
 
 
-def _parse_table_columns(tables: TableService, request: Any) -> FivetranSchema:
-    reserved = RESERVED.get(tables.options.format, ())
+def _parse_columns(
+    tables: TableService, stream: StreamId, columns: Iterable[Any]
+) -> FivetranSchema:
     try:
-        return parse_columns(request.table.columns, reserved)
+        return parse_columns(columns, RESERVED.get(tables.format, ()))
     except ValueError as error:
-        where = _get_stream_id(request.schema_name, request.table.name)
         raise TargetSparkError(
-            f"The call's description of table {where} is invalid: {error}."
+            f"The call's description of table {stream} is invalid: {error}."
         ) from None
 
 
@@ -271,7 +269,7 @@ def _to_proto_table(name: str, fivetran_schema: FivetranSchema) -> Any:
     return proto_messages.Table(name=name, columns=columns)
 
 
-def _params(params: Any) -> FileParams:
+def _parse_file_params(params: Any) -> FileParams:
     try:
         compression, encryption = Compression(params.compression), Encryption(params.encryption)
     except ValueError as error:
@@ -294,10 +292,5 @@ def _to_datetime(stamp: Any) -> datetime:
 
 
 def _get_stream_id(schema: str, table: str) -> StreamId:
-    """Return the stream id of a table: its name, with its schema in Fivetran as the namespace.
-
-    Args:
-        schema: The name of the schema; "" for no namespace.
-        table: The name of the table.
-    """
+    """Return the stream id of a table, whose namespace is its schema in Fivetran (may be "")."""
     return StreamId(table, schema or None)

@@ -16,9 +16,9 @@ from tap_core.protocols.fivetran.error_messages import format_error
 from target_spark.errors import TargetSparkError
 from target_spark.storage.commit_retry import FailureKind, classify_failure
 
-__all__ = ["explain_error", "find_refusal"]
+__all__ = ["explain_error"]
 
-_REFUSED: Final = re.compile(
+_PERMISSION_ERROR: Final = re.compile(
     r"AccessControlException|AccessDenied|Access Denied|Permission denied|PermissionDenied"
     r"|AuthorizationException|NotAuthorized|ForbiddenException|HiveAccessControl"
     r"|INSUFFICIENT_PRIVILEGES|INSUFFICIENT_PERMISSIONS|Status Code: 40[13]|\b40[13] Forbidden"
@@ -26,7 +26,7 @@ _REFUSED: Final = re.compile(
 )
 """Parts of error texts by which storages and catalogs report a missing permission."""
 
-_NOWHERE: Final = re.compile(
+_LOCATION_ERROR: Final = re.compile(
     r"DELTA_CANNOT_CREATE_LOG_PATH|Mkdirs failed|No such file or directory|FileNotFoundException"
     r"|NoSuchBucket|bucket does not exist|No FileSystem for scheme|Not a directory|Is a directory"
 )
@@ -35,7 +35,7 @@ _NOWHERE: Final = re.compile(
 _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]{5,}(?:\.[A-Z0-9_]+)*)\]")
 """Spark's error condition in the text of an error, such as ``[TABLE_OR_VIEW_NOT_FOUND]``."""
 
-_WORDS: Final = {
+_MESSAGES: Final = {
     FailureKind.PASSING: "The storage or the catalog does not respond correctly. Try again; if the"
     " failure persists, check that both can be reached from here.",
     FailureKind.CONFLICT: "Another writer changes the table continuously. Stop it, or try again"
@@ -52,23 +52,16 @@ def explain_error(error: BaseException) -> str:
 
     The message states the cause and a remedy, in less than 8 kB.
     """
-    refused = find_refusal(error)
-    if refused is not None:
-        return format_error(refused)
+    if any(map(_is_permission_error, iterate_causes(error))):
+        return format_error(TargetSparkError(_explain_missing_permission(error)))
     if isinstance(error, TargetSparkError | ConfigurationError):
         return format_error(error)
-    return format_error(TargetSparkError(_get_message(error)))
+    return format_error(TargetSparkError(_explain_foreign_error(error)))
 
 
-def find_refusal(error: BaseException) -> TargetSparkError | None:
-    """Return an error that explains a missing permission, if that is the cause of ``error``.
-
-    Return None if ``error`` has another cause. The returned error is shown to the user.
-    """
-    if not any(map(_is_refusal, iterate_causes(error))):
-        return None
+def _explain_missing_permission(error: BaseException) -> str:
     details = f" ({error})" if isinstance(error, TargetSparkError) else ""
-    return TargetSparkError(
+    return (
         "A permission is missing: the storage or the catalog does not allow this destination to"
         f" list, read, write and delete in the location of its tables{details}. Give the user or"
         " the keys in the settings that permission on the path, and on the catalog the"
@@ -76,13 +69,14 @@ def find_refusal(error: BaseException) -> TargetSparkError | None:
     )
 
 
-def _get_message(error: BaseException) -> str:
-    if any(_NOWHERE.search(str(cause)) for cause in iterate_causes(error)):
+def _explain_foreign_error(error: BaseException) -> str:
+    """Return the message about an error of Spark, a storage or a catalog, without its text."""
+    if any(_LOCATION_ERROR.search(str(cause)) for cause in iterate_causes(error)):
         return (
             "The location of the tables does not exist and cannot be created. Set path to a folder,"
             " or to an address that Spark can write to with the settings in spark."
         )
-    message = _WORDS.get(classify_failure(error))
+    message = _MESSAGES.get(classify_failure(error))
     if message is not None:
         return message
     if isinstance(error, MemoryError):
@@ -91,10 +85,10 @@ def _get_message(error: BaseException) -> str:
     in_text = _CONDITION.search(str(error))
     kind = condition or (in_text and in_text[1]) or type(error).__name__
     return (
-        f"Spark refused an operation ({kind}). The call changed nothing in the table. If the same"
-        " call fails again, this is a bug of the destination: report it."
+        f"Spark refused an operation ({kind}). If the same call fails again, this is a bug of the"
+        " destination: report it."
     )
 
 
-def _is_refusal(error: BaseException) -> bool:
-    return isinstance(error, PermissionError) or _REFUSED.search(str(error)) is not None
+def _is_permission_error(error: BaseException) -> bool:
+    return isinstance(error, PermissionError) or _PERMISSION_ERROR.search(str(error)) is not None

@@ -12,7 +12,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO, Final
@@ -26,8 +26,8 @@ from target_spark.fivetran.batch_request import FileParams, RequestFile
 
 __all__ = [
     "BLOCK_BYTES",
+    "READING_LOCK",
     "file_error",
-    "get_reading_lock",
     "identify_files",
     "read_blocks",
     "split_rows",
@@ -36,28 +36,23 @@ __all__ = [
 BLOCK_BYTES: Final = 4 << 20
 """Approximate bytes of a block of CSV rows. A longer row gets a longer block."""
 
-_LONGEST_ROW: Final = 64 << 20
+READING_LOCK: Final = threading.Lock()
+"""Lock that lets one gRPC call at a time read batch files in this process.
+
+It limits memory use: a decompressor may need 128 MB, and a row of up to 64 MB several times its
+size. Spark's workers are separate processes and do not use the lock."""
+
+_MAX_ROW_BYTES: Final = 64 << 20
 """Maximum bytes of a row.
 
 Without it, a quoted cell that is never closed would read the rest of the file into memory."""
 
-_READING: Final = threading.Lock()
-
 _AES_BLOCK: Final = 16
-_KEYS: Final = (16, 24, 32)
+_AES_KEY_BYTES: Final = (16, 24, 32)
 _CODECS: Final = {Compression.ZSTD: "zstd", Compression.GZIP: "gzip"}
 _QUOTE, _LINE_BREAK = b'"', b"\n"
 
-_OTHER_KEY: Final = "The key belongs to another file, or the file is damaged"
-
-
-def get_reading_lock() -> AbstractContextManager[object]:
-    """Return the lock that lets one gRPC call at a time read batch files in this process.
-
-    The lock limits memory use: a decompressor may need 128 MB, and a row of up to 64 MB several
-    times its size. Spark's workers are separate processes and do not use the lock.
-    """
-    return _READING
+_WRONG_KEY: Final = "The key belongs to another file, or the file is damaged"
 
 
 def file_error(file: RequestFile, reason: str) -> BatchFileLoadError:
@@ -75,11 +70,11 @@ def identify_files(files: Iterable[RequestFile], params: FileParams) -> str:
         BatchFileLoadError: A file cannot be read.
     """
     return hashlib.sha256(
-        "".join(sorted(_identify(file, params) for file in files)).encode()
+        "".join(sorted(_hash_file(file, params) for file in files)).encode()
     ).hexdigest()
 
 
-def _identify(file: RequestFile, params: FileParams) -> str:
+def _hash_file(file: RequestFile, params: FileParams) -> str:
     digest = hashlib.sha256()
     try:
         with open_regular_file(Path(file.path)) as raw:
@@ -110,7 +105,7 @@ def read_blocks(file: RequestFile, params: FileParams, size: int = BLOCK_BYTES) 
 def split_rows(
     chunks: Iterable[bytes],
     make_error: Callable[[str], Exception],
-    max_row_bytes: int = _LONGEST_ROW,
+    max_row_bytes: int = _MAX_ROW_BYTES,
 ) -> Iterator[bytes]:
     """Divide the content of a CSV file into blocks of complete rows, and yield the blocks.
 
@@ -194,7 +189,7 @@ def _open_content(
     if not length:
         raise file_error(file, "is empty: it has no header")
     if params.encryption is Encryption.AES:
-        raw = _Decrypted(file, raw, length)
+        raw = _DecryptingFile(file, raw, length)
     if params.compression is Compression.OFF:
         return iter(partial(_read_chunk, raw.read, size, file, params), b"")
     codec = _CODECS[params.compression]
@@ -216,10 +211,11 @@ def _read_chunk(
         raise file_error(file, reason) from None
 
 
-class _Decrypted:
-    """Readable file object that decrypts a batch file (AES in CBC mode with PKCS7 padding).
+class _DecryptingFile:
+    """Readable file object that decrypts a batch file (AES in CBC mode).
 
-    The encrypted file begins with the initialization vector.
+    The encrypted file begins with the initialization vector. Its padding is PKCS7, which Fivetran
+    calls PKCS5.
     """
 
     closed = False
@@ -232,7 +228,7 @@ class _Decrypted:
 
         if file.key is None:
             raise file_error(file, "is encrypted, and the call has no key for it")
-        if len(file.key) not in _KEYS:
+        if len(file.key) not in _AES_KEY_BYTES:
             raise file_error(file, f"has a key of {len(file.key)} bytes, not 16, 24 or 32")
         if length % _AES_BLOCK or length < 2 * _AES_BLOCK:
             raise file_error(
@@ -251,16 +247,21 @@ class _Decrypted:
         while encrypted := self._raw.read(whole):
             if plain := self._padding.update(self._cipher.update(encrypted)):
                 return plain
-        return b"" if self._is_done else self._last()
+        return b"" if self._is_done else self._read_end()
 
-    def _last(self) -> bytes:
+    def _read_end(self) -> bytes:
+        """Return the last decrypted bytes without the padding.
+
+        Raises:
+            BatchFileLoadError: The padding is invalid.
+        """
         self._is_done = True
         try:
             rest = self._cipher.finalize()
             return self._padding.update(rest) + self._padding.finalize()
         except ValueError:
             raise file_error(
-                self._file, f"does not end with PKCS5 padding. {_OTHER_KEY} or cut off"
+                self._file, f"does not end with PKCS5 padding. {_WRONG_KEY} or cut off"
             ) from None
 
     def close(self) -> None:
@@ -292,5 +293,5 @@ def _explain_decompression_error(error: OSError, params: FileParams) -> str:
     name = params.compression.name
     if "runcated" in str(error):
         return f"is cut off: its {name} data has no end"
-    reason = _OTHER_KEY if params.encryption is Encryption.AES else "The file is damaged"
+    reason = _WRONG_KEY if params.encryption is Encryption.AES else "The file is damaged"
     return f"cannot be decompressed as {name}. {reason}, or it is compressed in another way"

@@ -18,34 +18,42 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from tap_core.protocols.fivetran.enums import DataType
 from target_spark.errors import TableError
-from target_spark.fivetran.batch_frame import OP, ORDINAL, unmodified_flag
 from target_spark.fivetran.batch_request import FileKind
 from target_spark.fivetran.merge import column_ref
-from target_spark.fivetran.table_schema import ACTIVE, END, START, DestinationColumn, FivetranSchema
+from target_spark.fivetran.row_reader import OP, ORDINAL, unmodified_flag
+from target_spark.fivetran.table_schema import (
+    ACTIVE,
+    DATETIME_TYPES,
+    END,
+    START,
+    DestinationColumn,
+    FivetranSchema,
+)
 from target_spark.tables.identifiers import quote
 from target_spark.writers.history_merge import ACTION, BEGIN, REMOVE, HistoryMerge
-from target_spark.writers.history_merge import END as ENDS
+from target_spark.writers.history_merge import END as END_ACTION
 from target_spark.writers.merge_statement import source_column
 
 __all__ = [
     "VersionedSchema",
-    "build_steps",
+    "build_changes",
     "fill_unmodified",
     "parse_versioned_schema",
-    "versions_in_batch",
+    "select_versions",
 ]
 
-_INSTANTS: Final = (DataType.UTC_DATETIME, DataType.NAIVE_DATETIME)
-_NEEDED: Final = {START: _INSTANTS, END: _INSTANTS, ACTIVE: (DataType.BOOLEAN,)}
+_REQUIRED_TYPES: Final = {START: DATETIME_TYPES, END: DATETIME_TYPES, ACTIVE: (DataType.BOOLEAN,)}
+"""Columns that history mode requires, with the types that each may have."""
 
 _JUST_BEFORE: Final = "INTERVAL 1 MILLISECOND"
 
-_EARLIEST = "__fivetran_earliest"
-_ENDED = "__fivetran_ended"
-_FIRST = "__fivetran_first"
-_STARTS = "__fivetran_starts"
-_RANK = "__fivetran_rank"
-_IS_THERE = "__fivetran_is_there"
+# Columns of intermediate DataFrames.
+_EARLIEST_START: Final = "__fivetran_earliest_start"
+_DELETED_AT: Final = "__fivetran_deleted_at"
+_FIRST_START: Final = "__fivetran_first_start"
+_BATCH_STARTS: Final = "__fivetran_batch_starts"
+_RANK: Final = "__fivetran_rank"
+_ROW_EXISTS: Final = "__fivetran_row_exists"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +108,13 @@ def parse_versioned_schema(fivetran_schema: FivetranSchema, table: str) -> Versi
         TableError: A required column is missing or has a wrong type, or the table has no key.
     """
     by_name = fivetran_schema.by_name
-    for name, types in _NEEDED.items():
+    for name, types in _REQUIRED_TYPES.items():
         if name not in by_name or by_name[name].type not in types:
             fault = f"is {by_name[name].type.name}" if name in by_name else "is missing"
-            raise _no_versions(table, f"its column {name} {fault}")
+            raise _make_history_error(table, f"its column {name} {fault}")
     row = {key.name for key in fivetran_schema.keys} - {START}
     if not row:
-        raise _no_versions(table, f"it has no key beside {START}")
+        raise _make_history_error(table, f"it has no key beside {START}")
     keyed = FivetranSchema(
         tuple(replace(c, is_key=c.name in {*row, START}) for c in fivetran_schema.columns)
     )
@@ -114,14 +122,14 @@ def parse_versioned_schema(fivetran_schema: FivetranSchema, table: str) -> Versi
     return VersionedSchema(keyed, keys, *(keyed.by_name[name] for name in (START, END, ACTIVE)))
 
 
-def _no_versions(table: str, why: str) -> TableError:
+def _make_history_error(table: str, why: str) -> TableError:
     return TableError(
         f"Table {table} keeps no versions of its rows: {why}. Nothing was written. Re-sync the"
         " table in history mode."
     )
 
 
-def versions_in_batch(rows: DataFrame) -> DataFrame:
+def select_versions(rows: DataFrame) -> DataFrame:
     """Return the rows of a batch's replace and update files, each of which writes a row version.
 
     Args:
@@ -145,29 +153,33 @@ def fill_unmodified(versions: DataFrame, table: DataFrame, schema: VersionedSche
     Returns:
         The versions with all values.
     """
-    chain = versions.unionByName(_find_base_versions(versions, table, schema))
+    base_versions = _find_base_versions(versions, table, schema)
+    is_base = F.col(OP) == int(FileKind.EARLIEST_START)
     order = Window.partitionBy(*schema.row_keys).orderBy(
-        F.col(OP) != int(FileKind.EARLIEST_START), column_ref(schema.start), F.col(ORDINAL)
+        ~is_base, column_ref(schema.start), F.col(ORDINAL)
     )
     so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+
+    def get_last_value(column: DestinationColumn) -> Expression:
+        is_set = ~F.col(quote(unmodified_flag(column)))
+        value = F.struct(column_ref(column).alias("is"))  # not null, even if the value is null
+        return F.last(F.when(is_set, value), ignorenulls=True).over(so_far)["is"]
+
     values = {
-        column.column: F.last(
-            F.when(
-                ~F.col(quote(unmodified_flag(column))), F.struct(column_ref(column).alias("is"))
-            ),
-            ignorenulls=True,
-        ).over(so_far)["is"]
-        for column in schema.fivetran_schema.non_key_columns
+        column.column: get_last_value(column) for column in schema.fivetran_schema.non_key_columns
     }
-    is_there = F.max(F.col(OP) != int(FileKind.UPDATE)).over(so_far)
-    filled = chain.withColumns({**values, _IS_THERE: is_there})
-    return filled.where(F.col(_IS_THERE) & (F.col(OP) != int(FileKind.EARLIEST_START)))
+    row_exists = F.max(F.col(OP) != int(FileKind.UPDATE)).over(so_far)
+    filled = versions.unionByName(base_versions).withColumns({**values, _ROW_EXISTS: row_exists})
+    return filled.where(F.col(_ROW_EXISTS) & ~is_base)
 
 
 def _find_base_versions(
     versions: DataFrame, table: DataFrame, schema: VersionedSchema
 ) -> DataFrame:
     """Return the version of each row in the table from which a batch copies unmodified values.
+
+    The result has the columns of ``versions``; the column `OP` marks its rows as base versions
+    (`FileKind.EARLIEST_START`, a kind that no version of a batch has).
 
     Only rows with a version in the batch are considered. If several versions of a row are in the
     table, the first of these is returned:
@@ -184,14 +196,14 @@ def _find_base_versions(
     """
     start = column_ref(schema.start)
     batch_starts = versions.groupBy(*schema.row_keys).agg(
-        F.min(start).alias(_FIRST), F.collect_set(start).alias(_STARTS)
+        F.min(start).alias(_FIRST_START), F.collect_set(start).alias(_BATCH_STARTS)
     )
     columns = list(map(column_ref, schema.fivetran_schema.columns))
     candidates = table.select(*columns).join(batch_starts, schema.row_names)
     rank = (
-        F.when(start == F.col(_FIRST), 0)
-        .when(column_ref(schema.active) & ~F.array_contains(_STARTS, start), 1)
-        .when(start < F.col(_FIRST), 2)
+        F.when(start == F.col(_FIRST_START), 0)
+        .when(column_ref(schema.active) & ~F.array_contains(_BATCH_STARTS, start), 1)
+        .when(start < F.col(_FIRST_START), 2)
     )
     best = Window.partitionBy(*schema.row_keys).orderBy(F.col(_RANK), start.desc())
     ranked = candidates.withColumn(_RANK, rank).where(F.col(_RANK).isNotNull())
@@ -199,7 +211,7 @@ def _find_base_versions(
     return chosen.select(
         *columns,
         *(
-            F.lit(False).alias(unmodified_flag(column))  # noqa: FBT003
+            F.lit(col=False).alias(unmodified_flag(column))
             for column in schema.fivetran_schema.non_key_columns
         ),
         F.lit(int(FileKind.EARLIEST_START)).cast("tinyint").alias(OP),
@@ -207,7 +219,7 @@ def _find_base_versions(
     )
 
 
-def build_steps(
+def build_changes(
     rows: DataFrame, versions: DataFrame, table: DataFrame, schema: VersionedSchema
 ) -> DataFrame:
     """Compute the changes that a batch of Fivetran makes to the row versions in a table.
@@ -223,10 +235,9 @@ def build_steps(
         `target_spark.writers.history_merge` requires.
     """
     version_ends = _aggregate_version_ends(rows, schema)
-    ended = _build_end_steps(versions, table, version_ends, schema)
-    return _build_write_steps(versions, version_ends, schema).unionByName(
-        ended, allowMissingColumns=True
-    )
+    begin_changes = _build_begin_changes(versions, version_ends, schema)
+    end_changes = _build_end_changes(versions, table, version_ends, schema)
+    return begin_changes.unionByName(end_changes, allowMissingColumns=True)
 
 
 def _aggregate_version_ends(rows: DataFrame, schema: VersionedSchema) -> DataFrame:
@@ -250,13 +261,15 @@ def _aggregate_version_ends(rows: DataFrame, schema: VersionedSchema) -> DataFra
         rows.where(is_earliest | is_deleted)
         .groupBy(*schema.row_keys)
         .agg(
-            F.min(F.when(is_earliest, column_ref(schema.start))).alias(_EARLIEST),
-            F.max_by(F.when(is_deleted, end), F.when(is_deleted, F.col(ORDINAL))).alias(_ENDED),
+            F.min(F.when(is_earliest, column_ref(schema.start))).alias(_EARLIEST_START),
+            F.max_by(F.when(is_deleted, end), F.when(is_deleted, F.col(ORDINAL))).alias(
+                _DELETED_AT
+            ),
         )
     )
 
 
-def _build_write_steps(
+def _build_begin_changes(
     versions: DataFrame, version_ends: DataFrame, schema: VersionedSchema
 ) -> DataFrame:
     """Return the changes that insert or update a batch's row versions in a history mode table.
@@ -269,11 +282,11 @@ def _build_write_steps(
         schema: The columns of the table.
     """
     active, end = column_ref(schema.active), column_ref(schema.end)
-    is_over = active & F.col(_ENDED).isNotNull()
+    is_deleted = active & F.col(_DELETED_AT).isNotNull()
     changed = versions.join(version_ends, schema.row_names, "left").withColumns(
         {
-            schema.end.column: F.when(is_over, F.col(_ENDED)["is"]).otherwise(end),
-            schema.active.column: F.when(is_over, F.lit(False)).otherwise(active),  # noqa: FBT003
+            schema.end.column: F.when(is_deleted, F.col(_DELETED_AT)["is"]).otherwise(end),
+            schema.active.column: F.when(is_deleted, F.lit(col=False)).otherwise(active),
         }
     )
     return changed.select(
@@ -281,12 +294,12 @@ def _build_write_steps(
     )
 
 
-def _build_end_steps(
+def _build_end_changes(
     versions: DataFrame, table: DataFrame, version_ends: DataFrame, schema: VersionedSchema
 ) -> DataFrame:
     """Return the changes that remove or end existing row versions in a history mode table.
 
-    Versions that the batch itself writes are left out, because `_build_write_steps` handles them.
+    Versions that the batch itself writes are left out: `_build_begin_changes` handles them.
 
     Args:
         versions: The versions that the batch inserts or updates.
@@ -296,19 +309,19 @@ def _build_end_steps(
         schema: The columns of the table.
     """
     keys = [*schema.row_keys, column_ref(schema.start)]
-    is_affected = F.col(_EARLIEST).isNotNull() | F.col(_ENDED).isNotNull()
-    is_removed = column_ref(schema.start) >= F.col(_EARLIEST)
+    is_affected = F.col(_EARLIEST_START).isNotNull() | F.col(_DELETED_AT).isNotNull()
+    is_removed = column_ref(schema.start) >= F.col(_EARLIEST_START)
     action = F.when(is_removed, F.lit(REMOVE)).when(
-        column_ref(schema.active) & is_affected, F.lit(ENDS)
+        column_ref(schema.active) & is_affected, F.lit(END_ACTION)
     )
-    end = F.coalesce(F.col(_EARLIEST) - F.expr(_JUST_BEFORE), F.col(_ENDED)["is"])
+    end = F.coalesce(F.col(_EARLIEST_START) - F.expr(_JUST_BEFORE), F.col(_DELETED_AT)["is"])
     return (
         table.select(*keys, column_ref(schema.active))
         .join(version_ends, schema.row_names)
         .select(
             *keys,
             end.alias(schema.end.column),
-            F.lit(False).alias(schema.active.column),  # noqa: FBT003
+            F.lit(col=False).alias(schema.active.column),
             action.alias(ACTION),
         )
         .where(F.col(ACTION).isNotNull())

@@ -1,7 +1,7 @@
 """Cast, deduplication and MERGE of the rows of Fivetran's batch files.
 
-The rows are a DataFrame of `target_spark.fivetran.batch_frame`, with the columns `OP` (the kind of
-file) and `ORDINAL` (the order of the rows), and flags that mark unmodified values. One MERGE
+The rows are a DataFrame of `target_spark.fivetran.batch_frame`, with the columns ``OP`` (the kind
+of file) and ``ORDINAL`` (the order of the rows), and flags that mark unmodified values. One MERGE
 applies a whole batch, so that the batch is applied completely or not at all, and repeating it
 changes nothing. A value that does not fit the type of its column fails the batch; it is never
 rounded or truncated.
@@ -20,9 +20,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from target_spark.errors import TableError
-from target_spark.fivetran.batch_frame import OP, ORDINAL, unmodified_flag
 from target_spark.fivetran.batch_request import FileKind
 from target_spark.fivetran.existing_table import ExistingTable, committing
+from target_spark.fivetran.row_reader import OP, ORDINAL, unmodified_flag
 from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
 from target_spark.fivetran.type_conversion import get_conversion
 from target_spark.tables.identifiers import quote
@@ -54,14 +54,17 @@ __all__ = [
     "persisted",
 ]
 
-_BATCH: Final = "target-spark-fivetran-batch"
+_BATCH_PROPERTY: Final = "target-spark-fivetran-batch"
 """Name under which a commit to a table without a key stores the identity of its batch."""
 
-_COMMITS: Final = 20
+_HISTORY_LIMIT: Final = 20
+"""Number of a Delta table's latest commits that are searched for the last change of its rows."""
+
 _CHANGES_ROWS: Final = "operation <> 'OPTIMIZE' AND operation NOT LIKE 'VACUUM%'"
 
-_MISFIT: Final = "target-spark misfit: "
-_MISFIT_COLUMN: Final = re.compile(re.escape(_MISFIT) + r"(\d+)")
+_CAST_FAILURE: Final = "target-spark cast failure: "
+_FAILED_COLUMN: Final = re.compile(re.escape(_CAST_FAILURE) + r"(\d+)")
+"""Pattern of the error of a query whose values do not fit; the number is the column's index."""
 
 
 def column_ref(column: DestinationColumn) -> Expression:
@@ -83,8 +86,8 @@ def cast_to_table(
         new = existing.types[column.column]
         if old != new.lower():
             conversion = get_conversion(quote(column.column), old, new)
-            refusal = F.raise_error(F.lit(f"{_MISFIT}{number}")).cast(new)
-            converted[column.column] = F.when(F.expr(conversion.lost), refusal).otherwise(
+            failure = F.raise_error(F.lit(f"{_CAST_FAILURE}{number}")).cast(new)
+            converted[column.column] = F.when(F.expr(conversion.lost), failure).otherwise(
                 F.expr(conversion.value).cast(new)
             )
     return rows.withColumns(converted) if converted else rows
@@ -103,7 +106,7 @@ def find_cast_failure(
         existing: The table.
         fivetran_schema: The columns of the batch.
     """
-    match = _MISFIT_COLUMN.search(str(error))
+    match = _FAILED_COLUMN.search(str(error))
     if match is None:
         return None
     column = fivetran_schema.columns[int(match[1])]
@@ -134,9 +137,10 @@ def collapse_by_key(
             rows, MergeKeys(tuple(key.column for key in fivetran_schema.keys), ORDINAL)
         )
     others = fivetran_schema.non_key_columns
+    # Until the select below, the column of a flag holds the struct with the last value.
     last = (_last_set_value(column).alias(unmodified_flag(column)) for column in others)
     grouped = rows.groupBy(*map(column_ref, fivetran_schema.keys)).agg(
-        _all_done(), F.max(ORDINAL).alias(ORDINAL), *last
+        _combined_kind().alias(OP), F.max(ORDINAL).alias(ORDINAL), *last
     )
     values = [(column, F.col(quote(unmodified_flag(column)))) for column in others]
     return grouped.select(
@@ -159,9 +163,14 @@ def _last_set_value(column: DestinationColumn) -> Expression:
     return F.max_by(F.when(is_set, value), F.when(is_set, F.col(ORDINAL)))
 
 
-def _all_done() -> Expression:
+def _combined_kind() -> Expression:
+    """Return a Spark aggregate expression for the kind of the row that combines a key's rows.
+
+    It is a deletion if one of the rows is, else a replacement if one of the rows is, else an
+    update.
+    """
     is_deleted = F.max(OP) == int(FileKind.DELETE)
-    return F.when(is_deleted, F.max(OP)).otherwise(F.min(OP)).alias(OP)
+    return F.when(is_deleted, F.max(OP)).otherwise(F.min(OP))
 
 
 def append_rows(spark: SparkSession, rows: DataFrame, existing: ExistingTable, batch: str) -> None:
@@ -177,8 +186,9 @@ def append_rows(spark: SparkSession, rows: DataFrame, existing: ExistingTable, b
         batch: The identity of the batch, which the commit stores.
     """
     append = _append_to_iceberg if existing.format == "iceberg" else _append_to_delta
+    complete = _add_missing_columns(rows, existing)
     with committing(spark, existing):
-        append(spark, _add_missing_columns(rows, existing), existing, f"{_BATCH}:{batch}")
+        append(spark, complete, existing, f"{_BATCH_PROPERTY}:{batch}")
 
 
 def _append_to_iceberg(
@@ -186,15 +196,15 @@ def _append_to_iceberg(
 ) -> None:
     changes = (each for each in snapshots(spark, existing.table) if each.changes_rows)
     last = next(changes, None)
-    if last is None or last.summary.get(_BATCH) != batch:
-        options = {f"snapshot-property.{_BATCH}": batch, **FANOUT_OPTIONS}
+    if last is None or last.summary.get(_BATCH_PROPERTY) != batch:
+        options = {f"snapshot-property.{_BATCH_PROPERTY}": batch, **FANOUT_OPTIONS}
         rows.writeTo(existing.ref).options(**options).append()
 
 
 def _append_to_delta(
     spark: SparkSession, rows: DataFrame, existing: ExistingTable, batch: str
 ) -> None:
-    history = spark.sql(f"DESCRIBE HISTORY {existing.ref} LIMIT {_COMMITS}")
+    history = spark.sql(f"DESCRIBE HISTORY {existing.ref} LIMIT {_HISTORY_LIMIT}")
     last = history.where(_CHANGES_ROWS).orderBy(F.desc("version")).first()
     if last is not None and last["userMetadata"] == batch:
         return
@@ -248,25 +258,27 @@ def build_merge(
             table keeps its values. False if each row has all values.
     """
 
-    def put(column: DestinationColumn) -> str:
-        name = column.column
-        value = source_column(name)
+    def build_value(column: DestinationColumn) -> str:
+        value = source_column(column.column)
+        if not has_flags:
+            return value
         flag = source_column(unmodified_flag(column))
-        return f"if({flag}, {table_column(target, name)}, {value})" if has_flags else value
+        return f"if({flag}, {table_column(target, column.column)}, {value})"
 
-    matched, others = [], {column.column: put(column) for column in fivetran_schema.non_key_columns}
+    matched = []
     if FileKind.DELETE in kinds:
-        matched.append(Matched(None, _does(FileKind.DELETE)))
-    if others and not {FileKind.REPLACE, FileKind.UPDATE}.isdisjoint(kinds):
-        matched.append(Matched(others))
-    names = (
-        [column.column for column in fivetran_schema.columns] if FileKind.REPLACE in kinds else []
-    )
+        matched.append(Matched(None, _is_kind(FileKind.DELETE)))
+    values = {column.column: build_value(column) for column in fivetran_schema.non_key_columns}
+    if values and not {FileKind.REPLACE, FileKind.UPDATE}.isdisjoint(kinds):
+        matched.append(Matched(values))
     on = match_keys(target, [key.column for key in fivetran_schema.keys])
-    return Merge(target, on, matched, names, _does(FileKind.REPLACE) if len(kinds) > 1 else None)
+    inserts = FileKind.REPLACE in kinds
+    inserted = [column.column for column in fivetran_schema.columns] if inserts else []
+    condition = _is_kind(FileKind.REPLACE) if len(kinds) > 1 else None
+    return Merge(target, on, matched, inserted, condition)
 
 
-def _does(kind: FileKind) -> str:
+def _is_kind(kind: FileKind) -> str:
     return f"{source_column(OP)} = {int(kind)}"
 
 

@@ -8,27 +8,40 @@ Source: Fivetran's Partner SDK development guide, "Batch files", and ``destinati
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tap_core.protocols.fivetran.enums import DataType
 from target_spark.fivetran.batch_request import FileKind, FileParams, RequestFile
 from target_spark.fivetran.cell_conversion import CellConversionError, arrow_type, convert_column
 from target_spark.fivetran.csv_parsing import (
     FileFaultError,
+    check_columns,
     key_columns,
-    match_columns,
     read_columns,
     read_header,
 )
 from target_spark.fivetran.file_reader import BLOCK_BYTES, file_error, read_blocks
-from target_spark.fivetran.table_schema import START, DestinationColumn, FivetranSchema
+from target_spark.fivetran.table_schema import (
+    DATETIME_TYPES,
+    START,
+    DestinationColumn,
+    FivetranSchema,
+)
 
-__all__ = ["OP", "ORDINAL", "RowReader", "check_header", "unmodified_flag"]
+__all__ = [
+    "OP",
+    "ORDINAL",
+    "RowReader",
+    "check_header",
+    "convert_file_faults",
+    "read_cells",
+    "unmodified_flag",
+]
 
 OP: Final = "__fivetran_op"
 """Column with the kind of a row, as the number of its `FileKind`."""
@@ -36,14 +49,13 @@ OP: Final = "__fivetran_op"
 ORDINAL: Final = "__fivetran_ordinal"
 """Column with the position of a row among all files of the call: by file, then by row."""
 
-_ROWS_OF_A_FILE: Final = 40
+_ROW_BITS: Final = 40
 """Number of low bits of `ORDINAL` that have the position of a row in its file. The higher bits have
 the index of the file in the call."""
 
-_INSTANTS: Final = (DataType.UTC_DATETIME, DataType.NAIVE_DATETIME)
 _BEYOND_MICROSECONDS: Final = r"\.\d{6}\d*[1-9]"
 
-_FIRST_LOOK: Final = 64 << 10
+_HEADER_BYTES: Final = 64 << 10
 """Bytes of a batch file that `check_header` reads, in which the header must end."""
 
 
@@ -60,11 +72,43 @@ def check_header(file: RequestFile, params: FileParams, fivetran_schema: Fivetra
     """
     if file.kind is FileKind.UPDATE and params.unmodified and params.unmodified == params.null:
         raise file_error(file, "cannot be read: the call has the same text for null and unmodified")
+    with convert_file_faults(file):
+        names, _ = read_header(next(read_blocks(file, params, _HEADER_BYTES), b""))
+        check_columns(names, fivetran_schema, file.kind)
+
+
+@contextmanager
+def convert_file_faults(file: RequestFile) -> Iterator[None]:
+    """Context manager: convert a `FileFaultError` to a `BatchFileLoadError` that names the file."""
     try:
-        first = next(read_blocks(file, params, _FIRST_LOOK), b"")
-        match_columns(read_header(first)[0], fivetran_schema, file.kind)
+        yield
     except FileFaultError as error:
         raise file_error(file, str(error)) from None
+
+
+def read_cells(
+    file: RequestFile, params: FileParams, fivetran_schema: FivetranSchema, size: int = BLOCK_BYTES
+) -> Iterator[tuple[dict[str, Any], int]]:
+    """Yield the cells of a batch file as texts, one block of rows after the other.
+
+    Each item has an Arrow array of texts for each column of the file, by its name in the header,
+    and the number of rows before the block. ``size`` is the approximate number of CSV bytes per
+    block.
+
+    Raises:
+        BatchFileLoadError: The file is missing, truncated or damaged, or its key is wrong.
+        FileFaultError: The header or a row is invalid.
+    """
+    blocks = read_blocks(file, params, size)
+    names, block = read_header(next(blocks, b""))
+    check_columns(names, fivetran_schema, file.kind)
+    count = 0
+    while block or (block := next(blocks, b"")):
+        columns = read_columns(block, len(names), params.null, count)
+        block = b""  # its memory is not needed while the cells are converted
+        if rows := len(columns[0]):
+            yield dict(zip(names, columns, strict=True)), count
+        count += rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,97 +152,70 @@ class RowReader:
         Raises:
             BatchFileLoadError: The file, its header, a row or a cell is invalid.
         """
-        try:
-            yield from self._rows(file, number, size)
-        except FileFaultError as error:
-            raise file_error(file, str(error)) from None
-
-    def _rows(self, file: RequestFile, number: int, size: int) -> Iterator[Any]:
-        blocks = read_blocks(file, self.params, size)
-        names, block = read_header(next(blocks, b""))
-        file_reader = self._file_reader(
-            file.kind, match_columns(names, self.fivetran_schema, file.kind)
-        )
-        schema, count, first = self.schema, 0, number << _ROWS_OF_A_FILE
-        while block or (block := next(blocks, b"")):
-            texts = read_columns(block, len(names), self.params.null, count)
-            block = b""
-            if rows := len(texts[0]):
-                values = [*file_reader.values(texts, count), _ordinals(first + count, rows)]
-                yield pa.RecordBatch.from_arrays(values, schema=schema)
-            count += rows
-
-    def _file_reader(self, kind: FileKind, header: tuple[DestinationColumn, ...]) -> _FileRowReader:
-        names = tuple(column.name for column in header)
-        keys = key_columns(self.fivetran_schema, kind)
-        unmodified = self.params.unmodified if kind is FileKind.UPDATE else ""
-        return _FileRowReader(
-            kind, names, self.fivetran_schema.columns, keys, self.flagged, unmodified
-        )
-
-
-def _ordinals(first: int, count: int) -> Any:
-    return pa.array(range(first, first + count), pa.int64())
+        unmodified = self.params.unmodified if file.kind is FileKind.UPDATE else ""
+        converter = _RowConverter(file.kind, self.fivetran_schema, self.flagged, unmodified)
+        schema, file_ordinal = self.schema, number << _ROW_BITS
+        with convert_file_faults(file):
+            for cells, count in read_cells(file, self.params, self.fivetran_schema, size):
+                *values, ops = converter.values(cells, count)
+                first = file_ordinal + count
+                ordinals = pa.array(range(first, first + len(ops)), pa.int64())
+                yield pa.RecordBatch.from_arrays([*values, ops, ordinals], schema=schema)
 
 
 @dataclass(frozen=True, slots=True)
-class _FileRowReader:
+class _RowConverter:
     """Converter of one batch file's rows from text to typed values.
 
     Attributes:
         kind: The kind of the file.
-        names: The column names in the file's header.
-        columns: The columns of the table.
-        keys: The columns that must have a value in each row.
+        fivetran_schema: The columns of the table.
         flagged: The columns with a flag column that marks unmodified values.
         unmodified: The cell text that means that the old value is kept; "" for no such text.
     """
 
     kind: FileKind
-    names: tuple[str, ...]
-    columns: tuple[DestinationColumn, ...]
-    keys: tuple[DestinationColumn, ...]
+    fivetran_schema: FivetranSchema
     flagged: tuple[DestinationColumn, ...]
     unmodified: str
 
-    def values(self, texts: list[Any], count: int) -> Iterator[Any]:
+    def values(self, cells: Mapping[str, Any], count: int) -> Iterator[Any]:
         """Convert a block of rows to Arrow arrays, and yield one array per column.
 
         The columns are those of `RowReader.schema` in the same order, without the last, `ORDINAL`.
 
         Args:
-            texts: The columns of the file as arrays of texts.
+            cells: The columns of the file as arrays of texts, by their names in the header.
             count: The number of earlier rows in the file, for error messages.
         """
-        rows = len(texts[0])
-        cells = dict(zip(self.names, texts, strict=True))
-        for key in self.keys:
+        rows = len(next(iter(cells.values())))
+        for key in key_columns(self.fivetran_schema, self.kind):
             self._check_key(key, cells[key.name], count)
         flags = {
             column.name: self._unmodified_flags(cells.get(column.name), rows)
             for column in self.flagged
         }
-        for column in self.columns:
-            changed = _null_unmodified(cells.get(column.name), flags.get(column.name))
-            if changed is None:
+        for column in self.fivetran_schema.columns:
+            texts = _null_unmodified(cells.get(column.name), flags.get(column.name))
+            if texts is None:
                 yield pa.nulls(rows, arrow_type(column))
             else:
-                yield _typed(column, changed, count)
+                yield _convert_cells(column, texts, count)
         yield from flags.values()
         yield pa.repeat(pa.scalar(int(self.kind), pa.int8()), rows)
 
     def _check_key(self, key: DestinationColumn, cells: Any, count: int) -> None:
-        faulty = pc.is_null(cells)
+        is_missing = pc.is_null(cells)
         if self.unmodified:
-            faulty = pc.or_(faulty, self._unmodified_flags(cells, len(cells)))
-        if pc.any(faulty).as_py():
-            row = count + 1 + pc.index(faulty, True).as_py()
+            is_missing = pc.or_(is_missing, self._unmodified_flags(cells, len(cells)))
+        if pc.any(is_missing).as_py():
+            row = count + 1 + pc.index(is_missing, True).as_py()
             raise FileFaultError(f"has no value in row {row:,}, column {key.name}, which is a key")
-        if key.type not in _INSTANTS or key.name == START:
+        if key.type not in DATETIME_TYPES or key.name == START:
             return
-        is_longer = pc.match_substring_regex(cells, _BEYOND_MICROSECONDS)
-        if pc.any(is_longer).as_py():
-            row = count + 1 + pc.index(is_longer, True).as_py()
+        is_too_precise = pc.match_substring_regex(cells, _BEYOND_MICROSECONDS)
+        if pc.any(is_too_precise).as_py():
+            row = count + 1 + pc.index(is_too_precise, True).as_py()
             raise FileFaultError(
                 f"has more digits than microseconds in row {row:,}, column {key.name}, which is a"
                 " key: rows with different keys would become one. Exclude the table, or give the"
@@ -218,21 +235,26 @@ class _FileRowReader:
         return pc.fill_null(pc.equal(cells, self.unmodified), False)  # noqa: FBT003  (a value)
 
 
-def _null_unmodified(cells: Any | None, is_kept: Any | None) -> Any | None:
+def _null_unmodified(cells: Any | None, flags: Any | None) -> Any | None:
     """Return a column's cells, with null in place of each cell that an update leaves unmodified.
 
     Args:
         cells: The cells of a column, or None if the file lacks the column; the result is then None.
-        is_kept: Array that is true for each unmodified cell, or None if the column has no flag.
+        flags: Array that is true for each unmodified cell, or None if the column has no flag.
     """
-    if cells is None or is_kept is None or not pc.any(is_kept).as_py():
+    if cells is None or flags is None or not pc.any(flags).as_py():
         return cells
-    return pc.if_else(is_kept, pa.scalar(None, pa.string()), cells)
+    return pc.if_else(flags, pa.scalar(None, pa.string()), cells)
 
 
-def _typed(column: DestinationColumn, texts: Any, count: int) -> Any:
+def _convert_cells(column: DestinationColumn, cells: Any, count: int) -> Any:
+    """Convert a column's cells to an Arrow array; ``count`` is the number of earlier rows.
+
+    Raises:
+        FileFaultError: A cell is not a valid value of the column's type.
+    """
     try:
-        return convert_column(column, texts)
+        return convert_column(column, cells)
     except CellConversionError as error:
         row = count + 1 + error.row
         raise FileFaultError(

@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 
 __all__ = ["SharedSpark"]
 
-_SERVERS: Final = "fivetran-"
+_LOCK_PREFIX: Final = "fivetran-"
 """Prefix of the name under which a server locks the location of the tables.
 
 A server finds the JVMs that killed servers left by this prefix of their locks."""
 
-_ENFORCED: Final = {
+_ENFORCED_CONF: Final = {
     "spark.io.encryption.enabled": "true",
     # By default, Spark replaces ${env:X} in names by an environment variable of this process.
     "spark.sql.variable.substitute": "false",
 }
 """Spark settings that a gRPC call cannot change."""
 
-_REFLECTION: Final = ("reflect", "try_reflect", "java_method")
+_REFLECTION_FUNCTIONS: Final = ("reflect", "try_reflect", "java_method")
 """SQL functions that can call any Java method, and can occur in a view or in a column default or
 constraint of a table."""
 
@@ -59,12 +59,12 @@ class SharedSpark:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._users = 0
-        self._wanted: SparkSettings | None = None
+        self._settings: SparkSettings | None = None
         self._session: Session | None = None
-        self._closing = ExitStack()
-        self._tables: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._resources = ExitStack()
+        self._table_locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._is_closed = False
-        self._are_guarded: WeakSet[SparkSession] = WeakSet()
+        self._guarded_sessions: WeakSet[SparkSession] = WeakSet()
 
     @contextmanager
     def session(self, config: Mapping[str, Any]) -> Iterator[SparkSession]:
@@ -100,7 +100,7 @@ class SharedSpark:
         ``table`` is the `Table.key` of the table.
         """
         with self._changed:
-            lock = self._tables[table]
+            lock = self._table_locks[table]
         with lock:
             yield
 
@@ -109,17 +109,17 @@ class SharedSpark:
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
-        self._closing.close()
+        self._resources.close()
 
     def _disable_reflection(self, spark: SparkSession) -> SparkSession:
         """Disable SQL functions such as ``reflect`` in a session, and return the session.
 
         They can call any Java method, and a table may use them in column defaults or constraints.
         """
-        if spark not in self._are_guarded:
-            for name in _REFLECTION:
+        if spark not in self._guarded_sessions:
+            for name in _REFLECTION_FUNCTIONS:
                 spark.udf.register(name, _raise_permission_error)
-            self._are_guarded.add(spark)
+            self._guarded_sessions.add(spark)
         return spark
 
     def _register_user(self, config: Mapping[str, Any]) -> Session:
@@ -133,21 +133,21 @@ class SharedSpark:
         """
         location = settings.get_location(config)
         requested = settings.spark_settings(config)
-        requested = replace(requested, conf={**requested.conf, **_ENFORCED})
+        requested = replace(requested, conf={**requested.conf, **_ENFORCED_CONF})
         with self._changed:
-            while self._users and not self._fits(requested) and not self._is_closed:
+            while self._users and not self._runs_with(requested) and not self._is_closed:
                 self._changed.wait()
             if self._is_closed:
                 raise TargetSparkError("The server is stopping: try again later.")
             session = self._session
-            if session is None or not self._fits(requested):
+            if session is None or not self._runs_with(requested):
                 session = self._replace_session(requested, location, config.get("staging"))
             self._users += 1
             return session
 
-    def _fits(self, requested: SparkSettings) -> bool:
-        alive = self._session is not None and self._session.failure is None
-        return alive and self._wanted == requested
+    def _runs_with(self, requested: SparkSettings) -> bool:
+        is_running = self._session is not None and self._session.failure is None
+        return is_running and self._settings == requested
 
     def _replace_session(
         self, requested: SparkSettings, location: str, staging: str | None
@@ -169,14 +169,14 @@ class SharedSpark:
                 "Spark's workers decrypt Fivetran's files in memory, which does not work through"
                 " Spark Connect (the setting remote). Set master instead."
             )
-        self._closing.close()
+        self._resources.close()
         self._session = None
         with ExitStack() as stack:
             folder = stack.enter_context(
                 closing(open_spool_folder(staging, "Spark's data on disk"))
             )
-            wait_for_orphaned_jvms(location, _SERVERS)
-            lock = JobLock.acquire(location, f"{_SERVERS}{uuid.uuid4().hex}")
+            wait_for_orphaned_jvms(location, _LOCK_PREFIX)
+            lock = JobLock.acquire(location, f"{_LOCK_PREFIX}{uuid.uuid4().hex}")
             stack.callback(lock.release, remove=True)
             session = Session.start(
                 replace(requested, scratch=str(folder.path.absolute())),
@@ -184,6 +184,6 @@ class SharedSpark:
                 on_jvm=lock.record_jvm,
             )
             stack.callback(session.stop)
-            self._session, self._wanted = session, requested
-            self._closing = stack.pop_all()
+            self._session, self._settings = session, requested
+            self._resources = stack.pop_all()
             return session

@@ -7,8 +7,7 @@ values is rejected.
 from __future__ import annotations
 
 from tap_core.events import StreamId
-from target_spark.columns import Column as Plain
-from target_spark.columns import TableSchema
+from target_spark.columns import Column, TableSchema
 from target_spark.columns.ddl_parser import parse_ddl
 from target_spark.config.options import LoadOptions
 from target_spark.errors import UnsupportedError
@@ -29,17 +28,17 @@ def build_layout(
         UnsupportedError: The settings request a layout that is not possible for these columns.
     """
     columns = (
-        Plain(column.name, column.column, parse_ddl(to_ddl(column, options.format)))
+        Column(column.name, column.column, parse_ddl(to_ddl(column, options.format)))
         for column in fivetran_schema.columns
     )
     table_schema = TableSchema(
         tuple(columns), tuple(column.column for column in fivetran_schema.keys)
     )
     layout, _ = resolve_layout(options, stream, table_schema)
-    filled = reject_empty_partition_values(options, stream, table_schema).filled
-    if filled:
+    text_columns = reject_empty_partition_values(options, stream, table_schema).filled
+    if text_columns:
         raise UnsupportedError(
-            f"Table {stream} cannot be partitioned by {', '.join(filled)}: Delta stores an empty"
-            " string as null in partition columns. Set cluster_by instead of partition_by."
+            f"Table {stream} cannot be partitioned by {', '.join(text_columns)}: Delta stores an"
+            " empty string as null in partition columns. Set cluster_by instead of partition_by."
         )
     return table_schema, layout

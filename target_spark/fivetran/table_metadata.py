@@ -69,27 +69,35 @@ def reconcile(
     for fivetran_schema in stored:
         columns = {column.column: column for column in fivetran_schema.columns}
         if columns.keys() == types.keys() and all(
-            _is_true(columns[name], ddl, table_format) for name, ddl in types.items()
+            _matches(columns[name], ddl, table_format) for name, ddl in types.items()
         ):
             return FivetranSchema(tuple(columns[name] for name in types))
-    every = [column for fivetran_schema in stored for column in fivetran_schema.columns]
+    stored_columns = [column for fivetran_schema in stored for column in fivetran_schema.columns]
     return FivetranSchema(
-        tuple(_column(name, ddl, every, table_format) for name, ddl in types.items())
+        tuple(
+            _reconcile_column(name, ddl, stored_columns, table_format)
+            for name, ddl in types.items()
+        )
     )
 
 
-def _column(
+def _reconcile_column(
     name: str, ddl: str, stored: Sequence[DestinationColumn], table_format: str
 ) -> DestinationColumn:
+    """Return the Fivetran column for an actual column of a table.
+
+    If a stored column has the same name but another type, its Fivetran name and key are kept.
+    """
     same_name = [column for column in stored if column.column == name]
     from_ddl = column_from_ddl(name, ddl)
     if not same_name:
         return from_ddl
-    fitting = (column for column in same_name if _is_true(column, ddl, table_format))
-    return next(fitting, replace(from_ddl, name=same_name[0].name, is_key=same_name[0].is_key))
+    matching = (column for column in same_name if _matches(column, ddl, table_format))
+    return next(matching, replace(from_ddl, name=same_name[0].name, is_key=same_name[0].is_key))
 
 
-def _is_true(column: DestinationColumn, ddl: str, table_format: str) -> bool:
+def _matches(column: DestinationColumn, ddl: str, table_format: str) -> bool:
+    """Return True if the Fivetran type of a stored column fits the DDL type of the actual one."""
     from_ddl = column_from_ddl(column.column, ddl)
     if column.type is DataType.DECIMAL:
         return from_ddl.type is DataType.DECIMAL and from_ddl.digits == column.digits

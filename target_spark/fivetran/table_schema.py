@@ -7,7 +7,7 @@ times, XML and JSON.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -16,12 +16,14 @@ from target_spark.tables.identifiers import sanitize_names
 
 __all__ = [
     "ACTIVE",
+    "DATETIME_TYPES",
     "END",
     "FIVETRAN_ID",
     "START",
     "DestinationColumn",
     "FivetranSchema",
     "parse_columns",
+    "sanitize_columns",
 ]
 
 FIVETRAN_ID: Final = "_fivetran_id"
@@ -36,8 +38,11 @@ END: Final = "_fivetran_end"
 ACTIVE: Final = "_fivetran_active"
 """Column that is true in the active version of a row, in tables in history mode."""
 
-_MOST_DIGITS: Final = 38
-_USUAL: Final = (38, 10)
+DATETIME_TYPES: Final = (DataType.UTC_DATETIME, DataType.NAIVE_DATETIME)
+"""Types of date-times with and without a time zone."""
+
+_MAX_DIGITS: Final = 38
+_DEFAULT_DIGITS: Final = (38, 10)
 """Precision and scale of a DECIMAL for which Fivetran declares none."""
 
 
@@ -62,7 +67,7 @@ class DestinationColumn:
     @property
     def digits(self) -> tuple[int, int]:
         """Precision and scale of a DECIMAL column; (38, 10) if Fivetran declared none."""
-        return self.decimal or _USUAL
+        return self.decimal or _DEFAULT_DIGITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +97,7 @@ class FivetranSchema:
         return {column.name: column for column in self.columns}
 
 
-def parse_columns(columns: Iterable[Any], reserved: Iterable[str] = ()) -> FivetranSchema:
+def parse_columns(columns: Iterable[Any], reserved: Collection[str] = ()) -> FivetranSchema:
     """Convert the columns in a gRPC request of Fivetran to a schema.
 
     Args:
@@ -103,24 +108,35 @@ def parse_columns(columns: Iterable[Any], reserved: Iterable[str] = ()) -> Fivet
     Raises:
         ValueError: A name occurs twice, or a column has no valid type.
     """
-    parsed = tuple(map(_column, columns))
+    parsed = tuple(map(_parse_column, columns))
     names = [column.name for column in parsed]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"column {', '.join(twice)} occurs twice")
-    cleaned = sanitize_names(names, tuple(reserved))
-    return FivetranSchema(tuple(replace(column, column=cleaned[column.name]) for column in parsed))
+    return FivetranSchema(sanitize_columns(parsed, reserved))
 
 
-def _column(message: Any) -> DestinationColumn:
+def sanitize_columns(
+    columns: Sequence[DestinationColumn], reserved: Collection[str]
+) -> tuple[DestinationColumn, ...]:
+    """Return columns whose names in the table are derived from their names in Fivetran.
+
+    ``reserved`` are names that no column may have in the table.
+    """
+    names = sanitize_names([column.name for column in columns], reserved)
+    return tuple(replace(column, column=names[column.name]) for column in columns)
+
+
+def _parse_column(message: Any) -> DestinationColumn:
     if message.type == DataType.UNSPECIFIED:
         raise ValueError(f"column {message.name} has no type")
     decimal = None
     if message.type == DataType.DECIMAL and message.HasField("params"):
         params = message.params.decimal
-        decimal = (params.precision or _USUAL[0], params.scale)
-        if not decimal[1] <= decimal[0] <= _MOST_DIGITS:
+        precision, scale = params.precision or _MAX_DIGITS, params.scale
+        if not scale <= precision <= _MAX_DIGITS:
             raise ValueError(
-                f"column {message.name} is a decimal of {decimal[0]} digits, {decimal[1]} of them"
-                f" after the point; the maximum is {_MOST_DIGITS}"
+                f"column {message.name} is a decimal of {precision} digits, {scale} of them after"
+                f" the point; the maximum is {_MAX_DIGITS}"
             )
+        decimal = (precision, scale)
     return DestinationColumn(message.name, DataType(message.type), message.primary_key, decimal)

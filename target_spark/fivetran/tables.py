@@ -9,10 +9,8 @@ Source: Fivetran's Partner SDK development guide, "DescribeTable" to "Truncate".
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
-from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -23,19 +21,16 @@ from target_spark.errors import TableError
 from target_spark.fivetran.alter_plan import plan_changes
 from target_spark.fivetran.alter_table import apply_plan
 from target_spark.fivetran.configuration_form import check_format
-from target_spark.fivetran.existing_table import ExistingTable as ExistingTable
-from target_spark.fivetran.existing_table import TableLookup
+from target_spark.fivetran.existing_table import ExistingTable, TableLookup
 from target_spark.fivetran.table_layout import build_layout
 from target_spark.fivetran.table_metadata import TABLE_PROPERTY, dump_metadata
 from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
-from target_spark.fivetran.truncate import delete_rows, matching_rows
+from target_spark.fivetran.truncate import build_condition, delete_rows
 from target_spark.storage.commit_retry import retry_transient
 from target_spark.tables.identifiers import RESERVED
 from target_spark.writers import get_writer
 
-__all__ = ["ExistingTable", "TableService"]
-
-_T = TypeVar("_T")
+__all__ = ["TableService"]
 
 
 class TableService:
@@ -50,13 +45,13 @@ class TableService:
         self.options = options
         self.format = options.format
 
-    def described(self, schema: str, name: str) -> ExistingTable | None:
-        """Look up a table and return it with its columns, or None if it does not exist.
+    def describe(self, stream: StreamId) -> ExistingTable | None:
+        """Return the table of a stream with its columns, or None if it does not exist.
 
         Raises:
             TableError: There are files at the table's location, but no table of the format.
         """
-        return self.lookup(StreamId(name, schema or None)).load()
+        return self.lookup(stream).load()
 
     def lookup(self, stream: StreamId) -> TableLookup:
         """Return a `TableLookup`, with which the call can look up a table several times.
@@ -65,43 +60,39 @@ class TableService:
         """
         return TableLookup(self.spark, self.options, stream)
 
-    def create(self, schema: str, name: str, fivetran_schema: FivetranSchema) -> None:
-        """Create an empty table, and its database if it does not exist.
+    def create(self, stream: StreamId, fivetran_schema: FivetranSchema) -> None:
+        """Create the table of a stream without rows, and its database if it does not exist.
 
         Raises:
             TableError: The table exists, or the request has no columns.
             UnsupportedError: The configured layout is not possible for these columns.
         """
-        stream = StreamId(name, schema or None)
         _check_columns(stream, fivetran_schema)
         table_schema, layout = build_layout(self.options, stream, fivetran_schema)
-        layout = replace(layout, properties=((TABLE_PROPERTY, dump_metadata(fivetran_schema)),))
+        metadata = dump_metadata(fivetran_schema)
+        layout = replace(layout, properties=((TABLE_PROPERTY, metadata),))
         failures: list[BaseException] = []
 
-        def make() -> None:
-            existing = self.described(schema, name)
+        def create_if_missing() -> None:
+            existing = self.describe(stream)
             if existing is None:
                 table = self.options.table(stream)
                 get_writer(self.format).create(self.spark, table, table_schema, layout)
-            elif not failures or dump_metadata(existing.fivetran_schema) != dump_metadata(
-                fivetran_schema
-            ):
+            # A failed attempt may have created the table nevertheless.
+            elif not failures or dump_metadata(existing.fivetran_schema) != metadata:
                 raise TableError(
                     f"Table {stream} exists already. Nothing was changed. Drop it in the"
                     " destination to create it again."
                 )
 
-        self._run_with_retries(stream, make, failures)
+        retry_transient(create_if_missing, f"Table {stream}", failures.append)
 
-    def alter(
-        self, schema: str, name: str, fivetran_schema: FivetranSchema, *, drops: bool
-    ) -> list[str]:
+    def alter(self, stream: StreamId, requested: FivetranSchema, *, drops: bool) -> list[str]:
         """Change a table to the requested columns; return a log message for each change.
 
         Args:
-            schema: The schema of the table; may be empty.
-            name: The name of the table.
-            fivetran_schema: The requested columns.
+            stream: The stream of the table.
+            requested: The requested columns.
             drops: True to drop columns that are not requested, False to keep them as non-key
                 columns.
 
@@ -109,23 +100,21 @@ class TableService:
             TableError: The table does not exist, a value would be lost, or the new key would not be
                 unique. Nothing is changed.
         """
-        stream = StreamId(name, schema or None)
-        _check_columns(stream, fivetran_schema)
+        _check_columns(stream, requested)
         lookup = self.lookup(stream)
-        return self._run_with_retries(
-            stream, lambda: self._altered(stream, lookup, fivetran_schema, drops=drops)
+        return retry_transient(
+            lambda: self._alter(stream, lookup, requested, drops=drops), f"Table {stream}", _ignore
         )
 
     def truncate(
-        self, schema: str, name: str, synced: str, before: datetime | None, soft: str | None
+        self, stream: StreamId, synced: str, before: datetime | None, soft: str | None
     ) -> int:
         """Delete the rows synced before a time, or mark them as deleted; return their number.
 
         If the table does not exist, return 0.
 
         Args:
-            schema: The schema of the table; may be empty.
-            name: The name of the table.
+            stream: The stream of the table.
             synced: The name of the column with the time of the sync.
             before: The time, exclusive; None for all rows.
             soft: The name of the boolean column that marks deleted rows, which is added if missing;
@@ -135,13 +124,14 @@ class TableService:
             TableError: The column ``synced`` is missing, or one of the two columns has the wrong
                 type.
         """
-        stream = StreamId(name, schema or None)
         lookup = self.lookup(stream)
-        return self._run_with_retries(
-            stream, lambda: self._truncated(stream, lookup, synced, before, soft)
+        return retry_transient(
+            lambda: self._truncate(stream, lookup, synced, before, soft),
+            f"Table {stream}",
+            _ignore,
         )
 
-    def _altered(
+    def _alter(
         self, stream: StreamId, lookup: TableLookup, requested: FivetranSchema, *, drops: bool
     ) -> list[str]:
         existing = lookup.load()
@@ -151,13 +141,12 @@ class TableService:
                 " re-sync of the table."
             )
         reserved = {*self.spark.table(existing.ref).columns, *RESERVED.get(self.format, ())}
-        widens = get_writer(self.format).can_widen
         plan = plan_changes(
             existing.fivetran_schema,
             existing.types,
             requested,
             self.format,
-            widens,
+            get_writer(self.format).can_widen,
             drops=drops,
             reserved=reserved,
         )
@@ -166,7 +155,7 @@ class TableService:
             apply_plan(self.spark, self.options, stream, existing, plan)
         return changes
 
-    def _truncated(
+    def _truncate(
         self,
         stream: StreamId,
         lookup: TableLookup,
@@ -177,30 +166,25 @@ class TableService:
         existing = lookup.load()
         if existing is None:
             return 0
-        condition = matching_rows(existing, stream, synced, before)
-        mark_column = None if soft is None else existing.fivetran_schema.by_name.get(soft)
-        if soft is not None and mark_column is None:
-            with_mark = (
-                *existing.fivetran_schema.columns,
-                DestinationColumn(soft, DataType.BOOLEAN),
-            )
-            self._altered(stream, lookup, FivetranSchema(with_mark), drops=False)
-            return self._truncated(stream, lookup, synced, before, soft)
-        if mark_column is not None and mark_column.type is not DataType.BOOLEAN:
+        condition = build_condition(existing, stream, synced, before)
+        if soft is None:
+            return delete_rows(self.spark, existing, condition, None)
+        mark = existing.fivetran_schema.by_name.get(soft)
+        if mark is None:
+            columns = existing.fivetran_schema.columns
+            with_mark = FivetranSchema((*columns, DestinationColumn(soft, DataType.BOOLEAN)))
+            self._alter(stream, lookup, with_mark, drops=False)
+            return self._truncate(stream, lookup, synced, before, soft)
+        if mark.type is not DataType.BOOLEAN:
             raise TableError(
-                f"Column {soft} of table {stream} is {mark_column.type.name}: rows cannot be"
-                " marked as deleted in it. Nothing was changed. Re-sync the table."
+                f"Column {soft} of table {stream} is {mark.type.name}: rows cannot be marked as"
+                " deleted in it. Nothing was changed. Re-sync the table."
             )
-        return delete_rows(self.spark, existing, condition, mark_column)
+        return delete_rows(self.spark, existing, condition, mark)
 
-    def _run_with_retries(
-        self,
-        stream: StreamId,
-        step: Callable[[], _T],
-        failures: list[BaseException] | None = None,
-    ) -> _T:
-        before_again = [] if failures is None else failures
-        return retry_transient(step, f"Table {stream}", before_again.append)
+
+def _ignore(_error: BaseException) -> None:
+    """Do nothing before a retry, because each attempt looks up the table again."""
 
 
 def _check_columns(stream: StreamId, fivetran_schema: FivetranSchema) -> None:

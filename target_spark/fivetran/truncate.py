@@ -1,30 +1,28 @@
-"""Deletion of the rows that a Truncate request selects: those synced before a time (exclusive).
+"""Deletion, or marking as deleted, of the rows that a Truncate request selects.
 
-Rows without a sync time are not selected. If the request has no time, all rows are selected. Rows
-are counted first, so that a repeated request makes no commit.
+These are the rows that were synced before a time (exclusive), without rows that have no sync time.
+If the request has no time, all rows are selected. Rows are counted first, so that a repeated
+request makes no commit.
+
 Source: Fivetran's Partner SDK development guide, "Truncate".
 """
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
 
 from pyspark.sql import SparkSession
 
 from tap_core.events import StreamId
-from tap_core.protocols.fivetran.enums import DataType
 from target_spark.errors import TableError
 from target_spark.fivetran.existing_table import ExistingTable, committing
-from target_spark.fivetran.table_schema import DestinationColumn
+from target_spark.fivetran.table_schema import DATETIME_TYPES, DestinationColumn
 from target_spark.tables.identifiers import format_instant, quote
 
-__all__ = ["delete_rows", "matching_rows"]
-
-_INSTANTS: Final = (DataType.UTC_DATETIME, DataType.NAIVE_DATETIME)
+__all__ = ["build_condition", "delete_rows"]
 
 
-def matching_rows(
+def build_condition(
     existing: ExistingTable, stream: StreamId, synced: str, before: datetime | None
 ) -> str:
     """Return the SQL condition for rows that were synced before a time.
@@ -41,7 +39,7 @@ def matching_rows(
     if before is None:
         return "true"
     column = existing.fivetran_schema.by_name.get(synced)
-    if column is None or column.type not in _INSTANTS:
+    if column is None or column.type not in DATETIME_TYPES:
         fault = "has no such column" if column is None else f"has {column.type.name} in it"
         raise TableError(
             f"Table {stream} cannot be truncated by column {synced}: it {fault}. Nothing"
@@ -62,14 +60,13 @@ def delete_rows(
         mark: The boolean column to set to true instead of deleting the rows, or None to delete
             them. Rows that are marked already are not counted.
     """
+    statement = f"DELETE FROM {existing.ref}"  # noqa: S608  (the name is quoted)
     if mark is not None:
-        marked = quote(mark.column)
-        condition = f"({condition}) AND ({marked} IS NULL OR NOT {marked})"
+        name = quote(mark.column)
+        statement = f"UPDATE {existing.ref} SET {name} = true"  # noqa: S608
+        condition = f"({condition}) AND ({name} IS NULL OR NOT {name})"
     with committing(spark, existing):
         rows = spark.table(existing.ref).where(condition).count()
-        if rows and mark is None:
-            spark.sql(f"DELETE FROM {existing.ref} WHERE {condition}")  # noqa: S608  (names are quoted)
-        elif rows and mark is not None:
-            put = f"{quote(mark.column)} = true"
-            spark.sql(f"UPDATE {existing.ref} SET {put} WHERE {condition}")  # noqa: S608
+        if rows:
+            spark.sql(f"{statement} WHERE {condition}")
     return rows

@@ -22,12 +22,12 @@ from target_spark.frames.sql_casts import exact_cast, has_no_timezone
 
 __all__ = ["Conversion", "get_conversion"]
 
-_BEYOND_LONGS: Final = "9.223372036854775807E18D"
+_BEYOND_BIGINT: Final = "9.223372036854775807E18D"
 """The double 2^63 in SQL, the smallest one that is greater than every bigint.
 
 Casting it to bigint returns the greatest bigint, so values are compared with it before a cast."""
 
-_SPECIAL: Final = "('NaN', 'Infinity', '-Infinity')"
+_NON_FINITE: Final = "('NaN', 'Infinity', '-Infinity')"
 """SQL list of the texts that stand for NaN and infinity in Fivetran's files."""
 
 
@@ -73,18 +73,14 @@ def get_conversion(value: str, old: str, new: str) -> Conversion:
 
 
 def _get_converter(old: str, new: str) -> _Converter:
-    """Return the function that builds the SQL for a conversion between two kinds of types.
-
-    Args:
-        old: The kind of the old type: a value of `_KINDS`, such as ``whole`` for all integer types.
-        new: The kind of the new type.
-    """
+    """Return the function that builds the SQL for a conversion between two kinds of types."""
     if new == "text":
         return _to_text
-    return _from_text if old == "text" else _STEPS.get((old, new), _lose_all)
+    return _from_text if old == "text" else _CONVERTERS.get((old, new), _lose_all)
 
 
 def _kind(ddl: str) -> str:
+    """Return the kind of a DDL type, such as ``integer``; ``other`` if it is not in `_KINDS`."""
     word = ddl.lower().partition("(")[0].partition("<")[0].strip()
     return _KINDS.get(word, "other")
 
@@ -93,33 +89,33 @@ def _kind(ddl: str) -> str:
 
 
 def _to_text(value: str, old: str, _new: str) -> _ConversionStep:
-    plain = f"CAST({value} AS STRING)"
+    text = f"CAST({value} AS STRING)"
     kind = _kind(old)
-    if kind == "text":
-        return _exact_step(plain)
     if kind == "bytes":  # Spark adds line breaks to long texts
-        return _exact_step(f"translate(base64({value}), chr(13) || chr(10), '')")
-    if kind == "nested":
-        return _exact_step(f"to_json({value}, map('ignoreNullFields', 'false'))")
-    if kind == "local":
-        return _exact_step(f"replace({plain}, ' ', 'T')")
-    return _exact_step(f"concat(replace({plain}, ' ', 'T'), 'Z')" if kind == "instant" else plain)
+        text = f"translate(base64({value}), chr(13) || chr(10), '')"
+    elif kind == "nested":
+        text = f"to_json({value}, map('ignoreNullFields', 'false'))"
+    elif kind == "timestamp_ntz":
+        text = f"replace({text}, ' ', 'T')"
+    elif kind == "timestamp":
+        text = f"concat(replace({text}, ' ', 'T'), 'Z')"
+    return _exact_step(text)
 
 
 def _from_text(value: str, _old: str, new: str) -> _ConversionStep:
     kind, type_ = _kind(new), parse_ddl(new)
-    if kind == "binary":
-        return _to_binary_number(value, new)
-    if kind == "truth":
-        spelled = f"lower({value})"
-        return _exact_step(f"CASE {spelled} WHEN 'true' THEN true WHEN 'false' THEN false END")
+    if kind == "float":
+        return _text_to_float(value, new)
+    if kind == "boolean":
+        lowered = f"lower({value})"
+        return _exact_step(f"CASE {lowered} WHEN 'true' THEN true WHEN 'false' THEN false END")
     converted = exact_cast(value, type_)
     if isinstance(type_, LocalTimestamp):
         converted = f"if({has_no_timezone(value)}, {converted}, NULL)"
     return _exact_step(converted)
 
 
-def _to_binary_number(text: str, new: str) -> _ConversionStep:
+def _text_to_float(text: str, new: str) -> _ConversionStep:
     """Return the SQL that converts a text to a float or double.
 
     The conversion is exact if the shortest decimal text of the new value has the same digits.
@@ -129,11 +125,10 @@ def _to_binary_number(text: str, new: str) -> _ConversionStep:
         new: The DDL type, ``float`` or ``double``.
     """
     number = f"if({exact_cast(text, Double())} IS NOT NULL, try_cast({text} AS {new}), NULL)"
-    special = f"CAST({text} AS {new})"
-    value = f"CASE WHEN {text} IN {_SPECIAL} THEN {special} ELSE {number} END"
-    spelled = f"CAST({number} AS STRING)"
-    same = f"({text} IN {_SPECIAL} OR {_build_digits_sql(text)} = {_build_digits_sql(spelled)})"
-    return _ConversionStep(value, same)
+    is_non_finite = f"{text} IN {_NON_FINITE}"
+    value = f"CASE WHEN {is_non_finite} THEN CAST({text} AS {new}) ELSE {number} END"
+    digits, new_digits = _build_digits_sql(text), _build_digits_sql(f"CAST({number} AS STRING)")
+    return _ConversionStep(value, f"({is_non_finite} OR {digits} = {new_digits})")
 
 
 def _build_digits_sql(number: str) -> str:
@@ -152,38 +147,40 @@ def _build_digits_sql(number: str) -> str:
 
 
 def _cast(value: str, _old: str, new: str) -> _ConversionStep:
+    """Return the SQL of a cast that is exact, or null if the value does not fit."""
     return _exact_step(f"try_cast({value} AS {new})")
 
 
 def _cast_and_compare(value: str, old: str, new: str) -> _ConversionStep:
+    """Return the SQL of a cast that may round; it is exact if a cast back gives the old value."""
     converted = f"try_cast({value} AS {new})"
     return _ConversionStep(converted, f"try_cast({converted} AS {old}) = {value}")
 
 
-def _whole_to_binary(value: str, _old: str, new: str) -> _ConversionStep:
+def _integer_to_float(value: str, _old: str, new: str) -> _ConversionStep:
     converted = f"CAST({value} AS {new})"
     return _ConversionStep(
-        converted, f"({converted} < {_BEYOND_LONGS} AND try_cast({converted} AS BIGINT) = {value})"
+        converted, f"({converted} < {_BEYOND_BIGINT} AND try_cast({converted} AS BIGINT) = {value})"
     )
 
 
-def _binary_to_whole(value: str, _old: str, new: str) -> _ConversionStep:
+def _float_to_integer(value: str, _old: str, new: str) -> _ConversionStep:
     converted = f"try_cast({value} AS {new})"
     same = f"CAST({converted} AS DOUBLE) = CAST({value} AS DOUBLE)"
-    return _ConversionStep(converted, f"({value} < {_BEYOND_LONGS} AND {same})")
+    return _ConversionStep(converted, f"({value} < {_BEYOND_BIGINT} AND {same})")
 
 
-def _decimal_to_binary(value: str, old: str, new: str) -> _ConversionStep:
+def _decimal_to_float(value: str, old: str, new: str) -> _ConversionStep:
     converted = f"CAST({value} AS {new})"
     return _ConversionStep(converted, f"try_cast(CAST({converted} AS STRING) AS {old}) = {value}")
 
 
-def _binary_to_decimal(value: str, old: str, new: str) -> _ConversionStep:
+def _float_to_decimal(value: str, old: str, new: str) -> _ConversionStep:
     converted = f"try_cast(CAST({value} AS STRING) AS {new})"
     return _ConversionStep(converted, f"CAST({converted} AS {old}) = {value}")
 
 
-def _to_truth(value: str, _old: str, _new: str) -> _ConversionStep:
+def _to_boolean(value: str, _old: str, _new: str) -> _ConversionStep:
     return _exact_step(f"CASE WHEN {value} = 0 THEN false WHEN {value} = 1 THEN true END")
 
 
@@ -206,42 +203,43 @@ def _exact_step(converted: str) -> _ConversionStep:
 
 _KINDS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "whole"),
-        **dict.fromkeys(("float", "double"), "binary"),
+        **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "integer"),
+        **dict.fromkeys(("float", "double"), "float"),
         **dict.fromkeys(("string", "char", "varchar"), "text"),
         **dict.fromkeys(("struct", "array", "map", "variant"), "nested"),
-        "boolean": "truth",
+        "boolean": "boolean",
         "decimal": "decimal",
-        "date": "day",
-        "timestamp": "instant",
-        "timestamp_ntz": "local",
+        "date": "date",
+        "timestamp": "timestamp",
+        "timestamp_ntz": "timestamp_ntz",
         "binary": "bytes",
     }
 )
+"""Kinds of DDL types, by the first word of the type. Types of a kind are converted in one way."""
 
-_STEPS: Final[Mapping[tuple[str, str], _Converter]] = MappingProxyType(
+_CONVERTERS: Final[Mapping[tuple[str, str], _Converter]] = MappingProxyType(
     {
-        ("whole", "whole"): _cast,
-        ("whole", "decimal"): _cast,
-        ("whole", "binary"): _whole_to_binary,
-        ("whole", "truth"): _to_truth,
+        ("integer", "integer"): _cast,
+        ("integer", "decimal"): _cast,
+        ("integer", "float"): _integer_to_float,
+        ("integer", "boolean"): _to_boolean,
         ("decimal", "decimal"): _cast_and_compare,
-        ("decimal", "whole"): _cast_and_compare,
-        ("decimal", "binary"): _decimal_to_binary,
-        ("decimal", "truth"): _to_truth,
-        ("binary", "binary"): _cast_and_compare,
-        ("binary", "whole"): _binary_to_whole,
-        ("binary", "decimal"): _binary_to_decimal,
-        ("binary", "truth"): _to_truth,
-        ("truth", "whole"): _cast,
-        ("truth", "decimal"): _cast,
-        ("truth", "binary"): _cast,
-        ("day", "instant"): _cast,
-        ("day", "local"): _cast,
-        ("instant", "local"): _cast,
-        ("local", "instant"): _cast,
-        ("instant", "day"): _cast_and_compare,
-        ("local", "day"): _cast_and_compare,
+        ("decimal", "integer"): _cast_and_compare,
+        ("decimal", "float"): _decimal_to_float,
+        ("decimal", "boolean"): _to_boolean,
+        ("float", "float"): _cast_and_compare,
+        ("float", "integer"): _float_to_integer,
+        ("float", "decimal"): _float_to_decimal,
+        ("float", "boolean"): _to_boolean,
+        ("boolean", "integer"): _cast,
+        ("boolean", "decimal"): _cast,
+        ("boolean", "float"): _cast,
+        ("date", "timestamp"): _cast,
+        ("date", "timestamp_ntz"): _cast,
+        ("timestamp", "timestamp_ntz"): _cast,
+        ("timestamp_ntz", "timestamp"): _cast,
+        ("timestamp", "date"): _cast_and_compare,
+        ("timestamp_ntz", "date"): _cast_and_compare,
     }
 )
 """Functions that build the SQL of a conversion, by the kinds of the old and the new type.

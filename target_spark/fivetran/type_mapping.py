@@ -36,12 +36,12 @@ _DDL: Final[Mapping[DataType, str]] = MappingProxyType(
     }
 )
 
-_LACKING: Final[Mapping[tuple[str, DataType], str]] = MappingProxyType(
+_SUBSTITUTES: Final[Mapping[tuple[str, DataType], str]] = MappingProxyType(
     {("iceberg", DataType.SHORT): "int"}
 )
 """Types that a table format lacks, and the types used instead."""
 
-_BACK: Final[Mapping[str, DataType]] = MappingProxyType(
+_FIVETRAN_TYPES: Final[Mapping[str, DataType]] = MappingProxyType(
     {
         "boolean": DataType.BOOLEAN,
         "tinyint": DataType.SHORT,
@@ -58,8 +58,8 @@ _BACK: Final[Mapping[str, DataType]] = MappingProxyType(
     }
 )
 
-_DECIMAL: Final = re.compile(r"decimal\((\d+), ?(\d+)\)")
-_NESTED: Final = re.compile(r"(struct|array|map)\s*<")
+_DECIMAL_DDL: Final = re.compile(r"decimal\((\d+), ?(\d+)\)")
+_NESTED_DDL: Final = re.compile(r"(struct|array|map)\s*<")
 
 
 def to_ddl(column: DestinationColumn, table_format: str = "") -> str:
@@ -72,7 +72,7 @@ def to_ddl(column: DestinationColumn, table_format: str = "") -> str:
     """
     if column.type is DataType.DECIMAL:
         return "decimal({},{})".format(*column.digits)
-    return _LACKING.get((table_format, column.type), _DDL[column.type])
+    return _SUBSTITUTES.get((table_format, column.type), _DDL[column.type])
 
 
 def column_from_ddl(name: str, ddl: str) -> DestinationColumn:
@@ -81,13 +81,13 @@ def column_from_ddl(name: str, ddl: str) -> DestinationColumn:
     This is for tables that do not store Fivetran types, because target-spark did not create them.
     """
     lowered = ddl.lower()
-    if match := _DECIMAL.fullmatch(lowered):
+    if match := _DECIMAL_DDL.fullmatch(lowered):
         return DestinationColumn(
             name, DataType.DECIMAL, decimal=(int(match[1]), int(match[2])), column=name
         )
-    if _NESTED.match(lowered):
+    if _NESTED_DDL.match(lowered):
         return DestinationColumn(name, DataType.JSON, column=name)
-    return DestinationColumn(name, _BACK.get(lowered, DataType.STRING), column=name)
+    return DestinationColumn(name, _FIVETRAN_TYPES.get(lowered, DataType.STRING), column=name)
 
 
 def to_fivetran_type(column: DestinationColumn) -> str:

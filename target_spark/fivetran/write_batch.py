@@ -65,8 +65,7 @@ class BatchTarget:
 
 def write_batch(
     tables: TableService,
-    schema: str,
-    name: str,
+    stream: StreamId,
     fivetran_schema: FivetranSchema,
     batch: BatchRequest,
 ) -> BatchResult:
@@ -77,8 +76,7 @@ def write_batch(
 
     Args:
         tables: The `TableService` of the gRPC call.
-        schema: The schema of the table; may be empty.
-        name: The name of the table.
+        stream: The stream of the table.
         fivetran_schema: The columns of the request.
         batch: The files.
 
@@ -89,7 +87,7 @@ def write_batch(
         UnsupportedError: The batch updates or deletes rows of a table without a key.
         StorageError: All attempts to write the table failed.
     """
-    return write_with_retry(tables, StreamId(name, schema or None), fivetran_schema, batch, _write)
+    return write_with_retry(tables, stream, fivetran_schema, batch, _write)
 
 
 def write_with_retry(
@@ -117,31 +115,33 @@ def write_with_retry(
         BatchFileLoadError: A file or its AES key is invalid.
         StorageError: All attempts to write the table failed.
     """
-    files = sorted(batch.files, key=lambda file: file.kind)
+    files = sorted(batch.files, key=lambda file: file.kind)  # the order in which they are applied
     if not files:
         return BatchResult(0, 0)
-    targets: list[BatchTarget] = []
+
+    target: BatchTarget | None = None
     lookup = tables.lookup(stream)
 
-    def step() -> int:
-        targets[:] = [_target(tables, stream, lookup.load(), fivetran_schema)]
-        validate_files(files, batch.params, targets[0].fivetran_schema)
-        return write(targets[0], files, batch.params)
+    def attempt() -> int:
+        nonlocal target
+        target = _build_target(tables, stream, lookup.load(), fivetran_schema)
+        validate_files(files, batch.params, target.fivetran_schema)
+        return write(target, files, batch.params)
 
-    def before_again(error: BaseException) -> None:
-        explanations: list[TargetSparkError | None] = [find_file_error(error)]
-        explanations += [
-            find_cast_failure(error, target.name, target.existing, target.fivetran_schema)
-            for target in targets
-        ]
-        for explanation in filter(None, explanations):
-            raise explanation from None
+    def raise_explained(error: BaseException) -> None:
+        explained: TargetSparkError | None = find_file_error(error)
+        if explained is None and target is not None:
+            explained = find_cast_failure(
+                error, target.name, target.existing, target.fivetran_schema
+            )
+        if explained is not None:
+            raise explained from None
 
-    rows = retry_transient(step, f"A batch of table {stream}", before_again)
+    rows = retry_transient(attempt, f"A batch of table {stream}", raise_explained)
     return BatchResult(rows, len(files))
 
 
-def _target(
+def _build_target(
     tables: TableService,
     stream: StreamId,
     existing: ExistingTable | None,
@@ -153,14 +153,9 @@ def _target(
             " in a re-sync of the table."
         )
     matched = existing.match_columns(fivetran_schema)
-    if any(column.is_key for column in matched.columns):
-        return BatchTarget(tables, str(stream), existing, matched)
-    return BatchTarget(
-        tables,
-        str(stream),
-        existing,
-        _use_table_keys(matched, existing.fivetran_schema.keys, stream),
-    )
+    if not any(column.is_key for column in matched.columns):
+        matched = _use_table_keys(matched, existing.fivetran_schema.keys, stream)
+    return BatchTarget(tables, str(stream), existing, matched)
 
 
 def _use_table_keys(

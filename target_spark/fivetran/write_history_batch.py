@@ -28,10 +28,10 @@ from target_spark.fivetran.batch_request import BatchRequest, FileKind, FilePara
 from target_spark.fivetran.batch_stats import BatchStats, count_rows
 from target_spark.fivetran.history_versions import (
     VersionedSchema,
-    build_steps,
+    build_changes,
     fill_unmodified,
     parse_versioned_schema,
-    versions_in_batch,
+    select_versions,
 )
 from target_spark.fivetran.merge import (
     append_if_empty,
@@ -47,16 +47,13 @@ from target_spark.writers.history_merge import BEGIN, END, REMOVE
 
 __all__ = ["write_history_batch"]
 
-_WRITING: Final = frozenset({FileKind.REPLACE, FileKind.UPDATE})
+_VERSION_KINDS: Final = frozenset({FileKind.REPLACE, FileKind.UPDATE})
+
 """Kinds of files that write versions; the other kinds end versions."""
 
 
 def write_history_batch(
-    tables: TableService,
-    schema: str,
-    name: str,
-    fivetran_schema: FivetranSchema,
-    batch: BatchRequest,
+    tables: TableService, stream: StreamId, fivetran_schema: FivetranSchema, batch: BatchRequest
 ) -> BatchResult:
     """Write the files of a WriteHistoryBatch request to a table that keeps all versions of rows.
 
@@ -68,12 +65,12 @@ def write_history_batch(
         BatchFileLoadError: A file or its AES key is invalid.
         StorageError: All attempts to write the table failed.
     """
-    return write_with_retry(tables, StreamId(name, schema or None), fivetran_schema, batch, _write)
+    return write_with_retry(tables, stream, fivetran_schema, batch, _write)
 
 
 def _write(target: BatchTarget, files: Sequence[RequestFile], params: FileParams) -> int:
     schema = parse_versioned_schema(target.fivetran_schema, target.name)
-    stats = count_rows(files, params, schema.fivetran_schema, target.existing, _WRITING)
+    stats = count_rows(files, params, schema.fivetran_schema, target.existing, _VERSION_KINDS)
     if stats.total:
         nonempty = [file for file in files if file.kind in stats.kinds]
         rows = read_files(target.tables.spark, nonempty, params, schema.fivetran_schema)
@@ -96,7 +93,7 @@ def _write_versions(
 
 
 def _build_versions(rows: DataFrame, schema: VersionedSchema, stats: BatchStats) -> DataFrame:
-    versions = versions_in_batch(rows)
+    versions = select_versions(rows)
     if not stats.repeats:
         return versions
     return collapse_by_key(
@@ -111,7 +108,7 @@ def _merge(
     table, versions = spark.table(existing.ref), _build_versions(rows, schema, stats)
     if FileKind.UPDATE in stats.kinds:
         versions = fill_unmodified(versions, table, schema)
-    changes = build_steps(rows, versions, table, schema)
+    changes = build_changes(rows, versions, table, schema)
     merge = schema.history.merge(existing.ref, _get_actions(stats))
     merge_rows(spark, changes, merge, existing)
 
@@ -122,9 +119,9 @@ def _get_actions(stats: BatchStats) -> frozenset[str]:
     The actions are `BEGIN` (write a row version), `END` (end one) and `REMOVE` (delete one).
     """
     actions: set[str] = set()
-    if stats.kinds & _WRITING:
+    if stats.kinds & _VERSION_KINDS:
         actions.add(BEGIN)
-    if stats.kinds - _WRITING:
+    if stats.kinds - _VERSION_KINDS:
         actions.add(END)
     if FileKind.EARLIEST_START in stats.kinds:
         actions.add(REMOVE)

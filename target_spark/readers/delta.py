@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["get_schema", "is_table", "open_table", "read_rows", "read_runs"]
 
-_WIDENED: Final = "typeWidening"
-_MAPPED: Final = ("deletionVectors", "columnMapping")
+_TYPE_WIDENING: Final = "typeWidening"
+_NOT_READ_BY_FILE: Final = ("deletionVectors", "columnMapping")
+"""Table features that `_read_files` does not support."""
 
 
 def is_table(folder: Path, /) -> bool:
@@ -82,7 +83,7 @@ def read_rows(table: DeltaTable, columns: Sequence[str], /) -> pa.Table:
     schema = get_schema(table)
     schema = pa.schema([schema.field(name) for name in columns])
     features = table.protocol().reader_features or []
-    if _WIDENED in features and not set(_MAPPED).intersection(features):
+    if _TYPE_WIDENING in features and not set(_NOT_READ_BY_FILE).intersection(features):
         return _read_files(table, schema)
     try:
         reader = pa.RecordBatchReader.from_stream(table.scan(columns=list(columns)))
@@ -128,7 +129,7 @@ def _read_file(folder: Path, file: Mapping[str, Any], schema: pa.Schema) -> pa.T
         folder / unquote(file["path"]), partitioning=None, coerce_int96_timestamp_unit="us"
     )
     columns = [
-        _convert(stored[field.name], field, folder, file["path"])
+        _cast_column(stored[field.name], field, folder, file["path"])
         if field.name in stored.column_names
         else pa.repeat(pa.scalar(file.get(f"partition.{field.name}"), field.type), len(stored))
         for field in schema
@@ -136,7 +137,9 @@ def _read_file(folder: Path, file: Mapping[str, Any], schema: pa.Schema) -> pa.T
     return pa.table(columns, schema=schema)
 
 
-def _convert(values: pa.ChunkedArray, field: pa.Field, folder: Path, path: str) -> pa.ChunkedArray:
+def _cast_column(
+    values: pa.ChunkedArray, field: pa.Field, folder: Path, path: str
+) -> pa.ChunkedArray:
     """Return a column of a data file, cast to its type in the table.
 
     Args:

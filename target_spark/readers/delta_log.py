@@ -35,13 +35,13 @@ _UUID_LENGTH: Final = 20
 name. Characters before them are the name of a folder."""
 
 
-class _Vector(msgspec.Struct, rename="camel"):
+class _DeletionVector(msgspec.Struct, rename="camel"):
     storage_type: str | None = None
     path_or_inline_dv: str | None = None
 
 
 class _DataFile(msgspec.Struct, rename="camel"):
-    deletion_vector: _Vector | None = None
+    deletion_vector: _DeletionVector | None = None
 
 
 class _Sidecar(msgspec.Struct):
@@ -66,7 +66,7 @@ def check_log(folder: Path) -> None:
     """
     log = folder / "_delta_log"
     check_locations(folder, [str(log.absolute())])
-    places: set[tuple[Path, str]] = set()
+    files: set[tuple[Path, str]] = set()
     for path in sorted(log.rglob("*")):
         check_locations(log, [str(path.absolute())])
         is_sidecar = _SIDECARS in path.relative_to(log).parts[:-1]
@@ -74,7 +74,7 @@ def check_log(folder: Path) -> None:
             continue
         try:
             for action in _read_actions(path, is_json=path.suffix == ".json" and not is_sidecar):
-                places.update(_find_places(folder, action))
+                files.update(_find_files(folder, action))
         except FileNotFoundError:  # a writer has removed an old file
             continue
         except (OSError, ValueError) as error:
@@ -82,8 +82,8 @@ def check_log(folder: Path) -> None:
                 f"{folder} cannot be read without Spark, because {path.name} in its log is not"
                 f" valid: {error}. {SPARK_HINT}"
             ) from error
-    for base, place in places:
-        check_paths(base, [place])
+    for parent, file in files:
+        check_paths(parent, [file])
 
 
 def check_paths(folder: Path, paths: Collection[str]) -> None:
@@ -128,7 +128,7 @@ def _read_rows(file: Any) -> Iterable[dict[str, Any]]:
             yield from batch.to_pylist()
 
 
-def _find_places(folder: Path, action: _Action) -> Iterator[tuple[Path, str]]:
+def _find_files(folder: Path, action: _Action) -> Iterator[tuple[Path, str]]:
     """Yield the files of the sidecar and the deletion vector that an action of a Delta log names.
 
     Each item is a tuple of the folder that must contain the file, and the file's path. The path may
@@ -142,8 +142,9 @@ def _find_places(folder: Path, action: _Action) -> Iterator[tuple[Path, str]]:
     if vector.storage_type == "p":
         yield folder, vector.path_or_inline_dv
         return
-    place = vector.path_or_inline_dv[:-_UUID_LENGTH]  # deltalake derives the file's name
-    if place:
-        yield folder, f"{place}/_"
-    for path in (folder / unquote(place)).glob("deletion_vector_*.bin"):
+    # The folder of the file; deltalake derives the file's name from the UUID.
+    subfolder = vector.path_or_inline_dv[:-_UUID_LENGTH]
+    if subfolder:
+        yield folder, f"{subfolder}/_"
+    for path in (folder / unquote(subfolder)).glob("deletion_vector_*.bin"):
         yield folder, quote(str(path.absolute()))

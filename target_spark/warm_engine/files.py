@@ -1,7 +1,7 @@
-"""Folders of engines, which are background Spark processes that runs of one user share.
+"""Folders of engines: Spark processes that keep running, and that the runs of one user share.
 
-A folder contains the Unix socket of the engine, its lock file, its description and its log. The
-lock is held until the engine and its JVM have ended. Only the current user may have access to a
+An engine's folder contains its Unix socket, its lock file, its description and its log. The lock
+is held until the engine and its JVM have ended. Only the current user may have access to a
 folder: owner and mode are checked before a file is used, and both ends of a connection check the
 user of the other process.
 """
@@ -41,13 +41,13 @@ __all__ = [
     "wait_for_engine",
 ]
 
-_LONGEST_ADDRESS: Final = 100
+_MAX_ADDRESS_BYTES: Final = 100
 """Maximum bytes of the path of a Unix socket. Kernels accept at most 104 to 108 bytes."""
 
-_MOST_BYTES: Final = 1 << 20
-_MOST_FILES: Final = 16
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
-_PAUSE: Final = 0.1
+_MAX_MESSAGE_BYTES: Final = 1 << 20
+_MAX_MESSAGE_FILES: Final = 16
+_ACCESS_OF_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_PAUSE_SECONDS: Final = 0.1
 
 
 def engines_folder() -> Path:
@@ -57,7 +57,7 @@ def engines_folder() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class EngineFolder:
-    """The folder of one engine, a background Spark process, with its socket, lock and log.
+    """Folder of one engine (shared Spark process), with its socket, lock, description and log.
 
     Attributes:
         path: The path of the folder. Its name is the key of the engine's `Identity`.
@@ -67,7 +67,7 @@ class EngineFolder:
 
     @classmethod
     def find(cls, key: str) -> EngineFolder | None:
-        """Return the folder of the shared Spark process with this `Identity.key`; None if missing.
+        """Return the folder of the engine with this `Identity.key`; None if missing.
 
         Raises:
             UntrustedPathError: Another user owns the folder or has access to it.
@@ -80,9 +80,7 @@ class EngineFolder:
 
     @classmethod
     def make(cls, key: str) -> EngineFolder:
-        """Return the folder of the shared Spark process with this `Identity.key`.
-
-        If the folder does not exist, it is created.
+        """Return the folder of the engine with this `Identity.key`; create it if it is missing.
 
         Raises:
             UntrustedPathError: Another user owns the folder or has access to it.
@@ -101,7 +99,7 @@ class EngineFolder:
         return self.path / "log"
 
     def check(self) -> None:
-        """Check that only the current user has access to the folder of the shared Spark process.
+        """Check that only the current user has access to the folder of the engine.
 
         Raises:
             UntrustedPathError: Another user owns the folder or a parent folder, or has access to
@@ -129,15 +127,15 @@ class EngineFolder:
         return file
 
     def open_log(self) -> int:
-        """Create or empty the log file of the shared Spark process; return its file descriptor."""
+        """Create or empty the log file of the engine; return its file descriptor."""
         return self._open("log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
 
     def describe(self, **facts: Any) -> None:
-        """Write facts about the shared Spark process, such as its process id, to a JSON file."""
+        """Write facts about the engine, such as its process id, to the description, a JSON file."""
         replace_file(self.path / "engine.json", json.dumps(facts))
 
     def read_description(self) -> dict[str, Any]:
-        """Return the facts that `describe` wrote to the JSON file; {} if it is missing or invalid.
+        """Return the facts that `describe` has written; {} if the file is missing or invalid.
 
         Raises:
             UntrustedPathError: Another user could have written the description.
@@ -148,7 +146,7 @@ class EngineFolder:
             return {}
         with os.fdopen(file, "rb") as opened:
             try:
-                found = json.loads(opened.read(_MOST_BYTES))
+                found = json.loads(opened.read(_MAX_MESSAGE_BYTES))
             except ValueError:
                 return {}
         return found if isinstance(found, dict) else {}
@@ -163,7 +161,7 @@ class EngineFolder:
         return listener
 
     def connect(self, timeout: float) -> socket.socket:
-        """Return a connection to the engine, the background Spark process of this folder.
+        """Return a connection to the engine of this folder.
 
         Args:
             timeout: The timeout of the connection and of each response, in seconds.
@@ -183,7 +181,7 @@ class EngineFolder:
         return connection
 
     def request(self, timeout: float, **message: Any) -> dict[str, Any]:
-        """Send one message to the engine (shared Spark process) and return its response.
+        """Send one message to the engine and return its response.
 
         Args:
             timeout: The timeout of the connection and of the response, in seconds.
@@ -218,7 +216,7 @@ class EngineFolder:
         If the folder's path is too long, the path is one below ``/proc/self/fd``.
         """
         path = str(self.path / "socket")
-        if len(os.fsencode(path)) <= _LONGEST_ADDRESS:
+        if len(os.fsencode(path)) <= _MAX_ADDRESS_BYTES:
             yield path
             return
         handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
@@ -229,7 +227,7 @@ class EngineFolder:
 
 
 def list_engines() -> list[EngineFolder]:
-    """Return the folders of all engines (background Spark processes) of the current user.
+    """Return the folders of all engines (shared Spark processes) of the current user.
 
     Only folders with a description file are returned. Their engine may have been killed.
 
@@ -246,7 +244,7 @@ def list_engines() -> list[EngineFolder]:
 
 
 def wait_for_engine(path: str, seconds: float) -> bool:
-    """Wait until an engine (background Spark process) accepts connections, or has ended.
+    """Wait until an engine (shared Spark process) accepts connections, or has ended.
 
     The JVM of a killed engine may still commit for a moment, so its end is awaited too.
 
@@ -271,13 +269,13 @@ def wait_for_engine(path: str, seconds: float) -> bool:
             return True
         if time.monotonic() > end:
             return False
-        time.sleep(_PAUSE)
+        time.sleep(_PAUSE_SECONDS)
 
 
 def send_message(
     connection: socket.socket, message: dict[str, Any], files: Sequence[int] = ()
 ) -> None:
-    """Send a message between a run and its engine (shared Spark) as a line of JSON over a socket.
+    """Send a message between a run and its engine, as a line of JSON.
 
     ``files`` are open file descriptors that are passed to the receiver.
     """
@@ -299,10 +297,10 @@ def receive_message(connection: socket.socket) -> tuple[dict[str, Any], list[int
     """
     data, files = b"", list[int]()
     while not data.endswith(b"\n"):
-        chunk, received, _, _ = socket.recv_fds(connection, _MOST_BYTES, _MOST_FILES)
+        chunk, received, _, _ = socket.recv_fds(connection, _MAX_MESSAGE_BYTES, _MAX_MESSAGE_FILES)
         files += received
         data += chunk
-        if not chunk or len(data) > _MOST_BYTES:
+        if not chunk or len(data) > _MAX_MESSAGE_BYTES:
             for file in files:
                 os.close(file)
             raise ConnectionResetError("the connection was closed")
@@ -327,5 +325,5 @@ def check_peer(connection: socket.socket) -> None:
 def _check_private(path: Path, status: os.stat_result) -> None:
     if status.st_uid != os.geteuid():
         raise UntrustedPathError(path, f"belongs to another user ({owner_name(status.st_uid)})")
-    if status.st_mode & _OTHERS:
+    if status.st_mode & _ACCESS_OF_OTHERS:
         raise UntrustedPathError(path, f"has mode {stat.S_IMODE(status.st_mode):04o}, not 0700")

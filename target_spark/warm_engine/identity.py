@@ -1,4 +1,4 @@
-"""Identity of an engine (a Spark process that runs share): its versions, settings and variables.
+"""Identity of an engine (shared Spark process): its versions, settings and variables.
 
 A run uses an engine only if both have the same identity. So the run gets the same Spark version,
 jars, settings, credentials and file modes as with a Spark that it starts itself. Values are stored
@@ -33,12 +33,12 @@ _VARIABLES: Final = re.compile(
 )
 """Environment variables that Spark, Java, the storage libraries or Python's workers may read."""
 
-_SHORT: Final = 16
+_DIGEST_LENGTH: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Versions, settings and environment variables with which a shared Spark process was started.
+    """Versions, settings and environment variables with which an engine was started.
 
     Attributes:
         parts: The hash of each version, setting and variable, by its name, such as ``master`` or
@@ -49,7 +49,7 @@ class Identity:
 
     @classmethod
     def of_run(cls, settings: SparkSettings, environ: Mapping[str, str] | None = None) -> Identity:
-        """Return the identity that a shared Spark process must have for a run with these settings.
+        """Return the identity that an engine must have for a run with these settings.
 
         Args:
             settings: The Spark settings of the run.
@@ -65,12 +65,12 @@ class Identity:
 
     @property
     def key(self) -> str:
-        """Hash of `parts`; the folder of the shared Spark process is named after it."""
+        """Hash of `parts`; the folder of the engine is named after it."""
         return _digest(json.dumps(self.parts, sort_keys=True))
 
 
 def find_differences(identity: Identity, engine_parts: Mapping[str, str]) -> list[str]:
-    """Return the sorted names of `Identity.parts` that differ between a run and a shared Spark.
+    """Return the sorted names of the `Identity.parts` in which a run and an engine differ.
 
     These are settings, program versions and environment variables.
 
@@ -83,7 +83,9 @@ def find_differences(identity: Identity, engine_parts: Mapping[str, str]) -> lis
 
 
 def _digest(*texts: str) -> str:
-    return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogateescape")).hexdigest()[:_SHORT]
+    return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogateescape")).hexdigest()[
+        :_DIGEST_LENGTH
+    ]
 
 
 def _program_parts(

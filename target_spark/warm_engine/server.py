@@ -1,4 +1,4 @@
-"""The process of an engine (a shared Spark), which starts Spark, serves runs, and ends when idle.
+"""Process of an engine (shared Spark process): it starts Spark, serves runs, and ends when idle.
 
 - A run stays connected to the engine's socket until it ends, so the engine notices the end of a run
   even if the run was killed.
@@ -21,7 +21,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
 from target_spark.errors import TargetSparkError
@@ -40,15 +39,15 @@ __all__ = ["EngineServer", "main"]
 
 logger = logging.getLogger(__name__)
 
-_BEAT_SECONDS: Final = 0.5
-_PAUSE: Final = 0.02
+_POLL_SECONDS: Final = 0.5
+_PAUSE_SECONDS: Final = 0.02
 _REQUEST_SECONDS: Final = 30.0
 _STOPPING: Final = "The engine is stopping."
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A load (run) that is connected to the engine, the Spark process that loads share.
+    """A run that is connected to the engine.
 
     Attributes:
         id: The id of the run, which is part of the names of its JVM threads and tags its Spark
@@ -70,7 +69,7 @@ class _Run:
 
 
 class EngineServer:
-    """Server in an engine, the process that lets several runs (loads) use its Spark.
+    """Server in the process of an engine, which lets several runs use its Spark.
 
     Args:
         session: The Spark session, which may still be starting.
@@ -101,20 +100,21 @@ class EngineServer:
             failure = self._session.failure
             if failure is not None:
                 logger.error("The engine ends: %s", failure)
-                time.sleep(_BEAT_SECONDS)  # for runs that wait for the start
+                time.sleep(_POLL_SECONDS)  # for the responses to runs that wait for the start
                 return 1
-            self._stop.wait(_BEAT_SECONDS)
-            if self._stop.is_set():
-                time.sleep(_PAUSE)
+            self._stop.wait(_POLL_SECONDS)
+            if self._stop.is_set():  # then the wait above returns at once
+                time.sleep(_PAUSE_SECONDS)
         logger.info("The engine ends.")
         return 0
 
     def request_stop(self) -> None:
-        """Reject new runs, and end the shared Spark process when its last run has ended."""
+        """Reject new runs, and end the engine when its last run has ended."""
         self._is_closing = True
         self._stop.set()
 
     def _may_end(self) -> bool:
+        """Return True if no run is connected, and the engine is stopping or idle for too long."""
         with self._guard:
             if self._runs:
                 return False
@@ -146,14 +146,14 @@ class EngineServer:
         if message["request"] == "attach":
             self._serve_run(connection, message)
         elif message["request"] == "stop":
-            send_message(connection, self._refuse_or_stop())
+            send_message(connection, self._stop_if_unused())
         else:
             if message.get("wait"):
                 with contextlib.suppress(TargetSparkError):
                     self._session.spark()
             send_message(connection, self._describe())
 
-    def _refuse_or_stop(self) -> dict[str, Any]:
+    def _stop_if_unused(self) -> dict[str, Any]:
         with self._guard:
             if not self._runs:
                 self.request_stop()
@@ -238,9 +238,10 @@ class EngineServer:
         jvm = spark.sparkContext._jvm  # noqa: SLF001
         try:
             gateway.shutdown()
+            # `EngineSession` names the JVM threads of a run after its id.
             while run.id in jvm.java.lang.Thread.getAllStackTraces().keySet().toString():
                 spark.sparkContext.cancelJobsWithTag(run.id)
-                time.sleep(_PAUSE)
+                time.sleep(_PAUSE_SECONDS)
             if spark.sparkContext._jsc.sc().isStopped():  # noqa: SLF001
                 self.request_stop()
         except Exception:  # the JVM has ended, or is ending
@@ -253,15 +254,14 @@ class EngineServer:
 
 
 def main(arguments: Mapping[str, Any]) -> None:
-    """Run an engine (a Spark process that runs share) in this process until it ends, and exit.
+    """Run an engine (shared Spark process) in this process until it ends, and exit.
 
     One line is written to standard output: ``ready`` once the engine accepts connections, or
     ``exists`` if another engine with the same identity is running.
 
     Args:
         arguments: The engine's folder (``folder``), the parts of its identity (``identity``), its
-            Spark settings (``settings``), its idle time in seconds (``idle_seconds``), and its
-            working folder (``cwd``).
+            Spark settings (``settings``) and its working folder (``cwd``).
     """
     folder = EngineFolder(Path(arguments["folder"]))
     folder.check()
@@ -276,15 +276,12 @@ def main(arguments: Mapping[str, Any]) -> None:
     scratch = open_spool_folder(None, "Spark's temporary files")
     settings = SparkSettings(**arguments["settings"], scratch=str(scratch.path.absolute()))
     session = Session.start(settings, pass_fds=[lock])
-    server = EngineServer(session, float(arguments["idle_seconds"]))
+    server = EngineServer(session, settings.engine_idle_seconds)
 
-    def stop(_signum: int, _frame: FrameType | None) -> None:
-        server.request_stop()
-
-    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGTERM, lambda _signum, _frame: server.request_stop())
     listener = folder.listen()
     folder.describe(
-        pid=os.getpid(), born=get_start_ticks(os.getpid()), identity=dict(arguments["identity"])
+        pid=os.getpid(), born=get_start_ticks(os.getpid()), identity=arguments["identity"]
     )
     with contextlib.suppress(OSError):  # the process that started the engine may have ended
         os.write(output, b"ready\n")

@@ -1,4 +1,4 @@
-"""Spark sessions of a run in an engine, which is a background Spark process that runs share.
+"""Spark sessions of a run in an engine (shared Spark process).
 
 The run uses the JVM of the engine, but in separate sessions. If no engine can be used, the run
 starts its own Spark. If the engine ends during the run, the run first waits until the JVM of the
@@ -52,14 +52,14 @@ _END_SECONDS: Final = 60.0
 """Maximum seconds to wait for the end of the JVM after its engine has ended."""
 
 _LOSS_SECONDS: Final = 10.0
-_PAUSE: Final = 0.1
-_NAMED: Final = 5
+_PAUSE_SECONDS: Final = 0.1
+_MAX_LISTED: Final = 5
 
-_INSTEAD: Final = "This run starts its own Spark."
+_OWN_SPARK: Final = "This run starts its own Spark."
 
 
 def may_use_engine(settings: SparkSettings) -> bool:
-    """Return True if a run with these settings may use a shared Spark process (engine).
+    """Return True if a run with these settings may use an engine (shared Spark process).
 
     That is not possible with a cluster, with Spark Connect, or if the setting ``engine`` is
     "never".
@@ -70,7 +70,7 @@ def may_use_engine(settings: SparkSettings) -> bool:
 
 
 def looks_for_engine(settings: SparkSettings) -> bool:
-    """Return True if a run with these settings has to look for a running engine (shared Spark).
+    """Return True if a run with these settings looks for a running engine.
 
     This is the case if the run may use an engine, and either the setting ``engine`` is "keep" (a
     missing engine is then started) or the user has a folder of engines.
@@ -80,7 +80,7 @@ def looks_for_engine(settings: SparkSettings) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Attachment:
-    """The connection of a run to an engine, a background Spark process.
+    """The connection of a run to an engine.
 
     Attributes:
         folder: The folder of the engine.
@@ -95,7 +95,7 @@ class _Attachment:
     born: str | None
 
     def is_lost(self) -> bool:
-        """Return True if the engine (shared Spark process), or its JVM, has ended."""
+        """Return True if the engine or its JVM has ended."""
         try:
             data = self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -103,6 +103,13 @@ class _Attachment:
         except OSError:
             return True
         return not data
+
+    def wait_until_lost(self, seconds: float) -> bool:
+        """Wait until `is_lost` is True; return False if it is not after ``seconds``."""
+        end = time.monotonic() + seconds
+        while not (is_lost := self.is_lost()) and time.monotonic() < end:
+            time.sleep(_PAUSE_SECONDS)
+        return is_lost
 
     def is_jvm_gone(self) -> bool:
         """Return True if the process of the engine's JVM has ended."""
@@ -114,7 +121,7 @@ class _Attachment:
 
 
 class EngineSession:
-    """The Spark of a run: a shared background process (engine) if possible, else its own Spark.
+    """The Spark of a run: that of an engine (shared Spark process) if possible, else its own.
 
     Create it with `start`.
 
@@ -154,11 +161,13 @@ class EngineSession:
         self._guard = threading.RLock()
         self._attachment: _Attachment | None = None
         self._spark: SparkSession | None = None
-        self._own: Session | None = None
+        self._own_session: Session | None = None
         self._failure: TargetSparkError | None = None
         self._application = ""
-        self._quiet: logging.Filter | None = None
-        self._thread = threading.Thread(target=self._run, name="engine-start", daemon=True)
+        self._log_filter: logging.Filter | None = None
+        self._thread = threading.Thread(
+            target=self._connect_or_start, name="engine-start", daemon=True
+        )
 
     @classmethod
     def start(cls, settings: SparkSettings, **given: Any) -> EngineSession:
@@ -180,8 +189,8 @@ class EngineSession:
         """
         self._thread.join()
         with self._guard:  # another thread may be replacing the engine
-            if self._own is not None:
-                return self._own.spark()
+            if self._own_session is not None:
+                return self._own_session.spark()
             if self._failure is not None:
                 raise self._failure
             if self._spark is None:
@@ -196,20 +205,20 @@ class EngineSession:
         spark = self.spark()
         if self._attachment is not None and self._attachment.is_lost():
             self.replace_lost_engine(0)
-        if self._own is not None:
-            self._local.of_engine = False
-            return self._own.thread_session()
-        if not getattr(self._local, "of_engine", False):
+        if self._own_session is not None:
+            self._local.uses_engine = False
+            return self._own_session.thread_session()
+        if not getattr(self._local, "uses_engine", False):
             self._local.spark = self._create_session(spark)
-            self._local.of_engine = True
+            self._local.uses_engine = True
         session: SparkSession = self._local.spark
         return session
 
     @property
     def application(self) -> str | None:
         """Spark's application id; None until Spark has started."""
-        if self._own is not None:
-            return self._own.application
+        if self._own_session is not None:
+            return self._own_session.application
         return None if self._spark is None else self._application
 
     @property
@@ -218,16 +227,17 @@ class EngineSession:
 
         The end of an engine is not an error, because the run then starts its own Spark.
         """
-        return self._failure if self._own is None else self._own.failure or self._failure
+        own_failure = None if self._own_session is None else self._own_session.failure
+        return own_failure or self._failure
 
     def stop(self) -> None:
-        """Disconnect from the engine (shared Spark) after it has ended its work for this run.
+        """Disconnect from the engine after it has ended its work for this run.
 
         If the run has its own Spark, stop it.
         """
         self._thread.join()
-        if self._own is not None:
-            self._own.stop()
+        if self._own_session is not None:
+            self._own_session.stop()
         elif self._attachment is not None:
             connection, self._attachment = self._attachment.connection, None
             self._leave_context()
@@ -235,16 +245,16 @@ class EngineSession:
                 send_message(connection, {"request": "end"})
                 receive_message(connection)
             connection.close()
-        if self._quiet is not None:
-            restore(self._quiet)
-            self._quiet = None
+        if self._log_filter is not None:
+            restore(self._log_filter)
+            self._log_filter = None
 
     def kill(self) -> None:
-        """Cancel the work of the engine (shared Spark) for this run, or kill the run's own JVM.
+        """Cancel the work of the engine for this run, or kill the run's own JVM.
 
         A commit in progress may be completed or lost. Other runs of the engine continue.
         """
-        own, attachment = self._own, self._attachment
+        own, attachment = self._own_session, self._attachment
         if own is not None:
             own.kill()
         elif attachment is not None:  # the engine sees the end and cancels the run's jobs
@@ -263,20 +273,20 @@ class EngineSession:
         Raises:
             SparkDiedError: The engine has ended, but its JVM has not ended in time.
         """
-        was_of_engine = getattr(self._local, "of_engine", False)
+        used_engine = getattr(self._local, "uses_engine", False)
         with self._guard:
-            if self._own is None and self._attachment is not None:
-                end = time.monotonic() + wait_seconds
-                while not (is_lost := self._attachment.is_lost()) and time.monotonic() < end:
-                    time.sleep(_PAUSE)
-                if is_lost:
-                    self._start_instead(self._attachment)
-        if self._own is None:
+            if (
+                self._own_session is None
+                and self._attachment is not None
+                and self._attachment.wait_until_lost(wait_seconds)
+            ):
+                self._replace_engine(self._attachment)
+        if self._own_session is None:
             return False
-        self._local.of_engine = False
-        return was_of_engine
+        self._local.uses_engine = False
+        return used_engine
 
-    def _start_instead(self, attachment: _Attachment) -> None:
+    def _replace_engine(self, attachment: _Attachment) -> None:
         """Wait for the end of a lost engine's JVM, and then start the run's own Spark.
 
         Raises:
@@ -296,20 +306,21 @@ class EngineSession:
                     " and no state is ahead of them; end that process and start again."
                 )
                 raise self._failure
-            time.sleep(_PAUSE)
+            time.sleep(_PAUSE_SECONDS)
         attachment.connection.close()
         self._leave_context()
-        self._start_own()
+        self._start_own_session()
 
-    def _start_own(self) -> None:
+    def _start_own_session(self) -> None:
         self._on_engine(None)
-        self._own = Session.start(
+        self._own_session = Session.start(
             self._settings, pass_fds=self._locks, on_jvm=self._on_jvm, phases=self._phases
         )
 
-    # The start
+    # Connecting to an engine
 
-    def _run(self) -> None:
+    def _connect_or_start(self) -> None:
+        """Connect to an engine; if that is not possible, start the run's own Spark."""
         try:
             with self._phases.run("connecting to an engine"):
                 self._attach()
@@ -317,33 +328,33 @@ class EngineSession:
             logger.warning(
                 "No engine is used: %s. Let only this user enter that folder, or remove it. %s",
                 error,
-                _INSTEAD,
+                _OWN_SPARK,
             )
         except Exception as error:  # noqa: BLE001  (the run starts its own Spark)
             text = str(error) if isinstance(error, TargetSparkError) else first_error_line(error)
-            logger.warning("The engine cannot be used: %s. %s", text.rstrip("."), _INSTEAD)
+            logger.warning("The engine cannot be used: %s. %s", text.rstrip("."), _OWN_SPARK)
         if self._spark is None:
             self._leave_context()
             if self._attachment is not None:
                 self._attachment.connection.close()
                 self._attachment = None
-            self._start_own()
+            self._start_own_session()
 
     def _attach(self) -> None:
-        """Connect to the engine (shared Spark), after starting it if necessary; create a session.
+        """Connect to the engine, after starting it if necessary, and create a session.
 
         Raises:
             TargetSparkError: The engine cannot be started or rejects the run.
             UntrustedPathError: Another user has access to the engine's folder.
             OSError: The engine ended during the connection.
         """
-        found: tuple[Any, ...] | None = connect_engine(self._identity)
+        found = connect_engine(self._identity)
         if found is None and self._settings.engine == "keep":
-            found = start_engine(self._settings, self._identity)
+            found = start_engine(self._settings, self._identity)[:2]
         if found is None:
             self._explain_other_engines()
             return
-        folder, connection = found[:2]
+        folder, connection = found
         self._on_engine(str(folder.path))
         try:
             response = self._request_gateway(connection)
@@ -352,11 +363,11 @@ class EngineSession:
             raise
         self._attachment = _Attachment(folder, connection, int(response["jvm"]), response["born"])
         self._on_jvm(self._attachment.jvm)
-        self._quiet = silence_disconnects(self._wait_for_loss)
+        self._log_filter = silence_disconnects(self._wait_for_loss)
         self._spark = self._create_context(int(response["port"]), str(response["token"]))
 
     def _request_gateway(self, connection: socket.socket) -> dict[str, Any]:
-        """Register this run with the engine (shared Spark); pass it the locks of the run's job.
+        """Register this run with the engine, and pass it the locks of the run's job.
 
         Return the response: port and token of a py4j server, and process id and start of the JVM.
 
@@ -386,21 +397,17 @@ class EngineSession:
                 "The engine of process %s is not used, because it was started with another value"
                 " of: %s. %s",
                 found.get("pid"),
-                list_names(names, _NAMED),
-                _INSTEAD,
+                list_names(names, _MAX_LISTED),
+                _OWN_SPARK,
             )
 
     def _wait_for_loss(self) -> bool:
-        """Wait up to ten seconds for the end of the engine (shared Spark); return True if it ended.
+        """Wait up to ten seconds for the end of the engine; return True if it ended.
 
         If this run no longer uses an engine, return True immediately.
         """
-        attachment, end = self._attachment, time.monotonic() + _LOSS_SECONDS
-        while attachment is not None and not attachment.is_lost():
-            if time.monotonic() > end:
-                return False
-            time.sleep(_PAUSE)
-        return True
+        attachment = self._attachment
+        return attachment is None or attachment.wait_until_lost(_LOSS_SECONDS)
 
     # PySpark
 
@@ -446,7 +453,7 @@ class EngineSession:
     def _leave_context(self) -> None:
         """Remove PySpark's references to the engine's JVM, which continues to run."""
         self._spark = None
-        if self._quiet is None:
+        if self._log_filter is None:
             return
         from pyspark import SparkContext
         from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""Start of an engine, which is a Spark process that later runs on this machine share.
+"""Start of an engine, a Spark process that later runs on this machine share.
 
 The process is detached, so it outlives the run that starts it. It inherits no open files. Its
 settings, which may contain secrets, are passed through standard input.
@@ -24,7 +24,7 @@ from target_spark.warm_engine.identity import Identity
 
 __all__ = ["connect_engine", "start_engine"]
 
-_START: Final = """
+_PROGRAM: Final = """
 import json, os, sys
 given = json.loads(sys.stdin.buffer.read())
 sys.path[:] = given["path"]
@@ -36,16 +36,15 @@ main(given)
 """Python code that starts the engine's process. It forks, so that the engine is no child of the
 run."""
 
-_LEFT_OUT: Final = {"remote", "scratch", "shared", "engine"}
+_UNSENT_FIELDS: Final = {"remote", "scratch", "shared", "engine"}
 """Fields of `SparkSettings` that are not passed from the run to the engine."""
 
-
 _CONNECT_SECONDS: Final = 10.0
-_PAUSE: Final = 0.1
+_PAUSE_SECONDS: Final = 0.1
 
 
 def connect_engine(identity: Identity) -> tuple[EngineFolder, socket.socket] | None:
-    """Connect to the running background Spark process (engine) that has this identity.
+    """Connect to the running engine (shared Spark process) that has this identity.
 
     Return its folder and the connection, or None if no such engine is running.
 
@@ -63,7 +62,7 @@ def connect_engine(identity: Identity) -> tuple[EngineFolder, socket.socket] | N
 def start_engine(
     settings: SparkSettings, identity: Identity
 ) -> tuple[EngineFolder, socket.socket, bool]:
-    """Start a background Spark process (engine), unless one with the same identity is running.
+    """Start an engine (shared Spark process), unless one with the same identity is running.
 
     The engine accepts connections before its Spark has started.
 
@@ -86,12 +85,12 @@ def start_engine(
             raise SparkUnavailableError("An engine with these settings is just ending.")
         is_new = _start_process(settings, identity)
         if not is_new:  # an engine is starting, or ending
-            time.sleep(_PAUSE)
+            time.sleep(_PAUSE_SECONDS)
     return *found, is_new
 
 
 def _start_process(settings: SparkSettings, identity: Identity) -> bool:
-    """Start a background Spark process (engine), and wait until it accepts connections.
+    """Start the process of an engine, and wait until it accepts connections.
 
     Nothing is started if an engine with the same identity is running.
 
@@ -110,19 +109,18 @@ def _start_process(settings: SparkSettings, identity: Identity) -> bool:
     folder = EngineFolder.make(identity.key)
     given = {
         "folder": str(folder.path),
-        "identity": dict(identity.parts),
+        "identity": identity.parts,
         "settings": {
-            field.name: _plain(getattr(settings, field.name))
+            field.name: getattr(settings, field.name)
             for field in fields(settings)
-            if field.name not in _LEFT_OUT
+            if field.name not in _UNSENT_FIELDS
         },
-        "idle_seconds": settings.engine_idle_seconds,
         "cwd": os.getcwd() if settings.conf or settings.jars else "/",  # noqa: PTH109
         "path": [str(Path(entry).absolute()) for entry in sys.path if entry],
     }
     process = subprocess.run(  # noqa: S603  (this program; it forks and ends)
-        [sys.executable, "-c", _START],
-        input=json.dumps(given).encode(),
+        [sys.executable, "-c", _PROGRAM],
+        input=json.dumps(given, default=dict).encode(),  # a mapping may be no dict
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         cwd="/",  # modules in the working folder are not imported
@@ -136,8 +134,3 @@ def _start_process(settings: SparkSettings, identity: Identity) -> bool:
             " starts its own Spark."
         )
     return word == b"ready"
-
-
-def _plain(value: object) -> object:
-    """Return a setting's value for JSON: a mapping as a dict, any other value unchanged."""
-    return dict(value) if hasattr(value, "keys") else value  # type: ignore[call-overload]

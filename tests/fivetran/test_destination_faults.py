@@ -16,11 +16,12 @@ from tap_core.events import StreamId
 from tap_core.exceptions import ConfigurationError, ConfigValidationError
 from tap_core.protocols.fivetran import proto_messages
 from tap_core.protocols.fivetran.enums import DataType
-from tap_core.protocols.fivetran.grpc_server import Server
+from tap_core.protocols.fivetran.grpc_server import RpcCall, Server
 from tap_core.protocols.fivetran.listen_address import ListenAddress
 from tap_core.protocols.fivetran.logging import JsonLogHandler
+from target_spark.cli import doctor
 from target_spark.config.options import LoadOptions
-from target_spark.errors import StorageError, TableError
+from target_spark.errors import StorageError, TableError, TargetSparkError
 from target_spark.fivetran.allowed_settings import CallRules
 from target_spark.fivetran.configuration_form import parse_settings
 from target_spark.fivetran.destination_service import make_service
@@ -45,6 +46,7 @@ def test_spark_error_is_reported_by_its_condition_only() -> None:
     """F3: the message of a Spark error may contain values of a row."""
     message = explain_error(SparkError("The value 'MARKED' cannot be cast"))
     assert "CAST_INVALID_INPUT" in message
+    assert "changed nothing" not in message  # an earlier statement of the call may have succeeded
     assert "MARKED" not in message
     assert "MARKED" not in explain_error(ValueError("MARKED"))
     from_java = RuntimeError("An error occurred: x.DeltaError: [DELTA_SOMETHING] 'MARKED' is odd")
@@ -100,6 +102,23 @@ def test_common_errors_are_explained(error, words) -> None:
     message = explain_error(error)
     assert words.lower() in message.lower()
     assert len(message.encode()) < 8192
+
+
+def test_failed_connection_test_explains_a_missing_permission_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = doctor.Check("storage", "failed", "a table could not be written: Access Denied")
+    monkeypatch.setattr(doctor, "preflight_checks", lambda _config: iter([failed]))
+    journal = JsonLogHandler("sdk_destination")
+    rules = CallRules.of("target-spark", {})
+    service = make_service(TargetSpark, SharedSpark(), journal, rules)
+    configuration = {"path": str(tmp_path), "format": "delta"}
+    request = proto_messages.TestRequest(name="settings", configuration=configuration)
+    with pytest.raises(TargetSparkError) as raised:
+        service.handlers["Test"].answer(request, RpcCall("Test", None))
+    message = service.explain(raised.value)
+    assert message.count("permission is missing") == 1
+    assert "storage: a table could not be written" in message
 
 
 def test_long_error_is_truncated() -> None:

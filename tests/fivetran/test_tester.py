@@ -15,7 +15,7 @@ from fivetran_tester.common_checks import StoppedError
 from fivetran_tester.connector import ConnectorTester
 from fivetran_tester.findings import Findings
 from fivetran_tester.server_pool import Servers
-from fivetran_tester.server_process import Log
+from fivetran_tester.server_process import LogChecker
 from tap_core.cli import main
 from tests.ended_processes import wait_for_end
 from tests.fivetran.faulty import ORDERS, SECRET, Faulty, serving
@@ -108,10 +108,10 @@ def test_failed_call_stops_the_tester(faults: tuple[str, ...], rules: set[int]) 
 )
 def test_invalid_log_line_breaks_its_rule(line: bytes, rule: int) -> None:
     findings = Findings()
-    log = Log(findings, "sdk_connector", ["hush-hush"])
-    log.read(b'{"level":"INFO","message":"m","message-origin":"sdk_connector"}\n')
+    log = LogChecker(findings, "sdk_connector", ["hush-hush"])
+    log.check_line(b'{"level":"INFO","message":"m","message-origin":"sdk_connector"}\n')
     assert not findings
-    log.read(line)
+    log.check_line(line)
     assert findings.rules == {rule}
 
 

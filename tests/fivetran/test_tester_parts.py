@@ -22,7 +22,7 @@ from fivetran_tester.known_tables import (
 )
 from fivetran_tester.report import form_lines, format_reading
 from fivetran_tester.row_model import CheckpointSample, Model
-from fivetran_tester.server_process import Log, NotStartedError, ServerProcess
+from fivetran_tester.server_process import LogChecker, NotStartedError, ServerProcess
 from fivetran_tester.update_reader import UpdateReader
 from fivetran_tester.value_checks import find_fault, format_value
 from tap_core.protocols.fivetran import proto_messages
@@ -304,7 +304,7 @@ def test_settings_are_sent_as_text() -> None:
 
 def test_program_that_does_not_serve_is_reported_with_its_output() -> None:
     says = "print('{}'); raise SystemExit(3)"
-    log = Log(Findings(), "sdk_connector")
+    log = LogChecker(Findings(), "sdk_connector")
     with pytest.raises(NotStartedError, match=r"exit code 3\n  \{\}"):
         ServerProcess([sys.executable, "-c", says], log, "SourceConnector", 10).await_start()
     with pytest.raises(NotStartedError, match="cannot be started"):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tap_core.events import StreamId
 from tap_core.protocols.fivetran.enums import Compression, DataType, Encryption
 from target_spark.fivetran.batch_request import BatchRequest, FileKind, FileParams, RequestFile
 from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
@@ -53,7 +54,7 @@ class DestinationTables:
         return RequestFile(str(path), kind, key)
 
     def make(self, name: str, made: FivetranSchema) -> None:
-        self.tables.create("s", name, made)
+        self.tables.create(StreamId(name, "s"), made)
 
     def write(
         self,
@@ -61,13 +62,13 @@ class DestinationTables:
         made: FivetranSchema,
         *files: RequestFile,
         way: Callable[
-            [TableService, str, str, FivetranSchema, BatchRequest], BatchResult
+            [TableService, StreamId, FivetranSchema, BatchRequest], BatchResult
         ] = write_batch,
     ) -> BatchResult:
-        return way(self.tables, "s", name, made, BatchRequest(files, PARAMS))
+        return way(self.tables, StreamId(name, "s"), made, BatchRequest(files, PARAMS))
 
     def ref(self, name: str) -> str:
-        found = self.tables.described("s", name)
+        found = self.tables.describe(StreamId(name, "s"))
         assert found is not None
         return found.ref
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tap_core.events import StreamId
 from tap_core.protocols.fivetran.enums import DataType
 from target_spark.config.options import LoadOptions, StreamOptions
 from target_spark.errors import TableError, UnsupportedError
@@ -33,11 +34,11 @@ PEOPLE = shape(
 
 
 def alter(tables: TableService, *columns: tuple[Any, ...], drops: bool = False) -> list[str]:
-    return tables.alter("s", "t", shape(*columns), drops=drops)
+    return tables.alter(StreamId("t", "s"), shape(*columns), drops=drops)
 
 
 def make(tables: TableService, made: FivetranSchema, *rows: str) -> None:
-    tables.create("s", "t", made)
+    tables.create(StreamId("t", "s"), made)
     if rows:
         fill(tables, *rows)
 
@@ -144,13 +145,13 @@ def test_every_type_converts_to_text_and_back(tables: TableService) -> None:
     texts = FivetranSchema(
         tuple(replace(column, type=DataType.STRING, decimal=None) for column in TYPES.columns)
     )
-    assert len(tables.alter("s", "t", texts, drops=False)) == len(TYPES.columns)
+    assert len(tables.alter(StreamId("t", "s"), texts, drops=False)) == len(TYPES.columns)
     assert get_existing(tables).fivetran_schema == texts
     assert content(tables) == [("AP8=", *TEXTS[1:]), ("AQ==", *[None] * 11)]
-    assert len(tables.alter("s", "t", TYPES, drops=False)) == len(TYPES.columns)
+    assert len(tables.alter(StreamId("t", "s"), TYPES, drops=False)) == len(TYPES.columns)
     assert get_existing(tables).fivetran_schema == TYPES
     assert content(tables) == before
-    assert tables.alter("s", "t", TYPES, drops=False) == []
+    assert tables.alter(StreamId("t", "s"), TYPES, drops=False) == []
 
 
 def test_lossy_type_change_is_an_error_and_changes_nothing(tables: TableService) -> None:
@@ -304,7 +305,7 @@ def test_table_with_widened_types_can_be_rewritten(tables: TableService) -> None
     assert content(tables) == [("1", "a", None)]
     noon = datetime(2024, 1, 1, 12, tzinfo=timezone.utc)
     alter(tables, ("id", DataType.STRING, True), ("_fivetran_synced", DataType.UTC_DATETIME))
-    assert tables.truncate("s", "t", "_fivetran_synced", noon, None) == 0
+    assert tables.truncate(StreamId("t", "s"), "_fivetran_synced", noon, None) == 0
 
 
 @pytest.mark.thorough

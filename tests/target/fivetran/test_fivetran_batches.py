@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tap_core.events import StreamId
 from target_spark.config.options import LoadOptions
 from target_spark.errors import BatchFileLoadError, TableError, UnsupportedError
 from target_spark.fivetran import write_batch
@@ -335,7 +336,7 @@ def test_repeated_call_for_a_table_without_a_key_adds_no_rows(
         for _ in range(2):
             destination.write("bare", bare, file)
     assert destination.rows("bare") == [(1,), (1,)]
-    assert destination.tables.truncate("s", "bare", "", None, None) == 2
+    assert destination.tables.truncate(StreamId("bare", "s"), "", None, None) == 2
     destination.write("bare", bare, file)
     assert destination.rows("bare") == [(1,)]
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import deltalake
 import pytest
 
+from tap_core.events import StreamId
 from target_spark.config.options import LoadOptions
 from target_spark.errors import TableError
 from target_spark.fivetran import alter_table, tables, write_batch, write_history_batch
@@ -57,7 +58,7 @@ class RacingDestination(DestinationTables):
 
     @property
     def at(self) -> ExistingTable:
-        found = self.tables.described("s", "t")
+        found = self.tables.describe(StreamId("t", "s"))
         assert found is not None
         return found
 
@@ -163,26 +164,28 @@ def next_versions(destination: RacingDestination) -> None:
 
 def truncate(destination: RacingDestination) -> None:
     before = datetime(2024, 1, 31, tzinfo=timezone.utc)
-    assert destination.tables.truncate("s", "t", "at", before, None) == 2
+    assert destination.tables.truncate(StreamId("t", "s"), "at", before, None) == 2
 
 
 def truncate_softly(destination: RacingDestination) -> None:
     before = datetime(2024, 1, 31, tzinfo=timezone.utc)
-    assert destination.tables.truncate("s", "t", "at", before, "gone") == 2
+    assert destination.tables.truncate(StreamId("t", "s"), "at", before, "gone") == 2
 
 
 def retype(destination: RacingDestination) -> None:
     made = shape(id="*LONG", n="INT", at="UTC_DATETIME", gone="BOOLEAN")
-    destination.tables.alter("s", "t", made, drops=False)
+    destination.tables.alter(StreamId("t", "s"), made, drops=False)
 
 
 def add(destination: RacingDestination) -> None:
     made = shape(id="*LONG", n="STRING", at="UTC_DATETIME", gone="BOOLEAN", new="LONG")
-    destination.tables.alter("s", "t", made, drops=False)
+    destination.tables.alter(StreamId("t", "s"), made, drops=False)
 
 
 def drop(destination: RacingDestination) -> None:
-    destination.tables.alter("s", "t", shape(id="*LONG", n="STRING", gone="BOOLEAN"), drops=True)
+    destination.tables.alter(
+        StreamId("t", "s"), shape(id="*LONG", n="STRING", gone="BOOLEAN"), drops=True
+    )
 
 
 @dataclass(frozen=True)
@@ -227,7 +230,7 @@ def let_others(destination: RacingDestination, monkeypatch: pytest.MonkeyPatch) 
     after(write_batch, "read_files")
     after(write_history_batch, "read_files")
     after(tables, "delete_rows")
-    after(alter_table, "_columns")
+    after(alter_table, "_build_select_list")
 
 
 @pytest.mark.parametrize(

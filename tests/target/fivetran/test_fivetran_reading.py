@@ -12,15 +12,9 @@ import pytest
 
 from tap_core.protocols.fivetran.enums import Compression, DataType, Encryption
 from target_spark.errors import BatchFileLoadError
-from target_spark.fivetran.batch_frame import (
-    OP,
-    ORDINAL,
-    find_file_error,
-    read_files,
-    unmodified_flag,
-    validate_files,
-)
+from target_spark.fivetran.batch_frame import find_file_error, read_files, validate_files
 from target_spark.fivetran.batch_request import FileKind, FileParams, RequestFile
+from target_spark.fivetran.row_reader import OP, ORDINAL, unmodified_flag
 from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
 from tests.fivetran.batch_files import (
     NULL,

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tap_core.events import StreamId
 from tap_core.protocols.fivetran.enums import DataType
 from target_spark.config.options import LoadOptions, StreamOptions
 from target_spark.errors import TableError, UnsupportedError
+from target_spark.fivetran.existing_table import ExistingTable
 from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
-from target_spark.fivetran.tables import ExistingTable, TableService
+from target_spark.fivetran.tables import TableService
 from target_spark.storage.uris import to_spark_uri
 from target_spark.tables.identifiers import RESERVED, quote, sanitize_names
 from target_spark.tables.model import PartitionField
@@ -51,7 +53,7 @@ def tables(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) 
 
 
 def get_existing(tables: TableService, name: str = "t", schema: str = "s") -> ExistingTable:
-    found = tables.described(schema, name)
+    found = tables.describe(StreamId(name, schema))
     assert found is not None
     return found
 
@@ -85,8 +87,8 @@ def test_every_type_is_described_as_created(tables: TableService) -> None:
         ("part", DataType.NAIVE_TIME, True),
         ("_fivetran_synced", DataType.UTC_DATETIME),
     )
-    assert tables.described("s", "t") is None
-    tables.create("s", "t", made)
+    assert tables.describe(StreamId("t", "s")) is None
+    tables.create(StreamId("t", "s"), made)
     found = get_existing(tables).fivetran_schema
     by_name = {column.name: column for column in found.columns}
     assert by_name.pop("decimal").decimal == (38, 10)
@@ -97,27 +99,27 @@ def test_every_type_is_described_as_created(tables: TableService) -> None:
 
 def test_create_fails_for_an_existing_table(tables: TableService) -> None:
     """F32: CreateTable fails for an existing table, and creates a missing schema."""
-    tables.create("new schema", "t", ROWS)
+    tables.create(StreamId("t", "new schema"), ROWS)
     ref = get_existing(tables, schema="new schema").ref
     tables.spark.sql(f"INSERT INTO {ref} VALUES (1, 'a', now())")  # noqa: S608
     with pytest.raises(TableError, match="t exists already"):
-        tables.create("new schema", "t", ROWS)
+        tables.create(StreamId("t", "new schema"), ROWS)
     assert tables.spark.table(ref).count() == 1
     with pytest.raises(TableError, match="has no columns"):
-        tables.create("s", "empty", FivetranSchema(()))
+        tables.create(StreamId("empty", "s"), FivetranSchema(()))
 
 
 def test_similar_names_are_different_tables(tables: TableService) -> None:
     names = ["a.b", "a b", "A b", "😀", "files", "_x"]
     for number, name in enumerate(names):
-        tables.create("s", name, shape((f"c{number}", DataType.INT)))
+        tables.create(StreamId(name, "s"), shape((f"c{number}", DataType.INT)))
     found = [get_existing(tables, name).fivetran_schema.columns[0].name for name in names]
     assert found == [f"c{number}" for number in range(len(names))]
 
 
 def test_table_of_a_thousand_columns_is_described_as_created(tables: TableService) -> None:
     made = shape(*((f"column_{number}", DataType.JSON) for number in range(1000)))
-    tables.create("s", "wide", made)
+    tables.create(StreamId("wide", "s"), made)
     assert get_existing(tables, "wide").fivetran_schema == made
 
 
@@ -126,7 +128,7 @@ def create_concurrently(session: Session, options: LoadOptions, *settings: Any) 
         spark = session.spark().newSession()
         for setting in settings:
             setting(spark)
-        TableService(spark, options).create("fresh", name, ROWS)
+        TableService(spark, options).create(StreamId(name, "fresh"), ROWS)
 
     names = [f"t{number}" for number in range(4)]
     with ThreadPoolExecutor(4) as pool:
@@ -134,7 +136,7 @@ def create_concurrently(session: Session, options: LoadOptions, *settings: Any) 
     spark = session.spark().newSession()
     for setting in settings:
         setting(spark)
-    described = (TableService(spark, options).described("fresh", name) for name in names)
+    described = (TableService(spark, options).describe(StreamId(name, "fresh")) for name in names)
     assert [found and found.fivetran_schema for found in described] == [ROWS] * 4
 
 
@@ -167,7 +169,7 @@ def test_tables_of_a_new_schema_in_a_catalog_can_be_created_concurrently(
 
 
 def test_table_changed_by_others_is_described_by_its_columns(tables: TableService) -> None:
-    tables.create("s", "t", ROWS)
+    tables.create(StreamId("t", "s"), ROWS)
     ref = get_existing(tables).ref
     tables.spark.sql(f"ALTER TABLE {ref} ADD COLUMNS (more struct<a: int>, `Odd-One!` bigint)")
     if tables.format == "delta":
@@ -183,7 +185,7 @@ def test_table_changed_by_others_is_described_by_its_columns(tables: TableServic
 
 
 def test_request_columns_match_by_name(tables: TableService) -> None:
-    tables.create("s", "t", shape(("a b", DataType.INT, True), ("c", DataType.INT)))
+    tables.create(StreamId("t", "s"), shape(("a b", DataType.INT, True), ("c", DataType.INT)))
     asked = shape(("a_b", DataType.INT), ("a b", DataType.INT))
     assert [column.column for column in asked.columns] == ["a_b", "a_b_2"]
     at = get_existing(tables)
@@ -195,12 +197,14 @@ def test_request_columns_match_by_name(tables: TableService) -> None:
 def test_layout_settings_apply_to_created_tables(spark: SparkSession, tmp_path: Path) -> None:
     every = StreamOptions(cluster_by=("id",))
     tables = TableService(spark, LoadOptions(str(tmp_path), every=every))
-    tables.create("s", "t", ROWS)
+    tables.create(StreamId("t", "s"), ROWS)
     (detail,) = spark.sql(f"DESCRIBE DETAIL {get_existing(tables).ref}").collect()
     assert detail.clusteringColumns == ["id"]
     every = StreamOptions(partition_by=(PartitionField("name"),))
     with pytest.raises(UnsupportedError, match="partitioned by name"):
-        TableService(spark, LoadOptions(str(tmp_path), every=every)).create("s", "u", ROWS)
+        TableService(spark, LoadOptions(str(tmp_path), every=every)).create(
+            StreamId("u", "s"), ROWS
+        )
     with pytest.raises(UnsupportedError, match="Set format to delta or iceberg"):
         TableService(spark, LoadOptions(str(tmp_path), format="parquet"))
 
@@ -221,12 +225,12 @@ def test_truncate_deletes_rows_synced_before_an_instant(tables: TableService) ->
 
     A missing table is no error, and repeating the call changes nothing.
     """
-    assert tables.truncate("s", "absent", "_fivetran_synced", NOON, None) == 0
-    tables.create("s", "t", ROWS)
+    assert tables.truncate(StreamId("absent", "s"), "_fivetran_synced", NOON, None) == 0
+    tables.create(StreamId("t", "s"), ROWS)
     fill(tables, *SYNCED)
 
     def truncate(before: datetime | None) -> int:
-        return tables.truncate("s", "t", "_fivetran_synced", before, None)
+        return tables.truncate(StreamId("t", "s"), "_fivetran_synced", before, None)
 
     assert truncate(datetime(1970, 1, 1, tzinfo=timezone.utc)) == 0
     assert [truncate(NOON), truncate(NOON)] == [1, 0]
@@ -239,11 +243,11 @@ def test_truncate_deletes_rows_synced_before_an_instant(tables: TableService) ->
 
 def test_soft_truncate_marks_rows_and_adds_the_column_if_missing(tables: TableService) -> None:
     """F34: a soft truncation deletes nothing; it is called for tables without the column too."""
-    tables.create("s", "t", ROWS)
+    tables.create(StreamId("t", "s"), ROWS)
     fill(tables, *SYNCED)
 
     def truncate(before: datetime | None, column: str = "_fivetran_deleted") -> list[Any]:
-        count = tables.truncate("s", "t", "_fivetran_synced", before, column)
+        count = tables.truncate(StreamId("t", "s"), "_fivetran_synced", before, column)
         return [count, *(row[-1] for row in content(tables))]
 
     assert truncate(NOON) == [1, True, None, None, None]
@@ -256,5 +260,5 @@ def test_soft_truncate_marks_rows_and_adds_the_column_if_missing(tables: TableSe
         truncate(NOON, "name")
     for column in ("name", "nothing"):
         with pytest.raises(TableError, match=f"truncated by column {column}"):
-            tables.truncate("s", "t", column, NOON, None)
+            tables.truncate(StreamId("t", "s"), column, NOON, None)
     assert [row[0] for row in content(tables)] == [1, 2, 3, 4]
