@@ -161,7 +161,7 @@ class ManifestStream(Stream):
         stream is read.
         """
         if self.components.is_delegating:
-            self._replace_components(self.components.rebuilt(self._has_known_state))
+            self._replace_components(self.components.rebuild(self._has_known_state))
 
     def _replace_components(self, components: StreamComponents) -> None:
         self.components, self._own_reader = components, None
@@ -214,7 +214,7 @@ class ManifestStream(Stream):
         vars(made).update(_slices=StreamSlices(made))
         if self.components.is_delegating:
             has_state = bool(known)
-            made._replace_components(self.components.rebuilt(lambda: has_state))
+            made._replace_components(self.components.rebuild(lambda: has_state))
         return cast(DeclarativeStreamProtocol, made)
 
     @property

@@ -75,27 +75,27 @@ class StreamComponents:
         self.warnings: list[str] = []
         """Warnings about the node, until they are logged at the first read."""
 
-    def build(self, node: Any, kind: Any, parameters: Mapping[str, Any] | None = None) -> Any:
+    def build(self, node: Any, expected: Any, parameters: Mapping[str, Any] | None = None) -> Any:
         """Build a component of the stream from a node of the manifest.
 
         Warnings about it are logged when the stream is read.
 
         Args:
             node: The node that declares the component.
-            kind: The type that the component must have.
+            expected: The type that the component must have.
             parameters: The ``$parameters`` for a node that is not a component.
         """
         manifest, config = self._shared.manifest, self._shared.config
-        return build_component(manifest, node, kind, config, parameters, self.warnings.append)
+        return build_component(manifest, node, expected, config, parameters, self.warnings.append)
 
-    def build_option(self, key: str, kind: Any) -> Any:
+    def build_option(self, key: str, expected: Any) -> Any:
         """Build the option ``key`` of the stream; return None if the option is missing.
 
-        ``kind`` is the type that the value must have.
+        ``expected`` is the type that the value must have. The option of a StateDelegatingStream is
+        that of its full-refresh stream.
         """
-        whole = self.node.get("full_refresh_stream", self.node)
-        node = whole.get(key)
-        return None if node is None else self.build(node, kind, get_parameters(whole))
+        stream = self.node.get("full_refresh_stream", self.node)
+        return self.build(stream.get(key), expected, get_parameters(stream))
 
     def with_retriever(self, retriever: SimpleRetriever | AsyncRetriever) -> StreamComponents:
         """Return components of the same stream that send the requests of another retriever.
@@ -103,14 +103,12 @@ class StreamComponents:
         For example, the retriever polls an asynchronous job. The components have no cursor and no
         transformations.
         """
-        made = StreamComponents(self._shared, self.node, self._has_state)
-        made.warnings = self.warnings
-        name = self.declared.name
-        vars(made).update(declared=DeclarativeStream(retriever=retriever, name=name))
-        vars(made).update(datetime_cursor=None, other_cursor=None)
+        made = self.rebuild(self._has_state)
+        declared = DeclarativeStream(retriever=retriever, name=self.declared.name)
+        vars(made).update(declared=declared, datetime_cursor=None, other_cursor=None)
         return made
 
-    def rebuilt(self, has_state: Callable[[], bool]) -> StreamComponents:
+    def rebuild(self, has_state: Callable[[], bool]) -> StreamComponents:
         """Return components of the same stream that are built again, after its state has changed.
 
         ``has_state`` returns True if a StateDelegatingStream is read incrementally.
@@ -151,7 +149,7 @@ class StreamComponents:
     @property
     def has_global_cursor(self) -> bool:
         """True if new slices start at the latest bookmark of all slices, not at the start date."""
-        return self._shared.changes.get(_NEW_SLICES) == "global_cursor"
+        return self._shared.overrides.get(_NEW_SLICES) == "global_cursor"
 
     @property
     def cursor_field(self) -> str | None:
@@ -210,14 +208,14 @@ class StreamComponents:
         found = self.declared.incremental_sync
         if not isinstance(found, DatetimeBasedCursor):
             return None
-        changes: dict[str, Any] = {
-            name: value for name, value in self._shared.changes.items() if name != _NEW_SLICES
+        overrides: dict[str, Any] = {
+            name: value for name, value in self._shared.overrides.items() if name != _NEW_SLICES
         }
         if self._has_groups:
-            changes["global_substream_cursor"] = True
+            overrides["global_substream_cursor"] = True
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # logged when the cursor was built
-            return replace(found, **changes) if changes else found
+            return replace(found, **overrides) if overrides else found
 
     @property
     def _has_groups(self) -> bool:
@@ -268,23 +266,23 @@ class StreamComponents:
         """
         selector, requester = self.retriever.record_selector, self.retriever.requester
         cursor = self.retriever.paginator.start_pagination(scope)
-        whole = getattr(selector.extractor, "replace_decoder", None)
+        replace_decoder = getattr(selector.extractor, "replace_decoder", None)
         is_changed = self.declared.transformations or selector.schema_normalization != "None"
-        made: Callable[..., PageLoop] = PageLoop
+        make_loop: Callable[..., PageLoop] = PageLoop
         if (properties := requester.properties) is not None:
-            made = partial(
+            make_loop = partial(
                 PropertyChunkReader,
                 chunks=properties.make_chunks(stream),
                 merging=properties.merging,
             )
         reduction = self.retriever.page_size_reduction
-        return made(
+        return make_loop(
             cursor,
             scope,
             self.decoder.decode,
             select,
-            is_pristine=not (is_changed or may_change_documents) and whole is None,
-            documents=whole and whole(self.decoder),
+            is_pristine=not (is_changed or may_change_documents) and replace_decoder is None,
+            documents=replace_decoder and replace_decoder(self.decoder),
             page_sizes=reduction and PageSizeState(reduction, cursor.size),
             **callbacks,
         )
