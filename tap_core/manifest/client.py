@@ -356,7 +356,8 @@ class ManifestClient:
     @property
     def _limits(self) -> ResponseLimits:
         declared = zip(RESPONSE_LIMITS, self.components.retriever.requester.limits, strict=True)
-        return ResponseLimits(**{name: limit for name, limit in declared if limit is not None})
+        limits: dict[str, Any] = {name: limit for name, limit in declared if limit is not None}
+        return ResponseLimits(**limits)
 
     def collect_secrets(self) -> Secrets:
         """Return the values of secret settings, which must not appear in messages."""
