@@ -99,33 +99,33 @@ def lint_manifest(source: Path | str) -> LintResult:
     streams = templates = 0
     try:
         manifest = read_manifest(source)
-        found = list(_iterate_problems(manifest))
+        problems = list(_iterate_problems(manifest))
         streams, templates = _count(manifest, "streams"), _count(manifest, "dynamic_streams")
     except ManifestError as error:
-        found = [ManifestProblem(error.line, error.path, error.message)]
-    seen: dict[tuple[int, str], Problem] = {}
-    for one in found:
+        problems = [ManifestProblem(error.line, error.path, error.message)]
+    distinct: dict[tuple[int, str], Problem] = {}
+    for one in problems:
         severity: Literal["error", "warning"] = "error" if one.is_error else "warning"
         problem = Problem(one.line, one.path, severity, one.message, name)
-        seen.setdefault((problem.line, problem.message), problem)
-    ordered = sorted(seen.values(), key=lambda problem: problem.line)
+        distinct.setdefault((problem.line, problem.message), problem)
+    ordered = sorted(distinct.values(), key=lambda problem: problem.line)
     return LintResult(name, ordered, streams, templates)
 
 
 def _count(manifest: Manifest, key: str) -> int:
     """Return the number of items in the manifest's top-level list ``key``; 0 if it is missing."""
-    found = manifest.raw.get(key)
-    return len(found) if isinstance(found, list) else 0
+    value = manifest.raw.get(key)
+    return len(value) if isinstance(value, list) else 0
 
 
 def _iterate_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
-    found: list[ManifestProblem] = []
-    checked = replace(manifest, problems=found)
-    Builder(checked, None, found).build(checked.tree, DeclarativeSource)
-    told = list(_check_stream_names(checked, found))
-    yield from [*found, *told]
+    problems: list[ManifestProblem] = []
+    checked = replace(manifest, problems=problems)
+    Builder(checked, None, problems).build(checked.tree, DeclarativeSource)
+    problems += list(_check_stream_names(checked, problems))
+    yield from problems
     yield from find_version_problems(manifest)
-    if not any(problem.is_error for problem in [*found, *told]):
+    if not any(problem.is_error for problem in problems):
         yield from find_name_problems(manifest)
     for line, key in manifest.duplicate_keys:
         message = f"the key '{key}' occurs twice: the last one counts."
@@ -141,17 +141,19 @@ def _check_stream_names(
     ``problems``.
     """
     streams = [(str(one.get("name") or ""), one) for one in manifest.streams]
-    open_names = False
+    has_unknown_names = False
     for node in manifest.dynamic_streams:
         for name, one in _check_template(manifest, node, problems):
-            open_names = open_names or name is None
-            streams += [] if name is None else [(name, one)]
+            if name is None:
+                has_unknown_names = True
+            else:
+                streams.append((name, one))
     names = Counter(name for name, _ in streams)
     for name, one in streams:
         if names[name] > 1:
             yield ManifestProblem(one.line, one.path, f"{names[name]} streams are called '{name}'.")
-    if names or open_names:
-        yield from _check_connection_check(manifest, None if open_names else set(names))
+    if names or has_unknown_names:
+        yield from _check_connection_check(manifest, None if has_unknown_names else set(names))
 
 
 def _check_connection_check(
@@ -167,10 +169,9 @@ def _check_connection_check(
         message = "there is no check: a connection check reads every stream."
         yield ManifestProblem(1, "check", message, is_error=False)
         return
-    given = check.get("stream_names")
-    named = [one for one in given if isinstance(one, str)] if isinstance(given, list) else []
-    for name in named:
-        if names is not None and name not in names:
+    checked = check.get("stream_names")
+    for name in checked if isinstance(checked, list) else ():
+        if isinstance(name, str) and names is not None and name not in names:
             line = check.lines.get("stream_names", check.line)
             message = f"there is no stream '{name}'.{suggest(name, names)}"
             yield ManifestProblem(line, "check.stream_names", message)
@@ -225,12 +226,12 @@ def _build_template(manifest: Manifest, node: MappingNode) -> StreamTemplate | N
 
     Return None if the template or the resolver has problems, which the linter has reported before.
     """
-    template, given = node.get("stream_template"), node.get("components_resolver")
-    if not isinstance(template, MappingNode) or not isinstance(given, MappingNode):
+    template, declared = node.get("stream_template"), node.get("components_resolver")
+    if not isinstance(template, MappingNode) or not isinstance(declared, MappingNode):
         return None
-    problems: list[ManifestProblem] = []
+    ignored: list[ManifestProblem] = []
     kinds = HttpComponentsResolver | ConfigComponentsResolver | ParametrizedComponentsResolver
-    resolver = Builder(replace(manifest, problems=problems), None, problems).build(given, kinds)
+    resolver = Builder(replace(manifest, problems=ignored), None, ignored).build(declared, kinds)
     if resolver is None:
         return None
     known = {"parameters", "stream_template_config"}
@@ -238,7 +239,7 @@ def _build_template(manifest: Manifest, node: MappingNode) -> StreamTemplate | N
         known.add("components_values")
     parents_win = node.get("use_parent_parameters") is not False
     return StreamTemplate(
-        template, resolver, get_lines(given), parents_win=parents_win, known_names=known
+        template, resolver, get_lines(declared), parents_win=parents_win, known_names=known
     )
 
 
@@ -262,9 +263,8 @@ def _warn_of_unused_mappings(
 
     The stream template contains nothing at the path of such a mapping.
     """
-    given = node["components_resolver"]["components_mapping"]
-    for number in replace(template, known_names={"parameters"}).find_unused_mappings():
+    mappings = node["components_resolver"]["components_mapping"]
+    for index in replace(template, known_names={"parameters"}).find_unused_mappings():
         ending = "; `create_or_update: true` creates it" if template.resolver.CREATES else ""
         message = f"this mapping changes nothing: the template has nothing at its path{ending}."
-        one = given[number]
-        yield ManifestProblem(one.line, one.path, message, is_error=False)
+        yield ManifestProblem(mappings[index].line, mappings[index].path, message, is_error=False)

@@ -20,7 +20,7 @@ from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import TemplateScope, resolve
 from tap_core.manifest.loader import parse_value
 from tap_core.manifest.parameters import expand_component, expand_parameters
-from tap_core.manifest.resolved_values import insert_value, split_template_text
+from tap_core.manifest.resolved_values import insert_value, mark_own_text
 
 if TYPE_CHECKING:
     from tap_core.manifest.components.resolvers import (
@@ -63,9 +63,9 @@ class StreamTemplate:
                 ``line`` is the line of the mapping.
         """
         document: MappingNode = expand_parameters(self.node)
-        seen = {**scope, "stream_template_config": split_template_text(to_plain(document))}
+        seen = {**scope, "stream_template_config": mark_own_text(to_plain(document))}
         if not self.resolver.BRINGS_DATA:
-            seen["components_values"] = split_template_text(seen["components_values"])
+            seen["components_values"] = mark_own_text(seen["components_values"])
         for mapping, line in zip(self.resolver.components_mapping, self.lines, strict=True):
             self._apply(mapping, line, document, seen)
         whole = to_nodes(document, self.node.line)
