@@ -29,7 +29,7 @@ from tap_core.manifest.cdk_compat.state_migrations import CdkDeclaration
 from tap_core.manifest.cdk_compat.type_guards import is_dict, is_mapping
 from tap_core.manifest.components.error_handlers import DefaultErrorHandler
 from tap_core.manifest.components.partition_routers import PartitionSlice
-from tap_core.manifest.components.query_properties import QueryProperties
+from tap_core.manifest.components.query_properties import QueryProperties, merge_objects
 from tap_core.manifest.components.requester import (
     RESPONSE_LIMITS,
     RequestSpec,
@@ -631,7 +631,7 @@ def add_declared_fields(instance: Any, request: HTTPRequest, arguments: Mapping[
         request.headers = {**request.headers, **_to_text_headers(headers)}
     if form or document:
         known: Any = request.data
-        request.data = _merge_documents(known if is_dict(known) else {}, {**form, **document})
+        request.data = merge_objects(known if is_dict(known) else {}, {**form, **document})
         request.as_json = bool(document)
 
 
@@ -640,15 +640,6 @@ def _get_added_fields(instance: Any, method: str, arguments: Mapping[str, Any]) 
     added = found(**arguments) if callable(found) else None
     given: Mapping[str, Any] = added if is_mapping(added) else {}
     return {name: value for name, value in given.items() if value is not None}
-
-
-def _merge_documents(document: dict[Any, Any], members: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return a copy of ``document`` with ``members`` added; nested objects are merged."""
-    merged = dict(document)
-    for name, value in members.items():
-        old = merged.get(name)
-        merged[name] = _merge_documents(old, value) if is_dict(old) and is_dict(value) else value
-    return merged
 
 
 def _to_text_headers(headers: Any) -> dict[str, str]:

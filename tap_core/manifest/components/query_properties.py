@@ -32,6 +32,7 @@ __all__ = [
     "QueryProperties",
     "get_properties",
     "inject_properties",
+    "merge_objects",
 ]
 
 _NAME: Final = "query_properties"
@@ -193,3 +194,13 @@ def get_properties(stream_slice: Any) -> list[str]:
     """
     more: Mapping[str, list[str]] = getattr(stream_slice, "extra_fields", None) or {}
     return more.get(_NAME, [])
+
+
+def merge_objects(first: Mapping[Any, Any], second: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return a copy of ``first`` with the members of ``second``; nested objects are merged."""
+    merged = dict(first)
+    for name, value in second.items():
+        old = merged.get(name)
+        is_nested = isinstance(old, dict) and isinstance(value, dict)
+        merged[name] = merge_objects(old, value) if is_nested else value
+    return merged
