@@ -104,8 +104,8 @@ class StreamComponents:
         transformations.
         """
         made = self.rebuild(self._has_state)
-        declared = DeclarativeStream(retriever=retriever, name=self.declared.name)
-        vars(made).update(declared=declared, datetime_cursor=None, other_cursor=None)
+        made.declared = DeclarativeStream(retriever=retriever, name=self.declared.name)
+        made.datetime_cursor = made.other_cursor = None
         return made
 
     def rebuild(self, has_state: Callable[[], bool]) -> StreamComponents:
