@@ -74,13 +74,13 @@ def find_schema_file(folder: Path, path: str) -> Path | None:
     the connector was developed.
     """
     steps = Path(path).parts
-    tried = [
+    candidates = [
         folder / path,
         folder.parent / path,
         folder.joinpath(*steps[1:]),
         folder / "schemas" / Path(path).name,
     ]
-    return next(filter(_is_file, tried), None)
+    return next(filter(_is_file, candidates), None)
 
 
 def read_schema(file: Path) -> JsonSchema:
@@ -115,10 +115,10 @@ def _resolve_references(node: Any, file: Path, root: Any, references: tuple[str,
     if not isinstance(reference, str):
         return {key: _resolve_references(one, file, root, references) for key, one in node.items()}
     name, _, pointer = reference.partition("#")
-    here = f"{file}: {reference}"
-    if here in references:
+    current = f"{file}: {reference}"
+    if current in references:
         raise ManifestError(
-            f"The schema {file} refers to itself: {' -> '.join((*references, here))}."
+            f"The schema {file} refers to itself: {' -> '.join((*references, current))}."
         )
     if name:
         file = _find_shared_file(file, name)
@@ -126,7 +126,7 @@ def _resolve_references(node: Any, file: Path, root: Any, references: tuple[str,
     target = make_getter([step for step in pointer.split("/") if step])(root)
     if target is MISSING:
         raise ManifestError(f"The schema {file} refers to '{reference}', which does not exist.")
-    resolved = _resolve_references(target, file, root, (*references, here))
+    resolved = _resolve_references(target, file, root, (*references, current))
     return {key: one for key, one in resolved.items() if key != "definitions"}
 
 
@@ -138,8 +138,8 @@ def _find_shared_file(file: Path, name: str) -> Path:
     Raises:
         ManifestError: The file does not exist.
     """
-    tried = [file.parent / "shared" / name, file.parent / name]
-    found = next(filter(_is_file, tried), None)
+    candidates = [file.parent / "shared" / name, file.parent / name]
+    found = next(filter(_is_file, candidates), None)
     if found is None:
         raise ManifestError(f"The schema {file} refers to a file '{name}', which does not exist.")
     return found
