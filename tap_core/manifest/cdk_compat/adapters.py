@@ -72,13 +72,14 @@ def to_stream_slice(scope: TemplateScope) -> CdkStreamSlice:
     The variable ``partition`` becomes the slice's partition, and all other items of the variable
     ``stream_slice`` become its cursor slice.
     """
-    given = scope.get("stream_slice")
-    known: Mapping[str, Any] = {} if given is None else given  # may be a slice with extra fields
+    stream_slice: Any = scope.get("stream_slice")
+    if stream_slice is None:  # an empty slice may have extra fields
+        stream_slice = {}
     partition: Mapping[str, Any] = scope.get("partition") or {}
     return CdkStreamSlice(
         partition=partition,
-        cursor_slice={name: value for name, value in known.items() if name not in partition},
-        extra_fields=getattr(known, "extra_fields", {}),
+        cursor_slice={name: one for name, one in stream_slice.items() if name not in partition},
+        extra_fields=getattr(stream_slice, "extra_fields", {}),
     )
 
 
@@ -91,13 +92,13 @@ def _adapt_option(option: request_options.RequestOption) -> CdkRequestOption:
     )
 
 
-def _adapt_min_max(given: cursor.MinMaxDatetime) -> CdkMinMaxDatetime:
+def _adapt_min_max(declared: cursor.MinMaxDatetime) -> CdkMinMaxDatetime:
     return CdkMinMaxDatetime(
-        datetime=given.datetime,
+        datetime=declared.datetime,
         parameters={},
-        datetime_format=given.datetime_format,
-        min_datetime=given.min_datetime,
-        max_datetime=given.max_datetime,
+        datetime_format=declared.datetime_format,
+        min_datetime=declared.min_datetime,
+        max_datetime=declared.max_datetime,
     )
 
 
@@ -149,9 +150,9 @@ class _BackoffAdapter(CdkBackoffStrategy):
 
         ``attempt_count`` is the number of attempts so far.
         """
-        answer = None if isinstance(response_or_exception, Exception) else response_or_exception
-        found = self._inner.compute_wait(answer, attempt_count, {"config": self._config})
-        return cast("float | None", found)
+        response = None if isinstance(response_or_exception, Exception) else response_or_exception
+        seconds = self._inner.compute_wait(response, attempt_count, {"config": self._config})
+        return cast("float | None", seconds)
 
 
 class _ErrorHandlerAdapter(_BackoffAdapter):

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 __all__ = ["NAMES", "resolve_export"]
 
-_HERE: Final = __name__.rpartition(".")[0]
+_PACKAGE: Final = __name__.rpartition(".")[0]
 
 NAMES: Final[Mapping[str, str]] = {
     **dict.fromkeys(
@@ -102,5 +102,5 @@ def resolve_export(name: str) -> Any:
     module = NAMES.get(name)
     if module is None:
         return None
-    loaded = import_module(f"{_HERE}.{module}")
-    return getattr(loaded, f"Cdk{name}", None) or getattr(loaded, name.lstrip("_"))
+    defining = import_module(f"{_PACKAGE}.{module}")
+    return getattr(defining, f"Cdk{name}", None) or getattr(defining, name.lstrip("_"))

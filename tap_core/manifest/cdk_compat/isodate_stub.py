@@ -41,8 +41,8 @@ class Duration:
         length = ours.ISODuration(self.months + _MONTHS_OF_A_YEAR * self.years, self.tdelta)
         if isinstance(other, datetime):
             return length.after(other, times)
-        noon = datetime(other.year, other.month, other.day, tzinfo=timezone.utc)
-        return length.after(noon, times).date()
+        midnight = datetime(other.year, other.month, other.day, tzinfo=timezone.utc)
+        return length.after(midnight, times).date()
 
 
 def parse_duration(datestring: str) -> timedelta | Duration:

@@ -45,9 +45,10 @@ class CdkStreamSlice(Mapping[str, Any]):
         cursor_slice: Mapping[str, Any],
         extra_fields: Mapping[str, Any] | None = None,
     ) -> None:
-        both = sorted(partition.keys() & cursor_slice.keys())
-        if both:
-            raise ValueError(f"Keys in both the partition and the cursor slice: {', '.join(both)}.")
+        shared = sorted(partition.keys() & cursor_slice.keys())
+        if shared:
+            keys = ", ".join(shared)
+            raise ValueError(f"Keys in both the partition and the cursor slice: {keys}.")
         self._partition = partition
         self._cursor_slice = cursor_slice
         self._extra_fields = extra_fields or {}

@@ -16,7 +16,6 @@ import requests
 from tap_core.manifest.cdk_compat.interpolation import (
     InterpolatedBoolean,
     InterpolatedString,
-    evaluate,
 )
 from tap_core.manifest.cdk_compat.type_guards import is_dict, is_list
 from tap_core.manifest.components import decoders as ours
@@ -62,10 +61,6 @@ class CdkJsonDecoder(CdkDecoder):
         return ours.JsonDecoder().decode(response)
 
 
-def _json_decoder() -> Any:
-    return CdkJsonDecoder(parameters={})
-
-
 @dataclass
 class RecordExtractor:
     """Base class of record extractors, which decode a response and find the records in it."""
@@ -82,7 +77,7 @@ class CdkDpathExtractor(RecordExtractor):
     field_path: list[Any]
     config: Mapping[str, Any]
     parameters: InitVar[Mapping[str, Any]]
-    decoder: Any = field(default_factory=_json_decoder)
+    decoder: Any = field(default_factory=CdkJsonDecoder)
     record_expander: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
@@ -118,12 +113,12 @@ class CdkRecordFilter:
     ) -> Iterable[Mapping[str, Any]]:
         """Yield the records for which the condition is true; ``stream_state`` is ignored."""
         for record in records:
-            seen: dict[str, Any] = {
+            variables: dict[str, Any] = {
                 "record": record,
                 "stream_slice": stream_slice or {},
                 "next_page_token": next_page_token,
             }
-            if self._filter_interpolator.eval(self.config, **seen):
+            if self._filter_interpolator.eval(self.config, **variables):
                 yield record
 
 
@@ -187,10 +182,10 @@ class CdkAddFields(RecordTransformation):
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
         self._filter_interpolator = InterpolatedBoolean(self.condition, parameters=parameters)
-        for given in self.fields:
-            one = CdkAddedFieldDefinition.create(given)
-            value = InterpolatedString.create(one.value, parameters=parameters)
-            parsed = ParsedFieldDefinition(one.path, value, one.value_type, parameters)
+        for declaration in self.fields:
+            added = CdkAddedFieldDefinition.create(declaration)
+            value = InterpolatedString.create(added.value, parameters=parameters)
+            parsed = ParsedFieldDefinition(added.path, value, added.value_type, parameters)
             self._parsed_fields.append(parsed)
 
     def transform(
@@ -201,12 +196,13 @@ class CdkAddFields(RecordTransformation):
         stream_slice: Any = None,
     ) -> Any:
         """Add the fields to a record in place; skip a field for which the condition is false."""
-        seen: dict[str, Any] = {"record": record, "stream_slice": stream_slice or {}}
-        for one in self._parsed_fields:
-            value = evaluate(one.value, config or {}, {}, **seen)
-            more = {"value": value, "path": one.path}
-            if not self.condition or self._filter_interpolator.eval(config or {}, **more, **seen):
-                set_at(record, one.path, value)
+        variables: dict[str, Any] = {"record": record, "stream_slice": stream_slice or {}}
+        for added in self._parsed_fields:
+            value = added.value.eval(config or {}, **variables)
+            if not self.condition or self._filter_interpolator.eval(
+                config or {}, value=value, path=added.path, **variables
+            ):
+                set_at(record, added.path, value)
 
 
 class TransformConfig(Flag):

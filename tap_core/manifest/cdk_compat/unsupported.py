@@ -35,10 +35,10 @@ class _PlaceholderMeta(ABCMeta):
         Raises:
             ImportError: The other operand is not a type.
         """
-        found = super().__or__(other)
-        if found is NotImplemented:
+        union = super().__or__(other)
+        if union is NotImplemented:
             raise ImportError(cls.REASON)
-        return found
+        return union
 
     def __getitem__(cls, _item: Any) -> Any:
         """Return the placeholder itself, so that type hints such as ``A[str]`` are possible."""
