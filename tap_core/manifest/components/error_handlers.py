@@ -285,8 +285,12 @@ class CompositeErrorHandler:
 
     @property
     def max_seconds(self) -> float | None:
-        """Maximum time in seconds for all attempts of a request: the maximum of all handlers."""
-        return max((each.max_seconds or 0.0 for each in self.error_handlers), default=None)
+        """Maximum time in seconds for all attempts of a request: the maximum of all handlers.
+
+        Handlers without a limit are ignored; None, if no handler has one, means no limit.
+        """
+        limits = (handler.max_seconds for handler in self.error_handlers)
+        return max((limit for limit in limits if limit is not None), default=None)
 
     def interpret(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution:
         """Return the first resolution whose action is neither FAIL nor RATE_LIMITED.
