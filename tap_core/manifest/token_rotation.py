@@ -261,8 +261,14 @@ class TokenRotator:
             raise SyncError(
                 f"The value at the reset_path of the quota '{quota.name}' is not a datetime."
             )
-        remaining = int(values["remaining_path"])
-        return _QuotaState(remaining, ends, int(values.get("limit_path", remaining)))
+        try:
+            remaining = int(values["remaining_path"])
+            return _QuotaState(remaining, ends, int(values.get("limit_path", remaining)))
+        except (TypeError, ValueError):
+            raise SyncError(
+                f"A value at the remaining_path or limit_path of the quota '{quota.name}' is not a"
+                " number."
+            ) from None
 
     def update_quotas(self, request: requests.PreparedRequest, response: requests.Response) -> None:
         """Update the quota of the token that was used for a request, from the response."""
