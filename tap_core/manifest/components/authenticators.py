@@ -626,8 +626,15 @@ class LegacySessionTokenAuthenticator:
             )
         login = {"username": self.username, "password": self.password}
         request = HTTPRequest(f"{base}{self.login_url}", "POST", data=login, as_json=True)
-        document = parse_json(stream.fetch(request, {}))
-        return str(document[self.session_token_response_key])
+        response = stream.fetch(request, {})
+        token = make_getter([self.session_token_response_key])(parse_json(response))
+        if token is MISSING or not token:
+            raise FatalAPIError(
+                "The login response has no token at the `session_token_response_key`"
+                f" {self.session_token_response_key}.",
+                response=response,
+            )
+        return str(token)
 
     def _is_accepted(self, stream: DeclarativeStreamProtocol, base: str) -> bool:
         headers = {self.header: self.session_token}
