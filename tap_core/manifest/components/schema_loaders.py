@@ -84,10 +84,17 @@ def find_schema_file(folder: Path, path: str) -> Path | None:
 
 
 def read_schema(file: Path) -> JsonSchema:
-    """Read a schema file; return the schema with its ``$ref`` references resolved."""
-    found = _resolve_references(_load_file(file), file, _load_file(file), ())
-    found.pop("definitions", None)
-    return cast(JsonSchema, found)
+    """Read a schema file; return the schema with its ``$ref`` references resolved.
+
+    Raises:
+        ManifestError: The file is not a JSON object, or a reference in it has no target.
+    """
+    document = _load_file(file)
+    schema = _resolve_references(document, file, document, ())
+    if not isinstance(schema, dict):
+        raise ManifestError(f"The schema {file} must be a JSON object.")
+    schema.pop("definitions", None)
+    return schema
 
 
 def _load_file(file: Path) -> Any:
@@ -127,6 +134,8 @@ def _resolve_references(node: Any, file: Path, root: Any, references: tuple[str,
     if target is MISSING:
         raise ManifestError(f"The schema {file} refers to '{reference}', which does not exist.")
     resolved = _resolve_references(target, file, root, (*references, current))
+    if not isinstance(resolved, dict):  # such as `true`, a schema that allows any value
+        return resolved
     return {key: one for key, one in resolved.items() if key != "definitions"}
 
 
