@@ -57,16 +57,21 @@ def _render(
     config: Mapping[str, Any],
     parameters: Mapping[str, Any],
     variables: Mapping[str, Any],
+    types: tuple[type, ...] = (),
 ) -> Any:
+    """Return the value of a text that may contain a template.
+
+    ``types`` are the types that a literal may have; other literals stay text. () allows all types.
+    """
     if not has_template(text):
-        return parse_option(text, kind)
+        return parse_option(text, kind, types)
     constants: dict[str, Any] = {
         "stream_slice": {},
         "next_page_token": None,
         "config": config,
         "parameters": parameters,
     }
-    return BoundTemplate(compile_template(text), constants, kind)(variables)
+    return BoundTemplate(compile_template(text), constants, kind, types)(variables)
 
 
 class _Parametrized:
@@ -88,12 +93,23 @@ class InterpolatedString(_Parametrized):
         super().__post_init__(parameters)
         self.default = self.default or self.string
 
-    def eval(self, config: Mapping[str, Any], **kwargs: Any) -> Any:
+    def eval(
+        self,
+        config: Mapping[str, Any],
+        *,
+        valid_types: tuple[type, ...] | None = None,
+        **kwargs: Any,
+    ) -> Any:
         """Render the template in the string and return the result; ``'3'`` becomes the number 3.
 
-        ``kwargs`` are additional template variables, such as ``record`` or ``stream_slice``.
+        Args:
+            config: The connector's config.
+            valid_types: Types of literals to which the result is converted; other results stay
+                text. None allows all types.
+            kwargs: Additional template variables, such as ``record`` or ``stream_slice``.
         """
-        return _render(self.string, "value", config, self._parameters, kwargs)
+        types = valid_types or ()
+        return _render(self.string, "value", config, self._parameters, kwargs, types)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, InterpolatedString) and self.string == other.string

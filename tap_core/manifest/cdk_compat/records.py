@@ -21,6 +21,7 @@ from tap_core.manifest.cdk_compat.type_guards import is_dict, is_list
 from tap_core.manifest.components import decoders as ours
 from tap_core.manifest.components.extractors import DpathExtractor
 from tap_core.manifest.dpath import set_at
+from tap_core.manifest.literals import get_literal_types
 from tap_core.manifest.type_normalization import make_normalizer
 
 __all__ = [
@@ -198,11 +199,22 @@ class CdkAddFields(RecordTransformation):
         """Add the fields to a record in place; skip a field for which the condition is false."""
         variables: dict[str, Any] = {"record": record, "stream_slice": stream_slice or {}}
         for added in self._parsed_fields:
-            value = added.value.eval(config or {}, **variables)
+            types = _get_literal_types(added.value_type)
+            value = added.value.eval(config or {}, valid_types=types, **variables)
             if not self.condition or self._filter_interpolator.eval(
                 config or {}, value=value, path=added.path, **variables
             ):
                 set_at(record, added.path, value)
+
+
+def _get_literal_types(value_type: Any) -> tuple[type, ...]:
+    """Return the types that a literal may have for a ``value_type``; () allows all types.
+
+    ``value_type`` is a Python type, as in airbyte-cdk, or a type name of a manifest.
+    """
+    if isinstance(value_type, type):
+        return (value_type,)
+    return get_literal_types({"value_type": value_type})["value"]
 
 
 class TransformConfig(Flag):
