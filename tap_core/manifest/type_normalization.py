@@ -2,9 +2,9 @@
 
 The conversion is compiled once per schema. A value is converted if the schema has one type for it,
 besides null, and the value can be read as that type. Any other value stays unchanged, and so do
-fields that are not in the schema; no record is rejected. The rules are those of airbyte-cdk 7.39,
-except that no digits are lost: a fraction stays a ``Decimal``, and an integer stays an integer for
-the type ``number``.
+fields that are not in the schema; no record is rejected. The rules are those of airbyte-cdk 7.39:
+for the type ``integer`` a fraction is cut. Only for the type ``number`` they differ, so that no
+digits are lost: a fraction stays a ``Decimal``, and an integer stays an integer.
 """
 
 from __future__ import annotations
