@@ -246,14 +246,14 @@ class _ArchiveFile:
         return True
 
     def read(self, size: int = -1) -> bytes:
-        found = b""
+        data = b""
         if size <= _DIRECTORY_BYTES:
-            found = self._file.read(_DIRECTORY_BYTES + 1 if size < 0 else size)
-        if max(size, len(found)) > _DIRECTORY_BYTES:
+            data = self._file.read(_DIRECTORY_BYTES + 1 if size < 0 else size)
+        if max(size, len(data)) > _DIRECTORY_BYTES:
             raise InputTooLargeError(
                 f"its list of files is longer than {format_size(_DIRECTORY_BYTES)}"
             )
-        return found
+        return data
 
 
 def translate_read_errors(

@@ -79,13 +79,13 @@ def _make_single_getter(steps: Sequence[str]) -> Callable[[Any], Any]:
     find = _make_finder(tuple(steps))
 
     def walk(document: Any) -> Any:
-        found = [holder[name] for holder, name in islice(find(document), 2)]
-        if len(found) > 1:
+        values = [holder[name] for holder, name in islice(find(document), 2)]
+        if len(values) > 1:
             raise ManifestError(
                 f"the path {'/'.join(steps)} matches several values, but must match one: replace"
                 " its wildcards by names. A field_path with a step `*` returns all values."
             )
-        return found[0] if found else MISSING
+        return values[0] if values else MISSING
 
     return walk
 

@@ -93,8 +93,8 @@ def resolve_mapping(value: Any) -> dict[str, Any]:
 
     Return {} if the result is not a mapping.
     """
-    found = resolve(value, {})
-    return dict(cast(Mapping[str, Any], found)) if isinstance(found, Mapping) else {}
+    mapping = resolve(value, {})
+    return dict(cast(Mapping[str, Any], mapping)) if isinstance(mapping, Mapping) else {}
 
 
 class ResponseAction(Enum):

@@ -108,13 +108,14 @@ class Manifest:
         """
         if not self.raw.get("streams") and self.raw.get("dynamic_streams"):
             return []
-        found: list[MappingNode] = []
+        streams: list[MappingNode] = []
         for node in self._get_list("streams"):
             if node.get("type") != "ConditionalStreams":
-                found.append(node)
+                streams.append(node)
             elif is_available(node):
-                found += [one for one in node.get("streams") or () if isinstance(one, MappingNode)]
-        return found
+                inner = node.get("streams") or ()
+                streams += [one for one in inner if isinstance(one, MappingNode)]
+        return streams
 
     @property
     def dynamic_streams(self) -> list[MappingNode]:
@@ -126,9 +127,9 @@ class Manifest:
         return self._get_list("dynamic_streams") if self.raw.get("dynamic_streams") else []
 
     def _get_list(self, key: str) -> list[MappingNode]:
-        found = self.tree.get(key)
-        if isinstance(found, list) and found and all(isinstance(one, MappingNode) for one in found):
-            return cast(list[MappingNode], found)
+        nodes = self.tree.get(key)
+        if isinstance(nodes, list) and nodes and all(isinstance(one, MappingNode) for one in nodes):
+            return cast(list[MappingNode], nodes)
         line = self.raw.lines.get(key, self.raw.line)
         self.report_problem(line, key, "a manifest needs a list of streams.")
         return []
@@ -141,9 +142,9 @@ class Manifest:
         """
         line = self.raw.lines.get(key, 0)
         try:
-            found = self.references.resolve(self.raw.get(key), line)
-            if not is_larger(found, YAML_NODES.whole):
-                return found
+            part = self.references.resolve(self.raw.get(key), line)
+            if not is_larger(part, YAML_NODES.whole):
+                return part
             self.report_problem(line, key, str(too_many_nodes()))
         except RecursionError:
             self.report_problem(line, key, _TOO_DEEP)

@@ -96,15 +96,15 @@ def _bounds() -> Bounds:
 class _Rendering:
     """Deadline and size limits of one rendering of a template.
 
-    `made` is the total size of its results so far.
+    `total_size` is the size of all its results so far.
     """
 
-    __slots__ = ("bounds", "deadline", "made")
+    __slots__ = ("bounds", "deadline", "total_size")
 
     def __init__(self) -> None:
         self.deadline = time.monotonic() + TEMPLATE_SECONDS.value
         self.bounds = _bounds()
-        self.made = 0
+        self.total_size = 0
 
 
 _current: Final = threading.local()
@@ -161,9 +161,9 @@ def _count(units: int) -> None:
     """
     run: _Rendering | None = getattr(_current, "run", None)
     if run is not None:
-        run.made += units
-        if run.made > _TOTAL_FACTOR * run.bounds.most:
-            run.bounds.check(run.made)
+        run.total_size += units
+        if run.total_size > _TOTAL_FACTOR * run.bounds.most:
+            run.bounds.check(run.total_size)
 
 
 def _join(parts: Iterable[str]) -> str:
@@ -336,8 +336,8 @@ def _is_constant(node: nodes.Expr) -> bool:
 
 
 def _wrap_in_filter(name: str, node: Any) -> Any:
-    made = nodes.Filter(node, name, [], [], None, None, lineno=node.lineno)
-    return made.set_environment(node.environment)
+    wrapped = nodes.Filter(node, name, [], [], None, None, lineno=node.lineno)
+    return wrapped.set_environment(node.environment)
 
 
 def _check_call(function: Any, arguments: list[Any]) -> None:

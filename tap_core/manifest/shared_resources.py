@@ -94,17 +94,17 @@ class SharedResources:
         from tap_core.manifest.async_jobs import JobLimiter
 
         node = self.manifest.get_part("max_concurrent_async_job_count")
-        given = build_component(self.manifest, node, int | str | None, self.config)
+        count = build_component(self.manifest, node, int | str | None, self.config)
         try:
-            most = 1 if given in {None, ""} else int(given)
+            max_jobs = 1 if count in {None, ""} else int(count)
         except ValueError:
-            most = 0
-        if most < 1:
+            max_jobs = 0
+        if max_jobs < 1:
             _log.warning(
                 "Invalid max_concurrent_async_job_count %r: expected 1 or more; one job at a time.",
                 node,
             )
-        return JobLimiter(max(1, most))
+        return JobLimiter(max(1, max_jobs))
 
     @cached_property
     def budget(self) -> HTTPAPIBudget | None:
@@ -152,9 +152,9 @@ class SharedResources:
         for known, stream in self._parents:
             if known is node or known == node:
                 return stream
-        made = self._make_parent(node)
-        self._parents.append((node, made))
-        return made
+        parent = self._make_parent(node)
+        self._parents.append((node, parent))
+        return parent
 
     # Credentials
 

@@ -167,15 +167,15 @@ class StreamComponents:
         Raises:
             ManifestError: The option is not a name, a list of names, or a list of paths.
         """
-        given = self.build_option("primary_key", Any)
-        paths = [given] if isinstance(given, str) else given or []
+        declared = self.build_option("primary_key", Any)
+        paths = [declared] if isinstance(declared, str) else declared or []
         if not isinstance(paths, (list, tuple)) or not all(map(_is_path, paths)):
             raise ManifestError(
-                f"Invalid primary_key {given!r}: expected a name or a list of names."
+                f"Invalid primary_key {declared!r}: expected a name or a list of names."
             )
-        names = [path if isinstance(path, str) else ".".join(path) for path in paths]
-        flat = all(isinstance(path, str) or len(path) == 1 for path in paths)
-        return list(filter(None, names)) if flat else []
+        if any(not isinstance(path, str) and len(path) != 1 for path in paths):
+            return []
+        return list(filter(None, (path if isinstance(path, str) else path[0] for path in paths)))
 
     @property
     def parent_names(self) -> list[str]:
@@ -197,16 +197,16 @@ class StreamComponents:
     @property
     def retriever(self) -> SimpleRetriever:
         """SimpleRetriever of the stream, or the SimpleRetriever inside another retriever."""
-        found = self.declared.retriever
-        return found if isinstance(found, SimpleRetriever) else found.simple
+        retriever = self.declared.retriever
+        return retriever if isinstance(retriever, SimpleRetriever) else retriever.simple
 
     @cached_property
     def datetime_cursor(self) -> DatetimeBasedCursor | None:
         """DatetimeBasedCursor, with the tap's overrides applied; None for any other cursor."""
         if not self.incremental_node.get("incremental_sync"):
             return None
-        found = self.declared.incremental_sync
-        if not isinstance(found, DatetimeBasedCursor):
+        cursor = self.declared.incremental_sync
+        if not isinstance(cursor, DatetimeBasedCursor):
             return None
         overrides: dict[str, Any] = {
             name: value for name, value in self._shared.overrides.items() if name != _NEW_SLICES
@@ -215,7 +215,7 @@ class StreamComponents:
             overrides["global_substream_cursor"] = True
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # logged when the cursor was built
-            return replace(found, **overrides) if overrides else found
+            return replace(cursor, **overrides) if overrides else cursor
 
     @property
     def _has_groups(self) -> bool:
@@ -232,8 +232,8 @@ class StreamComponents:
         """Custom or counting cursor; None for a DatetimeBasedCursor or no cursor."""
         if not self.incremental_node.get("incremental_sync"):
             return None
-        found = self.declared.incremental_sync
-        return None if isinstance(found, DatetimeBasedCursor) else found
+        cursor = self.declared.incremental_sync
+        return None if isinstance(cursor, DatetimeBasedCursor) else cursor
 
     @cached_property
     def error_handler(self) -> ErrorHandler:
@@ -295,8 +295,8 @@ class StreamComponents:
         This means that its latest bookmark is older, or that no bookmark is a datetime. Return
         False if the manifest does not set this option, or if the stream has no DatetimeBasedCursor.
         """
-        given = self.node.get("api_retention_period")
-        period = self.build(given, str | None, get_parameters(self.node))
+        node = self.node.get("api_retention_period")
+        period = self.build(node, str | None, get_parameters(self.node))
         cursor = self.datetime_cursor if period else None
         if cursor is None:
             return False

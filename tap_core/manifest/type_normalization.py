@@ -105,8 +105,8 @@ class _Compiler:
 
         Return None if the schema has neither ``properties`` nor ``items``.
         """
-        found = self._resolve_reference(schema)
-        return self.compile_nested(found) if {"properties", "items"} & found.keys() else None
+        schema = self._resolve_reference(schema)
+        return self.compile_nested(schema) if {"properties", "items"} & schema.keys() else None
 
     def _resolve_reference(self, schema: Any) -> Mapping[str, Any]:
         """Return a JSON Schema with its ``$ref`` followed; {} if the reference has no target."""
@@ -127,12 +127,12 @@ def _apply_steps(steps: list[_Convert], value: Any) -> None:
 
 def _make_conversion(schema: Mapping[str, Any]) -> _Convert | None:
     """Return a function that converts one value to the schema's type; None for no conversion."""
-    given = schema.get("type", [])
-    types: list[Any] = given if isinstance(given, list) else [given]
-    rest = [one for one in types if one != "null" or not isinstance(given, list)]
-    if len(rest) != 1:
+    declared = schema.get("type", [])
+    types: list[Any] = declared if isinstance(declared, list) else [declared]
+    others = [one for one in types if one != "null" or not isinstance(declared, list)]
+    if len(others) != 1:
         return None
-    convert = _make_list_conversion(schema) if rest[0] == "array" else _CONVERSIONS.get(rest[0])
+    convert = _make_list_conversion(schema) if others[0] == "array" else _CONVERSIONS.get(others[0])
     if convert is None or "null" not in types:
         return convert
     return lambda value: None if value is None else convert(value)

@@ -15,7 +15,7 @@ from tap_core.manifest.cdk_compat.type_guards import is_list, is_mapping
 __all__ = ["delete", "get", "new", "search", "set", "values"]
 
 _MISSING: Any = object()
-_Found = tuple[tuple[Any, ...], Any]
+_Match = tuple[tuple[Any, ...], Any]
 
 
 def _split_path(glob: Any, separator: str) -> list[str]:
@@ -33,7 +33,7 @@ def _iterate_items(container: Any) -> Iterator[tuple[Any, Any]]:
 
 def _iterate_matches(
     container: Any, steps: Sequence[str], keys: tuple[Any, ...] = ()
-) -> Iterator[_Found]:
+) -> Iterator[_Match]:
     """Yield the path and the value of each match of a glob in nested mappings and lists.
 
     Args:
@@ -65,11 +65,11 @@ def get(obj: Any, glob: Any, separator: str = "/", default: Any = _MISSING) -> A
         KeyError: No value matches, and there is no default.
         ValueError: Several values match.
     """
-    found = [value for _, value in _iterate_matches(obj, _split_path(glob, separator))]
-    if len(found) > 1:
+    matches = [value for _, value in _iterate_matches(obj, _split_path(glob, separator))]
+    if len(matches) > 1:
         raise ValueError(f"The path {glob!r} matches several values.")
-    if found:
-        return found[0]
+    if matches:
+        return matches[0]
     if default is _MISSING:
         raise KeyError(glob)
     return default
@@ -82,8 +82,8 @@ def values(
 
     ``afilter`` is a function that returns True for each value to include; None includes all values.
     """
-    found = (value for _, value in _iterate_matches(obj, _split_path(glob, separator)))
-    return [value for value in found if afilter is None or afilter(value)]
+    matches = _iterate_matches(obj, _split_path(glob, separator))
+    return [value for _, value in matches if afilter is None or afilter(value)]
 
 
 def search(
@@ -98,15 +98,15 @@ def search(
     If ``yielded`` is True, return an iterator of (path, value) pairs instead. ``afilter`` is a
     function that returns True for each value to include; None includes all values.
     """
-    found = [
+    matches = [
         (keys, value)
         for keys, value in _iterate_matches(obj, _split_path(glob, separator))
         if afilter is None or afilter(value)
     ]
     if yielded:
-        return iter([(separator.join(map(str, keys)), value) for keys, value in found])
+        return iter([(separator.join(map(str, keys)), value) for keys, value in matches])
     part: dict[Any, Any] = {}
-    for keys, value in found:
+    for keys, value in matches:
         new(part, [str(step) for step in keys], value)
     return part
 
@@ -149,16 +149,16 @@ def delete(
     Raises:
         KeyError: No value matches.
     """
-    found = [
+    paths = [
         keys
         for keys, value in _iterate_matches(obj, _split_path(glob, separator))
         if keys and (afilter is None or afilter(value))
     ]
-    if not found:
+    if not paths:
         raise KeyError(glob)
-    for keys in reversed(found):
+    for keys in reversed(paths):
         del _get_container(obj, keys)[keys[-1]]
-    return len(found)
+    return len(paths)
 
 
 def _get_container(obj: Any, keys: Sequence[Any]) -> Any:

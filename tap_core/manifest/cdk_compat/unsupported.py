@@ -56,5 +56,5 @@ def unsupported_class(name: str, module: str) -> type:
 
 def find_unsupported_base(cls: type) -> str | None:
     """Return the error message if ``cls`` derives from an unsupported class; otherwise None."""
-    found = next((base for base in cls.__mro__ if "REASON" in vars(base)), None)
-    return str(vars(found)["REASON"]) if isinstance(found, _PlaceholderMeta) else None
+    placeholder = next((base for base in cls.__mro__ if "REASON" in vars(base)), None)
+    return placeholder.REASON if isinstance(placeholder, _PlaceholderMeta) else None

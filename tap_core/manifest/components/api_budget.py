@@ -215,12 +215,12 @@ class HTTPAPIBudget:
             counters: Counters shared with other processes that send requests for the same job. None
                 counts the requests of this process only.
         """
-        found = self._find_policy(request)
-        if found is None:
+        policy = self._find_policy(request)
+        if policy is None:
             return 0.0
         waited = 0.0
         while True:
-            slot = (counters or self._own_counters).ask(*found)
+            slot = (counters or self._own_counters).ask(*policy)
             waited += _sleep(slot.wait)
             if slot.is_taken:
                 return waited
@@ -237,10 +237,10 @@ class HTTPAPIBudget:
         remaining number becomes 0. ``counters`` are counters shared with other processes; None uses
         the counters of this process.
         """
-        found = self._find_policy(request)
-        if found is None:
+        policy = self._find_policy(request)
+        if policy is None:
             return
-        name, limits, _ = found
+        name, limits, _ = policy
         remaining = _parse_count(response.headers.get(self.ratelimit_remaining_header))
         if remaining is None and response.status_code in self.status_codes_for_ratelimit_hit:
             remaining = 0

@@ -633,8 +633,8 @@ def add_declared_fields(instance: Any, request: HTTPRequest, arguments: Mapping[
     if headers:
         request.headers = {**request.headers, **_to_text_headers(headers)}
     if form or document:
-        known: Any = request.data
-        request.data = merge_objects(known if is_dict(known) else {}, {**form, **document})
+        data: Any = request.data
+        request.data = merge_objects(data if is_dict(data) else {}, {**form, **document})
         request.as_json = bool(document)
 
 

@@ -184,10 +184,10 @@ class JsonItemsDecoder(_StreamDecoder):
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield the elements of the list at `items_path`; nothing if there is no list."""
-        found = _read_json(self.bound(data).read(data), self.encoding)
+        value = _read_json(self.bound(data).read(data), self.encoding)
         for step in self.items_path.split("."):
-            found = found.get(step) if isinstance(found, dict) else None
-        return iter(found if isinstance(found, list) else ())
+            value = value.get(step) if isinstance(value, dict) else None
+        return iter(value if isinstance(value, list) else ())
 
 
 @dataclass(frozen=True)

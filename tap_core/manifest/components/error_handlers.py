@@ -535,6 +535,6 @@ def _find_message_text(value: Any) -> str | None:
         texts = map(_find_message_text, value)
         return ", ".join(text for text in texts if text is not None)
     if isinstance(value, Mapping):
-        found = next((value[name] for name in _MESSAGE_FIELDS if value.get(name)), None)
-        return _find_message_text(found)
+        message = next((value[name] for name in _MESSAGE_FIELDS if value.get(name)), None)
+        return _find_message_text(message)
     return None

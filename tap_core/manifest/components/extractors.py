@@ -120,13 +120,13 @@ class DpathExtractor:
 
     def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:  # noqa: ARG002  (every extractor takes it)
         """Return a document's records at `field_path`; none if the value is missing or empty."""
-        found = self._find(document)
-        if not isinstance(found, list):
-            found = [found] if found is not MISSING and found else []
+        records = self._find(document)
+        if not isinstance(records, list):
+            records = [records] if records is not MISSING and records else []
         if self.record_expander is None:
-            return found
+            return records
         expand = self.record_expander.expand
-        return (record for one in found for record in expand(one))
+        return (expanded for record in records for expanded in expand(record))
 
 
 @dataclass(frozen=True)

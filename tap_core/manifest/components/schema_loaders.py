@@ -57,14 +57,14 @@ class JsonFileSchemaLoader:
             ManifestError: The file does not exist, or is not a JSON Schema.
         """
         path = self.file_path or f"./{stream.name}.json"
-        found = find_schema_file(self.folder, path)
-        if found is None:
+        file = find_schema_file(self.folder, path)
+        if file is None:
             raise ManifestError(
                 f"there is no file '{path}' (looked for in {self.folder}): add it, or write the"
                 " schema into the manifest with an InlineSchemaLoader.",
                 place=self.place,
             )
-        return read_schema(found)
+        return read_schema(file)
 
 
 def find_schema_file(folder: Path, path: str) -> Path | None:
@@ -148,10 +148,10 @@ def _find_shared_file(file: Path, name: str) -> Path:
         ManifestError: The file does not exist.
     """
     candidates = [file.parent / "shared" / name, file.parent / name]
-    found = next(filter(_is_file, candidates), None)
-    if found is None:
+    shared_file = next(filter(_is_file, candidates), None)
+    if shared_file is None:
         raise ManifestError(f"The schema {file} refers to a file '{name}', which does not exist.")
-    return found
+    return shared_file
 
 
 def _is_file(path: Path) -> bool:
