@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from tap_core.config.similar_names import suggest
 from tap_core.manifest.builder import Builder
@@ -34,31 +33,7 @@ from tap_core.manifest.loader import Manifest, get_template_names, read_manifest
 from tap_core.manifest.problems import ManifestProblem
 from tap_core.manifest.template_expansion import StreamTemplate, get_lines
 
-__all__ = ["LintResult", "Problem", "lint_manifest"]
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Problem that the linter found in a manifest, with its position and severity."""
-
-    line: int
-    """Line number, from 1; 0 for the whole file."""
-    path: str
-    """Path of keys, such as ``streams[0].retriever``."""
-    severity: Literal["error", "warning"]
-    message: str
-    file: str = "manifest"
-
-    @property
-    def is_error(self) -> bool:
-        """True if the manifest or a part of it cannot run; False for a warning."""
-        return self.severity == "error"
-
-    def __str__(self) -> str:
-        """Return the problem as ``file:line: severity: path: message``, like a compiler message."""
-        path = f"{self.path}: " if self.path else ""
-        place = f"{self.file}:{self.line}" if self.line else self.file
-        return f"{place}: {self.severity}: {path}{self.message}"
+__all__ = ["LintResult", "lint_manifest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +42,7 @@ class LintResult:
 
     name: str
     """Path of the file, or "manifest"."""
-    problems: list[Problem]
+    problems: list[ManifestProblem]
     streams: int = 0
     templates: int = 0
     """Number of dynamic streams, each of which generates streams from a template."""
@@ -103,11 +78,9 @@ def lint_manifest(source: Path | str) -> LintResult:
         streams, templates = _count(manifest, "streams"), _count(manifest, "dynamic_streams")
     except ManifestError as error:
         problems = [ManifestProblem(error.line, error.path, error.message)]
-    distinct: dict[tuple[int, str], Problem] = {}
-    for one in problems:
-        severity: Literal["error", "warning"] = "error" if one.is_error else "warning"
-        problem = Problem(one.line, one.path, severity, one.message, name)
-        distinct.setdefault((problem.line, problem.message), problem)
+    distinct: dict[tuple[int, str], ManifestProblem] = {}
+    for problem in problems:
+        distinct.setdefault((problem.line, problem.message), replace(problem, file=name))
     ordered = sorted(distinct.values(), key=lambda problem: problem.line)
     return LintResult(name, ordered, streams, templates)
 

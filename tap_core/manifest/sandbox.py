@@ -294,15 +294,12 @@ class _LimitInserter(NodeTransformer):
         self.generic_visit(node)
         return _wrap_in_filter(_JOIN_FILTER, nodes.List(node.nodes, lineno=node.lineno))
 
-    def visit_List(self, node: nodes.List) -> Any:  # noqa: N802  Jinja's name
-        """Wrap the creation of a list in a filter that checks its size."""
+    def visit_List(self, node: nodes.List | nodes.Dict) -> Any:  # noqa: N802  Jinja's name
+        """Wrap the creation of a list or dict in a filter that checks its size."""
         self.generic_visit(node)
         return _wrap_in_filter(_CONTAINER_FILTER, node)
 
-    def visit_Dict(self, node: nodes.Dict) -> Any:  # noqa: N802  Jinja's name
-        """Wrap the creation of a dict in a filter that checks its size."""
-        self.generic_visit(node)
-        return _wrap_in_filter(_CONTAINER_FILTER, node)
+    visit_Dict = visit_List  # noqa: N815  Jinja's name
 
     def visit_Tuple(self, node: nodes.Tuple) -> Any:  # noqa: N802  Jinja's name
         """Wrap the creation of a tuple in a filter that checks its size."""
