@@ -8,7 +8,7 @@ methods. A nested custom component is passed as the instance of its Python class
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import requests
 from requests.auth import AuthBase
@@ -60,8 +60,13 @@ def adapt(value: Any, owner: StreamOwner, config: Mapping[str, Any]) -> Any:
         return {name: adapt(one, owner, config) for name, one in value.items()}
     if is_list(value):
         return [adapt(one, owner, config) for one in value]
-    for is_match, make_adapter in _ADAPTERS:
-        if is_match(value):
+    if hasattr(value, "instance"):  # a custom component
+        return value.instance
+    for kind, make_adapter in _FACTORIES_BY_TYPE:
+        if isinstance(value, kind):
+            return make_adapter(value, owner, config)
+    for method, make_adapter in _FACTORIES_BY_METHOD:
+        if hasattr(value, method):
             return make_adapter(value, owner, config)
     return value
 
@@ -83,7 +88,7 @@ def to_stream_slice(scope: TemplateScope) -> CdkStreamSlice:
     )
 
 
-def _adapt_option(option: request_options.RequestOption) -> CdkRequestOption:
+def _adapt_option(option: request_options.RequestOption, *_: Any) -> CdkRequestOption:
     return CdkRequestOption(
         inject_into=RequestOptionType(option.inject_into),
         field_name=option.field_name,
@@ -92,7 +97,7 @@ def _adapt_option(option: request_options.RequestOption) -> CdkRequestOption:
     )
 
 
-def _adapt_min_max(declared: cursor.MinMaxDatetime) -> CdkMinMaxDatetime:
+def _adapt_min_max(declared: cursor.MinMaxDatetime, *_: Any) -> CdkMinMaxDatetime:
     return CdkMinMaxDatetime(
         datetime=declared.datetime,
         parameters={},
@@ -118,9 +123,11 @@ def _adapt_parent(
     )
 
 
-def _adapt_added_field(one: transformations.AddedFieldDefinition) -> CdkAddedFieldDefinition:
-    value = one.value.template.text if isinstance(one.value, BoundTemplate) else one.value
-    return CdkAddedFieldDefinition(one.path, value, one.value_type, {})
+def _adapt_added_field(
+    added: transformations.AddedFieldDefinition, *_: Any
+) -> CdkAddedFieldDefinition:
+    value = added.value.template.text if isinstance(added.value, BoundTemplate) else added.value
+    return CdkAddedFieldDefinition(added.path, value, added.value_type, {})
 
 
 class _ExtractorAdapter(RecordExtractor):
@@ -129,7 +136,7 @@ class _ExtractorAdapter(RecordExtractor):
     Response bodies must be JSON.
     """
 
-    def __init__(self, inner: Any) -> None:
+    def __init__(self, inner: Any, *_: Any) -> None:
         self._inner = inner
 
     def extract_records(self, response: requests.Response) -> Iterator[Any]:
@@ -141,7 +148,7 @@ class _ExtractorAdapter(RecordExtractor):
 class _BackoffAdapter(CdkBackoffStrategy):
     """Adapter that gives this SDK's backoff strategies airbyte-cdk's BackoffStrategy interface."""
 
-    def __init__(self, inner: Any, config: Mapping[str, Any]) -> None:
+    def __init__(self, inner: Any, _owner: StreamOwner, config: Mapping[str, Any]) -> None:
         self._inner = inner
         self._config = config
 
@@ -188,36 +195,21 @@ class _AuthenticatorAdapter(AuthBase):
         return cast("requests.PreparedRequest", signed)
 
 
-_ADAPTERS: Final[
-    tuple[tuple[Callable[[Any], bool], Callable[[Any, StreamOwner, Any], Any]], ...]
-] = (
-    (lambda one: hasattr(one, "instance"), lambda one, owner, config: one.instance),  # noqa: ARG005
-    (lambda one: isinstance(one, partition_routers.ParentStreamConfig), _adapt_parent),
-    (
-        lambda one: isinstance(one, transformations.AddedFieldDefinition),
-        lambda one, owner, config: _adapt_added_field(one),  # noqa: ARG005
-    ),
-    (
-        lambda one: isinstance(one, request_options.RequestOption),
-        lambda one, owner, config: _adapt_option(one),  # noqa: ARG005
-    ),
-    (
-        lambda one: isinstance(one, cursor.MinMaxDatetime),
-        lambda one, owner, config: _adapt_min_max(one),  # noqa: ARG005
-    ),
-    (
-        lambda one: isinstance(one, our_errors.HttpResponseFilter),
-        lambda one, owner, config: CdkHttpResponseFilter(one, config),  # noqa: ARG005
-    ),
-    (lambda one: hasattr(one, "extract"), lambda one, owner, config: _ExtractorAdapter(one)),  # noqa: ARG005
-    (lambda one: hasattr(one, "auth"), _AuthenticatorAdapter),
-    (
-        lambda one: hasattr(one, "interpret"),
-        lambda one, owner, config: _ErrorHandlerAdapter(one, config),  # noqa: ARG005
-    ),
-    (
-        lambda one: hasattr(one, "compute_wait"),
-        lambda one, owner, config: _BackoffAdapter(one, config),  # noqa: ARG005
-    ),
+_Factory: TypeAlias = Callable[[Any, StreamOwner, Mapping[str, Any]], Any]
+
+_FACTORIES_BY_TYPE: Final[tuple[tuple[type, _Factory], ...]] = (
+    (partition_routers.ParentStreamConfig, _adapt_parent),
+    (transformations.AddedFieldDefinition, _adapt_added_field),
+    (request_options.RequestOption, _adapt_option),
+    (cursor.MinMaxDatetime, _adapt_min_max),
+    (our_errors.HttpResponseFilter, lambda one, _owner, config: CdkHttpResponseFilter(one, config)),
 )
-"""Pairs of a test for a component and a factory of its adapter; the first match is used."""
+"""Factories of adapters, by the type of the component."""
+
+_FACTORIES_BY_METHOD: Final[tuple[tuple[str, _Factory], ...]] = (
+    ("extract", _ExtractorAdapter),
+    ("auth", _AuthenticatorAdapter),
+    ("interpret", _ErrorHandlerAdapter),
+    ("compute_wait", _BackoffAdapter),
+)
+"""Factories of adapters, by a method that the component has; the first match is used."""
