@@ -62,13 +62,11 @@ def adapt(value: Any, owner: StreamOwner, config: Mapping[str, Any]) -> Any:
         return [adapt(one, owner, config) for one in value]
     if hasattr(value, "instance"):  # a custom component
         return value.instance
-    for kind, make_adapter in _FACTORIES_BY_TYPE:
-        if isinstance(value, kind):
-            return make_adapter(value, owner, config)
-    for method, make_adapter in _FACTORIES_BY_METHOD:
-        if hasattr(value, method):
-            return make_adapter(value, owner, config)
-    return value
+    factories = (
+        *(factory for kind, factory in _FACTORIES_BY_TYPE if isinstance(value, kind)),
+        *(factory for method, factory in _FACTORIES_BY_METHOD if hasattr(value, method)),
+    )
+    return factories[0](value, owner, config) if factories else value
 
 
 def to_stream_slice(scope: TemplateScope) -> CdkStreamSlice:
