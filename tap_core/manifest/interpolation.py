@@ -229,14 +229,14 @@ class BoundTemplate:
                 return False
             if self.empty is None:
                 return None
-            raise self._make_undefined_error(error) from None
+            raise self._make_error(error) from None
         except TypeError as error:
             if self.kind == "condition":
-                _warn(f"{self.place}: {self._describe_type_error(error)}")
+                _warn(str(self._make_error(error)))
                 return True
-            raise self._make_error(self._describe_type_error(error)) from None
+            raise self._make_error(error) from None
         except ManifestError as error:
-            raise self._make_error(error.message) from None
+            raise self._make_error(error) from None
         return parse_option(text, self.kind, self.types, self.empty)
 
     def render_parts(self, scope: Mapping[str, Any]) -> list[str]:
@@ -252,22 +252,19 @@ class BoundTemplate:
         except UndefinedError as error:
             if self.empty is None:
                 return []
-            raise self._make_undefined_error(error) from None
-        except TypeError as error:
-            raise self._make_error(self._describe_type_error(error)) from None
-        except ManifestError as error:
-            raise self._make_error(error.message) from None
+            raise self._make_error(error) from None
+        except (TypeError, ManifestError) as error:
+            raise self._make_error(error) from None
 
-    def _make_undefined_error(self, error: UndefinedError) -> ManifestError:
-        return self._make_error(
-            f"the template {self.template.text!r} accesses a part of an undefined value:"
-            f" {error.message}."
-        )
-
-    def _describe_type_error(self, error: TypeError) -> str:
-        return f"the template {self.template.text!r} fails: {self.template.describe_error(error)}"
-
-    def _make_error(self, message: str) -> ManifestError:
+    def _make_error(self, error: UndefinedError | TypeError | ManifestError) -> ManifestError:
+        """Return the error of a rendering with the position of the option in the manifest."""
+        template = f"the template {self.template.text!r}"
+        if isinstance(error, ManifestError):
+            message = error.message
+        elif isinstance(error, UndefinedError):
+            message = f"{template} accesses a part of an undefined value: {error.message}."
+        else:
+            message = f"{template} fails: {self.template.describe_error(error)}"
         return ManifestError(message, place=self.place)
 
 
