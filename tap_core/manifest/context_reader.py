@@ -135,7 +135,8 @@ class ManifestReader(WindowReader):
         cursor, record_filter = self.stream.incremental_sync, self.stream._record_filter
         if cursor is None or record_filter is None or not cursor.is_client_side_incremental:
             return None
-        return record_filter.admits
+        admits: Callable[[Record], bool] = record_filter.admits
+        return admits
 
     # Windows
 

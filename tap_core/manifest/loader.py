@@ -267,9 +267,10 @@ class _NodeConverter:
         if isinstance(node, yaml.ScalarNode):
             return self._convert_scalar(node)
         if id(node) not in self._converted:
-            is_mapping = isinstance(node, yaml.MappingNode)
-            convert = self._convert_mapping if is_mapping else self._convert_list
-            self._converted[id(node)] = convert(node)
+            if isinstance(node, yaml.MappingNode):
+                self._converted[id(node)] = self._convert_mapping(node)
+            else:
+                self._converted[id(node)] = self._convert_list(node)
         return self._converted[id(node)]
 
     def _convert_scalar(self, node: yaml.ScalarNode) -> Any:
@@ -286,7 +287,7 @@ class _NodeConverter:
         lines = [item.start_mark.line + 1 for item in items]
         return ListNode([self.convert(item) for item in items], lines=lines)
 
-    def _convert_mapping(self, node: yaml.Node) -> MappingNode:
+    def _convert_mapping(self, node: yaml.MappingNode) -> MappingNode:
         self._record_duplicate_keys(node.value)
         if any(key.tag == f"{_TAG}merge" for key, _ in node.value):
             self._constructor.flatten_mapping(node)

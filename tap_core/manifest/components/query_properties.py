@@ -206,6 +206,8 @@ def merge_objects(first: Mapping[Any, Any], second: Mapping[Any, Any]) -> dict[A
     merged = dict(first)
     for name, value in second.items():
         old = merged.get(name)
-        is_nested = isinstance(old, dict) and isinstance(value, dict)
-        merged[name] = merge_objects(old, value) if is_nested else value
+        if isinstance(old, dict) and isinstance(value, dict):
+            merged[name] = merge_objects(old, value)
+        else:
+            merged[name] = value
     return merged
