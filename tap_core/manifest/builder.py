@@ -557,8 +557,9 @@ class Builder:
         if not isinstance(node, MappingNode):
             return node
         if _is_component(node):
-            is_later = getattr(get_component_class(node[_TYPE]), "LATER", False)
-            return node if is_later else self._build_component(_ANY_COMPONENT, node, position)
+            if getattr(get_component_class(node[_TYPE]), "IS_BUILT_LATER", False):
+                return node
+            return self._build_component(_ANY_COMPONENT, node, position)
         return {
             key: self._build_custom_field(value, position.child(key, node.lines.get(key, 0)))
             for key, value in node.items()

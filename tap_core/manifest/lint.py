@@ -29,7 +29,7 @@ from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import TemplateScope
 from tap_core.manifest.lint_names import find_name_problems, find_version_problems
 from tap_core.manifest.literals import has_template
-from tap_core.manifest.loader import Manifest, get_template_names, read_manifest
+from tap_core.manifest.loader import Manifest, get_dynamic_stream_names, read_manifest
 from tap_core.manifest.problems import ManifestProblem
 from tap_core.manifest.template_expansion import StreamTemplate, get_lines
 
@@ -152,7 +152,7 @@ def _check_connection_check(
 
 
 def _check_template_names(manifest: Manifest, check: MappingNode) -> Iterator[ManifestProblem]:
-    templates = get_template_names(manifest.dynamic_streams)
+    templates = get_dynamic_stream_names(manifest.dynamic_streams)
     for one in check.get("dynamic_streams_check_configs") or ():
         name = one.get("dynamic_stream_name") if isinstance(one, MappingNode) else None
         if isinstance(name, str) and name not in templates:

@@ -31,7 +31,7 @@ from tap_core.schema.yaml_nodes import (
     too_many_nodes,
 )
 
-__all__ = ["Manifest", "get_template_names", "parse_value", "read_manifest"]
+__all__ = ["Manifest", "get_dynamic_stream_names", "parse_value", "read_manifest"]
 
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG: Final = "tag:yaml.org,2002:"
@@ -187,7 +187,7 @@ def read_manifest(source: Path | str) -> Manifest:
     return _parse_manifest(text, source.name, source.resolve().parent)
 
 
-def get_template_names(dynamic_streams: Iterable[Mapping[str, Any]]) -> list[str]:
+def get_dynamic_stream_names(dynamic_streams: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the names of dynamic streams; an unnamed one is called ``dynamic_stream_<index>``."""
     return [
         str(one.get("name") or f"dynamic_stream_{index}")

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from tap_core.manifest.components.resolvers import find_template_names
+from tap_core.manifest.components.resolvers import find_variable_names
 from tap_core.manifest.document import UNKNOWN, ListNode, MappingNode, to_nodes, to_plain
 from tap_core.manifest.dpath import make_locator, set_at
 from tap_core.manifest.errors import ManifestError
@@ -116,14 +116,14 @@ class StreamTemplate:
         template.
         """
         reads_yaml = not self.resolver.keeps_text(mapping)
-        brings_data = self.resolver.BRINGS_DATA or "config" in find_template_names(mapping.value)
+        brings_data = self.resolver.BRINGS_DATA or "config" in find_variable_names(mapping.value)
         if self.known_names is None and brings_data:
             return insert_value(mapping.value, scope, reads_yaml=reads_yaml)
         value = self._evaluate(mapping.value, scope)
         return parse_value(value) if isinstance(value, str) and reads_yaml else value
 
     def _evaluate(self, value: Any, scope: TemplateScope) -> Any:
-        if self.known_names is not None and not find_template_names(value) <= set(self.known_names):
+        if self.known_names is not None and not find_variable_names(value) <= set(self.known_names):
             return UNKNOWN
         return resolve(value, scope)
 

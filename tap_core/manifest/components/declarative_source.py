@@ -59,7 +59,7 @@ class DeclarativeStream:
     state_migrations: list[StateMigration] = field(default_factory=list)
 
     IGNORED: ClassVar[frozenset[str]] = frozenset({"file_uploader"})
-    LATER: ClassVar[bool] = True
+    IS_BUILT_LATER: ClassVar[bool] = True
     """True: a custom component receives this component unbuilt, as a node of the manifest."""
 
     def __post_init__(self) -> None:
@@ -93,7 +93,7 @@ class StateDelegatingStream:
     api_retention_period: str | None = None
     """ISO 8601 duration; a state that is older than this leads to a full refresh."""
 
-    LATER: ClassVar[bool] = True
+    IS_BUILT_LATER: ClassVar[bool] = True
     """True: a custom component receives this component unbuilt, as a node of the manifest."""
 
 

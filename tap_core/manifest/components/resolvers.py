@@ -27,7 +27,7 @@ __all__ = [
     "RecordReader",
     "StreamConfig",
     "StreamParametersDefinition",
-    "find_template_names",
+    "find_variable_names",
 ]
 
 _COMMON_NAMES: Final = frozenset(
@@ -72,7 +72,7 @@ class ComponentMappingDefinition:
     @property
     def names(self) -> frozenset[str]:
         """Names of the variables in the templates of the path, the value and the condition."""
-        return find_template_names([self.field_path, self.value, self.condition])
+        return find_variable_names([self.field_path, self.value, self.condition])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,12 +232,12 @@ class DynamicDeclarativeStream:
     use_parent_parameters: bool = True
 
 
-def find_template_names(value: Any) -> frozenset[str]:
+def find_variable_names(value: Any) -> frozenset[str]:
     """Return the names of the variables that templates in a value use, at all nesting levels."""
     if isinstance(value, dict):
         value = [*value, *value.values()]
     if isinstance(value, list):
-        return frozenset[str]().union(*map(find_template_names, value))
+        return frozenset[str]().union(*map(find_variable_names, value))
     template = getattr(value, "template", None)
     return template.names if template is not None else frozenset()
 
