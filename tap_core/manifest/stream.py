@@ -94,14 +94,16 @@ class ManifestStream(Stream):
         self._own_client = ManifestClient(
             self, tap, shared, self.components, is_description=is_description
         )
-        makes_jobs = self._is_read_by_one = self.components.makes_jobs
-        threads = max(shared.threads, shared.job_limiter.max_jobs) if makes_jobs else shared.threads
+        threads = shared.threads
+        self._is_read_by_one = self.components.makes_jobs
+        if self.components.makes_jobs:
+            threads = max(threads, shared.job_limiter.max_jobs)
         self.max_parallel_partitions = self.max_parallel_windows = threads
         if self.components.has_custom_cursor:
             self.max_parallel_partitions = 1
         self.primary_keys = self.components.primary_key
-        field = self.replication_key = self.components.cursor_field
-        if not field:  # the inherited property would build the stream's components
+        cursor_field = self.replication_key = self.components.cursor_field
+        if not cursor_field:  # the inherited property would build the stream's components
             self.state_partitioning_keys = []  # slices without a cursor have no state
 
     def _has_known_state(self) -> bool:
@@ -319,10 +321,11 @@ class ManifestStream(Stream):
         place = f"Stream '{self.name}'"
         if stream_slice := scope["stream_slice"]:
             place += f", slice {dump_json(dict(stream_slice), default=str)}"
-        run, place = self._tap.run, self._client.collect_secrets().hide(place)
-        reader = AsyncJobReader(self, retriever, scope, self._shared.job_limiter, run, place)
-        failed = None if self._failed_records is None else self._failed_records.add
-        return self._selection(reader.records(), scope, lambda: None, failed)
+        place = self._client.collect_secrets().hide(place)
+        limiter, run = self._shared.job_limiter, self._tap.run
+        reader = AsyncJobReader(self, retriever, scope, limiter, run, place)
+        on_failure = None if self._failed_records is None else self._failed_records.add
+        return self._selection(reader.records(), scope, lambda: None, on_failure)
 
     def with_request_only(
         self, retriever: SimpleRetriever, scope: TemplateScope, *, into_file: bool = False
