@@ -261,10 +261,9 @@ class AsyncJobReader:
     # Download targets
 
     def _find_targets(self, job: _JobResponses) -> Iterable[Any]:
-        """Return the download targets (URLs or ids) of a completed job.
+        """Return the download targets (URLs or ids) of a completed job, one per result.
 
-        Each target is downloaded with a separate request. Without a ``download_target_extractor``
-        the job has a single result, and the only target is an empty string.
+        Without a ``download_target_extractor`` the job has a single result, whose target is "".
         """
         retriever, response = self.retriever, cast("requests.Response", job.polled)
         extractor, targets = retriever.target_extractor, retriever.targets

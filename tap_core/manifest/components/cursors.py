@@ -352,7 +352,7 @@ class CustomCursorReader:
 
 
 CursorReader: TypeAlias = CountReader | CustomCursorReader
-"""Reader of one context by a cursor that is not a DatetimeBasedCursor."""
+"""Reader of one partition with a cursor that is not a DatetimeBasedCursor."""
 
 
 def _accepts_record(close: Any) -> bool:

@@ -60,10 +60,10 @@ _Body: TypeAlias = tuple[Any, bool | None]
 
 @dataclass(slots=True)
 class RequestSpec(HTTPRequest):
-    """Request of a manifest's stream: an HTTPRequest with the base URL for paths of next pages."""
+    """Request of a manifest's stream: an HTTPRequest and the base URL of its requester."""
 
     base: str = ""
-    """Base URL for paths: the requester's, or that of the response with the next page."""
+    """Base URL to which a page token that is a path is joined."""
 
 
 @dataclass(frozen=True, kw_only=True)
