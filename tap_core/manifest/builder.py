@@ -117,10 +117,8 @@ class Builder:
 
     manifest: Manifest
     config: Mapping[str, Any] | None = None
-    problems: list[ManifestProblem] | None = None
-    """List to which problems are appended; None to raise the first error."""
     warn: Callable[[str], object] = _log.warning
-    """Function called with each warning; unused if problems are collected in `problems`."""
+    """Function called with each warning; unused if the manifest collects its problems."""
     _scope: dict[str, Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -136,7 +134,7 @@ class Builder:
             parameters: The ``$parameters`` for a node that is not a component.
 
         Raises:
-            ManifestError: The node has a problem, and `problems` is None.
+            ManifestError: The node has a problem, and the manifest does not collect its problems.
         """
         if node is None:
             return None
@@ -150,13 +148,13 @@ class Builder:
 
     def _report(self, position: _Position, message: str, *, is_error: bool = True) -> Any:
         """Collect, raise or log a problem; return `UNKNOWN`, the value of a node with a problem."""
-        if self.problems is not None:
-            self.problems.append(ManifestProblem(position.line, position.path, message, is_error))
-        elif is_error:
-            place = self._format_place(position)
-            raise ManifestError(message, place=place, line=position.line, path=position.path)
-        else:
+        problems = self.manifest.problems
+        if is_error:
+            self.manifest.report_problem(position.line, position.path, message)
+        elif problems is None:
             self.warn(f"{self._format_place(position)}: {message}")
+        else:
+            problems.append(ManifestProblem(position.line, position.path, message, is_error))
         return UNKNOWN
 
     def _format_place(self, position: _Position) -> str:
@@ -208,7 +206,7 @@ class Builder:
         """
         if not isinstance(node, MappingNode):
             return self._report(position, "a component must be a mapping with a `type`.")
-        if self.problems is not None:
+        if self.manifest.problems is not None:
             self._build_component(_ANY_COMPONENT, node, position)
         return node
 

@@ -94,7 +94,7 @@ def _count(manifest: Manifest, key: str) -> int:
 def _iterate_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
     problems: list[ManifestProblem] = []
     checked = replace(manifest, problems=problems)
-    Builder(checked, None, problems).build(checked.tree, DeclarativeSource)
+    Builder(checked).build(checked.tree, DeclarativeSource)
     problems += list(_check_stream_names(checked, problems))
     yield from problems
     yield from find_version_problems(manifest)
@@ -189,7 +189,7 @@ def _check_template(
                 ManifestProblem(error.line, f"{node.path}.components_resolver", error.message)
             )
             return
-        Builder(manifest, None, problems).build(stream, DeclarativeStream | StateDelegatingStream)
+        Builder(manifest).build(stream, DeclarativeStream | StateDelegatingStream)
         yield _get_stream_name(stream, problems), stream
     problems.extend(_warn_of_unused_mappings(template, node))
 
@@ -202,9 +202,8 @@ def _build_template(manifest: Manifest, node: MappingNode) -> StreamTemplate | N
     template, declared = node.get("stream_template"), node.get("components_resolver")
     if not isinstance(template, MappingNode) or not isinstance(declared, MappingNode):
         return None
-    ignored: list[ManifestProblem] = []
     kinds = HttpComponentsResolver | ConfigComponentsResolver | ParametrizedComponentsResolver
-    resolver = Builder(replace(manifest, problems=ignored), None, ignored).build(declared, kinds)
+    resolver = Builder(replace(manifest, problems=[])).build(declared, kinds)
     if resolver is None:
         return None
     known = {"parameters", "stream_template_config"}
