@@ -25,7 +25,12 @@ from tap_core.http.transport import ANNOTATED_ERRORS
 from tap_core.manifest.components.async_retriever import AsyncRetriever, JobStatus
 from tap_core.manifest.components.decoders import JsonDecoder
 from tap_core.manifest.components.partition_routers import PartitionSlice
-from tap_core.manifest.interfaces import DeclarativeStreamProtocol, Decoder, TemplateScope
+from tap_core.manifest.interfaces import (
+    SLICE_NAMES,
+    DeclarativeStreamProtocol,
+    Decoder,
+    TemplateScope,
+)
 
 if TYPE_CHECKING:
     from tap_core.manifest.components.record_selector import Extractor
@@ -296,8 +301,7 @@ class AsyncJobReader:
         fields = {**job.legacy_fields, **(legacy_fields or {})} if self.retriever.is_legacy else {}
         extras = {**getattr(stream_slice, "extra_fields", {}), **responses}
         extended = PartitionSlice({**stream_slice, **fields}, extra_fields=extras)
-        slices = dict.fromkeys(["stream_slice", "stream_partition", "stream_interval"], extended)
-        return {**self.scope, **responses, **slices}
+        return {**self.scope, **responses, **dict.fromkeys(SLICE_NAMES, extended)}
 
     def _send_optional(
         self, retriever: SimpleRetriever | None, job: _JobResponses, done: str

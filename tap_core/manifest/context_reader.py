@@ -20,6 +20,7 @@ from tap_core import metrics
 from tap_core.exceptions import FatalAPIError, RetriableAPIError, SyncError
 from tap_core.manifest.components.partition_routers import PartitionSlice
 from tap_core.manifest.errors import FailedRecordsError, ManifestError
+from tap_core.manifest.interfaces import SLICE_NAMES
 from tap_core.manifest.interpolation import STATE, find_config_keys
 from tap_core.manifest.state_translation import (
     CURSOR_STATE,
@@ -269,7 +270,7 @@ class ManifestReader(WindowReader):
         return {
             **({} if current is None else {STATE: current.reader.state}),
             "config": stream.config,
-            **dict.fromkeys(["stream_slice", "stream_partition", "stream_interval"], stream_slice),
+            **dict.fromkeys(SLICE_NAMES, stream_slice),
             "partition": partition,
             "stream_name": stream.name,
             "next_page_token": None,

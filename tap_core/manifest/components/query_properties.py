@@ -17,6 +17,7 @@ from typing import Any, Final, Literal
 from tap_core.manifest.components.partition_routers import PartitionSlice
 from tap_core.manifest.dpath import MISSING, make_getter
 from tap_core.manifest.interfaces import (
+    SLICE_NAMES,
     DeclarativeStreamProtocol,
     Retriever,
     TemplateScope,
@@ -186,10 +187,7 @@ def inject_properties(scope: TemplateScope, names: Sequence[str]) -> TemplateSco
     stream_slice: Mapping[str, Any] = scope.get("stream_slice") or {}
     extra_fields = {**getattr(stream_slice, "extra_fields", {}), _PROPERTIES_FIELD: list(names)}
     extended = PartitionSlice(stream_slice, extra_fields=extra_fields)
-    return {
-        **scope,
-        **dict.fromkeys(["stream_slice", "stream_partition", "stream_interval"], extended),
-    }
+    return {**scope, **dict.fromkeys(SLICE_NAMES, extended)}
 
 
 def get_properties(stream_slice: Any) -> list[str]:

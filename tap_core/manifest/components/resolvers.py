@@ -14,7 +14,13 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 from tap_core.manifest.document import to_plain
 from tap_core.manifest.dpath import MISSING, make_getter
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.interfaces import Condition, InterpolatedValue, TemplateScope, resolve
+from tap_core.manifest.interfaces import (
+    SLICE_NAMES,
+    Condition,
+    InterpolatedValue,
+    TemplateScope,
+    resolve,
+)
 from tap_core.manifest.literals import get_literal_types
 from tap_core.manifest.parameters import expand_parameters
 
@@ -33,7 +39,6 @@ __all__ = [
 _COMMON_NAMES: Final = frozenset(
     {"config", "parameters", "components_values", "stream_template_config"}
 )
-_SLICE_NAMES: Final = frozenset({"stream_slice", "stream_partition", "stream_interval"})
 
 RecordReader: TypeAlias = Callable[[Mapping[str, Any]], Iterable[tuple[Mapping[str, Any], Any]]]
 """Function that yields (slice, record) pairs of the retriever that a manifest node declares."""
@@ -123,7 +128,7 @@ class HttpComponentsResolver(_Resolver):
 
     CREATES: ClassVar[bool] = False
     READS_YAML: ClassVar[bool] = False
-    NAMES: ClassVar[frozenset[str]] = _COMMON_NAMES | _SLICE_NAMES
+    NAMES: ClassVar[frozenset[str]] = _COMMON_NAMES.union(SLICE_NAMES)
 
     def scopes(self, read: RecordReader) -> Iterator[TemplateScope]:
         """Yield the template variables for each stream to create.
