@@ -213,10 +213,10 @@ def describe_component(cls: type, described: griffe.Object | griffe.Alias) -> It
     yield summary
     plan = get_component_plan(cls)
     found = _read_option_texts(described)
-    texts = {option: text for option, text in found.items() if option in plan.shapes}
+    texts = {option: text for option, text in found.items() if option in plan.field_types}
     defaults = {field.name: field.default for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     rows = []
-    for option, shape in plan.shapes.items():
+    for option, shape in plan.field_types.items():
         default = "required" if option in plan.required else _format_default(defaults[option])
         rows.append([f"`{option}`", describe_values(shape), default, texts.get(option, "")])
     if rows:

@@ -26,6 +26,7 @@ from tap_core.manifest.components.async_retriever import AsyncRetriever, JobStat
 from tap_core.manifest.components.decoders import JsonDecoder
 from tap_core.manifest.components.partition_routers import PartitionSlice
 from tap_core.manifest.interfaces import (
+    SLICE_NAMES,
     DeclarativeStreamProtocol,
     Decoder,
     TemplateScope,
@@ -42,10 +43,12 @@ __all__ = ["AsyncJobReader", "JobLimiter", "poll_sleep"]
 _TRIES: Final = 3
 """Number of times that a job is created for a slice before the slice fails."""
 
-_POLL_SECONDS: Final = 0.1
-_WAITS: Final = (0.5, 1.0, 2.0, 3.0)
-_USUAL_WAIT: Final = 5.0
-"""Seconds between two polling requests, once the shorter `_WAITS` are used up."""
+_CHECK_SECONDS: Final = 0.1
+"""Seconds between two checks, during a wait, if the sync has ended."""
+_FIRST_WAITS: Final = (0.5, 1.0, 2.0, 3.0)
+"""Seconds before each of the first polling requests after the initial one."""
+_WAIT: Final = 5.0
+"""Seconds before each later polling request, and before a job is created again."""
 
 
 class JobLimiter:
@@ -65,7 +68,7 @@ class JobLimiter:
         During the wait, ``check`` is called every 0.1 seconds. To end the wait, ``check`` raises an
         exception, for example because the run has failed.
         """
-        while not self._free.acquire(timeout=_POLL_SECONDS):
+        while not self._free.acquire(timeout=_CHECK_SECONDS):
             check()
         try:
             yield
@@ -74,7 +77,7 @@ class JobLimiter:
 
 
 def poll_sleep(run: SyncRun, seconds: float) -> None:
-    """Sleep between two polls of an asynchronous job; raise an exception as soon as the sync ends.
+    """Sleep between two requests of an asynchronous job; raise an error as soon as the sync ends.
 
     Raises:
         BaseException: The first error of the sync, raised here to end the wait.
@@ -82,11 +85,11 @@ def poll_sleep(run: SyncRun, seconds: float) -> None:
     """
     until = time.monotonic() + limit_wait(seconds)
     while (left := until - time.monotonic()) > 0:
-        time.sleep(min(left, _POLL_SECONDS))
-        _check(run)
+        time.sleep(min(left, _CHECK_SECONDS))
+        _raise_if_ended(run)
 
 
-def _check(run: SyncRun) -> None:
+def _raise_if_ended(run: SyncRun) -> None:
     if run.stop_signal is not None:
         run.stop_signal.check()
     if run.outbox.failure is not None:
@@ -100,10 +103,12 @@ class _JobResponses:
     The templates of the job's later requests, such as the download, use them as variables.
     """
 
-    known: dict[str, Any]
-    in_slice: dict[str, Any] = field(default_factory=dict)
-    """Responses that templates of older manifests find in ``stream_slice``, by variable name."""
+    variables: dict[str, Any]
+    """Responses by variable name, such as ``creation_response``."""
+    legacy_fields: dict[str, Any] = field(default_factory=dict)
+    """Responses that templates of older manifests read from ``stream_slice``, by key."""
     polled: requests.Response | None = None
+    """Last response to a polling request; None before the job has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +134,7 @@ class AsyncJobReader:
             FatalSyncError: The job failed in all attempts, or its status is not in
                 ``status_mapping``.
         """
-        with self.limiter.hold_slot(lambda: _check(self.run)):
+        with self.limiter.hold_slot(lambda: _raise_if_ended(self.run)):
             job = self._run_job()
         if job is None:
             return
@@ -150,14 +155,14 @@ class AsyncJobReader:
         Raises:
             FatalSyncError: All attempts ended with a failure or a timeout.
         """
-        for left in reversed(range(_TRIES)):
-            job = self._create_job(is_last=not left)
+        for retries_left in reversed(range(_TRIES)):
+            job = self._create_job(is_last=not retries_left)
             status: JobStatus = "failed" if job is None else self._follow_job(job)
             if status == "completed":
                 return job
             if status == "skipped":
                 return None
-            if left:
+            if retries_left:
                 self._wait_for_retry(job, status)
         raise self._make_error(f"its job ended {_TRIES} times with status '{status}'")
 
@@ -175,7 +180,7 @@ class AsyncJobReader:
             self.stream.log(message, self.place, status, level=logging.WARNING)
             if status == "failed":
                 wait = self.retriever.failed_retry_wait_time_in_seconds
-        poll_sleep(self.run, wait or _USUAL_WAIT)
+        poll_sleep(self.run, wait or _WAIT)
 
     def _create_job(self, *, is_last: bool) -> _JobResponses | None:
         """Send the request that creates a job; return the API's response, or None on failure.
@@ -197,9 +202,9 @@ class AsyncJobReader:
                     response=response,
                 )
         except ANNOTATED_ERRORS as error:
-            kind = getattr(error, "failure_type", None)
-            if is_last or kind == "config_error":
-                raise self._make_error(f"no job could be created: {error}", kind) from error
+            failure_type = getattr(error, "failure_type", None)
+            if is_last or failure_type == "config_error":
+                raise self._make_error(f"no job could be created: {error}", failure_type) from error
             message = "%s: no job could be created; trying again: %s"
             self.stream.log(message, self.place, error, level=logging.WARNING)
             return None
@@ -224,14 +229,14 @@ class AsyncJobReader:
 
     def _poll_job(self, job: _JobResponses) -> JobStatus:
         until = time.monotonic() + self.retriever.timeout_seconds
-        for wait in chain(_WAITS, repeat(_USUAL_WAIT)):
+        for wait in chain(_FIRST_WAITS, repeat(_WAIT)):
             response = self.stream.with_request_only(
                 self.retriever.polling, self._make_scope(job)
             ).send_request()
             status = self._read_status(response)
             if status != "running":
                 job.polled = response
-                job.known["polling_response"] = _build_template_context(
+                job.variables["polling_response"] = _build_template_context(
                     response, self.retriever.polling
                 )
                 return status
@@ -261,10 +266,9 @@ class AsyncJobReader:
     # Download targets
 
     def _find_targets(self, job: _JobResponses) -> Iterable[Any]:
-        """Return the download targets (URLs or ids) of a completed job.
+        """Return the download targets (URLs or ids) of a completed job, one per result.
 
-        Each target is downloaded with a separate request. Without a ``download_target_extractor``
-        the job has a single result, and the only target is an empty string.
+        Without a ``download_target_extractor`` the job has a single result, whose target is "".
         """
         retriever, response = self.retriever, cast("requests.Response", job.polled)
         extractor, targets = retriever.target_extractor, retriever.targets
@@ -279,8 +283,8 @@ class AsyncJobReader:
     def _make_scope(
         self,
         job: _JobResponses,
-        more: Mapping[str, Any] | None = None,
-        in_slice: Mapping[str, Any] | None = None,
+        variables: Mapping[str, Any] | None = None,
+        legacy_fields: Mapping[str, Any] | None = None,
     ) -> TemplateScope:
         """Return the template variables for a request about a job, such as the polling request.
 
@@ -288,17 +292,16 @@ class AsyncJobReader:
 
         Args:
             job: The responses about the job.
-            more: Additional variables, such as ``download_target``.
-            in_slice: Additional values for ``stream_slice``. They are used only if the manifest has
-                the older option ``urls_extractor``.
+            variables: Additional variables, such as ``download_target``.
+            legacy_fields: Additional values for ``stream_slice``. They are used only if the
+                manifest has the older option ``urls_extractor``.
         """
-        responses = {**job.known, **(more or {})}
+        responses = {**job.variables, **(variables or {})}
         stream_slice = self.scope["stream_slice"]
-        legacy = {**job.in_slice, **(in_slice or {})} if self.retriever.is_legacy else {}
+        fields = {**job.legacy_fields, **(legacy_fields or {})} if self.retriever.is_legacy else {}
         extras = {**getattr(stream_slice, "extra_fields", {}), **responses}
-        extended = PartitionSlice({**stream_slice, **legacy}, extra_fields=extras)
-        slices = dict.fromkeys(["stream_slice", "stream_partition", "stream_interval"], extended)
-        return {**self.scope, **responses, **slices}
+        extended = PartitionSlice({**stream_slice, **fields}, extra_fields=extras)
+        return {**self.scope, **responses, **dict.fromkeys(SLICE_NAMES, extended)}
 
     def _send_optional(
         self, retriever: SimpleRetriever | None, job: _JobResponses, done: str
@@ -318,13 +321,13 @@ class AsyncJobReader:
             message = "%s: its job could not be %s: %s"
             self.stream.log(message, self.place, done, error, level=logging.WARNING)
 
-    def _make_error(self, what: str, kind: str | None = None) -> SyncError:
-        error = FatalSyncError(f"{self.place}: {what}.")
-        error.failure_type = kind or "system_error"
+    def _make_error(self, problem: str, failure_type: str | None = None) -> SyncError:
+        error = FatalSyncError(f"{self.place}: {problem}.")
+        error.failure_type = failure_type or "system_error"
         return error
 
 
-def _decoder(retriever: SimpleRetriever) -> Decoder:
+def _get_decoder(retriever: SimpleRetriever) -> Decoder:
     return retriever.decoder or JsonDecoder()
 
 
@@ -335,9 +338,9 @@ def _build_template_context(
 
     The decoder of ``retriever`` decodes the body.
     """
-    document = next(_decoder(retriever).decode(response), None)
-    known: Mapping[str, Any] = document if isinstance(document, Mapping) else {}
-    return {"headers": response.headers, "request": response.request, **known}
+    document = next(_get_decoder(retriever).decode(response), None)
+    members: Mapping[str, Any] = document if isinstance(document, Mapping) else {}
+    return {"headers": response.headers, "request": response.request, **members}
 
 
 def _extract_values(
@@ -350,8 +353,8 @@ def _extract_values(
 
     For example, the values are a job's status, or the URLs of its results.
     """
-    decoder = _decoder(retriever)
-    whole = getattr(extractor, "replace_decoder", None)
-    documents = decoder.decode(response) if whole is None else whole(decoder)(response)
-    for document in documents:
+    decoder = _get_decoder(retriever)
+    replace_decoder = getattr(extractor, "replace_decoder", None)
+    decode = decoder.decode if replace_decoder is None else replace_decoder(decoder)
+    for document in decode(response):
         yield from extractor.extract(document, scope)

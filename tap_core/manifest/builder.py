@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tap_core.config.similar_names import suggest
-from tap_core.manifest.builder_options import NOT_SUPPORTED, unknown_options
+from tap_core.manifest.builder_options import NOT_SUPPORTED, find_unknown_options
 from tap_core.manifest.coercion import coerce_scalar, describe_expected_type
 from tap_core.manifest.document import (
     UNKNOWN,
@@ -45,7 +45,7 @@ _log: Final = logging.getLogger(__name__)
 
 _ANY_COMPONENT: Final = FieldType(components=(object,))
 _CUSTOM: Final = "Custom"
-_FOREIGN_CODE: Final = "the manifest must name custom classes; responses and config cannot."
+_CODE_FROM_DATA: Final = "the manifest must name custom classes; responses and config cannot."
 _TYPE: Final = "type"
 
 
@@ -103,11 +103,9 @@ class _Position:
         component's YAML ``node``.
         """
         get_names = getattr(cls, "get_restricted_names", None)
-        return (
-            self
-            if get_names is None
-            else replace(self, restricted_names=frozenset(get_names(node)))
-        )
+        if get_names is None:
+            return self
+        return replace(self, restricted_names=frozenset(get_names(node)))
 
 
 @dataclass(frozen=True)
@@ -119,10 +117,8 @@ class Builder:
 
     manifest: Manifest
     config: Mapping[str, Any] | None = None
-    problems: list[ManifestProblem] | None = None
-    """List to which problems are appended; None to raise the first error."""
     warn: Callable[[str], object] = _log.warning
-    """Function called with each warning; unused if problems are collected in `problems`."""
+    """Function called with each warning; unused if the manifest collects its problems."""
     _scope: dict[str, Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -138,7 +134,7 @@ class Builder:
             parameters: The ``$parameters`` for a node that is not a component.
 
         Raises:
-            ManifestError: The node has a problem, and `problems` is None.
+            ManifestError: The node has a problem, and the manifest does not collect its problems.
         """
         if node is None:
             return None
@@ -147,17 +143,18 @@ class Builder:
             if isinstance(node, MappingNode)
             else _Position("", 0, parameters or {})
         )
-        found = self._convert(parse_annotation(expected), node, position)
-        return None if found is UNKNOWN else found
+        built = self._convert(parse_annotation(expected), node, position)
+        return None if built is UNKNOWN else built
 
     def _report(self, position: _Position, message: str, *, is_error: bool = True) -> Any:
-        if self.problems is not None:
-            self.problems.append(ManifestProblem(position.line, position.path, message, is_error))
-        elif is_error:
-            place = self._format_place(position)
-            raise ManifestError(message, place=place, line=position.line, path=position.path)
-        else:
+        """Collect, raise or log a problem; return `UNKNOWN`, the value of a node with a problem."""
+        problems = self.manifest.problems
+        if is_error:
+            self.manifest.report_problem(position.line, position.path, message)
+        elif problems is None:
             self.warn(f"{self._format_place(position)}: {message}")
+        else:
+            problems.append(ManifestProblem(position.line, position.path, message, is_error))
         return UNKNOWN
 
     def _format_place(self, position: _Position) -> str:
@@ -165,33 +162,40 @@ class Builder:
 
     # Conversion by the kind of node
 
-    def _convert(self, shape: FieldType, node: Any, position: _Position) -> Any:
-        if node is UNKNOWN or shape.kind == "draft":
+    def _convert(self, expected: FieldType, node: Any, position: _Position) -> Any:
+        if node is UNKNOWN or expected.kind == "draft":
             return node
-        if node is None or shape.is_any:
+        if node is None or expected.is_any:
             return to_plain(node)
-        if shape.kind == "node":
+        if expected.kind == "node":
             return self._keep_unbuilt(node, position)
-        made: Any = self._build_interpolated if shape.kind else self._build_constant
-        if isinstance(node, (DataMapping, MappingNode, list)):
-            made = self._convert_list if isinstance(node, list) else self._convert_mapping
-            made = self._convert_data if isinstance(node, DataMapping) else made
-        return made(shape, node, position)
+        return self._choose_conversion(expected, node)(expected, node, position)
 
-    def _convert_data(self, shape: FieldType, node: DataMapping, position: _Position) -> Any:
-        """Convert a mapping from an API response or the config to the type ``shape`` of an option.
+    def _choose_conversion(
+        self, expected: FieldType, node: Any
+    ) -> Callable[[FieldType, Any, _Position], Any]:
+        if isinstance(node, list):
+            return self._convert_list
+        if isinstance(node, DataMapping):
+            return self._convert_data
+        if isinstance(node, MappingNode):
+            return self._convert_mapping
+        return self._build_interpolated if expected.kind else self._build_constant
+
+    def _convert_data(self, expected: FieldType, node: DataMapping, position: _Position) -> Any:
+        """Convert a mapping from an API response or the config to the type of an option.
 
         Such a mapping is never built as a component, even if it has a ``type``.
         """
-        if shape.kind:
-            return str(node) if shape.kind == "text" else to_plain(node)
-        if shape.value is None:
+        if expected.kind:
+            return str(node) if expected.kind == "text" else to_plain(node)
+        if expected.value is None:
             return self._report(
                 position,
                 "a component must be declared in the manifest, not in a response or the config.",
             )
         return {
-            key: self._convert_inner(shape.value, one, position.child(key, 0))
+            key: self._convert_inner(expected.value, one, position.child(key, 0))
             for key, one in node.items()
         }
 
@@ -202,24 +206,25 @@ class Builder:
         """
         if not isinstance(node, MappingNode):
             return self._report(position, "a component must be a mapping with a `type`.")
-        if self.problems is not None:
+        if self.manifest.problems is not None:
             self._build_component(_ANY_COMPONENT, node, position)
         return node
 
-    def _convert_mapping(self, shape: FieldType, node: MappingNode, position: _Position) -> Any:
+    def _convert_mapping(self, expected: FieldType, node: MappingNode, position: _Position) -> Any:
         is_typed = isinstance(node.get(_TYPE), str) or "class_name" in node
-        if shape.components and (is_typed or shape.value is None):
-            return self._build_component(shape, node, position)
-        if shape.kind == "value" and _is_component(node):
+        if expected.components and (is_typed or expected.value is None):
+            return self._build_component(expected, node, position)
+        if expected.kind == "value" and _is_component(node):
             return self._build_component(_ANY_COMPONENT, node, position)
-        if shape.kind == "value":
-            whole = apply_own_parameters(node)
+        if expected.kind == "value":
             return self._convert_values(
-                whole, position, lambda one, at: self._convert_nested_value(shape, one, at)
+                apply_own_parameters(node),
+                position,
+                lambda one, at: self._convert_nested_value(expected, one, at),
             )
-        if shape.value is None:
-            return self._coerce(shape, node, position)
-        inner = shape.value
+        if expected.value is None:
+            return self._coerce(expected, node, position)
+        inner = expected.value
         return self._convert_values(
             node, position, lambda one, at: self._convert_inner(inner, one, at)
         )
@@ -227,56 +232,52 @@ class Builder:
     def _convert_values(
         self, node: MappingNode, position: _Position, convert: Callable[[Any, _Position], Any]
     ) -> Any:
-        made: dict[Any, Any] = {}
+        converted: dict[Any, Any] = {}
         for key, value in node.items():
             at = position.child(key, node.lines.get(key, 0))
-            name = self._convert_key(key, at)
-            made[name] = convert(value, at)
-        return UNKNOWN if _has_unknown([*made, *made.values()]) else made
+            converted[self._convert_key(key, at)] = convert(value, at)
+        return UNKNOWN if _has_unknown([*converted, *converted.values()]) else converted
 
     def _convert_key(self, key: Any, position: _Position) -> Any:
         if not isinstance(key, str):
             return str(key)
         return self._build_interpolated(FieldType(kind="value", types=(str,)), key, position)
 
-    def _convert_inner(self, shape: FieldType, node: Any, position: _Position) -> Any:
-        return (
-            self._convert_nested_value(shape, node, position)
-            if shape.kind
-            else self._convert(shape, node, position)
-        )
+    def _convert_inner(self, expected: FieldType, node: Any, position: _Position) -> Any:
+        convert = self._convert_nested_value if expected.kind else self._convert
+        return convert(expected, node, position)
 
-    def _convert_nested_value(self, shape: FieldType, node: Any, position: _Position) -> Any:
-        """Convert a value inside a mapping or list to the type ``shape``.
+    def _convert_nested_value(self, expected: FieldType, node: Any, position: _Position) -> Any:
+        """Convert a value inside a mapping or list to the type ``expected``.
 
         An empty text becomes None, whereas an option may have an empty text.
         """
         if isinstance(node, str):
-            return self._build_interpolated(shape, node, position, empty=None)
-        return self._convert(shape, node, position)
+            return self._build_interpolated(expected, node, position, empty=None)
+        return self._convert(expected, node, position)
 
-    def _convert_list(self, shape: FieldType, node: list[Any], position: _Position) -> Any:
-        """Convert each item of a YAML list to the item type of ``shape``.
+    def _convert_list(self, expected: FieldType, node: list[Any], position: _Position) -> Any:
+        """Convert each item of a YAML list to the item type of ``expected``.
 
         Return the marker `UNKNOWN` if an item has a problem, which was reported, or if it depends
         on a config that is not known yet.
         """
-        inner = shape.item
+        inner = expected.item
         if inner is None:
-            if shape.kind != "value":
-                return self._coerce(shape, node, position)
-            inner = shape
+            if expected.kind != "value":
+                return self._coerce(expected, node, position)
+            inner = expected
         lines = node.lines if isinstance(node, ListNode) else []
-        made = [
+        items = [
             self._convert_inner(inner, item, position.child(index, lines[index] if lines else 0))
             for index, item in enumerate(node)
         ]
-        return UNKNOWN if _has_unknown(made) else made
+        return UNKNOWN if _has_unknown(items) else items
 
     # Templates
 
     def _build_interpolated(
-        self, shape: FieldType, node: Any, position: _Position, *, empty: Any = ""
+        self, expected: FieldType, node: Any, position: _Position, *, empty: Any = ""
     ) -> Any:
         """Return the value of an option whose text may contain a Jinja template.
 
@@ -284,21 +285,25 @@ class Builder:
         `BoundTemplate`, a callable that renders it later.
 
         Args:
-            shape: The type of the option.
+            expected: The type of the option.
             node: The value of the option in the manifest.
             position: The position of the option in the manifest.
             empty: The value to return for an empty text.
         """
+        is_text = expected.kind == "text"
         if not isinstance(node, str):
-            return str(node) if shape.kind == "text" and not isinstance(node, MappingNode) else node
+            return str(node) if is_text and not isinstance(node, MappingNode) else node
         if not has_template(node):  # Jinja drops one final newline too
-            return parse_option(node.removesuffix("\n"), shape.kind, shape.types, empty)
-        types = (str, type(None)) if shape.kind == "text" and shape.is_optional else shape.types
-        bound = self._bind_template(node, position, shape.kind, types, empty)
+            return parse_option(node.removesuffix("\n"), expected.kind, expected.types, empty)
+        types = (str, type(None)) if is_text and expected.is_optional else expected.types
+        bound = self._bind_template(node, position, expected.kind, types, empty)
         if bound is UNKNOWN:
             return bound
-        is_open = not bound.template.is_fixed or self._depends_on_unknown(bound, position)
-        if is_open or _must_stay_unrendered(bound, position):
+        if (
+            not bound.template.is_fixed
+            or self._depends_on_unknown(bound, position)
+            or _must_stay_unrendered(bound, position)
+        ):
             return bound
         try:
             return bound({})
@@ -333,19 +338,19 @@ class Builder:
             compile_template,
         )
 
-        given = {**self._scope, "parameters": position.parameters}
+        constants = {**self._scope, "parameters": position.parameters}
         try:
-            made = BoundTemplate(
-                compile_template(text), given, kind, types, empty, self._format_place(position)
+            bound = BoundTemplate(
+                compile_template(text), constants, kind, types, empty, self._format_place(position)
             )
         except ManifestError as error:
             return self._report(position, error.message)
-        for name in sorted((made.template.names & RESTRICTED_NAMES) - position.restricted_names):
-            why = "is available only in a components_mapping."
+        for name in sorted((bound.template.names & RESTRICTED_NAMES) - position.restricted_names):
+            reason = "is available only in a components_mapping."
             if name == STATE:
-                why = "is no longer available: use `stream_interval`."
-            return self._report(position, f"the template {text!r} uses `{name}`, which {why}")
-        return made
+                reason = "is no longer available: use `stream_interval`."
+            return self._report(position, f"the template {text!r} uses `{name}`, which {reason}")
+        return bound
 
     def _depends_on_unknown(self, bound: Any, position: _Position) -> bool:
         """Return True if a template uses a config or parameters that the linter does not know."""
@@ -354,68 +359,67 @@ class Builder:
             return True
         return self.config is None and "config" in names
 
-    def _build_constant(self, shape: FieldType, node: Any, position: _Position) -> Any:
+    def _build_constant(self, expected: FieldType, node: Any, position: _Position) -> Any:
         """Return the value of an option that is evaluated now, because it cannot vary per request.
 
         If a template in the option uses a config that is not known yet, return a function from
         config to value if the option accepts one, otherwise the marker `UNKNOWN`. Also return
         `UNKNOWN` after reporting a problem in the value.
         """
-        text = ""
-        if isinstance(node, str) and has_template(node):
-            text, node = node, self._render_constant(shape, node, position)
-            if node is UNKNOWN or callable(node):
-                return node
+        if not isinstance(node, str) or not has_template(node):
+            return self._coerce(expected, node, position)
+        value = self._render_constant(expected, node, position)
+        if value is UNKNOWN or callable(value):
+            return value
         try:
-            return coerce_scalar(shape, node)
-        except ValueError as error:  # a config value may be a secret
-            wanted = f"the template {text!r} does not give {describe_expected_type(shape)}."
-            return self._report(position, wanted if text else str(error))
+            return coerce_scalar(expected, value)
+        except ValueError:  # its text contains the value, which may be a secret of the config
+            wanted = describe_expected_type(expected)
+            return self._report(position, f"the template {node!r} does not give {wanted}.")
 
-    def _render_constant(self, shape: FieldType, text: str, position: _Position) -> Any:
-        types = (str, type(None)) if shape.is_optional else (str,)
+    def _render_constant(self, expected: FieldType, text: str, position: _Position) -> Any:
+        types = (str, type(None)) if expected.is_optional else (str,)
         bound = self._bind_template(
-            text, position, "value", types if shape.scalars == {str} else ()
+            text, position, "value", types if expected.scalars == {str} else ()
         )
         if bound is UNKNOWN:
             return bound
-        needed = bound.template
-        if needed.needs_scope:
-            names = ", ".join(sorted(needed.names - {"config", "parameters"}))
+        if bound.template.needs_scope:
+            names = ", ".join(sorted(bound.template.names - {"config", "parameters"}))
             return self._report(
                 position,
                 f"the template {text!r} uses {names}: this option is evaluated before"
                 " any request, and can use only config and parameters.",
             )
         if self._depends_on_unknown(bound, position):
-            return (lambda config: bound({"config": config})) if shape.is_callable else UNKNOWN
+            return (lambda config: bound({"config": config})) if expected.is_callable else UNKNOWN
         try:
             return bound({})
         except ManifestError as error:
             return self._report(position, error.message)
 
-    def _coerce(self, shape: FieldType, node: Any, position: _Position) -> Any:
+    def _coerce(self, expected: FieldType, node: Any, position: _Position) -> Any:
         try:
-            return coerce_scalar(shape, node)
+            return coerce_scalar(expected, node)
         except ValueError as error:
             return self._report(position, str(error))
 
     # Components
 
-    def _build_component(self, shape: FieldType, node: MappingNode, position: _Position) -> Any:
+    def _build_component(self, expected: FieldType, node: MappingNode, position: _Position) -> Any:
         position = replace(
             position,
             line=node.line or position.line,
             parameters=node.parameters or position.parameters,
         )
         if _is_code_from_data(node):
-            return self._report(position, _FOREIGN_CODE)
-        cls = self._find_class(shape, node, position)
+            return self._report(position, _CODE_FROM_DATA)
+        cls = self._find_class(expected, node, position)
         if cls is UNKNOWN:
             return cls
         position = position.for_component(cls, node)
         plan = get_component_plan(cls)
-        if "class_name" in plan.shapes and "fields" in plan.shapes:
+        if "class_name" in plan.field_types and "fields" in plan.field_types:
             return self._build_custom(cls, plan, node, position)
         self._check_options(plan, node, position)
         node = self._drop_unused_keys(cls, node)
@@ -426,10 +430,10 @@ class Builder:
                 values[name] = self._convert(inner, node[name], at)
         missing = sorted(plan.required - values.keys())
         if missing:
+            if UNKNOWN in node:  # unknown parameters may set the missing options
+                return UNKNOWN
             kind = node.get(_TYPE) or cls.__name__
-            is_open = UNKNOWN in node  # unknown parameters may set the missing options
-            needs = f"{kind} needs {', '.join(missing)}."
-            return UNKNOWN if is_open else self._report(position, needs)
+            return self._report(position, f"{kind} needs {', '.join(missing)}.")
         return self._instantiate(cls, plan, values, position)
 
     def _drop_unused_keys(self, cls: type, node: MappingNode) -> MappingNode:
@@ -438,32 +442,32 @@ class Builder:
         A component class has a static method ``get_used_keys`` if it supports this.
         SelectiveAuthenticator uses it to drop the authenticators that the config does not select.
         """
-        get_from_class = getattr(cls, "get_used_keys", None)
-        if get_from_class is None or not self.config:
+        get_used_keys = getattr(cls, "get_used_keys", None)
+        if get_used_keys is None or not self.config:
             return node
-        made = MappingNode(node, line=node.line, lines=node.lines)
-        for option, keys in get_from_class(node, self.config).items():
-            whole = node[option]
-            kept = {key: one for key, one in whole.items() if key in keys}
-            made[option] = MappingNode(kept, line=whole.line, lines=whole.lines)
-        return made
+        used = MappingNode(node, line=node.line, lines=node.lines)
+        for option, keys in get_used_keys(node, self.config).items():
+            value = node[option]
+            kept = {key: one for key, one in value.items() if key in keys}
+            used[option] = MappingNode(kept, line=value.line, lines=value.lines)
+        return used
 
     @staticmethod
     def _get_option_types(
-        kind: type, plan: ComponentPlan, node: MappingNode
+        component: type, plan: ComponentPlan, node: MappingNode
     ) -> Iterable[tuple[str, FieldType]]:
         """Return the name and the expected type of each option of a component class.
 
         A class can narrow the types depending on other options in ``node``: its static method
         ``literal_types`` returns the Python types that a rendered template may be parsed as.
         """
-        get_from_class = getattr(kind, "literal_types", None)
-        if get_from_class is None:
-            return plan.shapes.items()
-        types = get_from_class(node)
+        get_literal_types = getattr(component, "literal_types", None)
+        if get_literal_types is None:
+            return plan.field_types.items()
+        types = get_literal_types(node)
         return [
-            (name, replace(shape, types=types[name]) if name in types else shape)
-            for name, shape in plan.shapes.items()
+            (name, replace(one, types=types[name]) if name in types else one)
+            for name, one in plan.field_types.items()
         ]
 
     def _instantiate(
@@ -471,52 +475,52 @@ class Builder:
     ) -> Any:
         if _has_unknown(values.values()):
             return UNKNOWN
-        given: dict[str, Any] = {
+        injected: dict[str, Any] = {
             "parameters": position.parameters,
             "config": self.config or {},
             "folder": self.manifest.folder,
             "place": self._format_place(position),
         }
-        values.update({name: given[name] for name in plan.injected})
+        values.update({name: injected[name] for name in plan.injected})
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             try:
-                made = cls(**values)
+                component = cls(**values)
             except ManifestError as error:
-                made = self._report(position, error.message)
+                component = self._report(position, error.message)
             except ValueError as error:
-                made = self._report(position, str(error))
+                component = self._report(position, str(error))
         for warning in caught:
             self._report(position, str(warning.message), is_error=False)
-        return made
+        return component
 
-    def _find_class(self, shape: FieldType, node: MappingNode, position: _Position) -> Any:
+    def _find_class(self, expected: FieldType, node: MappingNode, position: _Position) -> Any:
         kind = node.get(_TYPE)
         if kind is UNKNOWN:
             return kind
-        classes = [one for one in shape.components if not getattr(one, "_is_protocol", False)]
+        classes = [one for one in expected.components if not getattr(one, "_is_protocol", False)]
         if kind is None:
-            if len(classes) == 1 and len(shape.components) == 1:
+            if len(classes) == 1 and len(expected.components) == 1:
                 return classes[0]
             return self._report(position, "this component has no `type`.")
         named = [one for one in classes if getattr(one, "TYPE", None) == kind]
         cls = named[0] if named else get_component_class(str(kind))
         if cls is None:
-            said = f"there is no component '{kind}'.{suggest(str(kind), MODULES)}"
+            message = f"there is no component '{kind}'.{suggest(str(kind), MODULES)}"
             if str(kind) in NOT_SUPPORTED:
-                said = f"the component '{kind}' is not supported."
-            return self._report(position, said)
-        if not any(is_accepted(cls, one) for one in shape.components):
+                message = f"the component '{kind}' is not supported."
+            return self._report(position, message)
+        if not any(is_accepted(cls, one) for one in expected.components):
             return self._report(position, f"the component '{kind}' is not allowed here.")
         return cls
 
     def _check_options(self, plan: ComponentPlan, node: MappingNode, position: _Position) -> None:
-        known = plan.shapes.keys() | plan.ignored | node.filled | {_TYPE}
+        known = plan.field_types.keys() | plan.ignored | node.filled | {_TYPE}
         kind = node.get(_TYPE) or "this component"
-        for key, is_error in unknown_options(node, known, self.manifest.parameter_names):
+        for key, is_error in find_unknown_options(node, known, self.manifest.parameter_names):
             at = position.child(key, node.lines.get(key, 0))
-            said = "" if is_error else " It is ignored."
-            message = f"{kind} has no option '{key}'.{said}{suggest(str(key), plan.shapes)}"
+            effect = "" if is_error else " It is ignored."
+            message = f"{kind} has no option '{key}'.{effect}{suggest(str(key), plan.field_types)}"
             if key in NOT_SUPPORTED:
                 message = f"the option '{key}' of {kind} is not supported."
             self._report(at, message, is_error=is_error)
@@ -545,14 +549,15 @@ class Builder:
         if isinstance(node, list):
             lines = node.lines if isinstance(node, ListNode) else []
             return [
-                self._build_custom_field(one, position.child(place, lines[place] if lines else 0))
-                for place, one in enumerate(node)
+                self._build_custom_field(one, position.child(index, lines[index] if lines else 0))
+                for index, one in enumerate(node)
             ]
         if not isinstance(node, MappingNode):
             return node
         if _is_component(node):
-            is_later = getattr(get_component_class(node[_TYPE]), "LATER", False)
-            return node if is_later else self._build_component(_ANY_COMPONENT, node, position)
+            if getattr(get_component_class(node[_TYPE]), "IS_BUILT_LATER", False):
+                return node
+            return self._build_component(_ANY_COMPONENT, node, position)
         return {
             key: self._build_custom_field(value, position.child(key, node.lines.get(key, 0)))
             for key, value in node.items()

@@ -16,12 +16,12 @@ from tap_core.manifest.document import MappingNode
 from tap_core.manifest.registry import MODULES, get_component_class
 from tap_core.manifest.type_hints import get_component_plan
 
-__all__ = ["NOT_SUPPORTED", "unknown_options"]
+__all__ = ["NOT_SUPPORTED", "find_unknown_options"]
 
 NOT_SUPPORTED: Final = frozenset({"truncated_list_retriever"})
 """Options of Airbyte's components that this SDK does not support; using one is an error."""
 
-_NEAR: Final = 0.75
+_MIN_SIMILARITY: Final = 0.75
 """Minimum similarity (difflib, 0 to 1) at which an unknown option counts as a misspelling."""
 _COMMENTS: Final = frozenset({"$comment", "comment", "description", "title"})
 _OUTDATED: Final = frozenset({"request_options_provider", "selector", "stream_slicer"})
@@ -34,8 +34,8 @@ _PUBLISHED: Final[Mapping[str, frozenset[str]]] = {
 """Options of published manifests that no version of Airbyte has read, by component type."""
 
 
-def unknown_options(
-    node: MappingNode, options: Collection[Any], parameters: Collection[Any]
+def find_unknown_options(
+    node: MappingNode, known: Collection[Any], parameters: Collection[Any]
 ) -> list[tuple[Any, bool]]:
     """Return (option, is_error) for each option of a component that its class does not define.
 
@@ -45,23 +45,23 @@ def unknown_options(
 
     Args:
         node: The component's YAML node.
-        options: The known options of the component.
+        known: The options of the component's class.
         parameters: The names of all ``$parameters`` in the manifest.
     """
-    unknown = [option for option in node if option not in options and option not in _COMMENTS]
+    unknown = [option for option in node if option not in known and option not in _COMMENTS]
     if not unknown:
         return []
     published = _PUBLISHED.get(str(node.get("type")), frozenset())
     elsewhere = _get_all_options() | _OUTDATED | published | set(parameters)
     errors = [option for option in unknown if option not in elsewhere or option in NOT_SUPPORTED]
     if len(errors) < len(unknown):
-        errors = _find_misspelled(errors, options)
+        errors = _find_misspelled(errors, known)
     return [(option, option in errors) for option in unknown]
 
 
 def _find_misspelled(words: Iterable[Any], known: Collection[Any]) -> list[Any]:
     texts = [*NOT_SUPPORTED, *map(str, known)]
-    return [one for one in words if get_close_matches(str(one), texts, n=1, cutoff=_NEAR)]
+    return [one for one in words if get_close_matches(str(one), texts, n=1, cutoff=_MIN_SIMILARITY)]
 
 
 @cache
@@ -72,4 +72,4 @@ def _get_all_options() -> frozenset[str]:
         for name in MODULES
         if (cls := get_component_class(name)) is not None
     ]
-    return frozenset(option for plan in plans for option in (*plan.shapes, *plan.ignored))
+    return frozenset(option for plan in plans for option in (*plan.field_types, *plan.ignored))

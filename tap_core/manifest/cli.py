@@ -166,11 +166,13 @@ def _run_manifest(
         return 0
     if not manifest:
         context.fail(f"Missing option '--manifest' (env var: '{_MANIFEST}').")
-    changes = _changes(cutoff, boundary, new_slices)
-    return _run(Path(manifest), changes, context.args)
+    overrides = _collect_overrides(cutoff, boundary, new_slices)
+    return _run(Path(manifest), overrides, context.args)
 
 
-def _changes(cutoff: str | None, boundary: str | None, new_slices: str | None) -> dict[str, str]:
+def _collect_overrides(
+    cutoff: str | None, boundary: str | None, new_slices: str | None
+) -> dict[str, str]:
     """Return those of the three behavior options that are set, by name.
 
     For example, return ``{"cutoff": "interval_end"}``.
@@ -179,18 +181,18 @@ def _changes(cutoff: str | None, boundary: str | None, new_slices: str | None) -
     return {name: value for name, value in chosen.items() if value}
 
 
-def _run(manifest: Path, changes: Mapping[str, str], arguments: Sequence[str]) -> int:
+def _run(manifest: Path, overrides: Mapping[str, str], arguments: Sequence[str]) -> int:
     from tap_core.manifest.tap import make_tap_class
 
-    made = make_tap_class(manifest, changes)
-    made.config_file = _config_file(arguments)
+    tap_class = make_tap_class(manifest, overrides)
+    tap_class.config_file = _find_config_file(arguments)
     gc.freeze()  # modules and the document live as long as the process
     gc.set_threshold(20_000, 20, 20)  # requests create few reference cycles
-    code = made.cli(arguments, prog_name="tap-manifest")
+    code = tap_class.cli(arguments, prog_name="tap-manifest")
     return code if isinstance(code, int) else 0
 
 
-def _config_file(arguments: Sequence[str]) -> Path | None:
+def _find_config_file(arguments: Sequence[str]) -> Path | None:
     """Return the path of the config file if ``--config`` names exactly one file; otherwise None.
 
     The path is needed before the tap parses its arguments: stream discovery may refresh a token and
@@ -198,10 +200,12 @@ def _config_file(arguments: Sequence[str]) -> Path | None:
     """
     words = iter(arguments)
     pairs = (word.partition("=") for word in words)
-    found = [
-        value if joined else next(words, "") for name, joined, value in pairs if name == _CONFIG
+    files = [
+        value if separator else next(words, "")
+        for name, separator, value in pairs
+        if name == _CONFIG
     ]
-    return Path(found[0]).absolute() if len(found) == 1 and found != ["ENV"] else None
+    return Path(files[0]).absolute() if len(files) == 1 and files != ["ENV"] else None
 
 
 @commands.command()
@@ -247,8 +251,8 @@ def try_stream(
     ] = "5",
 ) -> int:
     """Show the first records and the schema of a stream."""
-    named = [word for path in config for word in (_CONFIG, path)]
-    return _run(Path(manifest), {}, ["test-stream", stream, "--limit", limit, *named])
+    config_options = [word for path in config for word in (_CONFIG, path)]
+    return _run(Path(manifest), {}, ["test-stream", stream, "--limit", limit, *config_options])
 
 
 @commands.command()
@@ -264,16 +268,15 @@ def install(
     Use it for clients that need a single path. The executable runs the manifest with the options
     passed here.
     """
-    place = Path(manifest).resolve()
-    if not place.is_file():
-        raise ConfigurationError(f"There is no manifest '{place}'.")
-    words = ["-m", "tap_core.manifest.cli", "--manifest", str(place)]
-    for option, value in _changes(cutoff, boundary, new_slices).items():
-        words += [f"--{option.replace('_', '-')}", value]
+    manifest_path = Path(manifest).resolve()
+    if not manifest_path.is_file():
+        raise ConfigurationError(f"There is no manifest '{manifest_path}'.")
+    command = [sys.executable, "-m", "tap_core.manifest.cli", "--manifest", str(manifest_path)]
+    for option, value in _collect_overrides(cutoff, boundary, new_slices).items():
+        command += [f"--{option.replace('_', '-')}", value]
     path = Path(name)
-    line = " ".join(map(shlex.quote, [sys.executable, *words]))
     try:
-        replace_file(path, f'#!/bin/sh\nexec {line} "$@"\n', mode=0o755)
+        replace_file(path, f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n', mode=0o755)
     except OSError as error:
         raise ConfigurationError(
             f"The executable '{name}' cannot be written: {error.strerror}. Name a file in a folder"

@@ -46,6 +46,7 @@ from tap_core.http.transport import (
 )
 from tap_core.manifest.components.decoders import JsonDecoder
 from tap_core.manifest.components.error_handlers import default_resolution, make_response_error
+from tap_core.manifest.components.requester import RESPONSE_LIMITS
 from tap_core.manifest.declared_origins import (
     add_base_origin,
     make_component_route,
@@ -76,7 +77,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ManifestClient"]
 
-_INTERRUPTS: Final[Mapping[ResponseAction, type[RestartPagination]]] = {
+_RESTARTS: Final[Mapping[ResponseAction, type[RestartPagination]]] = {
     ResponseAction.RESET_PAGINATION: RestartPagination,
     ResponseAction.SPLIT_REQUEST_WINDOW: SplitWindow,
 }
@@ -149,11 +150,11 @@ class ManifestClient:
 
         The new client shares the HTTP session and the request counter.
         """
-        made = copy.copy(self)
-        made.stream, made.components = stream, components
+        copied = copy.copy(self)
+        copied.stream, copied.components = stream, components
         if components is not self.components:
-            vars(made).pop("signer", None)
-        return made
+            vars(copied).pop("signer", None)
+        return copied
 
     def prepare_for_threads(self, threads: int) -> None:
         """Prepare the client for being copied to a number of threads that send requests.
@@ -183,7 +184,7 @@ class ManifestClient:
     def _build_request(self, request: HTTPRequest) -> requests.PreparedRequest:
         """Return a prepared request without credentials, which are added each time it is sent."""
         body = build_body_arguments(request.data, as_json=bool(request.as_json))
-        asked = requests.Request(
+        unprepared = requests.Request(
             request.method,
             request.url,
             params=request.encode_params(),
@@ -191,7 +192,7 @@ class ManifestClient:
             auth=lambda unsigned: unsigned,
             **body,
         )
-        return prepare_request(self.session, asked, user_agent=self._user_agent)
+        return prepare_request(self.session, unprepared, user_agent=self._user_agent)
 
     def read_pages(
         self,
@@ -281,7 +282,7 @@ class ManifestClient:
 
     def _request_component(self, request: requests.PreparedRequest) -> requests.Response:
         route = make_component_route(request, self.components.node, self._is_secure)
-        response = self._exchange(request, lambda asked: asked, route, follows=False)
+        response = self._exchange(request, lambda unsigned: unsigned, route, allow_redirects=False)
         if (redirect := describe_redirect(response)) is not None:
             raise redirect
         resolution = self._resolve_response(response)
@@ -298,17 +299,18 @@ class ManifestClient:
         If the parent record already contains the first page of the context, that page is returned.
         A rate-limited request is sent again at once if another token is available.
         """
-        if (known := self.stream.find_embedded_page(context)) is not None:
-            return JSONResponse.of(known)
+        if (page := self.stream.find_embedded_page(context)) is not None:
+            return JSONResponse.of(page)
 
-        def send(asked: requests.PreparedRequest) -> requests.Response:
-            response = self._send_once(asked.copy(), authenticator)
+        def send(unsigned: requests.PreparedRequest) -> requests.Response:
+            response = self._send_once(unsigned.copy(), authenticator)
             while self._has_other_token(response):
-                response = self._send_once(asked.copy(), authenticator)
+                response = self._send_once(unsigned.copy(), authenticator)
             return response
 
-        answers = self._shared.response_cache
-        return answers.fetch(request, send, self._is_success) if self._is_cached else send(request)
+        if not self._is_cached:
+            return send(request)
+        return self._shared.response_cache.fetch(request, send, self._is_success)
 
     def _send_once(
         self, request: requests.PreparedRequest, authenticator: Auth
@@ -334,7 +336,7 @@ class ManifestClient:
         authenticator: Auth,
         route: Route,
         *,
-        follows: bool = True,
+        allow_redirects: bool = True,
     ) -> requests.Response:
         return send_within_limits(
             self._tap,
@@ -345,7 +347,7 @@ class ManifestClient:
             secrets=self.collect_secrets,
             proxies=self._proxies,
             timeout=self.components.retriever.requester.timeout or DEFAULT_REQUEST_TIMEOUT,
-            allow_redirects=follows,
+            allow_redirects=allow_redirects,
             route=route,
             limits=self._limits,
             into_file=self.into_file,
@@ -353,13 +355,9 @@ class ManifestClient:
 
     @property
     def _limits(self) -> ResponseLimits:
-        usual = ResponseLimits()
-        size, download, seconds = self.components.retriever.requester.limits
-        return ResponseLimits(
-            usual.max_response_bytes if size is None else size,
-            usual.max_download_bytes if download is None else download,
-            usual.max_response_seconds if seconds is None else seconds,
-        )
+        declared = zip(RESPONSE_LIMITS, self.components.retriever.requester.limits, strict=True)
+        limits: dict[str, Any] = {name: limit for name, limit in declared if limit is not None}
+        return ResponseLimits(**limits)
 
     def collect_secrets(self) -> Secrets:
         """Return the values of secret settings, which must not appear in messages."""
@@ -407,8 +405,8 @@ class ManifestClient:
             if limit is not None and time.monotonic() - begun >= limit:
                 return
             response = getattr(error, "response", None)
-            told = self.components.error_handler.compute_wait(response, tries, self.scope)
-            error = yield random_jitter(2.0 ** (tries - 1)) if told is None else told
+            wait = self.components.error_handler.compute_wait(response, tries, self.scope)
+            error = yield random_jitter(2.0 ** (tries - 1)) if wait is None else wait
 
     def _resolve_response(self, response: requests.Response) -> ResponseResolution:
         resolution = self.components.error_handler.interpret(response, self.scope)
@@ -441,14 +439,16 @@ class ManifestClient:
         if resolution.action is ResponseAction.REDUCE_PAGE_SIZE:
             self._pages.reduce(error)
             return
-        raise _INTERRUPTS[resolution.action](error) if resolution.action in _INTERRUPTS else error
+        if resolution.action in _RESTARTS:
+            raise _RESTARTS[resolution.action](error)
+        raise error
 
     def _make_error(self, resolution: ResponseResolution, response: requests.Response) -> SyncError:
         secrets = self.collect_secrets()
         message = describe_failure(response, secrets, None)
         if resolution.message:
-            hidden = (secrets | collect_sent_secrets(response.request)).hide(resolution.message)
-            message = f"{hidden} ({message})"
+            all_secrets = secrets | collect_sent_secrets(response.request)
+            message = f"{all_secrets.hide(resolution.message)} ({message})"
         return make_response_error(resolution, message, response)
 
     def _check_body(self, response: requests.Response) -> None:
@@ -471,14 +471,14 @@ class ManifestClient:
     def _make_route(self, authenticator: Auth) -> Route:
         """Return the rules that decide which hosts may receive the authenticator's credentials."""
 
-        def carries(request: requests.PreparedRequest) -> bool:
+        def carries_credentials(request: requests.PreparedRequest) -> bool:
             return not adds_no_credentials(authenticator) or has_secrets(
                 request, self.collect_secrets()
             )
 
         return Route(
             lambda origin: origin in self._known_origins or origin in self._find_origins(),
-            carries,
+            carries_credentials,
             is_secure=self._is_secure,
             allowed_hosts=check_allowed_hosts(self.components.retriever.requester.allowed_hosts),
             setting=f"`allowed_hosts` of the requester of the stream '{self.stream.name}'",
@@ -495,9 +495,9 @@ class ManifestClient:
         return self._shared.get_origins(self.signer) if is_signed else self._unsigned_origins
 
     def _find_origins(self) -> set[Origin]:
-        """Return the origins (scheme, host, port) that may receive the stream's credentials.
+        """Add the origin of the requester's base URL to the known origins; return all of them.
 
-        They are the known ones and the origin of the requester's base URL.
+        They are the origins (scheme, host, port) that may receive the stream's credentials.
         """
         retriever, config = self.components.retriever, self.stream.config
         routers = None if self.fixed_scope is not None else retriever.routers

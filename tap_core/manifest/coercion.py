@@ -16,51 +16,48 @@ from tap_core.manifest.type_hints import FieldType
 __all__ = ["coerce_scalar", "describe_expected_type"]
 
 _NAMES: Final = {str: "a text", int: "an integer", float: "a number", bool: "true or false"}
-_TRUE: Final = {"true": True, "false": False}
-_SHOWN: Final = 60
+_BOOLEANS: Final = {"true": True, "false": False}
+_MAX_SHOWN: Final = 60
+"""Number of characters of a value that a message shows."""
 
 
-def coerce_scalar(shape: FieldType, value: Any) -> Any:
+def coerce_scalar(expected: FieldType, value: Any) -> Any:
     """Convert an option's value to one of the types that the option accepts, such as ``'3'`` to 3.
 
-    ``shape`` describes the accepted types; a list or mapping is converted item by item.
+    ``expected`` describes the accepted types; a list or mapping is converted item by item.
 
     Raises:
         ValueError: The value cannot be converted.
     """
-    if shape.is_any or (value is None and shape.is_optional):
+    if expected.is_any or (value is None and expected.is_optional):
         return value
-    if value in shape.literals if _is_hashable(value) else False:
+    if not isinstance(value, (list, dict)) and value in expected.literals:
         return value
-    if isinstance(value, list) and shape.item is not None:
-        return [coerce_scalar(shape.item, one) for one in value]
-    if isinstance(value, dict) and shape.value is not None:
-        return {str(key): coerce_scalar(shape.value, one) for key, one in value.items()}
-    if shape.kind == "value":
+    if isinstance(value, list) and expected.item is not None:
+        return [coerce_scalar(expected.item, one) for one in value]
+    if isinstance(value, dict) and expected.value is not None:
+        return {str(key): coerce_scalar(expected.value, one) for key, one in value.items()}
+    if expected.kind == "value":
         return value
-    return _scalar(shape, str(value) if isinstance(value, DataText) else value)
+    return _convert_scalar(expected, str(value) if isinstance(value, DataText) else value)
 
 
-def _scalar(shape: FieldType, value: Any) -> Any:
-    wanted = shape.scalars
-    if type(value) in wanted:
+def _convert_scalar(expected: FieldType, value: Any) -> Any:
+    accepted = expected.scalars
+    if type(value) in accepted:
         return value
     if isinstance(value, str):
-        value = _TRUE.get(value.lower(), parse_literal(value, (int, float)))
+        value = _BOOLEANS.get(value.lower(), parse_literal(value, (int, float)))
     if isinstance(value, bool):
-        if bool in wanted:
+        if bool in accepted:
             return value
-    elif isinstance(value, int) and int in wanted:
+    elif isinstance(value, int) and int in accepted:
         return value
-    elif isinstance(value, (int, float)) and float in wanted:
+    elif isinstance(value, (int, float)) and float in accepted:
         return float(value)
-    if str in wanted and isinstance(value, (bool, int, float)):
+    if str in accepted and isinstance(value, (bool, int, float)):
         return str(value)
-    raise ValueError(f"{_format_value(value)} is not {describe_expected_type(shape)}.")
-
-
-def _is_hashable(value: Any) -> bool:
-    return not isinstance(value, (list, dict))
+    raise ValueError(f"{_format_value(value)} is not {describe_expected_type(expected)}.")
 
 
 def _format_value(value: Any) -> str:
@@ -69,20 +66,23 @@ def _format_value(value: Any) -> str:
     if isinstance(value, list):
         return "a list"
     text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
 
 
-def describe_expected_type(shape: FieldType) -> str:
+def describe_expected_type(expected: FieldType) -> str:
     """Return a description of the types that an option accepts, such as "an integer".
 
-    It is used in error messages; ``shape`` contains the accepted types.
+    It is used in error messages; ``expected`` contains the accepted types.
     """
-    parts = [*map(repr, shape.literals), *(_NAMES[one] for one in _NAMES if one in shape.scalars)]
-    if shape.kind:
-        parts.append("a text" if shape.kind == "text" else "a value")
-    parts += [one.__name__ for one in shape.components]
-    if shape.item is not None:
+    parts = [
+        *map(repr, expected.literals),
+        *(_NAMES[one] for one in _NAMES if one in expected.scalars),
+    ]
+    if expected.kind:
+        parts.append("a text" if expected.kind == "text" else "a value")
+    parts += [one.__name__ for one in expected.components]
+    if expected.item is not None:
         parts.append("a list")
-    if shape.value is not None:
+    if expected.value is not None:
         parts.append("a mapping")
     return " or ".join(parts) or "a value that this option accepts"

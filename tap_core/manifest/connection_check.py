@@ -14,7 +14,7 @@ from tap_core.manifest.components.declarative_source import (
 )
 from tap_core.manifest.document import iterate_nodes
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.loader import get_template_names
+from tap_core.manifest.loader import get_dynamic_stream_names
 from tap_core.sync.connection_test import read_one_record
 from tap_core.tap_base import Tap
 
@@ -118,7 +118,7 @@ def _find_template_streams(
     tap: Any, check_configs: Sequence[DynamicStreamCheckConfig]
 ) -> Iterator[str]:
     """Yield the names of the generated streams that the connection check reads."""
-    templates = dict.fromkeys(get_template_names(tap.manifest.dynamic_streams))
+    templates = dict.fromkeys(get_dynamic_stream_names(tap.manifest.dynamic_streams))
     for check in check_configs:
         if check.dynamic_stream_name not in templates:
             raise ConfigurationError(

@@ -20,6 +20,7 @@ from tap_core import metrics
 from tap_core.exceptions import FatalAPIError, RetriableAPIError, SyncError
 from tap_core.manifest.components.partition_routers import PartitionSlice
 from tap_core.manifest.errors import FailedRecordsError, ManifestError
+from tap_core.manifest.interfaces import SLICE_NAMES
 from tap_core.manifest.interpolation import STATE, find_config_keys
 from tap_core.manifest.state_translation import (
     CURSOR_STATE,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CursorSlice", "ManifestReader"]
 
-_OF_ONE_SLICE: Final = (FatalAPIError, RetriableAPIError, RequestException, FailedRecordsError)
+_SLICE_ERRORS: Final = (FatalAPIError, RetriableAPIError, RequestException, FailedRecordsError)
 """Errors that may concern one slice only, so that the others are still read."""
 
 
@@ -110,8 +111,9 @@ class ManifestReader(WindowReader):
 
     def find_later(self, value: str, start_date: str) -> str:
         """Return the later of a bookmark and a start date; with a custom cursor, the bookmark."""
-        has_other = self._components.other_cursor is not None
-        return value if has_other else super().find_later(value, start_date)
+        if self._components.other_cursor is not None:
+            return value
+        return super().find_later(value, start_date)
 
     @property
     def has_ended(self) -> bool:
@@ -132,8 +134,10 @@ class ManifestReader(WindowReader):
         None means no filter. The paginator counts only records that pass the filter.
         """
         cursor, record_filter = self.stream.incremental_sync, self.stream._record_filter
-        filters = cursor is not None and cursor.is_client_side_incremental
-        return record_filter.admits if filters and record_filter is not None else None
+        if cursor is None or record_filter is None or not cursor.is_client_side_incremental:
+            return None
+        admits: Callable[[Record], bool] = record_filter.admits
+        return admits
 
     # Windows
 
@@ -153,18 +157,13 @@ class ManifestReader(WindowReader):
         ``start`` or ``end``.
         """
         node = self._components.incremental_node.get("incremental_sync") or {}
-        given = node.get(f"{name}_datetime")
-        texts = given.values() if isinstance(given, Mapping) else [given]
-        named = {
-            cursor_slice
-            for text in texts
-            if isinstance(text, str)
-            for cursor_slice in find_config_keys(text)
-        }
-        if named:
-            settings = " and ".join(f"'{cursor_slice}'" for cursor_slice in sorted(named))
-            word = "setting" if len(named) == 1 else "settings"
-            message = f"{message.rstrip('.')}. It comes from the {word} {settings}."
+        declared = node.get(f"{name}_datetime")
+        texts = declared.values() if isinstance(declared, Mapping) else [declared]
+        keys = {key for text in texts if isinstance(text, str) for key in find_config_keys(text)}
+        if keys:
+            settings = " and ".join(f"'{key}'" for key in sorted(keys))
+            noun = "setting" if len(keys) == 1 else "settings"
+            message = f"{message.rstrip('.')}. It comes from the {noun} {settings}."
         return super().make_edge_error(message, name)
 
     def find_time_range(self, cursor: DatetimeBasedCursor) -> tuple[dt.datetime, dt.datetime]:
@@ -184,11 +183,11 @@ class ManifestReader(WindowReader):
         If the cursor has ``global_substream_cursor`` and no lookback window, the window stored in
         the state is subtracted.
         """
-        found = super().find_stored(cursor, context)
-        if found is None or not cursor.global_substream_cursor or cursor.lookback_window:
-            return found
+        stored = super().find_stored(cursor, context)
+        if stored is None or not cursor.global_substream_cursor or cursor.lookback_window:
+            return stored
         seconds = get_stream_state(self.stream).get(LOOKBACK_WINDOW_KEY)
-        return found - dt.timedelta(seconds=seconds) if seconds else found
+        return stored - dt.timedelta(seconds=seconds) if seconds else stored
 
     # Slices of a parent stream
 
@@ -202,10 +201,10 @@ class ManifestReader(WindowReader):
         stream, manager = self.stream, self.stream.state_manager
         key = str(stream.replication_key)
         cursor = manager.cursor(context, replication_key=key) if self._is_resumed else None
-        keeps, end = self.begin(context), self.end_time
+        admits, end = self.begin(context), self.end_time
         try:
             for record in stream.get_records(context):
-                if keeps is not None and not keeps(record):
+                if admits is not None and not admits(record):
                     continue
                 if cursor is not None:
                     cursor.advance(record.get(key))
@@ -266,12 +265,12 @@ class ManifestReader(WindowReader):
         partition, fields = self._find_partition(context)
         if cursor is not None and window is not None:
             fields = cursor.fields(window)
-        whole = partition.merge(fields)
+        stream_slice = partition.merge(fields)
         current = self.current_slice
         return {
             **({} if current is None else {STATE: current.reader.state}),
             "config": stream.config,
-            **dict.fromkeys(["stream_slice", "stream_partition", "stream_interval"], whole),
+            **dict.fromkeys(SLICE_NAMES, stream_slice),
             "partition": partition,
             "stream_name": stream.name,
             "next_page_token": None,
@@ -294,15 +293,16 @@ class ManifestReader(WindowReader):
         The cursor interval is the part of a slice that the cursor adds, such as ``{"start": 5}``.
         It is {} without a custom or counting cursor.
         """
-        more = getattr(context, "extra_fields", None)
-        partition = PartitionSlice(context or {}, extra_fields=more)
+        extra_fields = getattr(context, "extra_fields", None)
+        partition = PartitionSlice(context or {}, extra_fields=extra_fields)
         if self.current_slice is None:
             return partition, {}
         cursor_slice = self.current_slice.cursor_slice
-        whole = PartitionSlice(
-            {**cursor_slice.partition, **partition}, extra_fields=cursor_slice.extra_fields or more
+        extended = PartitionSlice(
+            {**cursor_slice.partition, **partition},
+            extra_fields=cursor_slice.extra_fields or extra_fields,
         )
-        return whole, {
+        return extended, {
             name: value
             for name, value in cursor_slice.items()
             if name not in cursor_slice.partition
@@ -321,8 +321,8 @@ class ManifestReader(WindowReader):
         key = str(stream.replication_key)
         if stream._read_range is not None:
             return {key: stream._read_range.start}
-        found = to_cursor_state(manager.get_context_state(context), key)
-        return copy.deepcopy(found or to_cursor_state(manager.stream_state, key))
+        state = to_cursor_state(manager.get_context_state(context), key)
+        return copy.deepcopy(state or to_cursor_state(manager.stream_state, key))
 
     def _close_slice(self, context: Context | None, state: Mapping[str, Any] | None) -> None:
         """Store a custom or counting cursor's state after all records of its slice are written.
@@ -364,8 +364,9 @@ class ManifestReader(WindowReader):
 
         A config error concerns all slices and ends the stream.
         """
-        is_of_one = bool(self._components.retriever.routers) and isinstance(error, _OF_ONE_SLICE)
-        return is_of_one and getattr(error, "failure_type", None) != "config_error"
+        has_slices = bool(self._components.retriever.routers)
+        is_config_error = getattr(error, "failure_type", None) == "config_error"
+        return has_slices and isinstance(error, _SLICE_ERRORS) and not is_config_error
 
     def complete(self, *, saw_all: bool) -> None:
         """Finalize the state of the stream after its last stream slice.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tap_core.http.origins import Origin, Route, declared_origin, parse_origin
 from tap_core.manifest.components.partition_routers import ListPartitionRouter
+from tap_core.manifest.interfaces import SLICE_NAMES
 
 if TYPE_CHECKING:
     import requests
@@ -48,13 +49,12 @@ def make_trusted_scope(
             the slice is dropped.
     """
     is_own = routers is not None and all(isinstance(one, ListPartitionRouter) for one in routers)
-    slices: Any = scope.get("stream_slice") if is_own else None
-    names = ("stream_slice", "stream_partition", "stream_interval")
+    stream_slice: Any = scope.get("stream_slice") if is_own else None
     return {
         "config": config,
         "stream_name": stream,
         "next_page_token": None,
-        **dict.fromkeys(names, slices or {}),
+        **dict.fromkeys(SLICE_NAMES, stream_slice or {}),
         "partition": scope.get("partition") or {} if is_own else {},
     }
 

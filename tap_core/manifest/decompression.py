@@ -45,15 +45,16 @@ RATIO: Final = 200
 Text typically compresses to 1/20, rarely to 1/100; a decompression bomb to 1/1000.
 """
 
-_GZIP: Final = b"\x1f\x8b"
+_GZIP_MAGIC: Final = b"\x1f\x8b"
 """First bytes of gzip data (RFC 1952, section 2.3.1)."""
 
 _SETTING: Final = "max_unpacked_bytes"
-_MOST: Final = 64 * MIB
+_DEFAULT_LIMIT: Final = 64 * MIB
 _BLOCK: Final = 1 << 14
 """Bytes per block; one block may hold thousands of rows."""
-_PACKED_BLOCK: Final = 1 << 16
+_COMPRESSED_BLOCK: Final = 1 << 16
 _SMALL_BLOCK: Final = 1 << 12
+"""Bytes per block of a zip archive's file that zipfile does not decompress in bounded steps."""
 _PLAIN_METHODS: Final = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
 """Compression methods that zipfile decompresses in bounded steps.
 
@@ -63,7 +64,7 @@ With others it decompresses a whole block at once, to thousands of times its siz
 _DIRECTORY_BYTES: Final = 8 * MIB
 """Maximum bytes of an archive's directory, which takes about ten times as much memory."""
 
-_BROKEN: Final = (
+_READ_ERRORS: Final = (
     InputTooLargeError,
     EOFError,
     NotImplementedError,
@@ -103,7 +104,7 @@ class BoundedReader:
         if self.max_unpacked_bytes is not None:
             return Bound(self.max_unpacked_bytes, f"{_SETTING} of the decoder")
         outer: Bound | None = getattr(data, "bound", None)
-        return outer or Bound(_MOST, f"{_SETTING} of the decoder")
+        return outer or Bound(_DEFAULT_LIMIT, f"{_SETTING} of the decoder")
 
 
 class _ResponseStream(io.BufferedReader):
@@ -159,9 +160,10 @@ class _ByteCounter:
     """
 
     def __init__(
-        self, bound: Bound, packed: Callable[[], int], outer: _ByteCounter | None = None
+        self, bound: Bound, compressed_size: Callable[[], int], outer: _ByteCounter | None = None
     ) -> None:
-        self.bound, self._packed, self._outer, self._size = bound, packed, outer, 0
+        self.bound, self._compressed_size, self._outer = bound, compressed_size, outer
+        self._size = 0
 
     def add(self, size: int) -> None:
         """Add a number of decompressed bytes to the total.
@@ -173,7 +175,7 @@ class _ByteCounter:
         if self._outer is not None:
             self._outer.add(size)
         self._size += size
-        if self._size > self.bound.most and self._size > RATIO * self._packed():
+        if self._size > self.bound.most and self._size > RATIO * self._compressed_size():
             raise InputTooLargeError(
                 f"it decompresses to more than {format_size(self.bound.most)} and {RATIO} times its"
                 f" size; raise {self.bound.setting} to read it"
@@ -183,9 +185,9 @@ class _ByteCounter:
 def open_body(response: requests.Response) -> IO[bytes]:
     """Open a response's body as a byte stream; the processor time for reading it is limited."""
     time = get_reading_time(response)
-    made = _ResponseStream(_CountingStream(open_response_body(response), time), _BLOCK)
-    made.time = time
-    return cast("IO[bytes]", made)
+    stream = _ResponseStream(_CountingStream(open_response_body(response), time), _BLOCK)
+    stream.time = time
+    return cast("IO[bytes]", stream)
 
 
 def decompress(data: IO[bytes], bound: Bound) -> IO[bytes]:
@@ -193,14 +195,14 @@ def decompress(data: IO[bytes], bound: Bound) -> IO[bytes]:
 
     ``bound`` is the size limit for the decompressed bytes.
     """
-    packed = _ResponseStream(cast("io.RawIOBase", data), _PACKED_BLOCK)
+    compressed = _ResponseStream(cast("io.RawIOBase", data), _COMPRESSED_BLOCK)
     time: ReadingTime | None = getattr(data, "time", None)
-    packed.bound, packed.time = bound, time
-    if packed.peek(len(_GZIP))[: len(_GZIP)] != _GZIP:
-        return cast("IO[bytes]", packed)
-    source = cast("IO[bytes]", gzip.GzipFile(fileobj=packed))
+    compressed.bound, compressed.time = bound, time
+    if compressed.peek(len(_GZIP_MAGIC))[: len(_GZIP_MAGIC)] != _GZIP_MAGIC:
+        return cast("IO[bytes]", compressed)
+    source = cast("IO[bytes]", gzip.GzipFile(fileobj=compressed))
     outer: _ByteCounter | None = getattr(data, "total", None)
-    return _stream(source, time, _ByteCounter(bound, packed.tell, outer), _BLOCK)
+    return _make_stream(source, time, _ByteCounter(bound, compressed.tell, outer), _BLOCK)
 
 
 def iterate_files(response: requests.Response, bound: Bound) -> Iterator[IO[bytes]]:
@@ -218,15 +220,15 @@ def iterate_files(response: requests.Response, bound: Bound) -> Iterator[IO[byte
                 raise zipfile.BadZipFile(f"its file {member.filename[:100]!r} is encrypted")
             block = _BLOCK if member.compress_type in _PLAIN_METHODS else _SMALL_BLOCK
             with archive.open(member) as file:
-                yield _stream(file, time, total, block)
+                yield _make_stream(file, time, total, block)
 
 
-def _stream(
+def _make_stream(
     source: IO[bytes], time: ReadingTime | None, total: _ByteCounter, block: int
 ) -> IO[bytes]:
-    made = _ResponseStream(_CountingStream(source, time, total, block), block)
-    made.bound, made.total, made.time = total.bound, total, time
-    return cast("IO[bytes]", made)
+    stream = _ResponseStream(_CountingStream(source, time, total, block), block)
+    stream.bound, stream.total, stream.time = total.bound, total, time
+    return cast("IO[bytes]", stream)
 
 
 class _ArchiveFile:
@@ -244,14 +246,14 @@ class _ArchiveFile:
         return True
 
     def read(self, size: int = -1) -> bytes:
-        found = b""
+        data = b""
         if size <= _DIRECTORY_BYTES:
-            found = self._file.read(_DIRECTORY_BYTES + 1 if size < 0 else size)
-        if max(size, len(found)) > _DIRECTORY_BYTES:
+            data = self._file.read(_DIRECTORY_BYTES + 1 if size < 0 else size)
+        if max(size, len(data)) > _DIRECTORY_BYTES:
             raise InputTooLargeError(
                 f"its list of files is longer than {format_size(_DIRECTORY_BYTES)}"
             )
-        return found
+        return data
 
 
 def translate_read_errors(
@@ -267,6 +269,6 @@ def translate_read_errors(
     except FatalAPIError as error:
         error.response = response if error.response is None else error.response
         raise
-    except _BROKEN as error:
+    except _READ_ERRORS as error:
         reason: Any = "it ends too early" if isinstance(error, EOFError) else error
         raise FatalAPIError(f"The response cannot be read: {reason}.", response=response) from error

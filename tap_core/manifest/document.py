@@ -117,13 +117,15 @@ class ListNode(list[Any]):
 
 
 def iterate_nodes(part: Any) -> Iterator[MappingNode]:
-    """Yield all mapping nodes in a part of a manifest, including the part itself."""
+    """Yield all mapping nodes in a part of a manifest, including the part itself, outer first."""
     if isinstance(part, MappingNode):
         yield part
-    below = part.values() if isinstance(part, Mapping) else part
-    for one in below:
-        if isinstance(one, (Mapping, list)):
-            yield from iterate_nodes(one)
+    if isinstance(part, Mapping):
+        part = part.values()
+    elif not isinstance(part, list):
+        return
+    for one in part:
+        yield from iterate_nodes(one)
 
 
 def is_larger(value: Any, limit: int) -> bool:
@@ -131,28 +133,32 @@ def is_larger(value: Any, limit: int) -> bool:
 
     A value that several parents share (a YAML alias) is counted once for each parent.
     """
-    return _size(value, limit, {}) > limit
+    return _count_values(value, limit, {}) > limit
 
 
-def _size(value: Any, limit: int, known: dict[int, int]) -> int:
+def _count_values(value: Any, limit: int, counts: dict[int, int]) -> int:
+    """Return the number of values in a value, or ``limit`` + 1 if there are more.
+
+    ``counts`` contains the results for the containers so far, by id.
+    """
     if not isinstance(value, (dict, list)):
         return 1
-    if id(value) not in known:
+    if id(value) not in counts:
         inner = value.values() if isinstance(value, dict) else value
-        known[id(value)] = 1 + sum(_size(one, limit, known) for one in inner)
-    return min(known[id(value)], limit + 1)
+        counts[id(value)] = 1 + sum(_count_values(one, limit, counts) for one in inner)
+    return min(counts[id(value)], limit + 1)
 
 
 def to_plain(value: Any) -> Any:
     """Convert a part of a manifest to plain dicts and lists; keys become strings, as in JSON."""
     if isinstance(value, dict):
-        return {_key(key): to_plain(inner) for key, inner in value.items()}
+        return {_to_json_key(key): to_plain(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [to_plain(inner) for inner in value]
     return str(value) if isinstance(value, DataText) else value
 
 
-def _key(key: Any) -> str:
+def _to_json_key(key: Any) -> str:
     return str(key) if isinstance(key, str) else json.dumps(key, default=str)
 
 
@@ -165,17 +171,18 @@ def to_nodes(value: Any, line: int) -> Any:
         return value
     if isinstance(value, dict):
         lines: Mapping[Any, int] = getattr(value, "lines", {})
-        here = getattr(value, "line", 0) or line
-        known = {key: lines.get(key) or here for key in value}
-        made = MappingNode(
-            {key: to_nodes(inner, known[key]) for key, inner in value.items()},
-            line=here,
-            lines=known,
+        first_line = getattr(value, "line", 0) or line
+        all_lines = {key: lines.get(key) or first_line for key in value}
+        node = MappingNode(
+            {key: to_nodes(inner, all_lines[key]) for key, inner in value.items()},
+            line=first_line,
+            lines=all_lines,
         )
-        made.filled = getattr(value, "filled", made.filled)
-        return made
+        node.filled = getattr(value, "filled", node.filled)
+        return node
     if isinstance(value, list):
-        given: list[int] = getattr(value, "lines", [])
-        at = [*given[: len(value)], *[line] * (len(value) - len(given))]
-        return ListNode([to_nodes(one, its) for one, its in zip(value, at, strict=True)], lines=at)
+        known: list[int] = getattr(value, "lines", [])
+        item_lines = [*known[: len(value)], *[line] * (len(value) - len(known))]
+        items = [to_nodes(one, at) for one, at in zip(value, item_lines, strict=True)]
+        return ListNode(items, lines=item_lines)
     return value

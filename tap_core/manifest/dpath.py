@@ -35,9 +35,9 @@ MISSING: Final[Any] = object()
 _Location: TypeAlias = tuple[Any, Any]
 """Container (mapping or list) with a key or index in it, which address one value."""
 
-_Find: TypeAlias = Callable[[Any], Iterator[_Location]]
+_Finder: TypeAlias = Callable[[Any], Iterator[_Location]]
 
-_WILD: Final = frozenset("*?[")
+_WILDCARDS: Final = frozenset("*?[")
 
 
 def split_path(path: str) -> tuple[str, ...]:
@@ -79,13 +79,13 @@ def _make_single_getter(steps: Sequence[str]) -> Callable[[Any], Any]:
     find = _make_finder(tuple(steps))
 
     def walk(document: Any) -> Any:
-        found = [holder[name] for holder, name in islice(find(document), 2)]
-        if len(found) > 1:
+        values = [holder[name] for holder, name in islice(find(document), 2)]
+        if len(values) > 1:
             raise ManifestError(
                 f"the path {'/'.join(steps)} matches several values, but must match one: replace"
                 " its wildcards by names. A field_path with a step `*` returns all values."
             )
-        return found[0] if found else MISSING
+        return values[0] if values else MISSING
 
     return walk
 
@@ -140,7 +140,7 @@ def set_at(document: Any, path: Sequence[str], value: Any) -> None:
     steps = tuple(path)
     for step, following in pairwise(steps):
         document = _get_or_create(document, step, [] if following.isdecimal() else {})
-    _set(document, steps[-1], value)
+    _set_child(document, steps[-1], value)
 
 
 def delete_at(location: _Location) -> None:
@@ -149,8 +149,14 @@ def delete_at(location: _Location) -> None:
     An element before the end of a list becomes None, so that other indices do not change.
     """
     holder, name = location
-    if _has(holder, name):
-        _remove(holder, name)
+    if _get_child(holder, name) is MISSING:
+        return
+    if isinstance(holder, dict):
+        del holder[name]
+    elif (index := int(name)) in {-1, len(holder) - 1}:
+        holder.pop()
+    else:
+        holder[index] = None
 
 
 def _get_or_create(holder: Any, step: str, default: Any) -> Any:
@@ -160,12 +166,12 @@ def _get_or_create(holder: Any, step: str, default: Any) -> Any:
     """
     below = _get_child(holder, step)
     if below is MISSING or below is None:
-        _set(holder, step, default)
+        _set_child(holder, step, default)
         return default
     return below
 
 
-def _set(holder: Any, step: str, value: Any) -> None:
+def _set_child(holder: Any, step: str, value: Any) -> None:
     if isinstance(holder, list):
         index = int(step)
         holder.extend([None] * (index + 1 - len(holder)))
@@ -194,26 +200,11 @@ def _parse_index(step: Any) -> int | None:
         return None
 
 
-def _has(holder: Any, name: Any) -> bool:
-    return _get_child(holder, name) is not MISSING
-
-
-def _remove(holder: Any, name: Any) -> None:
-    if isinstance(holder, dict):
-        del holder[name]
-        return
-    index = int(name)
-    if index in {-1, len(holder) - 1}:
-        holder.pop()
-    else:
-        holder[index] = None
-
-
 def _is_wild(step: str) -> bool:
-    return not _WILD.isdisjoint(step)
+    return not _WILDCARDS.isdisjoint(step)
 
 
-def _entries(holder: Any) -> Iterator[tuple[Any, Any]]:
+def _iterate_items(holder: Any) -> Iterator[tuple[Any, Any]]:
     if isinstance(holder, Mapping):
         yield from holder.items()
     elif isinstance(holder, list):
@@ -225,13 +216,13 @@ def _iterate_locations(document: Any) -> Iterator[_Location]:
 
     The values of a container come before the values nested in them.
     """
-    for name, _ in _entries(document):
+    for name, _ in _iterate_items(document):
         yield document, name
-    for _, value in _entries(document):
+    for _, value in _iterate_items(document):
         yield from _iterate_locations(value)
 
 
-def _make_finder(steps: tuple[str, ...]) -> _Find:
+def _make_finder(steps: tuple[str, ...]) -> _Finder:
     """Return a function that finds all values in a document that match a path.
 
     It yields a (container, key or index) pair for each. ``steps`` are the parts of the path; there
@@ -240,12 +231,12 @@ def _make_finder(steps: tuple[str, ...]) -> _Find:
     if "**" in steps:
         at = steps.index("**")
         return _make_deep_finder(steps[:at], steps[at + 1 :])
-    *way, last = map(_make_matcher, steps)
+    *parents, last = map(_make_matcher, steps)
 
     def find(document: Any) -> Iterator[_Location]:
         holders = [document]
-        for names in way:
-            holders = [holder[name] for holder in holders for name in names(holder)]
+        for match in parents:
+            holders = [holder[name] for holder in holders for name in match(holder)]
         for holder in holders:
             for name in last(holder):
                 yield holder, name
@@ -253,7 +244,7 @@ def _make_finder(steps: tuple[str, ...]) -> _Find:
     return find
 
 
-def _make_deep_finder(before: tuple[str, ...], after: tuple[str, ...]) -> _Find:
+def _make_deep_finder(before: tuple[str, ...], after: tuple[str, ...]) -> _Finder:
     """Return a function that finds all values in a document that match a path with ``**``.
 
     It yields a (container, key or index) pair for each. ``**`` matches any number of levels;
@@ -263,10 +254,10 @@ def _make_deep_finder(before: tuple[str, ...], after: tuple[str, ...]) -> _Find:
     end = _make_finder(after) if after else None
 
     def find(document: Any) -> Iterator[_Location]:
-        for place in start(document) if start else [([document], 0)]:
+        for location in start(document) if start else [([document], 0)]:
             if end is None and start:
-                yield place
-            below = place[0][place[1]]
+                yield location
+            below = location[0][location[1]]
             if end:
                 yield from end(below)
             for holder, name in list(_iterate_locations(below)):
@@ -284,11 +275,13 @@ def _make_matcher(step: str) -> Callable[[Any], list[Any]]:
     ``step`` is the path part, such as ``name``, ``*`` or ``id_*``.
     """
     if step == "*":
-        return lambda holder: [name for name, _ in _entries(holder)]
+        return lambda holder: [name for name, _ in _iterate_items(holder)]
     if not _is_wild(step):
         index = _parse_index(step)
         return lambda holder: (
-            [index if isinstance(holder, list) else step] if _has(holder, step) else []
+            []
+            if _get_child(holder, step) is MISSING
+            else [index if isinstance(holder, list) else step]
         )
     pattern = re.compile(translate(step))
-    return lambda holder: [name for name, _ in _entries(holder) if pattern.match(str(name))]
+    return lambda holder: [name for name, _ in _iterate_items(holder) if pattern.match(str(name))]

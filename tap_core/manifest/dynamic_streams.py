@@ -20,7 +20,7 @@ from tap_core.manifest.components.partition_routers import PartitionSlice
 from tap_core.manifest.components.resolvers import DynamicDeclarativeStream, HttpComponentsResolver
 from tap_core.manifest.document import MappingNode, iterate_nodes
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.loader import get_template_names
+from tap_core.manifest.loader import get_dynamic_stream_names
 from tap_core.manifest.shared_resources import SharedResources
 from tap_core.manifest.stream import ManifestStream
 from tap_core.manifest.template_expansion import StreamTemplate, get_lines
@@ -52,7 +52,7 @@ def generate_streams(
     """
     manifest, seen = shared.manifest, set(taken)
     for node, template_name in zip(
-        manifest.dynamic_streams, get_template_names(manifest.dynamic_streams), strict=True
+        manifest.dynamic_streams, get_dynamic_stream_names(manifest.dynamic_streams), strict=True
     ):
         declared: DynamicDeclarativeStream
         declared = build_component(manifest, node, DynamicDeclarativeStream, shared.config)

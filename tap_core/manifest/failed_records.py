@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from tap_core.manifest.errors import FailedRecordsError, ManifestError
 from tap_core.redaction.row_values import show_value
@@ -17,10 +17,10 @@ from tap_core.types import Record
 
 __all__ = ["FailedRecords"]
 
-_LOGGED: Final = 10
+_MAX_LOGGED: Final = 10
 """Number of failed records that are logged individually; others are only counted."""
 
-_MOST: Final = 1_000
+_MAX_FAILED: Final = 1_000
 """Number of failed records of one context at which reading stops."""
 
 
@@ -53,36 +53,34 @@ class FailedRecords:
         with self._lock:
             self.count += 1
             count, self._first = self.count, self._first or message
-        if count <= _LOGGED:
+        if count <= _MAX_LOGGED:
             self._log(
                 "Stream '%s': a record is skipped, %s",
                 self._stream,
                 message,
                 level=logging.ERROR,
             )
-        if count >= _MOST:
-            raise self._error("The context was not read to its end.")
+        if count >= _MAX_FAILED:
+            raise self._make_error("The context was not read to its end.")
 
     def check(self) -> None:
         """Raise FailedRecordsError at the end of the slice if any of its records failed."""
         if self.count:
-            raise self._error("All others were read.")
+            raise self._make_error("All others were read.")
 
     def _describe(self, record: Record, number: int) -> str:
         known = {name: record[name] for name in self._keys if record.get(name) is not None}
         if not known:
             return f"number {number} of its response"
-        return "the one with " + ", ".join(f"{name} {_show(one)}" for name, one in known.items())
+        return "the one with " + ", ".join(
+            f"{name} {show_value(one, repr(one))}" for name, one in known.items()
+        )
 
-    def _error(self, rest: str) -> FailedRecordsError:
+    def _make_error(self, consequence: str) -> FailedRecordsError:
         records = "1 record is" if self.count == 1 else f"{self.count:,} records are"
         return FailedRecordsError(
             f"Stream '{self._stream}': {records} skipped, because a template of the manifest fails."
-            f" {rest} The bookmark is unchanged, so that the next sync reads them again."
+            f" {consequence} The bookmark is unchanged, so that the next sync reads them again."
             " Correct the template, or add a default for such values. The first is"
             f" {self._first}"
         )
-
-
-def _show(value: Any) -> str:
-    return show_value(value, repr(value))

@@ -16,8 +16,8 @@ def as_float(value: Any) -> Any:
     """Convert a Decimal to a float if no digits are lost; return any other value unchanged."""
     if value.__class__ is not Decimal:
         return value
-    found = float(value)
-    return found if Decimal(repr(found)) == value else value
+    number = float(value)
+    return number if Decimal(repr(number)) == value else value
 
 
 def decimals_to_floats(value: Any) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeAlias, cast
 
 if TYPE_CHECKING:
     import requests
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tap_core.types import Context, JsonSchema, Record
 
 __all__ = [
+    "SLICE_NAMES",
     "Authenticator",
     "BackoffStrategy",
     "Condition",
@@ -48,6 +49,9 @@ Always available: ``config``, ``stream_slice`` (partition and interval together,
 there is one. The builder adds ``parameters``. Two further names are for components only:
 ``partition``, the slice without its interval, and ``stream_name``.
 """
+
+SLICE_NAMES: Final = ("stream_slice", "stream_partition", "stream_interval")
+"""Template variables that contain the current slice; all have the same value."""
 
 InterpolatedText: TypeAlias = Annotated[str | Callable[[TemplateScope], str], "text"]
 """Text option whose template may vary per request.
@@ -93,8 +97,8 @@ def resolve_mapping(value: Any) -> dict[str, Any]:
 
     Return {} if the result is not a mapping.
     """
-    found = resolve(value, {})
-    return dict(cast(Mapping[str, Any], found)) if isinstance(found, Mapping) else {}
+    mapping = resolve(value, {})
+    return dict(cast(Mapping[str, Any], mapping)) if isinstance(mapping, Mapping) else {}
 
 
 class ResponseAction(Enum):

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar
 
 from jinja2 import TemplateError, UndefinedError, meta, nodes
 from jinja2.runtime import Context
@@ -24,7 +24,7 @@ from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.float_literals import decimals_to_floats
 from tap_core.manifest.literals import parse_option
 from tap_core.manifest.macros import MACROS, NON_DETERMINISTIC
-from tap_core.manifest.sandbox import Sandbox, bounded, running
+from tap_core.manifest.sandbox import Sandbox, limit_rendering
 from tap_core.redaction.row_values import are_rows_shown
 
 __all__ = [
@@ -37,13 +37,13 @@ __all__ = [
     "find_config_keys",
 ]
 
-_USUAL: Final = (
+_COMMON_NAMES: Final = (
     *("config", "parameters", "record", "response", "headers", "next_page_token"),
     *("stream_slice", "stream_partition", "stream_interval", "last_record", "last_page_size"),
 )
 NAMES: Final = frozenset(
     {
-        *_USUAL,
+        *_COMMON_NAMES,
         # Of certain components
         *("decoded_response", "session_token", "raw_schema", "property", "path", "value"),
         *("page_size", "request_url"),
@@ -60,19 +60,20 @@ RESTRICTED_NAMES: Final = frozenset({STATE, "components_values", "stream_templat
 """Variables that are available only in components whose ``get_restricted_names`` returns them."""
 
 _log: Final = logging.getLogger(__name__)
-_SHOWN: Final = 500
+_MAX_SHOWN: Final = 500
 """Number of characters of a template that messages show."""
-_LONGEST: Final = 200_000
+_MAX_LENGTH: Final = 200_000
 """Maximum number of characters of a template."""
 
 _CONFIG: Final = "config"
-_FIXED: Final = frozenset({_CONFIG, "parameters"})
+_CONSTANT_NAMES: Final = frozenset({_CONFIG, "parameters"})
 _ALIASES: Final = {"stream_interval": "stream_slice", "stream_partition": "stream_slice"}
+"""Variables that have the value of another one if the scope does not contain them."""
 
+_SANDBOX: Final = Sandbox()
 
-_JINJA: Final = Sandbox()
-
-_Part: TypeAlias = Callable[[Mapping[str, Any]], Any]
+_Lookup: TypeAlias = Callable[[Mapping[str, Any]], Any]
+"""Function that looks up a value in the variables of a template."""
 _Result = TypeVar("_Result")
 
 
@@ -80,12 +81,6 @@ class Template:
     """Compiled Jinja template of an Airbyte manifest; options with the same text share it."""
 
     __slots__ = ("_render", "is_volatile", "names", "text")
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Template) and self.text == other.text
-
-    def __hash__(self) -> int:
-        return hash(self.text)
 
     def __init__(self, text: str) -> None:
         tree, names = _parse(text)
@@ -104,15 +99,21 @@ class Template:
                 f"the template {_format_template(text)} cannot be compiled: {_format_error(error)}."
             ) from None
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Template) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
     @property
     def is_fixed(self) -> bool:
         """True if the result depends only on the config and the parameters."""
-        return not self.is_volatile and self.names <= _FIXED
+        return not self.is_volatile and self.names <= _CONSTANT_NAMES
 
     @property
     def needs_scope(self) -> bool:
         """True if the template uses a variable other than ``config`` and ``parameters``."""
-        return not self.names <= _FIXED
+        return not self.names <= _CONSTANT_NAMES
 
     def render(self, scope: Mapping[str, Any], constants: Mapping[str, Any]) -> str:
         """Render the template to text; an undefined variable renders as empty text.
@@ -186,7 +187,7 @@ class Template:
         if unknown:
             raise ManifestError(
                 f"the template {self.text!r} uses {', '.join(map(repr, unknown))}, which no"
-                f" template can use. Available are {', '.join(_USUAL)}, and the functions"
+                f" template can use. Available are {', '.join(_COMMON_NAMES)}, and the functions"
                 f" {', '.join(sorted(MACROS))}."
             )
 
@@ -228,14 +229,14 @@ class BoundTemplate:
                 return False
             if self.empty is None:
                 return None
-            raise self._make_undefined_error(error) from None
+            raise self._make_error(error) from None
         except TypeError as error:
             if self.kind == "condition":
-                _warn(f"{self.place}: {self._describe_type_error(error)}")
+                _warn(str(self._make_error(error)))
                 return True
-            raise self._make_error(self._describe_type_error(error)) from None
+            raise self._make_error(error) from None
         except ManifestError as error:
-            raise self._make_error(error.message) from None
+            raise self._make_error(error) from None
         return parse_option(text, self.kind, self.types, self.empty)
 
     def render_parts(self, scope: Mapping[str, Any]) -> list[str]:
@@ -251,22 +252,19 @@ class BoundTemplate:
         except UndefinedError as error:
             if self.empty is None:
                 return []
-            raise self._make_undefined_error(error) from None
-        except TypeError as error:
-            raise self._make_error(self._describe_type_error(error)) from None
-        except ManifestError as error:
-            raise self._make_error(error.message) from None
+            raise self._make_error(error) from None
+        except (TypeError, ManifestError) as error:
+            raise self._make_error(error) from None
 
-    def _make_undefined_error(self, error: UndefinedError) -> ManifestError:
-        return self._make_error(
-            f"the template {self.template.text!r} accesses a part of an undefined value:"
-            f" {error.message}."
-        )
-
-    def _describe_type_error(self, error: TypeError) -> str:
-        return f"the template {self.template.text!r} fails: {self.template.describe_error(error)}"
-
-    def _make_error(self, message: str) -> ManifestError:
+    def _make_error(self, error: UndefinedError | TypeError | ManifestError) -> ManifestError:
+        """Return the error of a rendering with the position of the option in the manifest."""
+        template = f"the template {self.template.text!r}"
+        if isinstance(error, ManifestError):
+            message = error.message
+        elif isinstance(error, UndefinedError):
+            message = f"{template} accesses a part of an undefined value: {error.message}."
+        else:
+            message = f"{template} fails: {self.template.describe_error(error)}"
         return ManifestError(message, place=self.place)
 
 
@@ -310,8 +308,8 @@ def _find_config_keys(tree: nodes.Template) -> Iterator[str]:
         if _is_config(attribute.node) and not hasattr(dict, attribute.attr):
             yield attribute.attr
     for call in tree.find_all(nodes.Call):
-        asked = call.node
-        if isinstance(asked, nodes.Getattr) and asked.attr == "get" and _is_config(asked.node):
+        method = call.node
+        if isinstance(method, nodes.Getattr) and method.attr == "get" and _is_config(method.node):
             yield from (str(one.value) for one in call.args[:1] if isinstance(one, nodes.Const))
 
 
@@ -325,16 +323,16 @@ def _parse(text: str) -> tuple[nodes.Template, frozenset[str]]:
     Raises:
         ManifestError: The text is too long, or not a valid template.
     """
-    if len(text) > _LONGEST:
+    if len(text) > _MAX_LENGTH:
         raise ManifestError(
             f"the template {_format_template(text)} has {len(text):,} characters;"
-            f" {_LONGEST:,} are allowed."
+            f" {_MAX_LENGTH:,} are allowed."
         )
     try:
         with warnings.catch_warnings():
             # Hide Python's warnings about escapes such as "\\d" in a template.
             warnings.simplefilter("ignore", DeprecationWarning)
-            tree = _JINJA.parse(text)
+            tree = _SANDBOX.parse(text)
             return tree, frozenset(meta.find_undeclared_variables(tree))
     except TemplateError as error:
         raise ManifestError(
@@ -347,7 +345,7 @@ def _parse(text: str) -> tuple[nodes.Template, frozenset[str]]:
 
 
 def _format_template(text: str) -> str:
-    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+    return repr(text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…")
 
 
 def _format_error(error: BaseException) -> str:
@@ -357,8 +355,8 @@ def _format_error(error: BaseException) -> str:
 
 
 def _is_volatile(tree: nodes.Template) -> bool:
-    calls = any(name.name in NON_DETERMINISTIC for name in tree.find_all(nodes.Name))
-    return calls or any(one.name == "random" for one in tree.find_all(nodes.Filter))
+    calls_function = any(name.name in NON_DETERMINISTIC for name in tree.find_all(nodes.Name))
+    return calls_function or any(one.name == "random" for one in tree.find_all(nodes.Filter))
 
 
 def _compile_jinja(tree: nodes.Template) -> Callable[[Mapping[str, Any]], str]:
@@ -367,16 +365,20 @@ def _compile_jinja(tree: nodes.Template) -> Callable[[Mapping[str, Any]], str]:
     Its Jinja context has only the names that the template uses, which is five times as fast as
     Jinja's own ``render``.
     """
-    functions = {name.name for name in tree.find_all(nodes.Name)} & _JINJA.globals.keys()
-    is_special = any(name.name == "self" for name in tree.find_all(nodes.Name))
-    whole = _JINJA.compiled(tree)
-    if is_special or whole.blocks:
-        return bounded(whole.render)
-    root, known = whole.root_render_func, {name: _JINJA.globals[name] for name in functions}
-    join = _JINJA.concat
-    if not known:
-        return bounded(lambda scope: join(root(Context(_JINJA, cast(Any, scope), None, {}))))
-    return bounded(lambda scope: join(root(Context(_JINJA, {**known, **scope}, None, {}))))
+    names = {name.name for name in tree.find_all(nodes.Name)}
+    template = _SANDBOX.compiled(tree)
+    if "self" in names or template.blocks:
+        render_template: Callable[[Mapping[str, Any]], str] = template.render
+        return limit_rendering()(render_template)
+    functions = {name: _SANDBOX.globals[name] for name in names & _SANDBOX.globals.keys()}
+    root, join = template.root_render_func, _SANDBOX.concat
+
+    @limit_rendering()
+    def render(scope: Mapping[str, Any]) -> str:
+        variables: Any = {**functions, **scope} if functions else scope
+        return join(root(Context(_SANDBOX, variables, None, {})))
+
+    return render
 
 
 def _mark_text(value: Any) -> str:
@@ -400,7 +402,7 @@ class _DataOutput(str):
         return self
 
 
-_MARKING: Final = Sandbox(_mark_text)
+_MARKING_SANDBOX: Final = Sandbox(_mark_text)
 """Environment whose output marks data, so that it can be told from the template's text."""
 
 
@@ -410,12 +412,13 @@ def _compile_parts(text: str) -> Callable[[Mapping[str, Any]], list[str]]:
 
     Data that is inserted into the template's text becomes a `DataText`, text of the template a str.
     """
-    root = _MARKING.compiled(_MARKING.parse(text)).root_render_func
+    root = _MARKING_SANDBOX.compiled(_MARKING_SANDBOX.parse(text)).root_render_func
 
     def render(scope: Mapping[str, Any]) -> list[str]:
-        with running():
-            made = list(root(Context(_MARKING, {**_MARKING.globals, **scope}, None, {})))
-            return [DataText(one) if one.__class__ is _DataOutput else one for one in made]
+        with limit_rendering():
+            variables = {**_MARKING_SANDBOX.globals, **scope}
+            parts = list(root(Context(_MARKING_SANDBOX, variables, None, {})))
+            return [DataText(one) if one.__class__ is _DataOutput else one for one in parts]
 
     return render
 
@@ -433,7 +436,7 @@ def _compile_fast(
     """
     if len(tree.body) != 1 or not isinstance(tree.body[0], nodes.Output):
         return None
-    parts: list[str | _Part] = []
+    parts: list[str | _Lookup] = []
     for node in tree.body[0].nodes:
         part = node.data if isinstance(node, nodes.TemplateData) else _compile_lookup(node, names)
         if part is None:
@@ -447,7 +450,7 @@ def _compile_fast(
     )
 
 
-def _compile_lookup(node: nodes.Node, names: frozenset[str]) -> _Part | None:
+def _compile_lookup(node: nodes.Node, names: frozenset[str]) -> _Lookup | None:
     """Return a function for a look-up such as ``config['a'].b``; None for any other node.
 
     ``names`` are the variables of the template.
@@ -457,32 +460,32 @@ def _compile_lookup(node: nodes.Node, names: frozenset[str]) -> _Part | None:
         return (lambda scope: scope[name]) if name in names else None
     if isinstance(node, nodes.Getattr):
         inner, attribute = _compile_lookup(node.node, names), node.attr
-        return None if inner is None else _attribute(inner, attribute)
+        return None if inner is None else _compile_attribute(inner, attribute)
     if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const):
         inner, key = _compile_lookup(node.node, names), node.arg.value
-        return None if inner is None else _item(inner, key)
+        return None if inner is None else _compile_item(inner, key)
     return None
 
 
-def _attribute(inner: _Part, name: str) -> _Part:
-    found, of_dict = _JINJA.getattr, hasattr(dict, name)
+def _compile_attribute(inner: _Lookup, name: str) -> _Lookup:
+    get_attribute, is_dict_attribute = _SANDBOX.getattr, hasattr(dict, name)
 
     def get(scope: Mapping[str, Any]) -> Any:
-        thing = inner(scope)
-        if not of_dict and thing.__class__ is dict and name in thing:
-            return thing[name]
-        return found(thing, name)
+        holder = inner(scope)
+        if not is_dict_attribute and holder.__class__ is dict and name in holder:
+            return holder[name]
+        return get_attribute(holder, name)
 
     return get
 
 
-def _item(inner: _Part, key: Any) -> _Part:
-    found = _JINJA.getitem
+def _compile_item(inner: _Lookup, key: Any) -> _Lookup:
+    get_item = _SANDBOX.getitem
 
     def get(scope: Mapping[str, Any]) -> Any:
-        thing = inner(scope)
-        if thing.__class__ is dict and key in thing:
-            return thing[key]
-        return found(thing, key)
+        holder = inner(scope)
+        if holder.__class__ is dict and key in holder:
+            return holder[key]
+        return get_item(holder, key)
 
     return get

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from tap_core.config.similar_names import suggest
 from tap_core.manifest.builder import Builder
@@ -30,35 +29,11 @@ from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import TemplateScope
 from tap_core.manifest.lint_names import find_name_problems, find_version_problems
 from tap_core.manifest.literals import has_template
-from tap_core.manifest.loader import Manifest, get_template_names, read_manifest
+from tap_core.manifest.loader import Manifest, get_dynamic_stream_names, read_manifest
 from tap_core.manifest.problems import ManifestProblem
 from tap_core.manifest.template_expansion import StreamTemplate, get_lines
 
-__all__ = ["LintResult", "Problem", "lint_manifest"]
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Problem that the linter found in a manifest, with its position and severity."""
-
-    line: int
-    """Line number, from 1; 0 for the whole file."""
-    path: str
-    """Path of keys, such as ``streams[0].retriever``."""
-    severity: Literal["error", "warning"]
-    message: str
-    file: str = "manifest"
-
-    @property
-    def is_error(self) -> bool:
-        """True if the manifest or a part of it cannot run; False for a warning."""
-        return self.severity == "error"
-
-    def __str__(self) -> str:
-        """Return the problem as ``file:line: severity: path: message``, like a compiler message."""
-        path = f"{self.path}: " if self.path else ""
-        place = f"{self.file}:{self.line}" if self.line else self.file
-        return f"{place}: {self.severity}: {path}{self.message}"
+__all__ = ["LintResult", "lint_manifest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +42,7 @@ class LintResult:
 
     name: str
     """Path of the file, or "manifest"."""
-    problems: list[Problem]
+    problems: list[ManifestProblem]
     streams: int = 0
     templates: int = 0
     """Number of dynamic streams, each of which generates streams from a template."""
@@ -99,33 +74,31 @@ def lint_manifest(source: Path | str) -> LintResult:
     streams = templates = 0
     try:
         manifest = read_manifest(source)
-        found = list(_iterate_problems(manifest))
+        problems = list(_iterate_problems(manifest))
         streams, templates = _count(manifest, "streams"), _count(manifest, "dynamic_streams")
     except ManifestError as error:
-        found = [ManifestProblem(error.line, error.path, error.message)]
-    seen: dict[tuple[int, str], Problem] = {}
-    for one in found:
-        severity: Literal["error", "warning"] = "error" if one.is_error else "warning"
-        problem = Problem(one.line, one.path, severity, one.message, name)
-        seen.setdefault((problem.line, problem.message), problem)
-    ordered = sorted(seen.values(), key=lambda problem: problem.line)
+        problems = [ManifestProblem(error.line, error.path, error.message)]
+    distinct: dict[tuple[int, str], ManifestProblem] = {}
+    for problem in problems:
+        distinct.setdefault((problem.line, problem.message), replace(problem, file=name))
+    ordered = sorted(distinct.values(), key=lambda problem: problem.line)
     return LintResult(name, ordered, streams, templates)
 
 
 def _count(manifest: Manifest, key: str) -> int:
     """Return the number of items in the manifest's top-level list ``key``; 0 if it is missing."""
-    found = manifest.raw.get(key)
-    return len(found) if isinstance(found, list) else 0
+    value = manifest.raw.get(key)
+    return len(value) if isinstance(value, list) else 0
 
 
 def _iterate_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
-    found: list[ManifestProblem] = []
-    checked = replace(manifest, problems=found)
-    Builder(checked, None, found).build(checked.tree, DeclarativeSource)
-    told = list(_check_stream_names(checked, found))
-    yield from [*found, *told]
+    problems: list[ManifestProblem] = []
+    checked = replace(manifest, problems=problems)
+    Builder(checked).build(checked.tree, DeclarativeSource)
+    problems += list(_check_stream_names(checked, problems))
+    yield from problems
     yield from find_version_problems(manifest)
-    if not any(problem.is_error for problem in [*found, *told]):
+    if not any(problem.is_error for problem in problems):
         yield from find_name_problems(manifest)
     for line, key in manifest.duplicate_keys:
         message = f"the key '{key}' occurs twice: the last one counts."
@@ -141,17 +114,19 @@ def _check_stream_names(
     ``problems``.
     """
     streams = [(str(one.get("name") or ""), one) for one in manifest.streams]
-    open_names = False
+    has_unknown_names = False
     for node in manifest.dynamic_streams:
         for name, one in _check_template(manifest, node, problems):
-            open_names = open_names or name is None
-            streams += [] if name is None else [(name, one)]
+            if name is None:
+                has_unknown_names = True
+            else:
+                streams.append((name, one))
     names = Counter(name for name, _ in streams)
     for name, one in streams:
         if names[name] > 1:
             yield ManifestProblem(one.line, one.path, f"{names[name]} streams are called '{name}'.")
-    if names or open_names:
-        yield from _check_connection_check(manifest, None if open_names else set(names))
+    if names or has_unknown_names:
+        yield from _check_connection_check(manifest, None if has_unknown_names else set(names))
 
 
 def _check_connection_check(
@@ -167,10 +142,9 @@ def _check_connection_check(
         message = "there is no check: a connection check reads every stream."
         yield ManifestProblem(1, "check", message, is_error=False)
         return
-    given = check.get("stream_names")
-    named = [one for one in given if isinstance(one, str)] if isinstance(given, list) else []
-    for name in named:
-        if names is not None and name not in names:
+    checked = check.get("stream_names")
+    for name in checked if isinstance(checked, list) else ():
+        if isinstance(name, str) and names is not None and name not in names:
             line = check.lines.get("stream_names", check.line)
             message = f"there is no stream '{name}'.{suggest(name, names)}"
             yield ManifestProblem(line, "check.stream_names", message)
@@ -178,7 +152,7 @@ def _check_connection_check(
 
 
 def _check_template_names(manifest: Manifest, check: MappingNode) -> Iterator[ManifestProblem]:
-    templates = get_template_names(manifest.dynamic_streams)
+    templates = get_dynamic_stream_names(manifest.dynamic_streams)
     for one in check.get("dynamic_streams_check_configs") or ():
         name = one.get("dynamic_stream_name") if isinstance(one, MappingNode) else None
         if isinstance(name, str) and name not in templates:
@@ -215,7 +189,7 @@ def _check_template(
                 ManifestProblem(error.line, f"{node.path}.components_resolver", error.message)
             )
             return
-        Builder(manifest, None, problems).build(stream, DeclarativeStream | StateDelegatingStream)
+        Builder(manifest).build(stream, DeclarativeStream | StateDelegatingStream)
         yield _get_stream_name(stream, problems), stream
     problems.extend(_warn_of_unused_mappings(template, node))
 
@@ -225,12 +199,11 @@ def _build_template(manifest: Manifest, node: MappingNode) -> StreamTemplate | N
 
     Return None if the template or the resolver has problems, which the linter has reported before.
     """
-    template, given = node.get("stream_template"), node.get("components_resolver")
-    if not isinstance(template, MappingNode) or not isinstance(given, MappingNode):
+    template, declared = node.get("stream_template"), node.get("components_resolver")
+    if not isinstance(template, MappingNode) or not isinstance(declared, MappingNode):
         return None
-    problems: list[ManifestProblem] = []
     kinds = HttpComponentsResolver | ConfigComponentsResolver | ParametrizedComponentsResolver
-    resolver = Builder(replace(manifest, problems=problems), None, problems).build(given, kinds)
+    resolver = Builder(replace(manifest, problems=[])).build(declared, kinds)
     if resolver is None:
         return None
     known = {"parameters", "stream_template_config"}
@@ -238,7 +211,7 @@ def _build_template(manifest: Manifest, node: MappingNode) -> StreamTemplate | N
         known.add("components_values")
     parents_win = node.get("use_parent_parameters") is not False
     return StreamTemplate(
-        template, resolver, get_lines(given), parents_win=parents_win, known_names=known
+        template, resolver, get_lines(declared), parents_win=parents_win, known_names=known
     )
 
 
@@ -262,9 +235,8 @@ def _warn_of_unused_mappings(
 
     The stream template contains nothing at the path of such a mapping.
     """
-    given = node["components_resolver"]["components_mapping"]
-    for number in replace(template, known_names={"parameters"}).find_unused_mappings():
+    mappings = node["components_resolver"]["components_mapping"]
+    for index in replace(template, known_names={"parameters"}).find_unused_mappings():
         ending = "; `create_or_update: true` creates it" if template.resolver.CREATES else ""
         message = f"this mapping changes nothing: the template has nothing at its path{ending}."
-        one = given[number]
-        yield ManifestProblem(one.line, one.path, message, is_error=False)
+        yield ManifestProblem(mappings[index].line, mappings[index].path, message, is_error=False)

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import getitem
 from typing import Any, Final
 
 from tap_core.config.similar_names import suggest
-from tap_core.manifest.document import ListNode, MappingNode, to_plain
+from tap_core.manifest.document import ListNode, MappingNode, iterate_nodes, to_plain
 from tap_core.manifest.literals import has_template
 from tap_core.manifest.loader import Manifest
 from tap_core.manifest.problems import ManifestProblem
@@ -23,31 +25,32 @@ from tap_core.schema.validators import find_schema_errors
 
 __all__ = ["find_name_problems", "find_version_problems"]
 
-_PARTS: Final = ("check", "streams", "dynamic_streams", "api_budget", "concurrency_level")
+_TEMPLATE_KEYS: Final = ("check", "streams", "dynamic_streams", "api_budget", "concurrency_level")
 """Top-level keys whose templates may use the config."""
-_SUPPORTED: Final = (7, 39)
+_SUPPORTED_VERSION: Final = (7, 39)
 """Version of airbyte-cdk, major and minor, whose components and options are supported."""
 _VERSION: Final = re.compile(
     r"(\d{1,9})(?:\.(\d{1,9}))?(?:\.\d+)*(?:[-.+]?[a-z][a-z\d.+-]*)?", re.IGNORECASE
 )
-_COMBINED: Final = ("allOf", "anyOf", "oneOf", "$ref")
+_COMBINING_KEYWORDS: Final = ("allOf", "anyOf", "oneOf", "$ref")
+"""Keywords of a JSON Schema that may add properties to those it lists."""
 _TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
 
 
 def find_version_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
     """Yield a warning if the manifest's version is missing, invalid, or newer than supported."""
-    given = manifest.raw.get("version")
+    version = manifest.raw.get("version")
     line = manifest.raw.lines.get("version", manifest.raw.line)
-    supported = ".".join(map(str, _SUPPORTED))
-    if given is None or given == "":
+    supported = ".".join(map(str, _SUPPORTED_VERSION))
+    if version is None or version == "":
         message = (
             f"there is no version, without which airbyte-cdk runs no manifest: add {supported}.0."
         )
-    elif not (parts := _VERSION.fullmatch(str(given).strip())):
-        message = f"this is not a version: {given!r}. Write one such as {supported}.0."
-    elif (int(parts[1]), int(parts[2] or 0)) > _SUPPORTED:
+    elif not (parts := _VERSION.fullmatch(str(version).strip())):
+        message = f"this is not a version: {version!r}. Write one such as {supported}.0."
+    elif (int(parts[1]), int(parts[2] or 0)) > _SUPPORTED_VERSION:
         message = (
-            f"the version {given} is newer than {supported}, the newest that is supported: newer"
+            f"the version {version} is newer than {supported}, the newest that is supported: newer"
             " components and options are unknown."
         )
     else:
@@ -60,15 +63,15 @@ def find_name_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
 
     Also yield a warning for each error in a JSON Schema.
     """
-    yield from _unknown_settings(manifest)
+    yield from _find_unknown_settings(manifest)
     for stream in _iterate_streams(manifest):
         schema = _get_inline_schema(stream.get("schema_loader"))
         if schema is not None:
             yield from _find_unknown_properties(stream, schema)
-    for loader in _iterate_mappings(manifest.tree.get("streams")):
+    for loader in iterate_nodes(manifest.tree.get("streams")):
         schema = _get_inline_schema(loader)
         if schema is not None:
-            yield from _schema_faults(schema, f"{loader.path}.schema")
+            yield from _find_schema_problems(schema, f"{loader.path}.schema")
 
 
 def _iterate_streams(manifest: Manifest) -> Iterator[MappingNode]:
@@ -84,12 +87,12 @@ def _iterate_streams(manifest: Manifest) -> Iterator[MappingNode]:
 # Config settings
 
 
-def _unknown_settings(manifest: Manifest) -> Iterator[ManifestProblem]:
+def _find_unknown_settings(manifest: Manifest) -> Iterator[ManifestProblem]:
     from tap_core.manifest.interpolation import find_config_keys
 
     declared = config_jsonschema(manifest)
     known = {*declared["properties"], *_find_added_settings(manifest)}
-    if not declared["properties"] or any(word in declared for word in _COMBINED):
+    if not declared["properties"] or any(word in declared for word in _COMBINING_KEYWORDS):
         return
     for text, line, path in _iterate_templates(manifest):
         for name in sorted(find_config_keys(text) - known):
@@ -100,7 +103,7 @@ def _unknown_settings(manifest: Manifest) -> Iterator[ManifestProblem]:
 
 def _find_added_settings(manifest: Manifest) -> Iterator[str]:
     """Yield the names of the settings that the rules of the spec add to the config."""
-    for node in _iterate_mappings(manifest.tree.get("spec")):
+    for node in iterate_nodes(manifest.tree.get("spec")):
         if node.get("type") == "ConfigAddFields":
             yield from (str(one["path"][0]) for one in node["fields"])
 
@@ -109,7 +112,7 @@ def _iterate_templates(manifest: Manifest) -> Iterator[tuple[str, int, str]]:
     """Yield each template in a manifest as (text, line, path of keys)."""
     waiting: list[tuple[Any, int, str]] = [
         (manifest.tree[key], manifest.raw.lines.get(key, 0), key)
-        for key in _PARTS
+        for key in _TEMPLATE_KEYS
         if key in manifest.tree
     ]
     while waiting:
@@ -124,23 +127,12 @@ def _iterate_templates(manifest: Manifest) -> Iterator[tuple[str, int, str]]:
         elif isinstance(value, list):
             lines = value.lines if isinstance(value, ListNode) else [line] * len(value)
             waiting += [
-                (one, at, f"{path}[{place}]")
-                for place, (one, at) in enumerate(zip(value, lines, strict=True))
+                (one, at, f"{path}[{index}]")
+                for index, (one, at) in enumerate(zip(value, lines, strict=True))
             ]
 
 
 # Keys, cursors and schemas
-
-
-def _iterate_mappings(value: Any) -> Iterator[MappingNode]:
-    """Yield all mappings nested in a value of a manifest, outer ones first."""
-    waiting = [value]
-    for one in waiting:
-        if isinstance(one, MappingNode):
-            yield one
-            waiting += one.values()
-        elif isinstance(one, list):
-            waiting += one
 
 
 def _get_inline_schema(loader: Any) -> MappingNode | None:
@@ -173,33 +165,29 @@ def _describe_missing(steps: Sequence[str], schema: Any) -> str | None:
 
     Also return None if the schema does not list the properties at one of the levels.
     """
-    for place, step in enumerate(steps):
+    for index, step in enumerate(steps):
         properties = schema.get("properties") if isinstance(schema, Mapping) else None
         if not isinstance(properties, Mapping) or not properties:
             return None
-        if any(word in schema for word in _COMBINED):
+        if any(word in schema for word in _COMBINING_KEYWORDS):
             return None
         if step not in properties:
-            name = ".".join(steps[: place + 1])
+            name = ".".join(steps[: index + 1])
             return f"the schema has no property '{name}'.{suggest(step, map(str, properties))}"
         schema = properties[step]
     return None
 
 
-def _schema_faults(schema: MappingNode, path: str) -> Iterator[ManifestProblem]:
-    whole = to_plain(schema)
-    for steps, message in find_schema_errors(whole):
-        place = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in steps)
-        found = _value_at(whole, steps)
-        is_type = steps[-1:] == ["type"] and isinstance(found, str)
-        told = f"JSON Schema has no type '{found}'.{suggest(found, _TYPES)}" if is_type else message
-        yield ManifestProblem(_find_line(schema, steps), f"{path}{place}", told, is_error=False)
-
-
-def _value_at(schema: Any, steps: Iterable[Any]) -> Any:
-    for step in steps:
-        schema = schema[step]
-    return schema
+def _find_schema_problems(schema: MappingNode, path: str) -> Iterator[ManifestProblem]:
+    plain = to_plain(schema)
+    for steps, error in find_schema_errors(plain):
+        inner_path = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in steps)
+        value: Any = reduce(getitem, steps, plain)
+        message = error
+        if steps[-1:] == ["type"] and isinstance(value, str):
+            message = f"JSON Schema has no type '{value}'.{suggest(value, _TYPES)}"
+        line = _find_line(schema, steps)
+        yield ManifestProblem(line, f"{path}{inner_path}", message, is_error=False)
 
 
 def _find_line(schema: MappingNode, steps: Iterable[Any]) -> int:

@@ -13,7 +13,10 @@ from typing import Any, Final
 
 from tap_core.manifest.document import DataText
 
-__all__ = ["get_literal_types", "has_template", "parse_literal", "parse_option"]
+__all__ = ["OPENINGS", "get_literal_types", "has_template", "parse_literal", "parse_option"]
+
+OPENINGS: Final = ("{{", "{%", "{#")
+"""Delimiters with which an expression, a statement or a comment of Jinja begins."""
 
 _VALUE_TYPES: Final[Mapping[Any, tuple[type, ...]]] = {
     "string": (str,),
@@ -23,21 +26,20 @@ _VALUE_TYPES: Final[Mapping[Any, tuple[type, ...]]] = {
 }
 """Python types of each ``value_type``; an int is not a ``number``, as in airbyte-cdk."""
 
-_NEVER: Final = re.compile(
+_NO_LITERAL: Final = re.compile(
     r"[ACDEG-MO-QSV-Zac-qtv-z_/@$&*=<>?!,;:|^%]"  # plain text or a URL
     r"|\d{4}-\d\d-\d\d"
     r"|T(?!rue)|F(?!alse)|N(?!one)|s(?!et)|[bBrRuU](?![bBrR]?['\"])"
 )
 """First characters that no Python literal has."""
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9]\d*)", re.ASCII)
-_SHORT: Final = 500
-"""Length from which texts are checked for integers that Python refuses to convert to text.
+_MAX_UNCHECKED: Final = 500
+"""Length above which a literal is checked for integers that Python refuses to convert to text.
 
 These have more than 640 digits (sys.set_int_max_str_digits), or as many in hexadecimal.
 """
 
 _FALSE_WORDS: Final = ("False", "false", "{}", "[]", "()", "0", "0.0")
-_MARKS: Final = ("{{", "{%", "{#")
 _WORDS: Final[dict[str, Any]] = {"": "", "True": True, "False": False, "None": None}
 
 
@@ -46,22 +48,23 @@ def parse_literal(text: str, types: tuple[type, ...] = ()) -> Any:
 
     If ``types`` is not empty, a literal of any other type is returned as text.
     """
-    if _NEVER.match(text):
+    if _NO_LITERAL.match(text):
         return text
-    value = _value(text)
+    value = _evaluate(text)
     if isinstance(value, types) if types else not isinstance(value, complex):
         return value
     return text
 
 
-def _value(text: str) -> Any:
+def _evaluate(text: str) -> Any:
+    """Return the value of a Python literal; return a text that is not a literal unchanged."""
     if text in _WORDS:
         return _WORDS[text]
     try:
         if _INTEGER.fullmatch(text):
             return int(text)
         value = ast.literal_eval(text)
-        if len(text) > _SHORT:
+        if len(text) > _MAX_UNCHECKED:
             repr(value)  # raises if an integer in it cannot be text
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         return text
@@ -83,7 +86,7 @@ def has_template(text: str) -> bool:
 
     `DataText` is data from a response or the config, which is never read as a template.
     """
-    return text.__class__ is not DataText and any(mark in text for mark in _MARKS)
+    return text.__class__ is not DataText and any(opening in text for opening in OPENINGS)
 
 
 def parse_option(text: str, kind: str, types: tuple[type, ...] = (), empty: Any = "") -> Any:

@@ -20,7 +20,7 @@ from tap_core.exceptions import LimitExceededError
 from tap_core.limits.memory import DOCUMENT_BYTES, InputTooLargeError, read_at_most
 from tap_core.manifest.document import ListNode, MappingNode, is_larger, to_plain
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.parameters import expand_component, parameter_names
+from tap_core.manifest.parameters import expand_component, find_parameter_names
 from tap_core.manifest.problems import ManifestProblem
 from tap_core.manifest.references import References
 from tap_core.schema.yaml_nodes import (
@@ -31,12 +31,12 @@ from tap_core.schema.yaml_nodes import (
     too_many_nodes,
 )
 
-__all__ = ["Manifest", "get_template_names", "parse_value", "read_manifest"]
+__all__ = ["Manifest", "get_dynamic_stream_names", "parse_value", "read_manifest"]
 
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG: Final = "tag:yaml.org,2002:"
-_TEXTS: Final = frozenset({f"{_TAG}str", f"{_TAG}timestamp", f"{_TAG}value"})
-_WORDS: Final = frozenset({f"{_TAG}int", f"{_TAG}float", f"{_TAG}bool", f"{_TAG}null"})
+_TEXT_TAGS: Final = frozenset({f"{_TAG}str", f"{_TAG}timestamp", f"{_TAG}value"})
+_SCALAR_TAGS: Final = frozenset({f"{_TAG}int", f"{_TAG}float", f"{_TAG}bool", f"{_TAG}null"})
 _NOT_BUILT: Final = frozenset({"definitions", "schemas", "metadata"})
 """Top-level keys that are not built, but may be targets of references."""
 _TOO_DEEP: Final = "this is nested too deeply after its references are resolved: make it flatter."
@@ -88,7 +88,7 @@ class Manifest:
     @cached_property
     def parameter_names(self) -> frozenset[Any]:
         """Names of all ``$parameters`` in the manifest."""
-        return frozenset(parameter_names(self.raw))
+        return frozenset(find_parameter_names(self.raw))
 
     @property
     def streams(self) -> list[MappingNode]:
@@ -108,13 +108,14 @@ class Manifest:
         """
         if not self.raw.get("streams") and self.raw.get("dynamic_streams"):
             return []
-        found: list[MappingNode] = []
+        streams: list[MappingNode] = []
         for node in self._get_list("streams"):
             if node.get("type") != "ConditionalStreams":
-                found.append(node)
+                streams.append(node)
             elif is_available(node):
-                found += [one for one in node.get("streams") or () if isinstance(one, MappingNode)]
-        return found
+                inner = node.get("streams") or ()
+                streams += [one for one in inner if isinstance(one, MappingNode)]
+        return streams
 
     @property
     def dynamic_streams(self) -> list[MappingNode]:
@@ -126,9 +127,9 @@ class Manifest:
         return self._get_list("dynamic_streams") if self.raw.get("dynamic_streams") else []
 
     def _get_list(self, key: str) -> list[MappingNode]:
-        found = self.tree.get(key)
-        if isinstance(found, list) and found and all(isinstance(one, MappingNode) for one in found):
-            return cast(list[MappingNode], found)
+        nodes = self.tree.get(key)
+        if isinstance(nodes, list) and nodes and all(isinstance(one, MappingNode) for one in nodes):
+            return cast(list[MappingNode], nodes)
         line = self.raw.lines.get(key, self.raw.line)
         self.report_problem(line, key, "a manifest needs a list of streams.")
         return []
@@ -141,9 +142,9 @@ class Manifest:
         """
         line = self.raw.lines.get(key, 0)
         try:
-            found = self.references.resolve(self.raw.get(key), line)
-            if not is_larger(found, YAML_NODES.whole):
-                return found
+            part = self.references.resolve(self.raw.get(key), line)
+            if not is_larger(part, YAML_NODES.whole):
+                return part
             self.report_problem(line, key, str(too_many_nodes()))
         except RecursionError:
             self.report_problem(line, key, _TOO_DEEP)
@@ -186,11 +187,11 @@ def read_manifest(source: Path | str) -> Manifest:
     return _parse_manifest(text, source.name, source.resolve().parent)
 
 
-def get_template_names(dynamic_streams: Iterable[Mapping[str, Any]]) -> list[str]:
+def get_dynamic_stream_names(dynamic_streams: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the names of dynamic streams; an unnamed one is called ``dynamic_stream_<index>``."""
     return [
-        str(one.get("name") or f"dynamic_stream_{place}")
-        for place, one in enumerate(dynamic_streams)
+        str(one.get("name") or f"dynamic_stream_{index}")
+        for index, one in enumerate(dynamic_streams)
     ]
 
 
@@ -211,7 +212,7 @@ def parse_value(text: str) -> Any:
 def _parse_manifest(text: str, name: str, folder: Path) -> Manifest:
     duplicate_keys: list[tuple[int, str]] = []
     try:
-        made = _parse_document(text, duplicate_keys)
+        document = _parse_document(text, duplicate_keys)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 0
@@ -222,9 +223,9 @@ def _parse_manifest(text: str, name: str, folder: Path) -> Manifest:
         raise ManifestError(f"this is not YAML: {error}", place=name) from None
     except LimitExceededError as error:
         raise ManifestError(str(error), place=name) from None
-    if not isinstance(made, MappingNode):
+    if not isinstance(document, MappingNode):
         raise ManifestError("a manifest must be a mapping with `streams` and `check`.", place=name)
-    return Manifest(name, folder, made, duplicate_keys)
+    return Manifest(name, folder, document, duplicate_keys)
 
 
 def _parse_document(text: str, duplicate_keys: list[tuple[int, str]]) -> Any:
@@ -235,62 +236,64 @@ def _parse_document(text: str, duplicate_keys: list[tuple[int, str]]) -> Any:
             raise
         # JSON with tabs is not valid YAML; parsing it as JSON loses the line numbers.
         document = _compose(json.dumps(json.loads(text)))
-    return None if document is None else _Reader(duplicate_keys).convert(document)
+    return None if document is None else _NodeConverter(duplicate_keys).convert(document)
 
 
 def _compose(text: str) -> yaml.Node | None:
     check_text(text)
     loader = _LOADER(text)
     try:
-        made = cast("yaml.Node | None", loader.get_single_node())
+        node = cast("yaml.Node | None", loader.get_single_node())
     finally:
         loader.dispose()
-    if made is not None:
-        check_nodes(made)
-    return made
+    if node is not None:
+        check_nodes(node)
+    return node
 
 
-class _Reader:
+class _NodeConverter:
     """Converter of PyYAML's nodes to the nodes of a manifest, which have line numbers.
 
     All aliases of a YAML anchor give the same object.
     """
 
     def __init__(self, duplicate_keys: list[tuple[int, str]]) -> None:
-        self._words = yaml.constructor.SafeConstructor()
-        self._known: dict[int, Any] = {}
+        self._constructor = yaml.constructor.SafeConstructor()
+        self._converted: dict[int, Any] = {}
+        """Results for mappings and lists, by the id of PyYAML's node."""
         self._duplicate_keys = duplicate_keys
 
     def convert(self, node: yaml.Node) -> Any:
         if isinstance(node, yaml.ScalarNode):
-            return self._scalar(node)
-        found = self._known.get(id(node))
-        if found is None:
-            found = self._mapping(node) if isinstance(node, yaml.MappingNode) else self._list(node)
-            self._known[id(node)] = found
-        return found
+            return self._convert_scalar(node)
+        if id(node) not in self._converted:
+            if isinstance(node, yaml.MappingNode):
+                self._converted[id(node)] = self._convert_mapping(node)
+            else:
+                self._converted[id(node)] = self._convert_list(node)
+        return self._converted[id(node)]
 
-    def _scalar(self, node: yaml.ScalarNode) -> Any:
-        if node.tag in _TEXTS:
+    def _convert_scalar(self, node: yaml.ScalarNode) -> Any:
+        if node.tag in _TEXT_TAGS:
             return node.value
-        if node.tag in _WORDS:
-            return read_scalar(node, self._words.construct_object)
+        if node.tag in _SCALAR_TAGS:
+            return read_scalar(node, self._constructor.construct_object)
         raise yaml.constructor.ConstructorError(
             None, None, f"the tag {node.tag} is not known", node.start_mark
         )
 
-    def _list(self, node: yaml.Node) -> ListNode:
+    def _convert_list(self, node: yaml.Node) -> ListNode:
         items = cast(yaml.SequenceNode, node).value
         lines = [item.start_mark.line + 1 for item in items]
         return ListNode([self.convert(item) for item in items], lines=lines)
 
-    def _mapping(self, node: yaml.MappingNode) -> MappingNode:
+    def _convert_mapping(self, node: yaml.MappingNode) -> MappingNode:
         self._record_duplicate_keys(node.value)
         if any(key.tag == f"{_TAG}merge" for key, _ in node.value):
-            self._words.flatten_mapping(node)
+            self._constructor.flatten_mapping(node)
         result = MappingNode(line=node.start_mark.line + 1)
         for key_node, value_node in node.value:
-            key = self._key(key_node)
+            key = self._convert_key(key_node)
             result[key] = self.convert(value_node)
             result.lines[key] = key_node.start_mark.line + 1
         return result
@@ -304,9 +307,9 @@ class _Reader:
                 self._duplicate_keys.append((key.start_mark.line + 1, key.value))
             seen.add(key.value)
 
-    def _key(self, node: yaml.Node) -> Any:
+    def _convert_key(self, node: yaml.Node) -> Any:
         if isinstance(node, yaml.ScalarNode):
-            return self._scalar(node)
+            return self._convert_scalar(node)
         raise yaml.constructor.ConstructorError(
             None, None, "a key must be a text, not a mapping or list", node.start_mark
         )

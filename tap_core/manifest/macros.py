@@ -28,7 +28,7 @@ from tap_core.parsing.datetimes import parse_datetime, utc_now
 
 __all__ = ["FILTERS", "MACROS", "NON_DETERMINISTIC"]
 
-_COUNTS: Final = frozenset({"%s", "%s_as_float", "%ms", "%epoch_microseconds"})
+_EPOCH_FORMATS: Final = frozenset({"%s", "%s_as_float", "%ms", "%epoch_microseconds"})
 """Datetime formats that count from 1970, which ``strftime`` does not support."""
 _SHORT_DATE: Final = re.compile(r"\d{4}(?:-\d\d)?", re.ASCII)
 _JANUARY_FIRST: Final = "-01-01"
@@ -56,7 +56,7 @@ def _parse_datetime(s: str) -> datetime:
     return parse_datetime(s).astimezone(timezone.utc)
 
 
-def _max(*args: Any) -> Any:
+def _max(*args: Any) -> Any:  # without the options of Python's max
     return max(*args)
 
 
@@ -105,7 +105,7 @@ def _format_datetime(
     check_time_format(format)
     check_time_format(input_format)
     instant = _to_instant(dt, input_format)
-    if format in _COUNTS:
+    if format in _EPOCH_FORMATS:
         aware = instant if isinstance(instant, datetime) else _parse_datetime(instant.isoformat())
         return get_format(format).write(aware)
     if "%_ms" in format and isinstance(instant, datetime):
@@ -120,10 +120,10 @@ def _to_instant(dt: str | date | int, input_format: str | None) -> date:
         return get_format(input_format or "%s").read(dt)
     if input_format is None:
         return _parse_datetime(dt)
-    if input_format in _COUNTS:
+    if input_format in _EPOCH_FORMATS:
         return get_format(input_format).read(dt)
-    found = datetime.strptime(dt, input_format.replace("%_ms", "%f"))  # noqa: DTZ007 see below
-    return found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)
+    instant = datetime.strptime(dt, input_format.replace("%_ms", "%f"))  # noqa: DTZ007  see below
+    return instant if instant.tzinfo is not None else instant.replace(tzinfo=timezone.utc)
 
 
 def _sanitize_url(value: str) -> str:
@@ -168,10 +168,10 @@ NON_DETERMINISTIC: Final = frozenset(
 def _hash(value: Any, hash_type: str = "md5", salt: str | None = None) -> str:
     if hash_type not in hashlib.algorithms_guaranteed or hash_type.startswith("shake"):
         raise ValueError(f"'{hash_type}' is not a hash such as md5 or sha256.")
-    made = hashlib.new(hash_type, str(value).encode(), usedforsecurity=False)
+    digest = hashlib.new(hash_type, str(value).encode(), usedforsecurity=False)
     if salt:
-        made.update(str(salt).encode())
-    return made.hexdigest()
+        digest.update(str(salt).encode())
+    return digest.hexdigest()
 
 
 def _base64encode(value: str) -> str:
@@ -198,8 +198,8 @@ def _to_quoted_json(value: Any) -> str:
 
 
 def _regex_search(value: str, regex: str) -> str:
-    found = search(regex, value)
-    return str(found[1]) if found and found.groups() else ""
+    match = search(regex, value)
+    return str(match[1]) if match and match.groups() else ""
 
 
 def _regex_replace(value: str, regex: str, replacement: str) -> str:

@@ -90,8 +90,8 @@ class PageLoop:
         self._page_sizes = page_sizes
         self._admits = admits
         self._on_failure = on_failure
-        self._comes_again: bool = False
-        self._first: Any = None
+        self._must_repeat: bool = False
+        self._first_document: Any = None
         self._counts = _PageCounts()
 
     @property
@@ -111,23 +111,23 @@ class PageLoop:
             raise error
         time.sleep(self._page_sizes.reduce(error))
         self._cursor.resize(self._page_sizes.size)
-        self._comes_again = True
+        self._must_repeat = True
 
     def parse(self, response: requests.Response) -> Iterator[Record]:
         """Yield the records of a page's response; nothing if the page is requested again."""
-        if self._comes_again:
+        if self._must_repeat:
             return
         counts = self._counts = _PageCounts()
         if response.status_code >= HTTPStatus.BAD_REQUEST:
             self.finished = True
             return
 
-        def extracted() -> None:
+        def count_extracted() -> None:
             counts.size += 1
 
         admits = self._admits
         documents = self._keep_first(self._documents(response))
-        for record in self._select(documents, self._scope, extracted, self._on_failure):
+        for record in self._select(documents, self._scope, count_extracted, self._on_failure):
             if admits is not None and not admits(record):
                 continue
             counts.kept += 1
@@ -139,10 +139,10 @@ class PageLoop:
 
         It is not stored if processing the records may change the documents.
         """
-        self._first = None
+        self._first_document = None
         for document in documents:
-            if self._is_pristine and self._first is None:
-                self._first = document
+            if self._is_pristine and self._first_document is None:
+                self._first_document = document
             yield document
 
     def _read_document(self, response: requests.Response) -> Any:
@@ -151,7 +151,7 @@ class PageLoop:
         It is decoded again if processing the records may have changed it.
         """
         if self._is_pristine:
-            return {} if self._first is None else self._first
+            return {} if self._first_document is None else self._first_document
         return next(self._decode(response), {})
 
     def continue_if_empty(self, response: requests.Response) -> bool:  # noqa: ARG002  a hook
@@ -160,8 +160,8 @@ class PageLoop:
 
     def advance(self, response: requests.Response) -> None:
         """Go to the next page; stay on the current page if it must be requested again."""
-        is_refused, self._comes_again = self._comes_again, False
-        if self.finished or is_refused:
+        must_repeat, self._must_repeat = self._must_repeat, False
+        if self.finished or must_repeat:
             return
         counts = self._counts
         if self._on_page_read is not None:

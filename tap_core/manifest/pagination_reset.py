@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -60,8 +61,8 @@ class RestartLimiter:
                 "`limits` of a pagination_reset need a DatetimeBasedCursor in `incremental_sync`."
             )
         self._max_paginations = max_paginations
-        self._begun = 1
-        self._read = 0
+        self._paginations = 1
+        self._records_read = 0
         self._highest: dt.datetime | None = None
 
     def track_records(self, records: Iterable[Record]) -> Iterable[Record]:
@@ -72,13 +73,10 @@ class RestartLimiter:
         self, records: Iterable[Record], cursor: DatetimeBasedCursor
     ) -> Iterator[Record]:
         for record in records:
-            try:
-                found = cursor.read(record.get(cursor.cursor_field))
-            except ValueError:
-                pass
-            else:
-                if self._highest is None or found > self._highest:
-                    self._highest = found
+            with suppress(ValueError):
+                value = cursor.read(record.get(cursor.cursor_field))
+                if self._highest is None or value > self._highest:
+                    self._highest = value
             yield record
 
     def count_page(self, size: int) -> None:
@@ -89,11 +87,11 @@ class RestartLimiter:
         Raises:
             RestartPagination: The limit is reached, so that the pagination must restart.
         """
-        self._read += size
-        if self._limit is not None and self._read >= self._limit:
+        self._records_read += size
+        if self._limit is not None and self._records_read >= self._limit:
             raise RestartPagination(
                 SyncError(
-                    f"{self._read} records were read and the limit of a pagination is"
+                    f"{self._records_read} records were read and the limit of a pagination is"
                     f" {self._limit}, but no record has a later cursor value to continue from."
                 )
             )
@@ -109,10 +107,10 @@ class RestartLimiter:
         Raises:
             SyncError: The restart would repeat the same requests, or there were too many restarts.
         """
-        self._read = 0
-        self._begun += 1
+        self._records_read = 0
+        self._paginations += 1
         if self._cursor is None or current is None:
-            if self._begun > self._max_paginations:
+            if self._paginations > self._max_paginations:
                 raise restart.error from None
             return current
         start = min(self._highest or current.start, current.end)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tap_core.manifest.document import UNKNOWN, ListNode, MappingNode
 
-__all__ = ["apply_own_parameters", "expand_component", "expand_parameters", "parameter_names"]
+__all__ = ["apply_own_parameters", "expand_component", "expand_parameters", "find_parameter_names"]
 
 _PARAMETERS: Final = "$parameters"
 
@@ -125,7 +125,7 @@ def expand_component(
         return component
     component.parameters = parameters
     if kind is None:
-        return _expand_nested_components(component, implied, parents_win=parents_win)
+        return _expand_nested_components(component, parents_win=parents_win)
     component["type"] = kind
     filled = {key: value for key, value in parameters.items() if not component.get(key)}
     component.update(filled)
@@ -165,10 +165,10 @@ def _find_inherited_options(own: Any, component: MappingNode) -> list[Any]:
 
 
 def _copy_node(node: MappingNode, path: str) -> MappingNode:
-    made = MappingNode(node, line=node.line, lines=node.lines)
-    made.path = path
-    made.pop(_PARAMETERS, None)
-    return made
+    copied = MappingNode(node, line=node.line, lines=node.lines)
+    copied.path = path
+    copied.pop(_PARAMETERS, None)
+    return copied
 
 
 def _expand_option(
@@ -178,40 +178,26 @@ def _expand_option(
 
     If ``parents_win`` is True, ``parameters`` override those that a nested component declares.
     """
-    value, field, path = (
-        component[key],
-        (str(component["type"]), key),
-        f"{component.path}.{key}".lstrip("."),
-    )
+    value, path = component[key], f"{component.path}.{key}".lstrip(".")
+
+    def expand(node: Any, node_path: str) -> Any:
+        if not isinstance(node, MappingNode):
+            return node
+        implied = _get_default_type(node, str(component["type"]), key)
+        return expand_component(node, node_path, implied, parameters, parents_win=parents_win)
+
     if isinstance(value, MappingNode):
-        implied = _get_default_type(value, field)
-        return expand_component(value, path, implied, parameters, parents_win=parents_win)
-    return ListNode(
-        [
-            expand_component(
-                one,
-                f"{path}[{place}]",
-                _get_default_type(one, field),
-                parameters,
-                parents_win=parents_win,
-            )
-            if isinstance(one, MappingNode)
-            else one
-            for place, one in enumerate(value)
-        ],
-        lines=value.lines,
-    )
+        return expand(value, path)
+    items = [expand(one, f"{path}[{index}]") for index, one in enumerate(value)]
+    return ListNode(items, lines=value.lines)
 
 
-def _get_default_type(node: MappingNode, field: tuple[str, str]) -> str | None:
-    kind, name = field
+def _get_default_type(node: MappingNode, parent_type: str, option: str) -> str | None:
     table = _IMPLIED_CUSTOM if "class_name" in node else _IMPLIED
-    return table.get(kind, {}).get(name)
+    return table.get(parent_type, {}).get(option)
 
 
-def _expand_nested_components(
-    mapping: MappingNode, implied: str | None, *, parents_win: bool
-) -> MappingNode:
+def _expand_nested_components(mapping: MappingNode, *, parents_win: bool) -> MappingNode:
     """Expand the components inside a mapping that has no type, in place; return the mapping.
 
     Each component gets default types and ``$parameters``. If ``parents_win`` is True, inherited
@@ -221,7 +207,7 @@ def _expand_nested_components(
         if isinstance(value, MappingNode) and value.get("type"):
             path = f"{mapping.path}.{key}"
             mapping[key] = expand_component(
-                value, path, implied, mapping.parameters, parents_win=parents_win
+                value, path, None, mapping.parameters, parents_win=parents_win
             )
     return mapping
 
@@ -236,14 +222,14 @@ def expand_parameters(node: Any) -> Any:
         return ListNode([expand_parameters(one) for one in node], lines=list(node.lines))
     if not isinstance(node, MappingNode):
         return node
-    made = MappingNode(
+    copied = MappingNode(
         {key: expand_parameters(one) for key, one in node.items()}, line=node.line, lines=node.lines
     )
-    made.filled = node.filled
+    copied.filled = node.filled
     if node.parameters and "type" in node:
-        own = {name: expand_parameters(one) for name, one in node.parameters.items()}
-        made[_PARAMETERS] = MappingNode(own, line=node.line)
-    return made
+        parameters = {name: expand_parameters(one) for name, one in node.parameters.items()}
+        copied[_PARAMETERS] = MappingNode(parameters, line=node.line)
+    return copied
 
 
 def apply_own_parameters(node: MappingNode) -> MappingNode:
@@ -254,12 +240,12 @@ def apply_own_parameters(node: MappingNode) -> MappingNode:
     """
     if not node.parameters or "type" not in node or UNKNOWN in node.parameters:
         return node
-    made = MappingNode(node, line=node.line, lines=node.lines)
-    made[_PARAMETERS] = MappingNode(node.parameters, line=node.line)
-    return made
+    copied = MappingNode(node, line=node.line, lines=node.lines)
+    copied[_PARAMETERS] = MappingNode(node.parameters, line=node.line)
+    return copied
 
 
-def parameter_names(node: Any) -> Iterator[Any]:
+def find_parameter_names(node: Any) -> Iterator[Any]:
     """Yield the names of all ``$parameters`` that a node and its nested nodes declare."""
     if isinstance(node, MappingNode):
         own = node.get(_PARAMETERS)
@@ -267,4 +253,4 @@ def parameter_names(node: Any) -> Iterator[Any]:
         node = list(node.values())
     if isinstance(node, list):
         for inner in node:
-            yield from parameter_names(inner)
+            yield from find_parameter_names(inner)

@@ -28,25 +28,25 @@ class PartitionCache(Iterable["Context"]):
     """
 
     def __init__(self, contexts: Iterator[Context]) -> None:
-        self._coming = contexts
-        self._known: list[Context] = []
-        self._turn = threading.Lock()
+        self._contexts = contexts
+        self._cached: list[Context] = []
+        self._lock = threading.Lock()
 
     def __iter__(self) -> Iterator[Context]:
-        for number in itertools.count():
-            with self._turn:
-                found = self._at(number)
-            if found is None:
+        for index in itertools.count():
+            with self._lock:
+                context = self._get_context(index)
+            if context is None:
                 return
-            yield found
+            yield context
 
-    def _at(self, number: int) -> Context | None:
-        if number < len(self._known):
-            return self._known[number]
-        found = next(self._coming, None)
-        if found is not None:
-            self._known.append(dict(found))
-        return found
+    def _get_context(self, index: int) -> Context | None:
+        if index < len(self._cached):
+            return self._cached[index]
+        context = next(self._contexts, None)
+        if context is not None:
+            self._cached.append(dict(context))
+        return context
 
 
 def cartesian_product(routers: Sequence[Callable[[], Iterable[Context]]]) -> Iterator[Context]:
@@ -61,7 +61,7 @@ def cartesian_product(routers: Sequence[Callable[[], Iterable[Context]]]) -> Ite
     if not others:
         yield from first()
         return
-    rest = PartitionCache(cartesian_product(others))
+    combinations = PartitionCache(cartesian_product(others))
     for context in first():
-        for more in rest:
-            yield PartitionSlice(more).merge(context)
+        for combination in combinations:
+            yield PartitionSlice(combination).merge(context)

@@ -6,10 +6,14 @@ after the last request for it, so a reader that stops early stops between whole 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-from tap_core.manifest.components.query_properties import GroupByKeyMergeStrategy, inject_properties
+from tap_core.manifest.components.query_properties import (
+    GroupByKeyMergeStrategy,
+    inject_properties,
+    merge_objects,
+)
 from tap_core.manifest.page_loop import PageLoop, PageToken
 
 if TYPE_CHECKING:
@@ -40,9 +44,11 @@ class PropertyChunkReader(PageLoop):
         self._admits_merged = None if merging is None else self._admits
         if merging is not None:
             self._admits = None
-        self._place = 0
-        self._held: list[Record] = []
+        self._chunk_index = 0
+        self._without_key: list[Record] = []
+        """Records of the current page without a key, which are not merged."""
         self._by_key: dict[Any, Record] = {}
+        """Merged records of the current page, by key."""
 
     @property
     def current_value(self) -> PageToken:
@@ -51,11 +57,13 @@ class PropertyChunkReader(PageLoop):
         The variables include the group of properties to request.
         """
         token = super().current_value
-        return PageToken(token.cursor, inject_properties(token.scope, self._chunks[self._place]))
+        return PageToken(
+            token.cursor, inject_properties(token.scope, self._chunks[self._chunk_index])
+        )
 
     @property
     def _is_last(self) -> bool:
-        return self._place + 1 == len(self._chunks)
+        return self._chunk_index + 1 == len(self._chunks)
 
     def parse(self, response: requests.Response) -> Iterator[Record]:
         """Yield the records of a page once the requests for all groups of properties are done.
@@ -65,40 +73,27 @@ class PropertyChunkReader(PageLoop):
         if self._merging is None:
             yield from super().parse(response)
             return
-        self._held += [one for one in super().parse(response) if not self._is_merged(one)]
+        for record in super().parse(response):
+            key = self._merging.group(record)
+            if key is None:
+                self._without_key.append(record)
+            else:
+                self._by_key[key] = merge_objects(self._by_key.get(key, {}), record)
         if not self._is_last:
             self.finished = False  # an ignored error response ends only its chunk
             return
         admits = self._admits_merged
-        records = [*self._held, *self._by_key.values()]
+        records = [*self._without_key, *self._by_key.values()]
         records = [one for one in records if admits is None or admits(one)]
-        self._held, self._by_key = [], {}
+        self._without_key, self._by_key = [], {}
         self._counts.kept = len(records)
         self._counts.last = records[-1] if records else None
         yield from records
 
-    def _is_merged(self, record: Record) -> bool:
-        """Merge a partial record with others of the same key; return False if it has no key."""
-        assert self._merging is not None  # noqa: S101 - asked before
-        key = self._merging.group(record)
-        if key is not None:
-            _merge(self._by_key.setdefault(key, {}), record)
-        return key is not None
-
     def advance(self, response: requests.Response) -> None:
         """Go to the next group of properties, or after the last group to the next page."""
         if self._is_last:
-            self._place = 0
+            self._chunk_index = 0
             super().advance(response)
         else:
-            self._place += 1
-
-
-def _merge(record: dict[str, Any], other: Mapping[str, Any]) -> None:
-    """Merge the values of ``other`` into ``record``; nested objects are merged recursively."""
-    for name, value in other.items():
-        old = record.get(name)
-        if isinstance(old, dict) and isinstance(value, Mapping):
-            _merge(cast("dict[str, Any]", old), cast("Mapping[str, Any]", value))
-        else:
-            record[name] = value
+            self._chunk_index += 1

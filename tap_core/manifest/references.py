@@ -14,22 +14,25 @@ from tap_core.manifest.document import ListNode, MappingNode
 
 __all__ = ["References"]
 
-_BEGIN: Final = "#/"
-_UNTOUCHED: Final = "config_overrides"
+_PREFIX: Final = "#/"
+_CONFIG_VALUES: Final = "config_overrides"
 """Key that holds config values, in which a text is never a reference."""
 
 
 class References:
     """Resolver of the references in a manifest, such as ``#/definitions/requester``.
 
-    Each target is resolved once and shared.
+    Each target is resolved once and shared. ``report_problem`` is called with the line, path and
+    message of each invalid reference, which then becomes None.
     """
 
-    def __init__(self, root: MappingNode, problem: Callable[[int, str, str], None]) -> None:
+    def __init__(self, root: MappingNode, report_problem: Callable[[int, str, str], None]) -> None:
         self._root = root
-        self._fault = problem
-        self._known: dict[str, Any] = {}
-        self._open: list[str] = []
+        self._report_problem = report_problem
+        self._resolved: dict[str, Any] = {}
+        """Resolved targets, by reference."""
+        self._pending: list[str] = []
+        """References that are being resolved, outer ones first."""
 
     def resolve(self, node: Any, line: int = 0) -> Any:
         """Return a node of the manifest with its references replaced by their targets.
@@ -40,44 +43,46 @@ class References:
             ManifestError: A reference has no target, or is circular.
         """
         if isinstance(node, MappingNode):
-            return self._mapping(node)
+            return self._resolve_mapping(node)
         if isinstance(node, ListNode):
             lines = node.lines
             return ListNode(
                 [self.resolve(one, at) for one, at in zip(node, lines, strict=True)], lines=lines
             )
-        if isinstance(node, str) and node.startswith(_BEGIN):
-            return self._found(node, line)
+        if isinstance(node, str) and node.startswith(_PREFIX):
+            return self._resolve_reference(node, line)
         return node
 
-    def _mapping(self, node: MappingNode) -> Any:
+    def _resolve_mapping(self, node: MappingNode) -> Any:
         lines = node.lines
         own = {
-            key: value if key == _UNTOUCHED else self.resolve(value, lines.get(key, 0))
+            key: value if key == _CONFIG_VALUES else self.resolve(value, lines.get(key, 0))
             for key, value in node.items()
             if key != "$ref"
         }
         if "$ref" not in node:
             return MappingNode(own, line=node.line, lines=lines)
-        below = self.resolve(node["$ref"], lines["$ref"])
-        if not isinstance(below, MappingNode) or not own:
-            return below
-        return MappingNode({**below, **own}, line=node.line, lines={**below.lines, **lines})
+        target = self.resolve(node["$ref"], lines["$ref"])
+        if not isinstance(target, MappingNode) or not own:
+            return target
+        return MappingNode({**target, **own}, line=node.line, lines={**target.lines, **lines})
 
-    def _found(self, reference: str, line: int) -> Any:
-        if reference in self._known:
-            return self._known[reference]
-        if reference in self._open:
-            chain = " -> ".join([*self._open, reference])
-            self._fault(line, "", f"the reference '{reference}' leads back to itself ({chain}).")
+    def _resolve_reference(self, reference: str, line: int) -> Any:
+        if reference in self._resolved:
+            return self._resolved[reference]
+        if reference in self._pending:
+            chain = " -> ".join([*self._pending, reference])
+            self._report_problem(
+                line, "", f"the reference '{reference}' leads back to itself ({chain})."
+            )
             return None
-        self._open.append(reference)
+        self._pending.append(reference)
         try:
-            found = self.resolve(self._find_target(reference, line), line)
+            resolved = self.resolve(self._find_target(reference, line), line)
         finally:
-            self._open.pop()
-        self._known[reference] = found
-        return found
+            self._pending.pop()
+        self._resolved[reference] = resolved
+        return resolved
 
     def _find_target(self, reference: str, line: int) -> Any:
         """Return the target of a reference such as ``#/definitions/requester``.
@@ -85,7 +90,7 @@ class References:
         A key may contain slashes; if several keys match, the longest one is used.
         """
         node: Any = self._root
-        rest = reference.removeprefix(_BEGIN)
+        rest = reference.removeprefix(_PREFIX)
         while rest:
             if isinstance(node, dict) and rest in node:
                 return node[rest]
@@ -95,6 +100,8 @@ class References:
             except (KeyError, IndexError, ValueError, TypeError):
                 above = reference[: len(reference) - len(f"{head}/{rest}".rstrip("/"))]
                 missing = f"there is no '{head}' in '{above}'"
-                self._fault(line, "", f"the reference '{reference}' leads nowhere: {missing}.")
+                self._report_problem(
+                    line, "", f"the reference '{reference}' leads nowhere: {missing}."
+                )
                 return None
         return node

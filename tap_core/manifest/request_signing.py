@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CachedToken", "ExpiringToken", "InjectedCredential", "parse_expiry"]
 
-_USUAL_LIFETIME = 3600
+_DEFAULT_LIFETIME = 3600
 """Lifetime in seconds assumed for an OAuth token if the server sends none."""
 
 
@@ -72,11 +72,11 @@ class InjectedCredential(APIAuthenticatorBase):
     def authenticate_request(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         """Add the credential to a request, and return the request."""
         is_json, fields = _parse_body_fields(request)
-        asked = HTTPRequest(url="", data=fields)
-        self._option.put(asked, self._credential())
-        if asked.data is not fields:
-            _write_body(request, asked, is_json=is_json)
-        self.auth_headers, self.auth_params = dict(asked.headers), asked.params
+        added = HTTPRequest(url="", data=fields)
+        self._option.put(added, self._credential())
+        if added.data is not fields:
+            _write_body(request, added, is_json=is_json)
+        self.auth_headers, self.auth_params = dict(added.headers), added.params
         return super().authenticate_request(request)
 
 
@@ -87,8 +87,8 @@ def _parse_body_fields(request: requests.PreparedRequest) -> tuple[bool, dict[st
     """
     body = request.body or b""
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body)
-    kind = str(request.headers.get("Content-Type", ""))
-    if "json" not in kind:
+    content_type = str(request.headers.get("Content-Type", ""))
+    if "json" not in content_type:
         return False, dict(parse_qsl(text, keep_blank_values=True)) or None
     try:
         document = json.loads(text)
@@ -97,16 +97,20 @@ def _parse_body_fields(request: requests.PreparedRequest) -> tuple[bool, dict[st
     return True, document if isinstance(document, dict) else None
 
 
-def _write_body(request: requests.PreparedRequest, asked: HTTPRequest, *, is_json: bool) -> None:
-    if request.body and is_json != asked.as_json:
+def _write_body(request: requests.PreparedRequest, added: HTTPRequest, *, is_json: bool) -> None:
+    """Replace the body of a request by the fields in ``added``, which include the old ones.
+
+    ``is_json`` is True if the old body is JSON.
+    """
+    if request.body and is_json != added.as_json:
         raise ManifestError(
             "The credential cannot be added to the request body: set `inject_into: body_json` for a"
             " JSON body, or `inject_into: body_data` for a form."
         )
-    if asked.as_json:
-        request.prepare_body(data=None, files=None, json=asked.data)
+    if added.as_json:
+        request.prepare_body(data=None, files=None, json=added.data)
         return
-    form: Any = asked.data
+    form: Any = added.data
     request.prepare_body(data=urlencode(form, doseq=True), files=None)
     request.headers.setdefault("Content-Type", "application/x-www-form-urlencoded")
 
@@ -122,20 +126,20 @@ class ExpiringToken:
     def __init__(self, get: Callable[[], tuple[str, datetime | None]]) -> None:
         self.access_token: str | None = None
         self._get = get
-        self._good_until: datetime | None = None
-        self._updating = threading.RLock()
+        self._valid_until: datetime | None = None
+        self._update_lock = threading.RLock()
 
     def __call__(self) -> str:
         """Return the current token, or a new one if the current one is about to expire."""
         if not self.is_valid():
-            with self._updating:
+            with self._update_lock:
                 if not self.is_valid():
                     self.update_access_token()
         return self.access_token or ""
 
     def is_valid(self) -> bool:
         """Return True if there is a token that is not about to expire."""
-        until = self._good_until
+        until = self._valid_until
         return self.access_token is not None and (until is None or utc_now() < until)
 
     def update_access_token(self) -> None:
@@ -143,12 +147,12 @@ class ExpiringToken:
 
         Error messages and logs hide the token from then on.
         """
-        with self._updating:
+        with self._update_lock:
             token, ends_at = self._get()
             if ends_at is not None:
                 lifetime = (ends_at - utc_now()).total_seconds()
                 ends_at -= timedelta(seconds=refresh_margin_seconds(max(0.0, lifetime)))
-            self.access_token, self._good_until = token, ends_at
+            self.access_token, self._valid_until = token, ends_at
             register_secrets(self, Secrets.from_values([token]))
 
 
@@ -184,7 +188,7 @@ class CachedToken(OAuthAuthenticator):
             auth_endpoint=endpoint,
             oauth_headers=dict(headers),
             client_secret=client_secret,
-            default_expiration=_USUAL_LIFETIME,
+            default_expiration=_DEFAULT_LIFETIME,
         )
         self.token_names = names
         self._body = body
@@ -214,13 +218,13 @@ class CachedToken(OAuthAuthenticator):
         return self._body()
 
     def _token_request(self, payload: Any) -> TokenRequest:
-        asked = super()._token_request(payload)
+        request = super()._token_request(payload)
         if not self._in_query:
-            return asked
-        separator = "&" if "?" in asked.url else "?"
-        sent = {name: value for name, value in payload.items() if value is not None}
-        url = f"{asked.url}{separator}{urlencode(sent, doseq=True)}"
-        return replace(asked, url=url, payload=None)
+            return request
+        separator = "&" if "?" in request.url else "?"
+        fields = {name: value for name, value in payload.items() if value is not None}
+        url = f"{request.url}{separator}{urlencode(fields, doseq=True)}"
+        return replace(request, url=url, payload=None)
 
     def _lifetime(self, token: TokenResponse) -> int | None:
         if not self._end_format or token.expires_in is None:

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any, Final
 from tap_core.manifest.document import DataText, OwnText, as_data
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import TemplateScope
-from tap_core.manifest.literals import has_template, parse_option
+from tap_core.manifest.literals import OPENINGS, has_template, parse_option
 from tap_core.manifest.loader import parse_value
 
 if TYPE_CHECKING:
     from tap_core.manifest.interpolation import BoundTemplate
 
-__all__ = ["insert_value", "split_template_text"]
+__all__ = ["insert_value", "mark_own_text"]
 
-_PLACE: Final = re.compile("\ue000([0-9]+)\ue001")
+_PLACEHOLDER: Final = re.compile("\ue000([0-9]+)\ue001")
 """Placeholder for data while the manifest's text around it is parsed as YAML."""
 _HARMLESS: Final = re.compile(r"[\w .:/@-]*")
-_OPENING: Final = ("{{", "{%", "{#")
-_CLOSING: Final = ("}}", "%}", "#}")
+"""Data that may be inserted between the quotes of a template, since it cannot end the text."""
+_CLOSINGS: Final = ("}}", "%}", "#}")
 
 
 def insert_value(value: Any, scope: TemplateScope, *, reads_yaml: bool) -> Any:
@@ -54,39 +54,38 @@ def insert_value(value: Any, scope: TemplateScope, *, reads_yaml: bool) -> Any:
     return parse_value(value) if isinstance(value, str) and reads_yaml else value
 
 
-def split_template_text(value: Any) -> Any:
+def mark_own_text(value: Any) -> Any:
     """Return a copy of a manifest value in which each text is an `OwnText`.
 
     In the output of a template, texts of this class can be told from data of a response or the
     config.
     """
     if isinstance(value, dict):
-        return {key: split_template_text(one) for key, one in value.items()}
+        return {key: mark_own_text(one) for key, one in value.items()}
     if isinstance(value, list):
-        return [split_template_text(one) for one in value]
+        return [mark_own_text(one) for one in value]
     return OwnText(value) if value.__class__ is str else value
 
 
 def _resolve_value(bound: BoundTemplate, scope: TemplateScope, *, reads_yaml: bool) -> Any:
-    pieces = bound.render_parts(scope)
-    own = "".join(one for one in pieces if not isinstance(one, DataText))
-    has_data = any(one and isinstance(one, DataText) for one in pieces)
+    parts = bound.render_parts(scope)
+    own = "".join(one for one in parts if not isinstance(one, DataText))
+    has_data = any(one and isinstance(one, DataText) for one in parts)
     if has_data and (has_template(own) or (reads_yaml and own.strip())):
-        marked = [
-            f"\ue000{number}\ue001" if isinstance(one, DataText) else _PLACE.sub("", one)
-            for number, one in enumerate(pieces)
-        ]
-        text = "".join(marked)
-        return _restore_data(
-            parse_value(text) if reads_yaml else text, pieces, reads_yaml=reads_yaml
+        text = "".join(
+            f"\ue000{index}\ue001" if isinstance(one, DataText) else _PLACEHOLDER.sub("", one)
+            for index, one in enumerate(parts)
         )
-    value = parse_option("".join(pieces), bound.kind, bound.types, bound.empty)
+        return _restore_data(
+            parse_value(text) if reads_yaml else text, parts, reads_yaml=reads_yaml
+        )
+    value = parse_option("".join(parts), bound.kind, bound.types, bound.empty)
     if isinstance(value, str) and reads_yaml:
         value = parse_value(value)
     return as_data(value) if has_data else value
 
 
-def _restore_data(value: Any, pieces: Sequence[str], *, reads_yaml: bool) -> Any:
+def _restore_data(value: Any, rendered: Sequence[str], *, reads_yaml: bool) -> Any:
     """Replace the placeholders in a parsed value by the data for which they were inserted.
 
     Text from a response or the config is replaced by placeholders while the manifest's text around
@@ -94,27 +93,28 @@ def _restore_data(value: Any, pieces: Sequence[str], *, reads_yaml: bool) -> Any
 
     Args:
         value: Parsed value.
-        pieces: Data; a placeholder contains the index of its data in this sequence.
+        rendered: Parts of the rendered template; a placeholder contains the index of its data.
         reads_yaml: True to parse data as YAML if its placeholder is a whole string in the value.
     """
     if isinstance(value, dict):
         return {
-            _restore_data(key, pieces, reads_yaml=False): _restore_data(
-                one, pieces, reads_yaml=reads_yaml
+            _restore_data(key, rendered, reads_yaml=False): _restore_data(
+                one, rendered, reads_yaml=reads_yaml
             )
             for key, one in value.items()
         }
     if isinstance(value, list):
-        return [_restore_data(one, pieces, reads_yaml=reads_yaml) for one in value]
-    if not isinstance(value, str) or not _PLACE.search(value):
+        return [_restore_data(one, rendered, reads_yaml=reads_yaml) for one in value]
+    if not isinstance(value, str) or not _PLACEHOLDER.search(value):
         return value
     parts: list[str] = [
-        pieces[int(one)] if number % 2 else one for number, one in enumerate(_PLACE.split(value))
+        rendered[int(one)] if index % 2 else one
+        for index, one in enumerate(_PLACEHOLDER.split(value))
     ]
     if has_template("".join(one for one in parts if not isinstance(one, DataText))):
         return _embed_data(parts)
     text = "".join(parts)
-    return as_data(parse_value(text) if reads_yaml and _PLACE.fullmatch(value) else text)
+    return as_data(parse_value(text) if reads_yaml and _PLACEHOLDER.fullmatch(value) else text)
 
 
 def _embed_data(parts: Sequence[str]) -> str:
@@ -125,25 +125,25 @@ def _embed_data(parts: Sequence[str]) -> str:
     Raises:
         ManifestError: Data would become part of an expression of the template.
     """
-    made = ""
-    for number, one in enumerate(parts):
+    template = ""
+    for index, one in enumerate(parts):
         if not isinstance(one, DataText):
-            made += one
-        elif not _ends_in_template(made):
-            made += '{{ "' + "".join(f"\\U{ord(letter):08x}" for letter in one) + '" }}'
+            template += one
+        elif not _ends_in_template(template):
+            template += '{{ "' + "".join(f"\\U{ord(letter):08x}" for letter in one) + '" }}'
         else:
-            after = parts[number + 1][:1] if number + 1 < len(parts) else ""
-            if made[-1:] != after or after not in {"'", '"'} or not _HARMLESS.fullmatch(one):
+            after = parts[index + 1][:1] if index + 1 < len(parts) else ""
+            if template[-1:] != after or after not in {"'", '"'} or not _HARMLESS.fullmatch(one):
                 raise ManifestError(
                     "a value of a response or the config would become part of a template that"
                     " this mapping writes: put it outside the braces, or between quotes if it"
                     " has only letters, digits and spaces."
                 )
-            made += one
-    return made
+            template += one
+    return template
 
 
 def _ends_in_template(text: str) -> bool:
     """Return True if a text ends inside a Jinja expression, such as ``{{ config[``."""
-    opened, closed = (max(map(text.rfind, marks)) for marks in (_OPENING, _CLOSING))
+    opened, closed = (max(map(text.rfind, marks)) for marks in (OPENINGS, _CLOSINGS))
     return opened > closed

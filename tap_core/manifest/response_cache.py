@@ -25,19 +25,18 @@ from tap_core.http.response import JSONResponse
 __all__ = ["ResponseCache"]
 
 _Send: TypeAlias = Callable[[requests.PreparedRequest], requests.Response]
-_IsGood: TypeAlias = Callable[[requests.Response], bool]
+_Predicate: TypeAlias = Callable[[requests.Response], bool]
 
 
 @dataclass
 class _Entry:
     """Cache entry of one request.
 
-    A thread holds the lock ``turn`` while it sends the request, so that other threads wait for the
-    response.
+    A thread holds the lock while it sends the request, so that other threads wait for the response.
     """
 
-    turn: threading.Lock = field(default_factory=threading.Lock)
-    kept: _CachedResponse | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    response: _CachedResponse | None = None
 
 
 @dataclass(frozen=True)
@@ -61,12 +60,12 @@ class ResponseCache:
 
     def __init__(self) -> None:
         self._entries: dict[bytes, _Entry] = {}
-        self._guard: threading.Lock = threading.Lock()
+        self._lock: threading.Lock = threading.Lock()
         self._file: IO[bytes] | None = None
         self._end: int = 0
 
     def fetch(
-        self, request: requests.PreparedRequest, send: _Send, is_good: _IsGood | None = None
+        self, request: requests.PreparedRequest, send: _Send, is_cacheable: _Predicate | None = None
     ) -> requests.Response:
         """Return the cached response to a request, or send the request and cache the response.
 
@@ -75,34 +74,34 @@ class ResponseCache:
         Args:
             request: Request.
             send: Function that sends the request and returns its response.
-            is_good: Function that returns True if a response with a success status may be cached;
-                None caches all of them.
+            is_cacheable: Function that returns True if a response with a success status may be
+                cached; None caches all of them.
         """
         key = _build_key(request)
         if key is None:
             return send(request)
-        with self._guard:
+        with self._lock:
             entry = self._entries.setdefault(key, _Entry())
-        if entry.kept is None:
-            with entry.turn:
-                if entry.kept is None:
+        if entry.response is None:
+            with entry.lock:
+                if entry.response is None:
                     response = send(request)
-                    if response.ok and (is_good is None or is_good(response)):
-                        entry.kept = self._keep(response)
+                    if response.ok and (is_cacheable is None or is_cacheable(response)):
+                        entry.response = self._store(response)
                     return response
-        return self._answer(request, entry.kept)
+        return self._restore(request, entry.response)
 
     def close(self) -> None:
         """Delete all cached responses and close the cache file."""
-        with self._guard:
+        with self._lock:
             self._entries.clear()
             if self._file is not None:
                 self._file.close()
             self._file, self._end = None, 0
 
-    def _keep(self, response: requests.Response) -> _CachedResponse:
+    def _store(self, response: requests.Response) -> _CachedResponse:
         body = response.content or b""
-        with self._guard:
+        with self._lock:
             if self._file is None:
                 self._file = tempfile.TemporaryFile()  # noqa: SIM115  (closed with this object)
                 weakref.finalize(self, self._file.close)
@@ -120,25 +119,25 @@ class ResponseCache:
             dict(response.headers),
         )
 
-    def _answer(
-        self, request: requests.PreparedRequest, kept: _CachedResponse
+    def _restore(
+        self, request: requests.PreparedRequest, cached: _CachedResponse
     ) -> requests.Response:
-        made = JSONResponse()
-        made.status_code, made.reason = kept.status_code, kept.reason
-        made.url, made.encoding = kept.url, kept.encoding
-        made.headers = CaseInsensitiveDict(kept.headers)
-        made.request = request
-        body = self._body(kept)
-        made._content, made._content_consumed = body, True  # type: ignore[attr-defined]  # noqa: SLF001
-        made.raw = io.BytesIO(body)
-        return made
+        response = JSONResponse()
+        response.status_code, response.reason = cached.status_code, cached.reason
+        response.url, response.encoding = cached.url, cached.encoding
+        response.headers = CaseInsensitiveDict(cached.headers)
+        response.request = request
+        body = self._read_body(cached)
+        response._content, response._content_consumed = body, True  # type: ignore[attr-defined]  # noqa: SLF001
+        response.raw = io.BytesIO(body)
+        return response
 
-    def _body(self, kept: _CachedResponse) -> bytes:
-        with self._guard:
+    def _read_body(self, cached: _CachedResponse) -> bytes:
+        with self._lock:
             if self._file is None:
                 raise RuntimeError("The response cache of this run is closed.")
-            self._file.seek(kept.offset)
-            return self._file.read(kept.length)
+            self._file.seek(cached.offset)
+            return self._file.read(cached.length)
 
 
 def _build_key(request: requests.PreparedRequest) -> bytes | None:

@@ -26,40 +26,41 @@ from tap_core.limits.expressions import TEMPLATE_LENGTH, TEMPLATE_SECONDS, Bound
 from tap_core.manifest.float_literals import as_float, decimals_to_floats
 from tap_core.manifest.macros import FILTERS, MACROS
 
-__all__ = ["Sandbox", "bounded", "running"]
+__all__ = ["Sandbox", "limit_rendering"]
 
-_COUNTED: Final = "each round"
-_CREATED: Final = "created container"
-_JOINED: Final = "joined text"
-_SLICED: Final = "part of a value"
-_WEIGHED: Final = "compared value"
+_LOOP_FILTER: Final = "each round"
+_CONTAINER_FILTER: Final = "created container"
+_JOIN_FILTER: Final = "joined text"
+_SLICE_FILTER: Final = "part of a value"
+_COMPARED_FILTER: Final = "compared value"
 """Names of internal filters; a template cannot contain them, as they have spaces."""
 
-_MOST_COUNT: Final = 100_000
+_MAX_NUMBER: Final = 100_000
 """Maximum of a width, a precision or a number of parts in a filter's arguments."""
-_MOST_IN_ALL: Final = 4
+_TOTAL_FACTOR: Final = 4
 """Total size of the values that one rendering may make, in multiples of the length limit."""
-_UNITS_OF_CALL: Final = 12
+_UNITS_PER_CALL: Final = 12
 """Units that each call and each new container adds to this total, for small values that it makes.
 
 A unit stands for 8 bytes, as many as an item of a list takes.
 """
-_UNITS_OF_MEMBER: Final = 5
+_UNITS_PER_MEMBER: Final = 5
 """Units that each member of a new dict adds to the total."""
-_UNITS_OF_JSON: Final = 4
+_UNITS_PER_JSON_CHARACTER: Final = 4
 """Units that each character of parsed JSON adds to the total: ``{},`` becomes 72 bytes."""
-_UNITS_OF_PART: Final = 10
+_UNITS_PER_TEXT: Final = 10
 """Units that a new text takes, such as a part of a split text or a character outside of ASCII."""
-_COMPARED_IN_ALL: Final = 10
+_COMPARED_FACTOR: Final = 10
 """Size of the values that a filter compares with each other, in multiples of the length limit."""
-_MOST_COMPARED: Final = 1_000_000
+_MAX_COMPARED: Final = 1_000_000
 """Maximum number of items that a filter compares with each other."""
-_LONGEST_PATH: Final = 1_000
+_MAX_PATH_LENGTH: Final = 1_000
 """Maximum number of characters of a path to the attribute that a filter compares."""
 
-_HOLDERS: Final = (dict, list, tuple, set, frozenset)
-_ANY_NUMBER: Final = frozenset({"d", "default", "float", "int", "sum", "abs", "min", "max"})
-_KEEPS_PARTS: Final = frozenset(
+_CONTAINERS: Final = (dict, list, tuple, set, frozenset)
+_NUMBER_FILTERS: Final = frozenset({"d", "default", "float", "int", "sum", "abs", "min", "max"})
+"""Filters in which a number is a value, so that it may have any size."""
+_ITEM_FILTERS: Final = frozenset(
     {
         *("attr", "batch", "count", "d", "default", "dictsort", "first", "groupby", "items"),
         *("last", "length", "list", "map", "max", "min", "random", "reject", "rejectattr"),
@@ -67,13 +68,15 @@ _KEEPS_PARTS: Final = frozenset(
     }
 )
 """Filters that pass on the items of a container; other filters may write them as text."""
-_COMPARES: Final = frozenset({"dictsort", "groupby", "max", "min", "sort", "sum", "unique"})
+_COMPARING_FILTERS: Final = frozenset(
+    {"dictsort", "groupby", "max", "min", "sort", "sum", "unique"}
+)
 """Filters that compare or add the items of a container."""
-_LISTS: Final = frozenset({"batch", "groupby", "list", "slice", "sort"})
+_LISTING_FILTERS: Final = frozenset({"batch", "groupby", "list", "slice", "sort"})
 """Filters that make a list of the characters of a text."""
-_SEARCHES: Final = frozenset({"count", "index", "remove", "sort"})
+_COMPARING_METHODS: Final = frozenset({"count", "index", "remove", "sort"})
 """Methods of a list that compare its items."""
-_MOST_SCANNED: Final[Mapping[str, int]] = {
+_MAX_SCANNED: Final[Mapping[str, int]] = {
     "pprint": 100_000,
     "striptags": 1_000_000,
     "title": 1_000_000,
@@ -93,25 +96,26 @@ def _bounds() -> Bounds:
 class _Rendering:
     """Deadline and size limits of one rendering of a template.
 
-    `made` is the total size of its results so far.
+    `total_size` is the size of all its results so far.
     """
 
-    __slots__ = ("bounds", "deadline", "made")
+    __slots__ = ("bounds", "deadline", "total_size")
 
     def __init__(self) -> None:
         self.deadline = time.monotonic() + TEMPLATE_SECONDS.value
         self.bounds = _bounds()
-        self.made = 0
+        self.total_size = 0
 
 
 _current: Final = threading.local()
 
 
 @contextmanager
-def running() -> Iterator[_Rendering]:
+def limit_rendering() -> Iterator[_Rendering]:
     """Limit the time and the size of all template renderings of this thread in the ``with`` block.
 
-    The limits apply to the renderings together. A nested block shares those of the outer block.
+    The limits apply to the renderings together. A nested block shares those of the outer block. As
+    a decorator, ``@limit_rendering()`` limits each call of a function.
     """
     outer = getattr(_current, "run", None)
     _current.run = run = _Rendering() if outer is None else outer
@@ -119,21 +123,6 @@ def running() -> Iterator[_Rendering]:
         yield run
     finally:
         _current.run = outer
-
-
-def bounded(
-    render: Callable[[Mapping[str, Any]], str],
-) -> Callable[[Mapping[str, Any]], str]:
-    """Return a render function whose calls are limited in time and output size.
-
-    ``render`` is the function that renders a template with the given variables.
-    """
-
-    def run(scope: Mapping[str, Any]) -> str:
-        with running():
-            return render(scope)
-
-    return run
 
 
 def _check_deadline() -> Bounds:
@@ -159,7 +148,7 @@ def _count_size(value: Any) -> Any:
     Raises:
         LimitExceededError: The total exceeds its limit.
     """
-    if isinstance(value, (str, bytes, *_HOLDERS)):
+    if isinstance(value, (str, bytes, *_CONTAINERS)):
         _count(len(value))
     return value
 
@@ -172,9 +161,9 @@ def _count(units: int) -> None:
     """
     run: _Rendering | None = getattr(_current, "run", None)
     if run is not None:
-        run.made += units
-        if run.made > _MOST_IN_ALL * run.bounds.most:
-            run.bounds.check(run.made)
+        run.total_size += units
+        if run.total_size > _TOTAL_FACTOR * run.bounds.most:
+            run.bounds.check(run.total_size)
 
 
 def _join(parts: Iterable[str]) -> str:
@@ -196,17 +185,17 @@ class Sandbox(SandboxedEnvironment):
     concat = staticmethod(_join)
 
     def __init__(self, finalize: Callable[[Any], Any] = decimals_to_floats) -> None:
-        super().__init__(finalize=lambda value: finalize(_weighed(value)))
+        super().__init__(finalize=lambda value: finalize(_check_size(value)))
         self.filters.update(FILTERS)
-        self.filters = {name: _bounded_filter(name, one) for name, one in self.filters.items()}
-        self.filters[_COUNTED] = _iterate_counted
-        self.filters[_CREATED] = _created
-        self.filters[_JOINED] = _joined
-        self.filters[_SLICED] = _count_size
-        self.filters[_WEIGHED] = _weighed
+        self.filters = {name: _limit_filter(name, one) for name, one in self.filters.items()}
+        self.filters[_LOOP_FILTER] = _iterate_checked
+        self.filters[_CONTAINER_FILTER] = _count_container
+        self.filters[_JOIN_FILTER] = _join_values
+        self.filters[_SLICE_FILTER] = _count_size
+        self.filters[_COMPARED_FILTER] = _check_size
         self.tests["divisibleby"] = _is_divisible
         tests: Any = self.tests
-        self.tests = {name: _bounded_test(one) for name, one in tests.items()}
+        self.tests = {name: _limit_test(one) for name, one in tests.items()}
         self.globals.update(MACROS)
         for name in ("range", "lipsum"):
             self.globals.pop(name)
@@ -225,8 +214,8 @@ class Sandbox(SandboxedEnvironment):
 
         Filters such as ``map(attribute=…)`` call it for each item and each part of a path.
         """
-        _ = _check_deadline()
-        return as_float(super().getitem(obj, _weighed(argument)))
+        _check_deadline()
+        return as_float(super().getitem(obj, _check_size(argument)))
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         """Return ``obj.attribute`` for a template; a Decimal becomes a float for calculations."""
@@ -241,7 +230,7 @@ class Sandbox(SandboxedEnvironment):
                 kwargs.pop(name, None)
             result = _count_size(bounds.call(obj, *args, **kwargs))
             if isinstance(result, list) and isinstance(obj.__self__, (str, bytes)):
-                _count(_UNITS_OF_PART * len(result))
+                _count(_UNITS_PER_TEXT * len(result))
             return as_float(result)
         return as_float(_count_size(super().call(context, obj, *args, **kwargs)))
 
@@ -297,33 +286,30 @@ class _LimitInserter(NodeTransformer):
     def visit_For(self, node: nodes.For) -> nodes.For:  # noqa: N802  Jinja's name
         """Wrap the iterable of a loop in a filter that checks the time at each iteration."""
         self.generic_visit(node)
-        node.iter = _filtered(_COUNTED, node.iter)
+        node.iter = _wrap_in_filter(_LOOP_FILTER, node.iter)
         return node
 
     def visit_Concat(self, node: nodes.Concat) -> Any:  # noqa: N802  Jinja's name
         """Replace a concatenation (``~``) with a filter that joins within the limits."""
         self.generic_visit(node)
-        return _filtered(_JOINED, nodes.List(node.nodes, lineno=node.lineno))
+        return _wrap_in_filter(_JOIN_FILTER, nodes.List(node.nodes, lineno=node.lineno))
 
-    def visit_List(self, node: nodes.List) -> Any:  # noqa: N802  Jinja's name
-        """Wrap the creation of a list in a filter that checks its size."""
+    def visit_List(self, node: nodes.List | nodes.Dict) -> Any:  # noqa: N802  Jinja's name
+        """Wrap the creation of a list or dict in a filter that checks its size."""
         self.generic_visit(node)
-        return _filtered(_CREATED, node)
+        return _wrap_in_filter(_CONTAINER_FILTER, node)
 
-    def visit_Dict(self, node: nodes.Dict) -> Any:  # noqa: N802  Jinja's name
-        """Wrap the creation of a dict in a filter that checks its size."""
-        self.generic_visit(node)
-        return _filtered(_CREATED, node)
+    visit_Dict = visit_List  # noqa: N815  Jinja's name
 
     def visit_Tuple(self, node: nodes.Tuple) -> Any:  # noqa: N802  Jinja's name
         """Wrap the creation of a tuple in a filter that checks its size."""
         self.generic_visit(node)
-        return _filtered(_CREATED, node) if node.ctx == "load" else node
+        return _wrap_in_filter(_CONTAINER_FILTER, node) if node.ctx == "load" else node
 
     def visit_Getitem(self, node: nodes.Getitem) -> Any:  # noqa: N802  Jinja's name
         """Wrap a slice in a filter that counts its size; Jinja calls no method for slices."""
         self.generic_visit(node)
-        return _filtered(_SLICED, node) if isinstance(node.arg, nodes.Slice) else node
+        return _wrap_in_filter(_SLICE_FILTER, node) if isinstance(node.arg, nodes.Slice) else node
 
     def visit_Compare(self, node: nodes.Compare) -> nodes.Compare:  # noqa: N802  Jinja's name
         """Wrap the values of a comparison in filters that check their size.
@@ -334,9 +320,9 @@ class _LimitInserter(NodeTransformer):
         is_fast = sum(not _is_constant(value) for value in values) < 2  # noqa: PLR2004  two values
         self.generic_visit(node)
         if not is_fast:
-            node.expr = _filtered(_WEIGHED, node.expr)
+            node.expr = _wrap_in_filter(_COMPARED_FILTER, node.expr)
             for operand in node.ops:
-                operand.expr = _filtered(_WEIGHED, operand.expr)
+                operand.expr = _wrap_in_filter(_COMPARED_FILTER, operand.expr)
         return node
 
 
@@ -346,9 +332,9 @@ def _is_constant(node: nodes.Expr) -> bool:
     return isinstance(node, nodes.Const)
 
 
-def _filtered(name: str, node: Any) -> Any:
-    made = nodes.Filter(node, name, [], [], None, None, lineno=node.lineno)
-    return made.set_environment(node.environment)
+def _wrap_in_filter(name: str, node: Any) -> Any:
+    wrapped = nodes.Filter(node, name, [], [], None, None, lineno=node.lineno)
+    return wrapped.set_environment(node.environment)
 
 
 def _check_call(function: Any, arguments: list[Any]) -> None:
@@ -357,18 +343,21 @@ def _check_call(function: Any, arguments: list[Any]) -> None:
     Raises:
         LimitExceededError: A size, or the total of a rendering, exceeds its limit.
     """
-    _count(_UNITS_OF_CALL)
+    _count(_UNITS_PER_CALL)
     for one in arguments:
-        _ = _weighed(one)
+        _check_size(one)
     if function is json.loads:
-        _count(_UNITS_OF_JSON * sum(len(one) for one in arguments if isinstance(one, (str, bytes))))
+        _count(
+            _UNITS_PER_JSON_CHARACTER
+            * sum(len(one) for one in arguments if isinstance(one, (str, bytes)))
+        )
     owner = getattr(function, "__self__", None)
-    if isinstance(owner, list) and getattr(function, "__name__", "") in _SEARCHES:
-        _ = _weighed(owner)
+    if isinstance(owner, list) and getattr(function, "__name__", "") in _COMPARING_METHODS:
+        _check_size(owner)
 
 
 @pass_context
-def _iterate_counted(_context: Any, items: Iterable[Any]) -> Iterator[Any]:
+def _iterate_checked(_context: Any, items: Iterable[Any]) -> Iterator[Any]:
     for one in items:
         _check_deadline()
         yield one
@@ -377,13 +366,13 @@ def _iterate_counted(_context: Any, items: Iterable[Any]) -> Iterator[Any]:
 def _iterate_result(items: Iterator[Any]) -> Iterator[Any]:
     """Yield the items that a filter makes one by one; check the time and the size of each list."""
     for one in items:
-        _ = _check_deadline()
+        _check_deadline()
         if isinstance(one, (list, tuple)):
-            _count(_UNITS_OF_PART + len(one))
+            _count(_UNITS_PER_TEXT + len(one))
         yield one
 
 
-def _created(value: Any) -> Any:
+def _count_container(value: Any) -> Any:
     """Return a list, tuple or dict that a template makes, if its size is within the limits.
 
     Without this check its members could share their members, and their members again: a comparison
@@ -392,17 +381,17 @@ def _created(value: Any) -> Any:
     Raises:
         LimitExceededError: The value, or the total of a rendering, exceeds its limit.
     """
-    size = len(value) * (_UNITS_OF_MEMBER if isinstance(value, dict) else 1)
-    _count(_UNITS_OF_CALL + size)
-    return _weighed(value)
+    size = len(value) * (_UNITS_PER_MEMBER if isinstance(value, dict) else 1)
+    _count(_UNITS_PER_CALL + size)
+    return _check_size(value)
 
 
 @pass_context
-def _joined(_context: Any, parts: list[Any]) -> str:
-    return _join(str(_weighed(one)) for one in parts)
+def _join_values(_context: Any, parts: list[Any]) -> str:
+    return _join(str(_check_size(one)) for one in parts)
 
 
-def _weighed(value: Any) -> Any:
+def _check_size(value: Any) -> Any:
     """Return a value, if it can be written as text, compared and hashed within the limits.
 
     Only collections such as lists and dicts are checked.
@@ -410,7 +399,7 @@ def _weighed(value: Any) -> Any:
     Raises:
         LimitExceededError: The size of the collection, with nested values, exceeds its limit.
     """
-    if isinstance(value, _HOLDERS):
+    if isinstance(value, _CONTAINERS):
         bounds = _check_deadline()
         bounds.check(weight(value, bounds.most))
     return value
@@ -420,20 +409,20 @@ def _is_divisible(value: Any, num: Any) -> bool:
     return bool(_check_deadline().modulo(value, num) == 0)
 
 
-def _bounded_test(function: Callable[..., Any]) -> Callable[..., Any]:
+def _limit_test(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a Jinja test that calls ``function`` if its arguments are within the limits."""
 
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        _ = _check_deadline()
+        _check_deadline()
         for one in (*args, *kwargs.values()):
-            _ = _weighed(one)
+            _check_size(one)
         return function(*args, **kwargs)
 
     return run
 
 
-def _bounded_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _limit_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a Jinja filter that calls ``function`` if the size of its input is within the limits.
 
     The filter also counts the size of the result.
@@ -444,8 +433,8 @@ def _bounded_filter(name: str, function: Callable[..., Any]) -> Callable[..., An
     @wraps(function)
     def run(context: Any, value: Any = "", *args: Any, **kwargs: Any) -> Any:
         bounds = _check_deadline()
-        if name in _COMPARES and isinstance(value, Iterator):
-            value = list(_iterate_counted(context, value))
+        if name in _COMPARING_FILTERS and isinstance(value, Iterator):
+            value = list(_iterate_checked(context, value))
         _check_filter(bounds, name, value, [*args, *kwargs.values()])
         first = {"context": context, "environment": context.environment}.get(
             passed, context.eval_ctx
@@ -454,7 +443,7 @@ def _bounded_filter(name: str, function: Callable[..., Any]) -> Callable[..., An
         if isinstance(result, Iterator):
             return _iterate_result(result)
         if isinstance(result, list) and result and isinstance(result[0], (tuple, list)):
-            _count(_UNITS_OF_PART * len(result))
+            _count(_UNITS_PER_TEXT * len(result))
         return _count_size(result)
 
     return run
@@ -462,19 +451,19 @@ def _bounded_filter(name: str, function: Callable[..., Any]) -> Callable[..., An
 
 def _check_filter(bounds: Bounds, name: str, value: Any, arguments: list[Any]) -> None:
     numbers = [abs(one) for one in arguments if isinstance(one, int)]
-    if name not in _ANY_NUMBER and name != "format" and max((0, *numbers)) > _MOST_COUNT:
+    if name not in _NUMBER_FILTERS and name != "format" and max((0, *numbers)) > _MAX_NUMBER:
         raise LimitExceededError(
-            f"A number in the filter '{name}' is higher than {_MOST_COUNT:,}: make it lower."
+            f"A number in the filter '{name}' is higher than {_MAX_NUMBER:,}: make it lower."
         )
-    if isinstance(value, _HOLDERS) and name not in _KEEPS_PARTS:
+    if isinstance(value, _CONTAINERS) and name not in _ITEM_FILTERS:
         bounds.check(weight(value, bounds.most))
-    if name in _COMPARES:
+    if name in _COMPARING_FILTERS:
         _check_compared(bounds, name, value, arguments)
-    if name in _LISTS and isinstance(value, str) and not value.isascii():
-        bounds.check(len(value) * _UNITS_OF_PART)
-        _count(len(value) * _UNITS_OF_PART)
-    most = _MOST_SCANNED.get(name, bounds.most)
-    if name in _MOST_SCANNED and weight(value, most) > most:
+    if name in _LISTING_FILTERS and isinstance(value, str) and not value.isascii():
+        bounds.check(len(value) * _UNITS_PER_TEXT)
+        _count(len(value) * _UNITS_PER_TEXT)
+    most = _MAX_SCANNED.get(name, bounds.most)
+    if name in _MAX_SCANNED and weight(value, most) > most:
         raise LimitExceededError(
             f"The filter '{name}' accepts at most {most:,} characters: shorten its input."
         )
@@ -489,16 +478,16 @@ def _check_compared(bounds: Bounds, name: str, value: Any, arguments: list[Any])
     Raises:
         LimitExceededError: A size exceeds its limit.
     """
-    if isinstance(value, (str, *_HOLDERS)) and len(value) > _MOST_COMPARED:
+    if isinstance(value, (str, *_CONTAINERS)) and len(value) > _MAX_COMPARED:
         raise LimitExceededError(
-            f"The filter '{name}' accepts at most {_MOST_COMPARED:,} items: shorten its input."
+            f"The filter '{name}' accepts at most {_MAX_COMPARED:,} items: shorten its input."
         )
-    most = bounds.most * _COMPARED_IN_ALL
-    if isinstance(value, _HOLDERS) and weight(value, most) > most:
+    most = bounds.most * _COMPARED_FACTOR
+    if isinstance(value, _CONTAINERS) and weight(value, most) > most:
         bounds.check(most)
-    if any(isinstance(one, str) and len(one) > _LONGEST_PATH for one in arguments):
+    if any(isinstance(one, str) and len(one) > _MAX_PATH_LENGTH for one in arguments):
         raise LimitExceededError(
-            f"An argument of the filter '{name}' has more than {_LONGEST_PATH:,} characters:"
+            f"An argument of the filter '{name}' has more than {_MAX_PATH_LENGTH:,} characters:"
             " shorten it."
         )
 
@@ -517,7 +506,7 @@ def _estimate_replace(value: Any, arguments: list[Any], _bounds: Bounds) -> int:
 def _estimate_join(value: Any, arguments: list[Any], bounds: Bounds) -> int:
     between = max((1, *(len(one) for one in arguments if isinstance(one, str))))
     count = len(value) if hasattr(value, "__len__") else 0
-    return count * between + (weight(value, bounds.most) if isinstance(value, _HOLDERS) else 0)
+    return count * between + (weight(value, bounds.most) if isinstance(value, _CONTAINERS) else 0)
 
 
 def _estimate_lines(value: Any, arguments: list[Any], _bounds: Bounds) -> int:
@@ -542,7 +531,7 @@ def _estimate_json(value: Any, arguments: list[Any], bounds: Bounds) -> int:
 
 def _estimate_sum(value: Any, arguments: list[Any], bounds: Bounds) -> int:
     is_of_lists = any(isinstance(one, (list, tuple, str)) for one in arguments)
-    size = weight(value, bounds.most) if isinstance(value, _HOLDERS) else 1
+    size = weight(value, bounds.most) if isinstance(value, _CONTAINERS) else 1
     return size * len(value) if is_of_lists and hasattr(value, "__len__") else 0
 
 

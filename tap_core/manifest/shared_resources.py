@@ -35,8 +35,8 @@ class SharedResources:
     Args:
         manifest: Manifest that declares the streams.
         config: Config settings of the connector.
-        changes: Options that override those of all cursors, from command-line flags or environment
-            variables.
+        overrides: Options that replace those of all cursors, from command-line flags or
+            environment variables.
         make_parent: Function that creates the stream with which child streams read all records of a
             parent.
         find_parent_names: Function that yields the names of the selected streams' parents.
@@ -46,13 +46,13 @@ class SharedResources:
         self,
         manifest: Manifest,
         config: Mapping[str, Any],
-        changes: Mapping[str, str],
+        overrides: Mapping[str, str],
         make_parent: Callable[[Mapping[str, Any]], DeclarativeStreamProtocol],
         find_parent_names: Callable[[], Iterable[str]],
     ) -> None:
         self.manifest: Manifest = manifest
         self.config: Mapping[str, Any] = config
-        self.changes: Mapping[str, str] = changes
+        self.overrides: Mapping[str, str] = overrides
         self.names_with_state: frozenset[str] = frozenset()
         """Names of the streams that had a state when the run began."""
         self._logged_warnings: set[str] = set()
@@ -69,11 +69,11 @@ class SharedResources:
 
         The same text is logged once per tap. ``log`` is the stream's method for logging.
         """
-        sentences, warnings[:] = list(warnings), []
-        for sentence in sentences:
-            if sentence not in self._logged_warnings:
-                self._logged_warnings.add(sentence)
-                log("%s", sentence, level=logging.WARNING)
+        texts, warnings[:] = list(warnings), []
+        for text in texts:
+            if text not in self._logged_warnings:
+                self._logged_warnings.add(text)
+                log("%s", text, level=logging.WARNING)
 
     # Limits
 
@@ -94,17 +94,17 @@ class SharedResources:
         from tap_core.manifest.async_jobs import JobLimiter
 
         node = self.manifest.get_part("max_concurrent_async_job_count")
-        given = build_component(self.manifest, node, int | str | None, self.config)
+        count = build_component(self.manifest, node, int | str | None, self.config)
         try:
-            most = 1 if given in {None, ""} else int(given)
+            max_jobs = 1 if count in {None, ""} else int(count)
         except ValueError:
-            most = 0
-        if most < 1:
+            max_jobs = 0
+        if max_jobs < 1:
             _log.warning(
                 "Invalid max_concurrent_async_job_count %r: expected 1 or more; one job at a time.",
                 node,
             )
-        return JobLimiter(max(1, most))
+        return JobLimiter(max(1, max_jobs))
 
     @cached_property
     def budget(self) -> HTTPAPIBudget | None:
@@ -152,9 +152,9 @@ class SharedResources:
         for known, stream in self._parents:
             if known is node or known == node:
                 return stream
-        made = self._make_parent(node)
-        self._parents.append((node, made))
-        return made
+        parent = self._make_parent(node)
+        self._parents.append((node, parent))
+        return parent
 
     # Credentials
 

@@ -7,7 +7,7 @@ remain in the schema for clients that know them; a property marked ``airbyte_sec
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from tap_core.manifest.document import MappingNode, to_plain
 from tap_core.manifest.loader import Manifest
@@ -49,8 +49,8 @@ def _get_url(manifest: Manifest, *names: str) -> str | None:
     spec = manifest.get_part("spec")
     if not isinstance(spec, MappingNode):
         return None
-    found = next(filter(None, map(spec.get, names)), None)
-    return str(found) if found else None
+    url = next(filter(None, map(spec.get, names)), None)
+    return str(url) if url else None
 
 
 def get_oauth_spec(manifest: Manifest) -> dict[str, Any] | None:
@@ -61,8 +61,7 @@ def get_oauth_spec(manifest: Manifest) -> dict[str, Any] | None:
     """
     spec = manifest.get_part("spec")
     declared = spec.get("advanced_auth") if isinstance(spec, MappingNode) else None
-    found: dict[str, Any] | None = to_plain(declared) if isinstance(declared, MappingNode) else None
-    return found
+    return cast(dict[str, Any], to_plain(declared)) if isinstance(declared, MappingNode) else None
 
 
 def _mark_secrets(schema: Any) -> None:

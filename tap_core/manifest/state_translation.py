@@ -43,14 +43,15 @@ With ``new_slices: global_cursor``, a later sync starts new slices at this bookm
 duration.
 """
 
-_OURS: Final = frozenset(
+_OWN_KEYS: Final = frozenset(
     {
         *("replication_key", "replication_key_value", "partitions", "progress_markers"),
         *("starting_replication_value", "replication_key_signpost", "context"),
         CURSOR_STATE,
     }
 )
-_NOTHING: Final = ("__ab_no_cursor_state_message", "__ab_full_refresh_sync_complete")
+_NO_CURSOR_KEYS: Final = ("__ab_no_cursor_state_message", "__ab_full_refresh_sync_complete")
+"""Keys of airbyte-cdk's state for a stream without a cursor, from which no sync resumes."""
 
 
 @dataclass(frozen=True)
@@ -87,20 +88,20 @@ def from_cdk_state(
     """
     if _is_own_format(state) or not state:
         return dict(state)
-    if cursor_field is None or any(key in state for key in _NOTHING):
+    if cursor_field is None or any(key in state for key in _NO_CURSOR_KEYS):
         return {}
     if _has_slices(state):
-        found = _translate_partitions(state, cursor_field, _bookmark)
-        if keeps_global and "partitions" in found:
-            found |= _translate_global_cursor(state, cursor_field)
-        return found
+        translated = _translate_partitions(state, cursor_field, _read_bookmark)
+        if keeps_global and "partitions" in translated:
+            translated |= _translate_global_cursor(state, cursor_field)
+        return translated
     if (value := _get_cursor_value(state, cursor_field)) is not None:
         return _make_bookmark(cursor_field, value)
     if partition_field is not None and _is_by_key(state, cursor_field):
         entries = [
             {"partition": {partition_field: key}, "cursor": value} for key, value in state.items()
         ]
-        return _translate_partitions({"states": entries}, cursor_field, _bookmark)
+        return _translate_partitions({"states": entries}, cursor_field, _read_bookmark)
     return dict(state)
 
 
@@ -114,7 +115,7 @@ def translate_custom_state(
     """
     if _is_own_format(state) or not state:
         return dict(state)
-    if any(key in state for key in _NOTHING):
+    if any(key in state for key in _NO_CURSOR_KEYS):
         return {}
     if by_slices and _has_slices(state):
         return _translate_partitions(state, cursor_field, to_state_entry)
@@ -124,11 +125,11 @@ def translate_custom_state(
 def to_state_entry(state: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
     """Convert the state of a custom cursor to a bookmark in the format of this SDK."""
     value = state.get(cursor_field)
-    is_one = not isinstance(value, (Mapping, list))
-    known = _make_bookmark(cursor_field, value) if is_one else {}
-    if is_one and not state.keys() - {cursor_field}:
-        return known
-    return {**known, CURSOR_STATE: dict(state)}
+    is_scalar = not isinstance(value, (Mapping, list))
+    bookmark = _make_bookmark(cursor_field, value) if is_scalar else {}
+    if is_scalar and not state.keys() - {cursor_field}:
+        return bookmark
+    return {**bookmark, CURSOR_STATE: dict(state)}
 
 
 def to_cursor_state(entry: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
@@ -139,8 +140,9 @@ def to_cursor_state(entry: Mapping[str, Any], cursor_field: str) -> dict[str, An
     if isinstance(own := entry.get(CURSOR_STATE), Mapping):
         return dict(own)
     value = entry.get("replication_key_value")
-    known = value is not None and entry.get("replication_key") == cursor_field
-    return {cursor_field: value} if known else {}
+    if value is None or entry.get("replication_key") != cursor_field:
+        return {}
+    return {cursor_field: value}
 
 
 def to_parent_state(state: Mapping[str, Any] | None, cursor_field: str) -> dict[str, Any]:
@@ -174,15 +176,10 @@ def to_cdk_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"use_global_cursor": False, "states": states}
 
 
-def _is_own_format(state: Mapping[str, Any]) -> bool:
-    """Return True if a state is in the format of this SDK, not of airbyte-cdk."""
-    return bool(_OURS.intersection(state))
-
-
 def iterate_parent_nodes(stream: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the manifest nodes of a stream's parent streams, their parents, and so on."""
-    own = stream.get("incremental_sync")
-    for router in (*_routers(stream), own if isinstance(own, Mapping) else {}):
+    cursor = stream.get("incremental_sync")
+    for router in (*_get_routers(stream), cursor if isinstance(cursor, Mapping) else {}):
         for one in router.get("parent_stream_configs") or ():
             parent = one.get("stream") or {}
             yield parent
@@ -191,19 +188,19 @@ def iterate_parent_nodes(stream: Mapping[str, Any]) -> Iterator[Mapping[str, Any
 
 def partition_field(stream: Mapping[str, Any]) -> str | None:
     """Return the name of a stream's only partition field; None for no or several fields."""
-    names = [name for router in _routers(stream) for name in _get_partition_fields(router)]
+    names = [name for router in _get_routers(stream) for name in _get_partition_fields(router)]
     return names[0] if len(names) == 1 and "{{" not in names[0] else None
 
 
-def _routers(stream: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    found = (stream.get("retriever") or {}).get("partition_router")
-    return [one for one in (found if isinstance(found, list) else [found]) if one]
+def _get_routers(stream: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    routers = (stream.get("retriever") or {}).get("partition_router")
+    return [one for one in (routers if isinstance(routers, list) else [routers]) if one]
 
 
 def _get_partition_fields(router: Mapping[str, Any]) -> list[str]:
     parents = router.get("parent_stream_configs") or ()
-    given = [router.get("cursor_field"), *(one.get("partition_field") for one in parents)]
-    return [name for name in given if isinstance(name, str)]
+    names = [router.get("cursor_field"), *(one.get("partition_field") for one in parents)]
+    return [name for name in names if isinstance(name, str)]
 
 
 def make_context(partition: Mapping[str, Any]) -> dict[str, Any]:
@@ -219,6 +216,11 @@ def make_context(partition: Mapping[str, Any]) -> dict[str, Any]:
     return context
 
 
+def _is_own_format(state: Mapping[str, Any]) -> bool:
+    """Return True if a state is in the format of this SDK, not of airbyte-cdk."""
+    return bool(_OWN_KEYS.intersection(state))
+
+
 def _has_slices(state: Mapping[str, Any]) -> bool:
     """Return True for the state of a stream with slices in airbyte-cdk's format.
 
@@ -230,22 +232,22 @@ def _has_slices(state: Mapping[str, Any]) -> bool:
 def _translate_partitions(
     state: Mapping[str, Any],
     cursor_field: str,
-    read: Callable[[Any, str], Mapping[str, Any]],
+    to_bookmark: Callable[[Any, str], Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Convert an airbyte-cdk state with one state per stream slice to the format of this SDK.
 
-    The global state is converted too if ``use_global_cursor`` is set. ``read`` converts the cursor
-    of one slice to a bookmark.
+    The global state is converted too if ``use_global_cursor`` is set. ``to_bookmark`` converts the
+    cursor of one slice to a bookmark.
     """
     result: dict[str, Any] = {}
     if state.get("use_global_cursor") and isinstance(state.get("state"), Mapping):
-        result |= read(state["state"], cursor_field)
+        result |= to_bookmark(state["state"], cursor_field)
         if isinstance(seconds := state.get(LOOKBACK_WINDOW_KEY), int) and seconds > 0:
             result[LOOKBACK_WINDOW_KEY] = seconds
     partitions = [
         {
             "context": make_context(entry["partition"]),
-            **read(entry.get("cursor") or {}, cursor_field),
+            **to_bookmark(entry.get("cursor") or {}, cursor_field),
         }
         for entry in state.get("states") or ()
         if isinstance(entry, Mapping) and isinstance(entry.get("partition"), Mapping)
@@ -263,16 +265,15 @@ def _translate_global_cursor(state: Mapping[str, Any], cursor_field: str) -> dic
     Return {} if there is none, or if ``use_global_cursor`` is set: `_translate_partitions` then
     converts it.
     """
-    found = _bookmark(state.get("state"), cursor_field)
-    if not found or state.get("use_global_cursor"):
+    bookmark = _read_bookmark(state.get("state"), cursor_field)
+    if not bookmark or state.get("use_global_cursor"):
         return {}
     seconds = state.get(LOOKBACK_WINDOW_KEY)
-    return {
-        GLOBAL_CURSOR: {**found, LOOKBACK_WINDOW_KEY: seconds if isinstance(seconds, int) else 0}
-    }
+    lookback = seconds if isinstance(seconds, int) else 0
+    return {GLOBAL_CURSOR: {**bookmark, LOOKBACK_WINDOW_KEY: lookback}}
 
 
-def _bookmark(cursor: Any, cursor_field: str) -> dict[str, Any]:
+def _read_bookmark(cursor: Any, cursor_field: str) -> dict[str, Any]:
     return _make_bookmark(cursor_field, _get_cursor_value(cursor, cursor_field))
 
 

@@ -94,14 +94,16 @@ class ManifestStream(Stream):
         self._own_client = ManifestClient(
             self, tap, shared, self.components, is_description=is_description
         )
-        makes_jobs = self._is_read_by_one = self.components.makes_jobs
-        threads = max(shared.threads, shared.job_limiter.max_jobs) if makes_jobs else shared.threads
+        threads = shared.threads
+        self._is_read_by_one = self.components.makes_jobs
+        if self.components.makes_jobs:
+            threads = max(threads, shared.job_limiter.max_jobs)
         self.max_parallel_partitions = self.max_parallel_windows = threads
         if self.components.has_custom_cursor:
             self.max_parallel_partitions = 1
         self.primary_keys = self.components.primary_key
-        field = self.replication_key = self.components.cursor_field
-        if not field:  # the inherited property would build the stream's components
+        cursor_field = self.replication_key = self.components.cursor_field
+        if not cursor_field:  # the inherited property would build the stream's components
             self.state_partitioning_keys = []  # slices without a cursor have no state
 
     def _has_known_state(self) -> bool:
@@ -161,7 +163,7 @@ class ManifestStream(Stream):
         stream is read.
         """
         if self.components.is_delegating:
-            self._replace_components(self.components.rebuilt(self._has_known_state))
+            self._replace_components(self.components.rebuild(self._has_known_state))
 
     def _replace_components(self, components: StreamComponents) -> None:
         self.components, self._own_reader = components, None
@@ -177,16 +179,16 @@ class ManifestStream(Stream):
     @property
     def partitions(self) -> list[dict[str, Any]] | None:
         """Contexts of the slices, generated lazily by partition routers; None without routers."""
-        me = cast(DeclarativeStreamProtocol, self)
-        found = self._slices.find_contexts(
-            [partial(router.generate_contexts, me) for router in self.retriever.routers]
+        stream = cast(DeclarativeStreamProtocol, self)
+        contexts = self._slices.find_contexts(
+            [partial(router.generate_contexts, stream) for router in self.retriever.routers]
         )
-        return cast("list[dict[str, Any]] | None", found)  # callers only iterate
+        return cast("list[dict[str, Any]] | None", contexts)  # callers only iterate
 
     def slices(self) -> Iterable[Context | None]:
         """Return the contexts of this stream's slices; [None] if it has no partition routers."""
-        known: Iterable[Context] | None = self.partitions
-        return known or [None]
+        contexts: Iterable[Context] | None = self.partitions
+        return contexts or [None]
 
     def read_slice(self, context: Context | None) -> Iterator[Record]:
         """Yield the transformed records of a slice; each becomes a slice of a child stream."""
@@ -201,21 +203,18 @@ class ManifestStream(Stream):
 
         ``position`` None reads all records.
         """
-        known: dict[str, Any] = {}
+        state: dict[str, Any] = {}
         if isinstance(position, dict):
-            translated = self.components.translate_state(position, self.replication_key)
-            known = copy.deepcopy(translated)
-        follows = StateDocument({"bookmarks": {self.name: known}})
-        made = copy.copy(self)
-        made.forced_replication_method = None
-        vars(made).update(
-            _resume_document=follows, _state_manager=make_state_manager(self, follows)
-        )
-        vars(made).update(_slices=StreamSlices(made))
+            state = copy.deepcopy(self.components.translate_state(position, self.replication_key))
+        has_state = bool(state)
+        resumed = copy.copy(self)
+        resumed.forced_replication_method = None
+        resumed._resume_document = StateDocument({"bookmarks": {self.name: state}})
+        resumed._state_manager = make_state_manager(self, resumed._resume_document)
+        resumed._slices = StreamSlices(resumed)
         if self.components.is_delegating:
-            has_state = bool(known)
-            made._replace_components(self.components.rebuilt(lambda: has_state))
-        return cast(DeclarativeStreamProtocol, made)
+            resumed._replace_components(self.components.rebuild(lambda: has_state))
+        return cast(DeclarativeStreamProtocol, resumed)
 
     @property
     def resume_position(self) -> Any:
@@ -322,10 +321,11 @@ class ManifestStream(Stream):
         place = f"Stream '{self.name}'"
         if stream_slice := scope["stream_slice"]:
             place += f", slice {dump_json(dict(stream_slice), default=str)}"
-        run, place = self._tap.run, self._client.collect_secrets().hide(place)
-        reader = AsyncJobReader(self, retriever, scope, self._shared.job_limiter, run, place)
-        failed = None if self._failed_records is None else self._failed_records.add
-        return self._selection(reader.records(), scope, lambda: None, failed)
+        place = self._client.collect_secrets().hide(place)
+        limiter, run = self._shared.job_limiter, self._tap.run
+        reader = AsyncJobReader(self, retriever, scope, limiter, run, place)
+        on_failure = None if self._failed_records is None else self._failed_records.add
+        return self._selection(reader.records(), scope, lambda: None, on_failure)
 
     def with_request_only(
         self, retriever: SimpleRetriever, scope: TemplateScope, *, into_file: bool = False
@@ -334,11 +334,10 @@ class ManifestStream(Stream):
 
         ``scope`` contains template variables; ``into_file`` True stores response bodies in files.
         """
-        made = self._copy_with_retriever(retriever)
-        selection = retriever.record_selector.make_selection()
-        vars(made).update(_selection=selection)
-        made._client.fixed_scope, made._client.into_file = scope, into_file
-        return made
+        copied = self._copy_with_retriever(retriever)
+        copied._selection = retriever.record_selector.make_selection()
+        copied._client.fixed_scope, copied._client.into_file = scope, into_file
+        return copied
 
     def send_request(self) -> requests.Response:
         """Send the request for which `with_request_only` made this copy, with retries.
@@ -354,12 +353,11 @@ class ManifestStream(Stream):
 
         The custom class calls this through ``super().read_records``, once or for several slices.
         """
-        made = copy.copy(self)
-        made.components = copy.copy(self.components)
-        declared = replace(self.components.declared, retriever=self.retriever)
-        vars(made.components)["declared"] = declared
-        made._reader.current_slice = self._reader.current_slice
-        return made.request_records(context)
+        copied = copy.copy(self)
+        copied.components = copy.copy(self.components)
+        copied.components.declared = replace(self.components.declared, retriever=self.retriever)
+        copied._reader.current_slice = self._reader.current_slice
+        return copied.request_records(context)
 
     # Pages
 
@@ -372,8 +370,8 @@ class ManifestStream(Stream):
         self._client.scope = scope
         request = retriever.requester.request(scope)
         token.cursor.put(request)
-        later = bool(scope["next_page_token"])
-        if later and retriever.ignore_stream_slicer_parameters_on_paginated_requests:
+        is_later_page = bool(scope["next_page_token"])
+        if is_later_page and retriever.ignore_stream_slicer_parameters_on_paginated_requests:
             return finalize_request(request)
         for router in retriever.routers:
             router.put(request, scope)
@@ -388,10 +386,11 @@ class ManifestStream(Stream):
 
     def _copy_with_retriever(self, retriever: SimpleRetriever | AsyncRetriever) -> ManifestStream:
         """Return a copy of the stream with another retriever, without stream slices and cursor."""
-        made = copy.copy(self)
-        made._replace_components(self.components.with_retriever(retriever))
-        vars(made).update(schema={}, _record_filter=None, _failed_records=None)
-        return made
+        copied = copy.copy(self)
+        copied._replace_components(self.components.with_retriever(retriever))
+        copied.schema = {}
+        copied._record_filter = copied._failed_records = None
+        return copied
 
     @cached_property
     def _selection(self) -> RecordSelection:
@@ -430,6 +429,8 @@ class ManifestStream(Stream):
         page = getattr(context, "extra_fields", {}).get(CHILD_RESPONSE)
         if page is None or self._client.scope.get("next_page_token"):
             return None
-        kept = self.replication_method == REPLICATION_INCREMENTAL
-        has_bookmark = kept and self.get_context_state(context).get("replication_key_value")
+        is_incremental = self.replication_method == REPLICATION_INCREMENTAL
+        has_bookmark = is_incremental and self.get_context_state(context).get(
+            "replication_key_value"
+        )
         return None if has_bookmark else page

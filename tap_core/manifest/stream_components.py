@@ -75,27 +75,27 @@ class StreamComponents:
         self.warnings: list[str] = []
         """Warnings about the node, until they are logged at the first read."""
 
-    def build(self, node: Any, kind: Any, parameters: Mapping[str, Any] | None = None) -> Any:
+    def build(self, node: Any, expected: Any, parameters: Mapping[str, Any] | None = None) -> Any:
         """Build a component of the stream from a node of the manifest.
 
         Warnings about it are logged when the stream is read.
 
         Args:
             node: The node that declares the component.
-            kind: The type that the component must have.
+            expected: The type that the component must have.
             parameters: The ``$parameters`` for a node that is not a component.
         """
         manifest, config = self._shared.manifest, self._shared.config
-        return build_component(manifest, node, kind, config, parameters, self.warnings.append)
+        return build_component(manifest, node, expected, config, parameters, self.warnings.append)
 
-    def build_option(self, key: str, kind: Any) -> Any:
+    def build_option(self, key: str, expected: Any) -> Any:
         """Build the option ``key`` of the stream; return None if the option is missing.
 
-        ``kind`` is the type that the value must have.
+        ``expected`` is the type that the value must have. The option of a StateDelegatingStream is
+        that of its full-refresh stream.
         """
-        whole = self.node.get("full_refresh_stream", self.node)
-        node = whole.get(key)
-        return None if node is None else self.build(node, kind, get_parameters(whole))
+        stream = self.node.get("full_refresh_stream", self.node)
+        return self.build(stream.get(key), expected, get_parameters(stream))
 
     def with_retriever(self, retriever: SimpleRetriever | AsyncRetriever) -> StreamComponents:
         """Return components of the same stream that send the requests of another retriever.
@@ -103,14 +103,12 @@ class StreamComponents:
         For example, the retriever polls an asynchronous job. The components have no cursor and no
         transformations.
         """
-        made = StreamComponents(self._shared, self.node, self._has_state)
-        made.warnings = self.warnings
-        name = self.declared.name
-        vars(made).update(declared=DeclarativeStream(retriever=retriever, name=name))
-        vars(made).update(datetime_cursor=None, other_cursor=None)
+        made = self.rebuild(self._has_state)
+        made.declared = DeclarativeStream(retriever=retriever, name=self.declared.name)
+        made.datetime_cursor = made.other_cursor = None
         return made
 
-    def rebuilt(self, has_state: Callable[[], bool]) -> StreamComponents:
+    def rebuild(self, has_state: Callable[[], bool]) -> StreamComponents:
         """Return components of the same stream that are built again, after its state has changed.
 
         ``has_state`` returns True if a StateDelegatingStream is read incrementally.
@@ -151,7 +149,7 @@ class StreamComponents:
     @property
     def has_global_cursor(self) -> bool:
         """True if new slices start at the latest bookmark of all slices, not at the start date."""
-        return self._shared.changes.get(_NEW_SLICES) == "global_cursor"
+        return self._shared.overrides.get(_NEW_SLICES) == "global_cursor"
 
     @property
     def cursor_field(self) -> str | None:
@@ -169,15 +167,15 @@ class StreamComponents:
         Raises:
             ManifestError: The option is not a name, a list of names, or a list of paths.
         """
-        given = self.build_option("primary_key", Any)
-        paths = [given] if isinstance(given, str) else given or []
+        declared = self.build_option("primary_key", Any)
+        paths = [declared] if isinstance(declared, str) else declared or []
         if not isinstance(paths, (list, tuple)) or not all(map(_is_path, paths)):
             raise ManifestError(
-                f"Invalid primary_key {given!r}: expected a name or a list of names."
+                f"Invalid primary_key {declared!r}: expected a name or a list of names."
             )
-        names = [path if isinstance(path, str) else ".".join(path) for path in paths]
-        flat = all(isinstance(path, str) or len(path) == 1 for path in paths)
-        return list(filter(None, names)) if flat else []
+        if any(not isinstance(path, str) and len(path) != 1 for path in paths):
+            return []
+        return list(filter(None, (path if isinstance(path, str) else path[0] for path in paths)))
 
     @property
     def parent_names(self) -> list[str]:
@@ -199,25 +197,25 @@ class StreamComponents:
     @property
     def retriever(self) -> SimpleRetriever:
         """SimpleRetriever of the stream, or the SimpleRetriever inside another retriever."""
-        found = self.declared.retriever
-        return found if isinstance(found, SimpleRetriever) else found.simple
+        retriever = self.declared.retriever
+        return retriever if isinstance(retriever, SimpleRetriever) else retriever.simple
 
     @cached_property
     def datetime_cursor(self) -> DatetimeBasedCursor | None:
         """DatetimeBasedCursor, with the tap's overrides applied; None for any other cursor."""
         if not self.incremental_node.get("incremental_sync"):
             return None
-        found = self.declared.incremental_sync
-        if not isinstance(found, DatetimeBasedCursor):
+        cursor = self.declared.incremental_sync
+        if not isinstance(cursor, DatetimeBasedCursor):
             return None
-        changes: dict[str, Any] = {
-            name: value for name, value in self._shared.changes.items() if name != _NEW_SLICES
+        overrides: dict[str, Any] = {
+            name: value for name, value in self._shared.overrides.items() if name != _NEW_SLICES
         }
         if self._has_groups:
-            changes["global_substream_cursor"] = True
+            overrides["global_substream_cursor"] = True
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # logged when the cursor was built
-            return replace(found, **changes) if changes else found
+            return replace(cursor, **overrides) if overrides else cursor
 
     @property
     def _has_groups(self) -> bool:
@@ -234,8 +232,8 @@ class StreamComponents:
         """Custom or counting cursor; None for a DatetimeBasedCursor or no cursor."""
         if not self.incremental_node.get("incremental_sync"):
             return None
-        found = self.declared.incremental_sync
-        return None if isinstance(found, DatetimeBasedCursor) else found
+        cursor = self.declared.incremental_sync
+        return None if isinstance(cursor, DatetimeBasedCursor) else cursor
 
     @cached_property
     def error_handler(self) -> ErrorHandler:
@@ -268,23 +266,23 @@ class StreamComponents:
         """
         selector, requester = self.retriever.record_selector, self.retriever.requester
         cursor = self.retriever.paginator.start_pagination(scope)
-        whole = getattr(selector.extractor, "replace_decoder", None)
+        replace_decoder = getattr(selector.extractor, "replace_decoder", None)
         is_changed = self.declared.transformations or selector.schema_normalization != "None"
-        made: Callable[..., PageLoop] = PageLoop
+        make_loop: Callable[..., PageLoop] = PageLoop
         if (properties := requester.properties) is not None:
-            made = partial(
+            make_loop = partial(
                 PropertyChunkReader,
                 chunks=properties.make_chunks(stream),
                 merging=properties.merging,
             )
         reduction = self.retriever.page_size_reduction
-        return made(
+        return make_loop(
             cursor,
             scope,
             self.decoder.decode,
             select,
-            is_pristine=not (is_changed or may_change_documents) and whole is None,
-            documents=whole and whole(self.decoder),
+            is_pristine=not (is_changed or may_change_documents) and replace_decoder is None,
+            documents=replace_decoder and replace_decoder(self.decoder),
             page_sizes=reduction and PageSizeState(reduction, cursor.size),
             **callbacks,
         )
@@ -297,8 +295,8 @@ class StreamComponents:
         This means that its latest bookmark is older, or that no bookmark is a datetime. Return
         False if the manifest does not set this option, or if the stream has no DatetimeBasedCursor.
         """
-        given = self.node.get("api_retention_period")
-        period = self.build(given, str | None, get_parameters(self.node))
+        node = self.node.get("api_retention_period")
+        period = self.build(node, str | None, get_parameters(self.node))
         cursor = self.datetime_cursor if period else None
         if cursor is None:
             return False

@@ -38,13 +38,14 @@ class StreamSlices:
     def __init__(self, stream: SyncStream) -> None:
         self._stream = stream
         self._run: int | None = None
+        """Number of the run in which the contexts are generated."""
         self._contexts: PartitionCache | None = None
         self._parents: dict[str, Any] = {}
         """Position of each parent, to be stored when this stream has completed."""
         self._known_before: frozenset[Any] = frozenset()
         """Slices that had a state when the run began, as hashable contexts."""
-        self._begun: float | None = None
-        self._end: tuple[int, dt.datetime] | None = None
+        self._started_at: float | None = None
+        self._first_end: tuple[int, dt.datetime] | None = None
         """Number of a run, and the end of the first slice that the run read."""
 
     def find_contexts(
@@ -64,15 +65,15 @@ class StreamSlices:
             return None
         run = self._stream._tap.document.runs
         if self._run != run:
-            coming = cartesian_product(routers)
+            contexts = cartesian_product(routers)
             if self._stream.replication_key:
-                coming = self._iterate_distinct(coming)
+                contexts = self._iterate_distinct(contexts)
             entries = self._stream.state_manager.get_state_partitions() or ()
             self._known_before = frozenset(
                 freeze_context(entry["context"]) for entry in entries if "context" in entry
             )
-            self._run, self._contexts, self._parents = run, PartitionCache(coming), {}
-            self._begun = time.monotonic()
+            self._run, self._contexts, self._parents = run, PartitionCache(contexts), {}
+            self._started_at = time.monotonic()
         return self._contexts
 
     def _iterate_distinct(self, contexts: Iterable[Context]) -> Iterator[Context]:
@@ -104,9 +105,9 @@ class StreamSlices:
         would be read again in the next sync.
         """
         run = self._stream._tap.document.runs
-        if self._end is None or self._end[0] != run:
-            self._end = (run, end)
-        return min(end, self._end[1])
+        if self._first_end is None or self._first_end[0] != run:
+            self._first_end = (run, end)
+        return min(end, self._first_end[1])
 
     # State
 
@@ -115,8 +116,8 @@ class StreamSlices:
 
         The child records of all parent records that this state covers have been synced.
         """
-        kept = get_stream_state(self._stream).get("parent_state")
-        return kept.get(parent) if isinstance(kept, Mapping) else None
+        states = get_stream_state(self._stream).get("parent_state")
+        return states.get(parent) if isinstance(states, Mapping) else None
 
     def keep_parent_state(self, parent: str, position: Any) -> None:
         """Remember a parent stream's state, which `complete` stores in the state of this stream.
@@ -134,24 +135,24 @@ class StreamSlices:
         the slice already has a bookmark or the global cursor is invalid.
         """
         stream, manager = self._stream, self._stream.state_manager
-        known = manager.stream_state.get(GLOBAL_CURSOR)
+        stored = manager.stream_state.get(GLOBAL_CURSOR)
         entry = manager.get_context_state(context)
         if (
             cursor is None
-            or not isinstance(known, Mapping)
-            or known.get("replication_key") != stream.replication_key
+            or not isinstance(stored, Mapping)
+            or stored.get("replication_key") != stream.replication_key
             or "replication_key_value" in entry
             or freeze_context(context) in self._known_before
             or stream.replication_method != REPLICATION_INCREMENTAL
         ):
             return
         try:
-            reached = cursor.read(known.get("replication_key_value"))
-            begin = reached - dt.timedelta(seconds=known.get(LOOKBACK_WINDOW_KEY, 0))
+            latest = cursor.read(stored.get("replication_key_value"))
+            start = latest - dt.timedelta(seconds=stored.get(LOOKBACK_WINDOW_KEY, 0))
         except (ValueError, TypeError, OverflowError):
             return  # invalid: the slice begins at the start date
         entry["replication_key"] = stream.replication_key
-        entry["replication_key_value"] = cursor.format.write(begin)
+        entry["replication_key_value"] = cursor.format.write(start)
         manager.touch(context)
 
     def complete(self, *, has_global_cursor: bool) -> None:
@@ -164,8 +165,8 @@ class StreamSlices:
         is_kept = has_global_cursor and self._keep_global_cursor()
         if self._parents:
             state["parent_state"] = self._parents
-        was_earlier = state.pop(LOOKBACK_WINDOW_KEY, None)
-        if self._parents or was_earlier or is_kept:
+        had_lookback = state.pop(LOOKBACK_WINDOW_KEY, None)
+        if self._parents or had_lookback or is_kept:
             stream._tap.document.touch(stream.name)
             stream._tap.run.checkpoint(owed=True)
 
@@ -180,7 +181,7 @@ class StreamSlices:
             for entry in manager.get_state_partitions() or ()
             if entry.get("replication_key") == key and "replication_key_value" in entry
         ]
-        if not values or self._begun is None:
+        if not values or self._started_at is None:
             return False
         latest = values[0]
         for value in values[1:]:
@@ -188,6 +189,6 @@ class StreamSlices:
         manager.stream_state[GLOBAL_CURSOR] = {
             "replication_key": key,
             "replication_key_value": latest,
-            LOOKBACK_WINDOW_KEY: math.ceil(time.monotonic() - self._begun),
+            LOOKBACK_WINDOW_KEY: math.ceil(time.monotonic() - self._started_at),
         }
         return True

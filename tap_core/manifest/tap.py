@@ -49,7 +49,7 @@ class ManifestTap(Tap):
     consent: ClassVar[Mapping[str, Any] | None] = None
     """OAuth flow that a platform runs in the user's browser; None without one."""
 
-    changes: ClassVar[Mapping[str, str]]
+    overrides: ClassVar[Mapping[str, str]]
     """Overrides for all cursors: ``cutoff``, ``boundary``, ``new_slices``."""
 
     def _fill_defaults(self) -> None:
@@ -62,9 +62,9 @@ class ManifestTap(Tap):
         if self._config and self._config_rules:
             self._config_rules.convert(self._config)
             register_secrets(self, collect_secrets(self._config, self._full_schema()))
-        own: dict[str, Any] = {"properties": {}}
-        self.append_builtin_config(own)
-        fill_defaults(self._config, own)
+        schema: dict[str, Any] = {"properties": {}}
+        self.append_builtin_config(schema)
+        fill_defaults(self._config, schema)
 
     @cached_property
     def _config_rules(self) -> ConfigNormalizationRules | None:
@@ -124,18 +124,20 @@ class ManifestTap(Tap):
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Load a Singer state, in the format of this SDK or of airbyte-cdk."""
-        known = state.get("bookmarks") or {}
-        self.shared.names_with_state = frozenset(name for name, kept in known.items() if kept)
-        bookmarks = {name: self._translated(name, kept or {}) for name, kept in known.items()}
+        stored = state.get("bookmarks") or {}
+        self.shared.names_with_state = frozenset(name for name, entry in stored.items() if entry)
+        bookmarks = {
+            name: self._translate_state(name, entry or {}) for name, entry in stored.items()
+        }
         super().load_state({**state, "bookmarks": bookmarks})
 
-    def _translated(self, name: str, kept: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _translate_state(self, name: str, stored: Mapping[str, Any]) -> Mapping[str, Any]:
         stream = self.streams.get(name)
-        if not isinstance(stream, ManifestStream) or not kept:
-            return kept
+        if not isinstance(stream, ManifestStream) or not stored:
+            return stored
         stream.rebuild_components()  # the catalog may have built it before the state was known
-        found = stream.components.translate_state(kept, stream.replication_key)
-        if found and stream.components.is_state_expired(found, name):
+        state = stream.components.translate_state(stored, stream.replication_key)
+        if state and stream.components.is_state_expired(state, name):
             self.logger.warning(
                 "Stream '%s' is read in full: its state is older than api_retention_period.",
                 name,
@@ -143,7 +145,7 @@ class ManifestTap(Tap):
             self.shared.names_with_state -= {name}
             stream.rebuild_components()
             return {}
-        return found
+        return state
 
     # Shared objects
 
@@ -151,14 +153,14 @@ class ManifestTap(Tap):
     def shared(self) -> SharedResources:
         """Objects that the streams share during a run, such as the response cache."""
         return SharedResources(
-            self.manifest, self.config, self.changes, self._make_parent, self._find_parent_names
+            self.manifest, self.config, self.overrides, self._make_parent, self._find_parent_names
         )
 
     def _make_parent(self, node: Mapping[str, Any]) -> DeclarativeStreamProtocol:
-        made = ManifestStream(self, node)
-        made.is_parent = True
-        made.forced_replication_method = REPLICATION_FULL_TABLE
-        return cast("DeclarativeStreamProtocol", made)
+        parent = ManifestStream(self, node)
+        parent.is_parent = True
+        parent.forced_replication_method = REPLICATION_FULL_TABLE
+        return cast("DeclarativeStreamProtocol", parent)
 
     def _find_parent_names(self) -> Iterator[str]:
         for stream in self.streams.values():
@@ -166,10 +168,10 @@ class ManifestTap(Tap):
                 yield from stream.components.parent_names
 
 
-def make_tap_class(path: Path, changes: Mapping[str, str] | None = None) -> type[ManifestTap]:
+def make_tap_class(path: Path, overrides: Mapping[str, str] | None = None) -> type[ManifestTap]:
     """Return a tap class for the file of an Airbyte manifest.
 
-    ``changes`` overrides options of all cursors: ``cutoff``, ``boundary`` and ``new_slices``.
+    ``overrides`` replace options of all cursors: ``cutoff``, ``boundary`` and ``new_slices``.
 
     Raises:
         ManifestError: The file cannot be read, or is not a manifest.
@@ -186,7 +188,7 @@ def make_tap_class(path: Path, changes: Mapping[str, str] | None = None) -> type
         "changelog_url": changelog_url(manifest),
         "consent": get_oauth_spec(manifest),
         "manifest": manifest,
-        "changes": dict(changes or {}),
+        "overrides": dict(overrides or {}),
         "dynamic_catalog": bool(manifest.raw.get("dynamic_streams")),
     }
     return type("ManifestTap", (ManifestTap,), members)

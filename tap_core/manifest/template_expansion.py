@@ -13,14 +13,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from tap_core.manifest.components.resolvers import find_template_names
+from tap_core.manifest.components.resolvers import find_variable_names
 from tap_core.manifest.document import UNKNOWN, ListNode, MappingNode, to_nodes, to_plain
 from tap_core.manifest.dpath import make_locator, set_at
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import TemplateScope, resolve
 from tap_core.manifest.loader import parse_value
 from tap_core.manifest.parameters import expand_component, expand_parameters
-from tap_core.manifest.resolved_values import insert_value, split_template_text
+from tap_core.manifest.resolved_values import insert_value, mark_own_text
 
 if TYPE_CHECKING:
     from tap_core.manifest.components.resolvers import (
@@ -63,14 +63,19 @@ class StreamTemplate:
                 ``line`` is the line of the mapping.
         """
         document: MappingNode = expand_parameters(self.node)
-        seen = {**scope, "stream_template_config": split_template_text(to_plain(document))}
+        variables = {**scope, "stream_template_config": mark_own_text(to_plain(document))}
         if not self.resolver.BRINGS_DATA:
-            seen["components_values"] = split_template_text(seen["components_values"])
-        for mapping, line in zip(self.resolver.components_mapping, self.lines, strict=True):
-            self._apply(mapping, line, document, seen)
-        whole = to_nodes(document, self.node.line)
+            variables["components_values"] = mark_own_text(variables["components_values"])
+        line = 0
+        try:
+            for mapping, line in zip(self.resolver.components_mapping, self.lines, strict=True):
+                self._apply_mapping(mapping, line, document, variables)
+        except ManifestError as error:
+            error.line = error.line or line
+            raise
+        stream = to_nodes(document, self.node.line)
         return expand_component(
-            whole, self.node.path, "DeclarativeStream", {}, parents_win=self.parents_win
+            stream, self.node.path, "DeclarativeStream", {}, parents_win=self.parents_win
         )
 
     def find_unused_mappings(self) -> list[int]:
@@ -78,70 +83,59 @@ class StreamTemplate:
 
         The path of such a mapping does not exist in the stream template.
         """
-        document, found = expand_parameters(self.node), []
+        document, unused = expand_parameters(self.node), []
         mappings = self.resolver.components_mapping
-        for number, (mapping, line) in enumerate(zip(mappings, self.lines, strict=True)):
-            steps = self._steps(mapping, {})
-            is_open = UNKNOWN in steps or _is_unknown_at(document, steps)
+        for index, (mapping, line) in enumerate(zip(mappings, self.lines, strict=True)):
+            steps = self._evaluate_path(mapping, {})
+            is_unknown = UNKNOWN in steps or _is_unknown_at(document, steps)
             creates = mapping.create_or_update and self.resolver.CREATES
-            if not is_open and not creates and not make_locator(steps)(document):
-                found.append(number)
-            self._put(document, mapping, UNKNOWN, steps, line)
-        return found
+            if not is_unknown and not creates and not make_locator(steps)(document):
+                unused.append(index)
+            self._set_value(document, mapping, UNKNOWN, steps, line)
+        return unused
 
     # One mapping
 
-    def _apply(
+    def _apply_mapping(
         self,
         mapping: ComponentMappingDefinition,
         line: int,
         document: MappingNode,
         scope: TemplateScope,
     ) -> None:
-        try:
-            self._fill(mapping, line, document, scope)
-        except ManifestError as error:
-            error.line = error.line or line
-            raise
-
-    def _fill(
-        self,
-        mapping: ComponentMappingDefinition,
-        line: int,
-        document: MappingNode,
-        scope: TemplateScope,
-    ) -> None:
-        condition = True if mapping.condition is None else self._value(mapping.condition, scope)
+        condition = True if mapping.condition is None else self._evaluate(mapping.condition, scope)
         if not condition:
             return
-        value = UNKNOWN if condition is UNKNOWN else self._evaluate_mapping(mapping, scope)
-        self._put(document, mapping, value, self._steps(mapping, scope), line)
+        value = UNKNOWN if condition is UNKNOWN else self._evaluate_value(mapping, scope)
+        self._set_value(document, mapping, value, self._evaluate_path(mapping, scope), line)
 
-    def _evaluate_mapping(self, mapping: ComponentMappingDefinition, scope: TemplateScope) -> Any:
+    def _evaluate_value(self, mapping: ComponentMappingDefinition, scope: TemplateScope) -> Any:
         """Return the value that a component mapping sets; `UNKNOWN` if a linter cannot know it.
 
         A value from a response or the config is marked as data, so that it is never read as a
         template.
         """
         reads_yaml = not self.resolver.keeps_text(mapping)
-        brings_data = self.resolver.BRINGS_DATA or "config" in find_template_names(mapping.value)
+        brings_data = self.resolver.BRINGS_DATA or "config" in find_variable_names(mapping.value)
         if self.known_names is None and brings_data:
             return insert_value(mapping.value, scope, reads_yaml=reads_yaml)
-        value = self._value(mapping.value, scope)
+        value = self._evaluate(mapping.value, scope)
         return parse_value(value) if isinstance(value, str) and reads_yaml else value
 
-    def _value(self, given: Any, scope: TemplateScope) -> Any:
-        if self.known_names is not None and not find_template_names(given) <= set(self.known_names):
+    def _evaluate(self, value: Any, scope: TemplateScope) -> Any:
+        if self.known_names is not None and not find_variable_names(value) <= set(self.known_names):
             return UNKNOWN
-        return resolve(given, scope)
+        return resolve(value, scope)
 
-    def _steps(self, mapping: ComponentMappingDefinition, scope: TemplateScope) -> list[Any]:
-        found = [self._value(one, scope) for one in mapping.field_path]
-        if any(one is None or one == "" for one in found):
-            raise ManifestError(f"a step of field_path {_format_steps(found)} is empty.")
-        return [one if one is UNKNOWN else str(one) for one in found]
+    def _evaluate_path(
+        self, mapping: ComponentMappingDefinition, scope: TemplateScope
+    ) -> list[Any]:
+        steps = [self._evaluate(one, scope) for one in mapping.field_path]
+        if any(one is None or one == "" for one in steps):
+            raise ManifestError(f"a step of field_path {_format_steps(steps)} is empty.")
+        return [one if one is UNKNOWN else str(one) for one in steps]
 
-    def _put(
+    def _set_value(
         self,
         document: MappingNode,
         mapping: ComponentMappingDefinition,
@@ -164,11 +158,11 @@ class StreamTemplate:
         if UNKNOWN in steps:
             _mark_unknown(document, steps, creates=creates)
             return
-        found = make_locator(steps)(document)
-        for holder, name in found:
+        locations = make_locator(steps)(document)
+        for holder, name in locations:
             holder[name] = copy.deepcopy(value)
             _set_line(holder, name, line)
-        if creates and not found and not _is_unknown_at(document, steps):
+        if creates and not locations and not _is_unknown_at(document, steps):
             _create(document, steps, value, line)
 
 
@@ -209,18 +203,21 @@ def _mark_unknown(document: MappingNode, steps: list[Any], *, creates: bool) -> 
     ``type`` is never changed. If ``creates`` is True, the mapping may also create options, so any
     option may be unknown.
     """
-    for holder, name in make_locator(["*" if step is UNKNOWN else step for step in steps])(
-        document
-    ):
+    locate = make_locator(["*" if step is UNKNOWN else step for step in steps])
+    for holder, name in locate(document):
         if name != _TYPE:
             holder[name] = UNKNOWN
-    above = steps[: steps.index(UNKNOWN)]
-    holders = (
-        [holder[name] for holder, name in make_locator(above)(document)] if above else [document]
+    if not creates:
+        return
+    known_steps = steps[: steps.index(UNKNOWN)]
+    parents = (
+        [holder[name] for holder, name in make_locator(known_steps)(document)]
+        if known_steps
+        else [document]
     )
-    for one in holders if creates else ():
-        if isinstance(one, MappingNode):
-            one[_PARAMETERS] = UNKNOWN  # unknown parameters may fill any option
+    for parent in parents:
+        if isinstance(parent, MappingNode):
+            parent[_PARAMETERS] = UNKNOWN  # unknown parameters may fill any option
 
 
 def _is_unknown_at(document: Any, steps: list[Any]) -> bool:

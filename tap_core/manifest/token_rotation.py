@@ -32,12 +32,13 @@ if TYPE_CHECKING:
 
 __all__ = ["TokenRotator"]
 
-_LONGEST_DELAY: Final = 10.0
+_MAX_DELAY: Final = 10.0
 """Maximum delay in seconds of a request when all tokens are near their reserve."""
-_SHORTEST_WAIT: Final = 5.0
+_MIN_WAIT: Final = 5.0
 """Minimum wait in seconds for the next quota window: its reported start may be outdated."""
-_SHORT: Final = 0.1
-_SKEW: Final = timedelta(seconds=60)
+_MIN_DELAY: Final = 0.1
+"""Delay in seconds below which a request is not delayed."""
+_MAX_SKEW: Final = timedelta(seconds=60)
 """Maximum difference between two reported ends of the same quota window."""
 
 
@@ -67,15 +68,14 @@ class _QuotaState:
             limit: Requests per window; None if the response does not contain the number.
             is_spent: True if the status of the response means that the quota is used up.
         """
-        is_newer = ends is not None and ends > self.ends
         if limit and (ends is None or ends >= self.ends):
             self.limit = limit
-        if is_newer and ends is not None:
+        if ends is not None and ends > self.ends:
             self.ends = ends
             self.remaining = self.limit if remaining is None else remaining
         elif remaining is not None:
-            is_of_this = ends is None or ends >= self.ends - _SKEW
-            if is_of_this or (is_spent and remaining <= 0):
+            is_current = ends is None or ends >= self.ends - _MAX_SKEW
+            if is_current or (is_spent and remaining <= 0):
                 self.remaining = min(self.remaining, remaining)
 
 
@@ -141,18 +141,18 @@ class TokenRotator:
         end: float | None = None
         while True:
             with self._count_lock:
-                found = self._choose_token(quota)
-                delay = self._compute_delay(quota) if found else self._seconds_until_next(quota)
-            if found is not None:
-                if delay >= _SHORT:
+                token = self._choose_token(quota)
+                delay = self._compute_delay(quota) if token else self._seconds_until_next(quota)
+            if token is not None:
+                if delay >= _MIN_DELAY:
                     time.sleep(delay)
-                return found
+                return token
             longest = self._declared.longest_wait.total_seconds()
             now = time.monotonic()
             end = now + longest if end is None else end
             if now >= end or delay >= end - now:
                 raise self._make_spent_error(quota)
-            wait = min(max(delay, _SHORTEST_WAIT), end - now)
+            wait = min(max(delay, _MIN_WAIT), end - now)
             self._stream.log(
                 "All tokens are spent (quota %s): waiting for %.0f seconds.", quota.name, wait
             )
@@ -203,37 +203,39 @@ class TokenRotator:
         The delay spreads the remaining requests over the quota window. It is 0 as long as any token
         has more requests left than its declared reserve.
         """
-        declared, known = self._declared, self._get_states(quota)
-        share, least = declared.budget_reserve_fraction, declared.budget_min_reserve
-        if any(
-            not one.is_counted or one.remaining > max(least, one.limit * share) for one in known
-        ):
-            return 0.0
+        declared, states = self._declared, self._get_states(quota)
+        fraction, minimum = declared.budget_reserve_fraction, declared.budget_min_reserve
+        for state in states:
+            if not state.is_counted or state.remaining > max(minimum, state.limit * fraction):
+                return 0.0
         seconds = (self._quota_states[self._active][quota.name].ends - utc_now()).total_seconds()
-        total = sum(max(one.remaining, 0) for one in known)
-        return min(max(seconds, 0.0) / total, _LONGEST_DELAY) if total > 0 else 0.0
+        total = sum(max(state.remaining, 0) for state in states)
+        return min(max(seconds, 0.0) / total, _MAX_DELAY) if total > 0 else 0.0
 
     # Quota status
 
     def _request_quotas(self) -> None:
         """Request the remaining quota of every token from the API."""
-        made = {token: self._request_quota(token) for token in self._tokens}
+        states = {token: self._request_quota(token) for token in self._tokens}
         with self._count_lock:
-            self._quota_states = made
-        number = sum(any(not one.is_counted for one in known.values()) for known in made.values())
-        if number:
+            self._quota_states = states
+        uncounted = sum(
+            any(not state.is_counted for state in quotas.values()) for quotas in states.values()
+        )
+        if uncounted:
             self._stream.log(
                 "The API reports no quotas for %d of %d tokens.",
-                *(number, len(self._tokens)),
+                uncounted,
+                len(self._tokens),
                 level=logging.INFO,
             )
 
     def _request_quota(self, token: str) -> dict[str, _QuotaState]:
         source = self._declared.quota_status_source
         headers = {**source.request_headers, self._declared.header: self._format_credential(token)}
-        asked = HTTPRequest(url=source.url, method=source.http_method, headers=headers)
+        request = HTTPRequest(url=source.url, method=source.http_method, headers=headers)
         try:
-            response = self._stream.fetch(asked, {"config": self._stream.config})
+            response = self._stream.fetch(request, {"config": self._stream.config})
         except FatalAPIError as error:
             if getattr(error.response, "status_code", 0) not in source.unavailable_status_codes:
                 raise
@@ -244,38 +246,43 @@ class TokenRotator:
                 one.name: _QuotaState(0, now, 0, is_counted=False) for one in self._declared.quotas
             }
         document = parse_json(response)
-        return {one.name: self._read(one, document) for one in self._declared.quotas}
+        return {one.name: self._parse_quota(one, document) for one in self._declared.quotas}
 
-    def _read(self, quota: TokenQuota, document: Any) -> _QuotaState:
-        found = {name: find(document) for name, find in quota.getters.items()}
-        for name, value in found.items():
+    def _parse_quota(self, quota: TokenQuota, document: Any) -> _QuotaState:
+        values = {name: get(document) for name, get in quota.getters.items()}
+        for name, value in values.items():
             if value is MISSING:
                 raise SyncError(
                     f"The response of the quota_status_source has no value at the {name} of the"
                     f" quota '{quota.name}'."
                 )
-        ends = parse_expiry(found["reset_path"])
+        ends = parse_expiry(values["reset_path"])
         if ends is None:
             raise SyncError(
                 f"The value at the reset_path of the quota '{quota.name}' is not a datetime."
             )
-        remaining = int(found["remaining_path"])
-        return _QuotaState(remaining, ends, int(found.get("limit_path", remaining)))
+        try:
+            remaining = int(values["remaining_path"])
+            return _QuotaState(remaining, ends, int(values.get("limit_path", remaining)))
+        except (TypeError, ValueError):
+            raise SyncError(
+                f"A value at the remaining_path or limit_path of the quota '{quota.name}' is not a"
+                " number."
+            ) from None
 
     def update_quotas(self, request: requests.PreparedRequest, response: requests.Response) -> None:
         """Update the quota of the token that was used for a request, from the response."""
         quota = self._find_quota(request)
-        codes = quota.exhaustion_status_codes
         with self._count_lock:
             state = self._quota_states.get(self._find_token(request), {}).get(quota.name)
             if state is None or not state.is_counted:
                 return
-            remaining = _number(response.headers, quota.remaining_header)
-            is_spent = response.status_code in codes
+            remaining = _parse_number(response.headers, quota.remaining_header)
+            is_spent = response.status_code in quota.exhaustion_status_codes
             if remaining is None and is_spent:
                 remaining = 0
-            ends = _instant(response.headers, quota.reset_header)
-            limit = _number(response.headers, quota.limit_header)
+            ends = _parse_instant(response.headers, quota.reset_header)
+            limit = _parse_number(response.headers, quota.limit_header)
             state.update_quota(remaining, ends, limit, is_spent=is_spent)
 
     def has_other_token(self, request: requests.PreparedRequest) -> bool:
@@ -283,13 +290,13 @@ class TokenRotator:
 
         This is the case if the request's token has no requests left, but another token has.
         """
-        name, sender = self._find_quota(request).name, self._find_token(request)
+        name, used = self._find_quota(request).name, self._find_token(request)
         with self._count_lock:
-            state = self._quota_states.get(sender, {}).get(name)
+            state = self._quota_states.get(used, {}).get(name)
             if state is None or not state.is_counted or state.remaining > 0:
                 return False
-            others = (self._quota_states[token][name] for token in self._tokens if token != sender)
-            return any(one.remaining > 0 for one in others)
+            others = (self._quota_states[token][name] for token in self._tokens if token != used)
+            return any(other.remaining > 0 for other in others)
 
     def _find_token(self, request: requests.PreparedRequest) -> str:
         """Return the API token in a request's header, or "" if the header has no known token."""
@@ -299,13 +306,13 @@ class TokenRotator:
         )
 
 
-def _number(headers: Mapping[str, str], name: str | None) -> int | None:
+def _parse_number(headers: Mapping[str, str], name: str | None) -> int | None:
     try:
         return int(headers[name or ""])
     except (KeyError, ValueError):
         return None
 
 
-def _instant(headers: Mapping[str, str], name: str | None) -> datetime | None:
+def _parse_instant(headers: Mapping[str, str], name: str | None) -> datetime | None:
     text = headers.get(name or "")
     return parse_expiry(text) if text else None

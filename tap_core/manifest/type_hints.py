@@ -11,8 +11,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
-from typing import get_type_hints as hints_of
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 __all__ = [
     "INJECTED_FIELDS",
@@ -64,7 +63,7 @@ class ComponentPlan:
     They are parsed from the type hints of the class's dataclass fields.
     """
 
-    shapes: Mapping[str, FieldType]
+    field_types: Mapping[str, FieldType]
     """Type of each option, by name."""
     required: frozenset[str]
     injected: frozenset[str]
@@ -79,10 +78,10 @@ def get_component_plan(cls: type) -> ComponentPlan:
 
     Results are cached.
     """
-    hints = hints_of(cls, include_extras=True)
+    hints = get_type_hints(cls, include_extras=True)
     fields = [one for one in dataclasses.fields(cls) if one.init]
     return ComponentPlan(
-        shapes={
+        field_types={
             one.name: parse_annotation(hints[one.name])
             for one in fields
             if one.name not in INJECTED_FIELDS
@@ -101,60 +100,61 @@ def get_component_plan(cls: type) -> ComponentPlan:
 
 def parse_annotation(annotation: Any) -> FieldType:
     """Parse a type hint, such as ``str | None``, to the YAML values that an option accepts."""
-    made: dict[str, Any] = {}
-    for member in _members(annotation):
-        _add(made, member)
-    if "scalars" in made:
-        made["scalars"] = frozenset(made["scalars"])
-    return FieldType(**made)
+    values: dict[str, Any] = {}
+    for member in _split_union(annotation):
+        _add_member(values, member)
+    if "scalars" in values:
+        values["scalars"] = frozenset(values["scalars"])
+    return FieldType(**values)
 
 
-def _members(annotation: Any) -> Sequence[Any]:
+def _split_union(annotation: Any) -> Sequence[Any]:
     if get_origin(annotation) in {Union, types.UnionType}:
-        return [inner for one in get_args(annotation) for inner in _members(one)]
+        return [inner for one in get_args(annotation) for inner in _split_union(one)]
     return [annotation]
 
 
-def _add(made: dict[str, Any], member: Any) -> None:
+def _add_member(values: dict[str, Any], member: Any) -> None:
+    """Add one member of a union of types to the values of a FieldType's fields."""
     origin = get_origin(member)
     if origin is Annotated:
-        _add_kind(made, member)
+        _add_kind(values, member)
     elif origin is Literal:
-        made["literals"] = (*made.get("literals", ()), *get_args(member))
+        values["literals"] = (*values.get("literals", ()), *get_args(member))
     elif origin is Callable:
-        made["is_callable"] = True
+        values["is_callable"] = True
     elif origin is not None or member in {list, dict}:
-        _add_collection(made, origin or member, get_args(member))
+        _add_collection(values, origin or member, get_args(member))
     else:
-        _add_single(made, member)
+        _add_single(values, member)
 
 
-def _add_single(made: dict[str, Any], member: Any) -> None:
+def _add_single(values: dict[str, Any], member: Any) -> None:
     if member is type(None):
-        made["is_optional"] = True
+        values["is_optional"] = True
     elif member is Any:
-        made["is_any"] = True
+        values["is_any"] = True
     elif member in _SCALARS:
-        made.setdefault("scalars", set()).add(member)
+        values.setdefault("scalars", set()).add(member)
     elif _is_component(member):
-        made["components"] = (*made.get("components", ()), member)
+        values["components"] = (*values.get("components", ()), member)
 
 
-def _add_collection(made: dict[str, Any], origin: Any, arguments: tuple[Any, ...]) -> None:
+def _add_collection(values: dict[str, Any], origin: Any, arguments: tuple[Any, ...]) -> None:
     if issubclass(origin, Mapping):
-        made["value"] = parse_annotation((arguments or (str, Any))[1])
+        values["value"] = parse_annotation((arguments or (str, Any))[1])
     elif issubclass(origin, Sequence):
-        made["item"] = parse_annotation((arguments or (Any,))[0])
+        values["item"] = parse_annotation((arguments or (Any,))[0])
 
 
-def _add_kind(made: dict[str, Any], member: Any) -> None:
-    inner, kind, *types_of_literals = get_args(member)
+def _add_kind(values: dict[str, Any], member: Any) -> None:
+    inner, kind, *literal_types = get_args(member)
     if kind in _KINDS:
-        made["kind"] = kind
-        made["types"] = types_of_literals[0] if types_of_literals else ()
+        values["kind"] = kind
+        values["types"] = literal_types[0] if literal_types else ()
         return
-    for one in _members(inner):
-        _add(made, one)
+    for one in _split_union(inner):
+        _add_member(values, one)
 
 
 def _is_component(member: Any) -> bool:

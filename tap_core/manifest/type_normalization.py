@@ -2,9 +2,9 @@
 
 The conversion is compiled once per schema. A value is converted if the schema has one type for it,
 besides null, and the value can be read as that type. Any other value stays unchanged, and so do
-fields that are not in the schema; no record is rejected. The rules are those of airbyte-cdk 7.39,
-except that no digits are lost: a fraction stays a ``Decimal``, and an integer stays an integer for
-the type ``number``.
+fields that are not in the schema; no record is rejected. The rules are those of airbyte-cdk 7.39:
+for the type ``integer`` a fraction is cut. Only for the type ``number`` they differ, so that no
+digits are lost: a fraction stays a ``Decimal``, and an integer stays an integer.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ __all__ = ["make_normalizer"]
 
 _Convert: TypeAlias = Callable[[Any], Any]
 
-_SIMPLE: Final = frozenset({"string", "number", "integer", "boolean", "null"})
+_SCALAR_TYPES: Final = frozenset({"string", "number", "integer", "boolean", "null"})
 
 _MAX_REFERENCES: Final = 50
 """Maximum number of references that are followed from one schema, as they may form a cycle."""
 
-_PLAIN: Final = (str, int, float, bool, Decimal, type(None))
+_SCALARS: Final = (str, int, float, bool, Decimal, type(None))
 
-_TRUE: Final = frozenset({"y", "yes", "t", "true", "on", "1"})
+_TRUE_WORDS: Final = frozenset({"y", "yes", "t", "true", "on", "1"})
 
-_FALSE: Final = frozenset({"n", "no", "f", "false", "off", "0"})
+_FALSE_WORDS: Final = frozenset({"n", "no", "f", "false", "off", "0"})
 
 
 def make_normalizer(schema: JsonSchema) -> Callable[[Record], None]:
@@ -54,19 +54,19 @@ class _Compiler:
             schema: JSON Schema of the object or list.
         """
         schema = self._resolve_reference(schema)
-        made = self._compiled.get(id(schema))
-        if made is None:
+        convert = self._compiled.get(id(schema))
+        if convert is None:
             steps: list[_Convert] = []
-            made = self._compiled[id(schema)] = lambda value: _apply_steps(steps, value)
+            convert = self._compiled[id(schema)] = lambda value: _apply_steps(steps, value)
             properties = schema.get("properties")
             if isinstance(properties, Mapping):
-                steps.append(self._within_object(cast(Mapping[str, Any], properties)))
+                steps.append(self._compile_object(cast(Mapping[str, Any], properties)))
             items = schema.get("items")
             if isinstance(items, Mapping):
-                steps.append(self._within_list(items))
-        return made
+                steps.append(self._compile_list(items))
+        return convert
 
-    def _within_object(self, properties: Mapping[str, Any]) -> _Convert:
+    def _compile_object(self, properties: Mapping[str, Any]) -> _Convert:
         fields = [
             (name, _make_conversion(one), self._compile_nested_or_none(one))
             for name, one in properties.items()
@@ -86,7 +86,7 @@ class _Compiler:
 
         return change
 
-    def _within_list(self, items: Mapping[str, Any]) -> _Convert:
+    def _compile_list(self, items: Mapping[str, Any]) -> _Convert:
         convert, within = _make_conversion(items), self._compile_nested_or_none(items)
 
         def change(value: Any) -> None:
@@ -105,8 +105,8 @@ class _Compiler:
 
         Return None if the schema has neither ``properties`` nor ``items``.
         """
-        found = self._resolve_reference(schema)
-        return self.compile_nested(found) if {"properties", "items"} & found.keys() else None
+        schema = self._resolve_reference(schema)
+        return self.compile_nested(schema) if {"properties", "items"} & schema.keys() else None
 
     def _resolve_reference(self, schema: Any) -> Mapping[str, Any]:
         """Return a JSON Schema with its ``$ref`` followed; {} if the reference has no target."""
@@ -127,12 +127,12 @@ def _apply_steps(steps: list[_Convert], value: Any) -> None:
 
 def _make_conversion(schema: Mapping[str, Any]) -> _Convert | None:
     """Return a function that converts one value to the schema's type; None for no conversion."""
-    given = schema.get("type", [])
-    types: list[Any] = given if isinstance(given, list) else [given]
-    rest = [one for one in types if one != "null" or not isinstance(given, list)]
-    if len(rest) != 1:
+    declared = schema.get("type", [])
+    types: list[Any] = declared if isinstance(declared, list) else [declared]
+    others = [one for one in types if one != "null" or not isinstance(declared, list)]
+    if len(others) != 1:
         return None
-    convert = _make_list_conversion(schema) if rest[0] == "array" else _CONVERSIONS.get(rest[0])
+    convert = _make_list_conversion(schema) if others[0] == "array" else _CONVERSIONS.get(others[0])
     if convert is None or "null" not in types:
         return convert
     return lambda value: None if value is None else convert(value)
@@ -146,44 +146,44 @@ def _make_list_conversion(schema: Mapping[str, Any]) -> _Convert | None:
     """
     items = schema.get("items")
     types: Any = items.get("type", ()) if isinstance(items, Mapping) else ()
-    if isinstance(types, str) or not _SIMPLE.issuperset(types):
+    if isinstance(types, str) or not _SCALAR_TYPES.issuperset(types):
         return None
-    return lambda value: [value] if isinstance(value, _PLAIN) else value
+    return lambda value: [value] if isinstance(value, _SCALARS) else value
 
 
-def _string(value: Any) -> str:
+def _to_string(value: Any) -> str:
     return str(decimals_to_floats(value))
 
 
-def _number(value: Any) -> Any:
+def _to_number(value: Any) -> Any:
     if isinstance(value, bool):
         return float(value)
     if not isinstance(value, str):
         return value
     try:
-        read = Decimal(value)
+        number = Decimal(value)
     except InvalidOperation:
         return value
-    return read if read.is_finite() else value
+    return number if number.is_finite() else value
 
 
-def _integer(value: Any) -> Any:
+def _to_integer(value: Any) -> Any:
     try:
         return int(value)
     except (ValueError, TypeError, OverflowError):
         return value
 
 
-def _boolean(value: Any) -> Any:
+def _to_boolean(value: Any) -> Any:
     if not isinstance(value, str):
         return bool(value)
     word = value.lower().strip()
-    return True if word in _TRUE else False if word in _FALSE else value
+    return True if word in _TRUE_WORDS else False if word in _FALSE_WORDS else value
 
 
 _CONVERSIONS: Final[Mapping[str, _Convert]] = {
-    "string": _string,
-    "number": _number,
-    "integer": _integer,
-    "boolean": _boolean,
+    "string": _to_string,
+    "number": _to_number,
+    "integer": _to_integer,
+    "boolean": _to_boolean,
 }

@@ -12,6 +12,7 @@ import pytest
 import requests
 
 from tap_core.authenticators import AccessTokenError
+from tap_core.exceptions import FatalAPIError
 from tap_core.http.transport import refresh_token_after_401
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import Authenticator
@@ -521,6 +522,15 @@ def test_legacy_session_token_is_used_while_it_is_valid(server, status, config, 
     stream.retriever = type("Retriever", (), {"requester": Requester(server.url)})
     request = signed(LEGACY, stream=stream, **config)
     assert request.headers["X-Session"] == token
+
+
+@pytest.mark.parametrize("body", [{"error": "locked"}, {"id": None}, ["id"]])
+def test_legacy_login_response_without_a_token_is_an_error(server, body):
+    server.answers(Reply(body))
+    stream = Sender()
+    stream.retriever = type("Retriever", (), {"requester": Requester(server.url)})
+    with pytest.raises(FatalAPIError, match="no token at the `session_token_response_key` id"):
+        signed(LEGACY, stream=stream, user="me")
 
 
 @pytest.mark.parametrize("status", [401, 500])

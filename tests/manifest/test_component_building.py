@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import dedent, indent
 from typing import Annotated, Any, ClassVar, Literal
@@ -367,7 +367,8 @@ def test_building_without_a_config_collects_all_errors():
         """
     )
     problems: list[Any] = []
-    assert Builder(manifest, None, problems).build(manifest.tree["piece"], Piece) is None
+    checked = replace(manifest, problems=problems)
+    assert Builder(checked).build(manifest.tree["piece"], Piece) is None
     assert [(problem.line, problem.path) for problem in problems] == [
         (5, "piece.text"),
         (6, "piece.names"),

@@ -197,6 +197,28 @@ def test_custom_filter_transformation_and_normalization_are_applied(tmp_path: Pa
     ]
 
 
+def test_value_type_of_an_added_field_applies_in_a_custom_transformation(tmp_path: Path):
+    components = f"""
+    from {CDK}.transformations import AddFields
+    from {CDK}.transformations.add_fields import AddedFieldDefinition
+
+    class Added(AddFields):
+        def __init__(self, fields, parameters):
+            more = AddedFieldDefinition(["typed"], "{{{{ record.id }}}}", str, parameters)
+            super().__init__([*fields, more], parameters)
+    """
+    field = "{type: AddedFieldDefinition, path: [named], value: '{{ record.id }}', VALUE_TYPE}"
+    fields = f"fields: [{field.replace('VALUE_TYPE', 'value_type: string')}]"
+    more = f"""
+    transformations:
+      - {{type: CustomTransformation, class_name: {PLACE}.Added, {fields}}}
+    """
+    with serving() as server:
+        server.answers(page({"id": 7}))
+        ran = read(tmp_path, server, components, stream("items", "/items", more=more))
+    assert ran.records("items") == [{"id": 7, "named": "7", "typed": "7"}]
+
+
 AUTHENTICATOR = f"""
 import requests
 from dataclasses import dataclass

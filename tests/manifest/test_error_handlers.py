@@ -187,6 +187,10 @@ def test_handler_without_a_decision_defers_to_the_next():
     assert found.max_seconds == 600
 
 
+def test_composite_of_handlers_without_a_time_limit_has_none():
+    assert CompositeErrorHandler(error_handlers=[Silent()]).max_seconds is None
+
+
 def test_filters_accept_plain_requests_responses():
     found = filtered("{type: HttpResponseFilter, action: FAIL, predicate: '{{ response.bad }}'}")
     response = requests.Response()

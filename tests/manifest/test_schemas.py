@@ -103,6 +103,18 @@ def test_unresolvable_schema_reference_is_rejected(tmp_path, reference, message)
         JsonFileSchemaLoader("", tmp_path).json_schema(Users())
 
 
+def test_schema_file_that_is_no_object_is_rejected(tmp_path):
+    (tmp_path / "users.json").write_text("[1]")
+    with pytest.raises(ManifestError, match=r"users\.json must be a JSON object"):
+        JsonFileSchemaLoader("", tmp_path).json_schema(Users())
+
+
+def test_reference_to_a_boolean_schema_is_resolved(tmp_path):
+    schema = make_schema(a={"$ref": "#/definitions/any"})
+    written(tmp_path / "users.json", {**schema, "definitions": {"any": True}})
+    assert JsonFileSchemaLoader("", tmp_path).json_schema(Users()) == make_schema(a=True)
+
+
 def test_schema_defaults_to_the_file_of_the_stream_name(tmp_path):
     assert load_schema(None, Users(), tmp_path) == {}
     written(tmp_path / "schemas/users.json", make_schema(id=TEXT))

@@ -182,6 +182,8 @@ def test_missing_or_invalid_options_are_errors():
     for document, message in [
         ({"usual": {"left": 1}}, "no value at the reset_path"),
         ({"usual": {"left": 1, "until": "soon", "all": 1}}, "not a datetime"),
+        ({"usual": quota(1) | {"left": None}}, "not a number"),
+        ({"usual": quota(1) | {"all": "many"}}, "not a number"),
     ]:
         with serving() as server:
             server.answers(Reply(document))

@@ -8,7 +8,7 @@ methods. A nested custom component is passed as the instance of its Python class
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import requests
 from requests.auth import AuthBase
@@ -60,10 +60,13 @@ def adapt(value: Any, owner: StreamOwner, config: Mapping[str, Any]) -> Any:
         return {name: adapt(one, owner, config) for name, one in value.items()}
     if is_list(value):
         return [adapt(one, owner, config) for one in value]
-    for is_match, make_adapter in _ADAPTERS:
-        if is_match(value):
-            return make_adapter(value, owner, config)
-    return value
+    if hasattr(value, "instance"):  # a custom component
+        return value.instance
+    factories = (
+        *(factory for kind, factory in _FACTORIES_BY_TYPE if isinstance(value, kind)),
+        *(factory for method, factory in _FACTORIES_BY_METHOD if hasattr(value, method)),
+    )
+    return factories[0](value, owner, config) if factories else value
 
 
 def to_stream_slice(scope: TemplateScope) -> CdkStreamSlice:
@@ -72,17 +75,18 @@ def to_stream_slice(scope: TemplateScope) -> CdkStreamSlice:
     The variable ``partition`` becomes the slice's partition, and all other items of the variable
     ``stream_slice`` become its cursor slice.
     """
-    given = scope.get("stream_slice")
-    known: Mapping[str, Any] = {} if given is None else given  # may be a slice with extra fields
+    stream_slice: Any = scope.get("stream_slice")
+    if stream_slice is None:  # an empty slice may have extra fields
+        stream_slice = {}
     partition: Mapping[str, Any] = scope.get("partition") or {}
     return CdkStreamSlice(
         partition=partition,
-        cursor_slice={name: value for name, value in known.items() if name not in partition},
-        extra_fields=getattr(known, "extra_fields", {}),
+        cursor_slice={name: one for name, one in stream_slice.items() if name not in partition},
+        extra_fields=getattr(stream_slice, "extra_fields", {}),
     )
 
 
-def _adapt_option(option: request_options.RequestOption) -> CdkRequestOption:
+def _adapt_option(option: request_options.RequestOption, *_: Any) -> CdkRequestOption:
     return CdkRequestOption(
         inject_into=RequestOptionType(option.inject_into),
         field_name=option.field_name,
@@ -91,13 +95,13 @@ def _adapt_option(option: request_options.RequestOption) -> CdkRequestOption:
     )
 
 
-def _adapt_min_max(given: cursor.MinMaxDatetime) -> CdkMinMaxDatetime:
+def _adapt_min_max(declared: cursor.MinMaxDatetime, *_: Any) -> CdkMinMaxDatetime:
     return CdkMinMaxDatetime(
-        datetime=given.datetime,
+        datetime=declared.datetime,
         parameters={},
-        datetime_format=given.datetime_format,
-        min_datetime=given.min_datetime,
-        max_datetime=given.max_datetime,
+        datetime_format=declared.datetime_format,
+        min_datetime=declared.min_datetime,
+        max_datetime=declared.max_datetime,
     )
 
 
@@ -117,9 +121,11 @@ def _adapt_parent(
     )
 
 
-def _adapt_added_field(one: transformations.AddedFieldDefinition) -> CdkAddedFieldDefinition:
-    value = one.value.template.text if isinstance(one.value, BoundTemplate) else one.value
-    return CdkAddedFieldDefinition(one.path, value, one.value_type, {})
+def _adapt_added_field(
+    added: transformations.AddedFieldDefinition, *_: Any
+) -> CdkAddedFieldDefinition:
+    value = added.value.template.text if isinstance(added.value, BoundTemplate) else added.value
+    return CdkAddedFieldDefinition(added.path, value, added.value_type, {})
 
 
 class _ExtractorAdapter(RecordExtractor):
@@ -128,7 +134,7 @@ class _ExtractorAdapter(RecordExtractor):
     Response bodies must be JSON.
     """
 
-    def __init__(self, inner: Any) -> None:
+    def __init__(self, inner: Any, *_: Any) -> None:
         self._inner = inner
 
     def extract_records(self, response: requests.Response) -> Iterator[Any]:
@@ -140,7 +146,7 @@ class _ExtractorAdapter(RecordExtractor):
 class _BackoffAdapter(CdkBackoffStrategy):
     """Adapter that gives this SDK's backoff strategies airbyte-cdk's BackoffStrategy interface."""
 
-    def __init__(self, inner: Any, config: Mapping[str, Any]) -> None:
+    def __init__(self, inner: Any, _owner: StreamOwner, config: Mapping[str, Any]) -> None:
         self._inner = inner
         self._config = config
 
@@ -149,9 +155,9 @@ class _BackoffAdapter(CdkBackoffStrategy):
 
         ``attempt_count`` is the number of attempts so far.
         """
-        answer = None if isinstance(response_or_exception, Exception) else response_or_exception
-        found = self._inner.compute_wait(answer, attempt_count, {"config": self._config})
-        return cast("float | None", found)
+        response = None if isinstance(response_or_exception, Exception) else response_or_exception
+        seconds = self._inner.compute_wait(response, attempt_count, {"config": self._config})
+        return cast("float | None", seconds)
 
 
 class _ErrorHandlerAdapter(_BackoffAdapter):
@@ -187,36 +193,21 @@ class _AuthenticatorAdapter(AuthBase):
         return cast("requests.PreparedRequest", signed)
 
 
-_ADAPTERS: Final[
-    tuple[tuple[Callable[[Any], bool], Callable[[Any, StreamOwner, Any], Any]], ...]
-] = (
-    (lambda one: hasattr(one, "instance"), lambda one, owner, config: one.instance),  # noqa: ARG005
-    (lambda one: isinstance(one, partition_routers.ParentStreamConfig), _adapt_parent),
-    (
-        lambda one: isinstance(one, transformations.AddedFieldDefinition),
-        lambda one, owner, config: _adapt_added_field(one),  # noqa: ARG005
-    ),
-    (
-        lambda one: isinstance(one, request_options.RequestOption),
-        lambda one, owner, config: _adapt_option(one),  # noqa: ARG005
-    ),
-    (
-        lambda one: isinstance(one, cursor.MinMaxDatetime),
-        lambda one, owner, config: _adapt_min_max(one),  # noqa: ARG005
-    ),
-    (
-        lambda one: isinstance(one, our_errors.HttpResponseFilter),
-        lambda one, owner, config: CdkHttpResponseFilter(one, config),  # noqa: ARG005
-    ),
-    (lambda one: hasattr(one, "extract"), lambda one, owner, config: _ExtractorAdapter(one)),  # noqa: ARG005
-    (lambda one: hasattr(one, "auth"), _AuthenticatorAdapter),
-    (
-        lambda one: hasattr(one, "interpret"),
-        lambda one, owner, config: _ErrorHandlerAdapter(one, config),  # noqa: ARG005
-    ),
-    (
-        lambda one: hasattr(one, "compute_wait"),
-        lambda one, owner, config: _BackoffAdapter(one, config),  # noqa: ARG005
-    ),
+_Factory: TypeAlias = Callable[[Any, StreamOwner, Mapping[str, Any]], Any]
+
+_FACTORIES_BY_TYPE: Final[tuple[tuple[type, _Factory], ...]] = (
+    (partition_routers.ParentStreamConfig, _adapt_parent),
+    (transformations.AddedFieldDefinition, _adapt_added_field),
+    (request_options.RequestOption, _adapt_option),
+    (cursor.MinMaxDatetime, _adapt_min_max),
+    (our_errors.HttpResponseFilter, lambda one, _owner, config: CdkHttpResponseFilter(one, config)),
 )
-"""Pairs of a test for a component and a factory of its adapter; the first match is used."""
+"""Factories of adapters, by the type of the component."""
+
+_FACTORIES_BY_METHOD: Final[tuple[tuple[str, _Factory], ...]] = (
+    ("extract", _ExtractorAdapter),
+    ("auth", _AuthenticatorAdapter),
+    ("interpret", _ErrorHandlerAdapter),
+    ("compute_wait", _BackoffAdapter),
+)
+"""Factories of adapters, by a method that the component has; the first match is used."""

@@ -40,7 +40,7 @@ __all__ = [
     "TokenProvider",
 ]
 
-_LIFETIME = timedelta(hours=1)
+_DEFAULT_LIFETIME = timedelta(hours=1)
 """Lifetime assumed for an access token if the token response contains none."""
 
 
@@ -169,8 +169,8 @@ class CdkBasicHttpAuthenticator(DeclarativeAuthenticator):
     @property
     def token(self) -> str:
         """Header value: ``Basic`` and the base64 encoding of ``<user name>:<password>``."""
-        both = f"{self._username.eval(self.config)}:{self._password.eval(self.config)}"
-        return f"Basic {base64.b64encode(both.encode()).decode()}"
+        credentials = f"{self._username.eval(self.config)}:{self._password.eval(self.config)}"
+        return f"Basic {base64.b64encode(credentials.encode()).decode()}"
 
 
 @dataclass
@@ -221,12 +221,12 @@ class CdkSelectiveAuthenticator(DeclarativeAuthenticator):
             ValueError: The config has no value at the path, or the value is not in
                 ``authenticators``.
         """
-        found = make_getter(list(authenticator_selection_path))(dict(config))
-        if found is MISSING or found not in authenticators:
+        selected = make_getter(list(authenticator_selection_path))(dict(config))
+        if selected is MISSING or selected not in authenticators:
             names = ", ".join(authenticators)
             path = ".".join(authenticator_selection_path)
             raise ValueError(f"The setting '{path}' must be one of the authenticators {names}.")
-        return authenticators[found]
+        return authenticators[selected]
 
 
 @dataclass
@@ -266,10 +266,10 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         self._parameters = parameters or {}
         self._token_expiry_date = ab_datetime_now() - timedelta(days=1)
         if self.token_expiry_date:
-            self._token_expiry_date = ab_datetime_parse(self._given(self.token_expiry_date))
-        self._access_token: str | None = self._given(self.access_token_value) or None
+            self._token_expiry_date = ab_datetime_parse(self._render(self.token_expiry_date))
+        self._access_token: str | None = self._render(self.access_token_value) or None
 
-    def _given(self, value: Any) -> Any:
+    def _render(self, value: Any) -> Any:
         return evaluate(value, self.config, self._parameters)
 
     @property
@@ -301,7 +301,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         """Request an access token from the token endpoint; store the token and its expiry date."""
         token, expires = self.refresh_access_token()
         self.access_token = token
-        self.set_token_expiry_date(self._instant(expires))
+        self.set_token_expiry_date(self._to_expiry_date(expires))
 
     def token_has_expired(self) -> bool:
         """Return True if the expiry date of the access token has passed."""
@@ -313,11 +313,11 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         Raises:
             ValueError: The token response contains no access token.
         """
-        answer = self._make_handled_request()
+        document = self._make_handled_request()
         names = TokenFieldNames(self.get_access_token_name(), deep=True)
-        if not (token := names.get_value(answer, names.access_token)):
+        if not (token := names.get_value(document, names.access_token)):
             raise ValueError(f"The token response has no {names.access_token}.")
-        return token, names.get_value(answer, self.get_expires_in_name())
+        return token, names.get_value(document, self.get_expires_in_name())
 
     def _make_handled_request(self) -> Any:
         """Send the token request and return the parsed JSON response.
@@ -348,13 +348,13 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
     def _log_response(self, response: requests.Response) -> None:
         """Do nothing: a token response is not logged, because it contains secrets."""
 
-    def _instant(self, expires: Any) -> AirbyteDateTime:
+    def _to_expiry_date(self, expires: Any) -> AirbyteDateTime:
         if isinstance(expires, AirbyteDateTime):
             return expires
         if self.token_expiry_is_time_of_expiration:
             return ab_datetime_parse(expires)
-        span = timedelta(seconds=float(expires)) if expires else _LIFETIME
-        return ab_datetime_now() + span
+        lifetime = timedelta(seconds=float(expires)) if expires else _DEFAULT_LIFETIME
+        return ab_datetime_now() + lifetime
 
     def build_refresh_request_body(self) -> Mapping[str, Any]:
         """Return the form fields of the token request, such as grant type and refresh token."""
@@ -392,37 +392,37 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
 
     def set_token_expiry_date(self, value: Any) -> None:
         """Set the expiry date of the access token, from a date or from a lifetime in seconds."""
-        self._token_expiry_date = self._instant(value)
+        self._token_expiry_date = self._to_expiry_date(value)
 
     # Settings
 
     def get_token_refresh_endpoint(self) -> str | None:
         """Return the URL of the token endpoint, or None if the manifest declares none."""
-        return cast("str | None", self._given(self.token_refresh_endpoint))
+        return cast("str | None", self._render(self.token_refresh_endpoint))
 
     def get_client_id_name(self) -> str:
         """Return the name of the form field for the client ID, ``client_id`` by default."""
-        return str(self._given(self.client_id_name))
+        return str(self._render(self.client_id_name))
 
     def get_client_id(self) -> str:
         """Return the OAuth client ID from the config."""
-        return cast(str, self._given(self.client_id))
+        return cast(str, self._render(self.client_id))
 
     def get_client_secret_name(self) -> str:
         """Return the name of the form field for the client secret, ``client_secret`` by default."""
-        return str(self._given(self.client_secret_name))
+        return str(self._render(self.client_secret_name))
 
     def get_client_secret(self) -> str:
         """Return the OAuth client secret from the config."""
-        return cast(str, self._given(self.client_secret))
+        return cast(str, self._render(self.client_secret))
 
     def get_refresh_token_name(self) -> str:
         """Return the name of the form field for the refresh token, ``refresh_token`` by default."""
-        return str(self._given(self.refresh_token_name))
+        return str(self._render(self.refresh_token_name))
 
     def get_refresh_token(self) -> str | None:
         """Return the refresh token from the config, or None if the manifest declares none."""
-        return None if self.refresh_token is None else str(self._given(self.refresh_token))
+        return None if self.refresh_token is None else str(self._render(self.refresh_token))
 
     def get_scopes(self) -> list[str]:
         """Return the OAuth scopes to request; [] if the manifest declares none."""
@@ -430,24 +430,24 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
 
     def get_access_token_name(self) -> str:
         """Return the response field that contains the access token, ``access_token`` by default."""
-        return str(self._given(self.access_token_name))
+        return str(self._render(self.access_token_name))
 
     def get_expires_in_name(self) -> str:
         """Return the response field that contains the lifetime, ``expires_in`` by default."""
-        return str(self._given(self.expires_in_name))
+        return str(self._render(self.expires_in_name))
 
     def get_grant_type_name(self) -> str:
         """Return the name of the form field for the grant type, ``grant_type`` by default."""
-        return str(self._given(self.grant_type_name))
+        return str(self._render(self.grant_type_name))
 
     def get_grant_type(self) -> str:
         """Return the grant type, ``refresh_token`` by default."""
-        return str(self._given(self.grant_type))
+        return str(self._render(self.grant_type))
 
     def get_refresh_request_body(self) -> Mapping[str, Any]:
         """Return the additional form fields of the token request, from ``refresh_request_body``."""
-        return cast(Mapping[str, Any], self._given(self.refresh_request_body or {}))
+        return cast(Mapping[str, Any], self._render(self.refresh_request_body or {}))
 
     def get_refresh_request_headers(self) -> Mapping[str, Any]:
         """Return the headers of the token request, from the option ``refresh_request_headers``."""
-        return cast(Mapping[str, Any], self._given(self.refresh_request_headers or {}))
+        return cast(Mapping[str, Any], self._render(self.refresh_request_headers or {}))

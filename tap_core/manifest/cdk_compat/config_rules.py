@@ -1,4 +1,4 @@
-"""Base classes of a connector's own rules for its config."""
+"""Base classes for custom transformations and validations of the config."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ConfigTransformation:
 
 
 class ValidationStrategy:
-    """Base class of validations of a value of the config."""
+    """Base class of validations, which check a value of the config."""
 
     def validate(self, value: Any) -> None:
         """Raise ValueError if the value is not valid."""

@@ -28,7 +28,8 @@ __all__ = [
     "check_step",
 ]
 
-_USUAL_FORMAT = "%Y-%m-%dT%H:%M:%S.%f%z"
+_DEFAULT_FORMAT = "%Y-%m-%dT%H:%M:%S.%f%z"
+_DATETIME_OPTIONS = ("datetime", "datetime_format", "min_datetime", "max_datetime")
 
 
 class DeclarativeCursor(StreamSlicer):
@@ -86,8 +87,8 @@ class CdkMinMaxDatetime:
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
         self.datetime = InterpolatedString.create(self.datetime, parameters=parameters)
         for name in ("min_datetime", "max_datetime"):
-            if given := getattr(self, name):
-                setattr(self, name, InterpolatedString.create(given, parameters=parameters))
+            if text := getattr(self, name):
+                setattr(self, name, InterpolatedString.create(text, parameters=parameters))
 
     @classmethod
     def create(cls, value: Any, parameters: Mapping[str, Any]) -> CdkMinMaxDatetime:
@@ -98,8 +99,8 @@ class CdkMinMaxDatetime:
         if isinstance(value, cls):
             return value
         if isinstance(value, Mapping):
-            known = {name: one for name, one in value.items() if name in _FIELDS}
-            return cls(parameters=parameters, **known)
+            options = {name: one for name, one in value.items() if name in _DATETIME_OPTIONS}
+            return cls(parameters=parameters, **options)
         return cls(datetime=value, parameters=parameters)
 
     def get_datetime(self, config: Mapping[str, Any], **additional_parameters: Any) -> dt.datetime:
@@ -109,19 +110,16 @@ class CdkMinMaxDatetime:
             ValueError: The datetime, the minimum or the maximum does not match ``datetime_format``.
         """
 
-        def read(given: Any) -> dt.datetime:
-            text = given.eval(config, **additional_parameters)
-            return DatetimeParser().parse(text, self.datetime_format or _USUAL_FORMAT)
+        def read(template: Any) -> dt.datetime:
+            text = template.eval(config, **additional_parameters)
+            return DatetimeParser().parse(text, self.datetime_format or _DEFAULT_FORMAT)
 
-        found = read(self.datetime)
+        instant = read(self.datetime)
         if self.min_datetime:
-            found = max(found, read(self.min_datetime))
+            instant = max(instant, read(self.min_datetime))
         if self.max_datetime:
-            found = min(found, read(self.max_datetime))
-        return found
-
-
-_FIELDS = ("datetime", "datetime_format", "min_datetime", "max_datetime")
+            instant = min(instant, read(self.max_datetime))
+        return instant
 
 
 def check_step(step: Any, granularity: Any) -> None:
@@ -165,29 +163,31 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
         """
         check_step(self.step, self.cursor_granularity)
 
-        def text(given: Any) -> Any:
-            return InterpolatedString.create(given, parameters=parameters)
+        def make_template(text: Any) -> Any:
+            return InterpolatedString.create(text, parameters=parameters)
 
         self._timezone = dt.timezone.utc
         self._parser = DatetimeParser()
-        self._start_datetime = self._bound(self.start_datetime, parameters)
+        self._start_datetime = self._make_edge(self.start_datetime, parameters)
         self._end_datetime = (
-            self._bound(self.end_datetime, parameters) if self.end_datetime else None
+            self._make_edge(self.end_datetime, parameters) if self.end_datetime else None
         )
         self._step: Any = (
-            self._parse_timedelta(text(self.step).eval(self.config)) if self.step else None
+            self._parse_timedelta(make_template(self.step).eval(self.config)) if self.step else None
         ) or dt.timedelta.max
         self._cursor_granularity: Any = self._parse_timedelta(self.cursor_granularity)
-        self.cursor_field = self._cursor_field = text(self.cursor_field)
-        self._lookback_window = text(self.lookback_window) if self.lookback_window else None
-        self._partition_field_start = text(self.partition_field_start or "start_time")
-        self._partition_field_end = text(self.partition_field_end or "end_time")
+        self.cursor_field = self._cursor_field = make_template(self.cursor_field)
+        self._lookback_window = (
+            make_template(self.lookback_window) if self.lookback_window else None
+        )
+        self._partition_field_start = make_template(self.partition_field_start or "start_time")
+        self._partition_field_end = make_template(self.partition_field_end or "end_time")
         self.cursor_datetime_formats = self.cursor_datetime_formats or [self.datetime_format]
 
-    def _bound(self, given: Any, parameters: Mapping[str, Any]) -> CdkMinMaxDatetime:
-        made = CdkMinMaxDatetime.create(given, parameters)
-        made.datetime_format = made.datetime_format or self.datetime_format
-        return made
+    def _make_edge(self, declared: Any, parameters: Mapping[str, Any]) -> CdkMinMaxDatetime:
+        edge = CdkMinMaxDatetime.create(declared, parameters)
+        edge.datetime_format = edge.datetime_format or self.datetime_format
+        return edge
 
     @property
     def _key(self) -> str:
@@ -225,8 +225,8 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
             raise ValueError(
                 f"The slice {stream_slice} has a partition, which this cursor does not support."
             )
-        known = [one for one in (self._cursor, self._highest_observed_cursor_field_value) if one]
-        self._cursor = max(reversed(known), key=self.parse_date) if known else None
+        values = filter(None, (self._highest_observed_cursor_field_value, self._cursor))
+        self._cursor = max(values, key=self.parse_date, default=None)
 
     def get_cursor_datetime_from_state(self, stream_state: Mapping[str, Any]) -> dt.datetime | None:
         """Return the cursor value in a state as a datetime; None if it is missing or invalid."""

@@ -27,11 +27,7 @@ class AirbyteDateTime(datetime):
     @classmethod
     def from_datetime(cls, dt: datetime) -> AirbyteDateTime:
         """Convert a datetime to an AirbyteDateTime; a missing time zone is interpreted as UTC."""
-        return cls(
-            *(dt.year, dt.month, dt.day),
-            *(dt.hour, dt.minute, dt.second, dt.microsecond),
-            dt.tzinfo or timezone.utc,
-        )
+        return cls.combine(dt.date(), dt.time(), dt.tzinfo or timezone.utc)
 
     def to_datetime(self) -> datetime:
         """Return the same point in time as a plain `datetime.datetime`."""
@@ -43,10 +39,10 @@ class AirbyteDateTime(datetime):
         The fraction has 3 digits, or 6 for microseconds; whole seconds have no fraction.
         """
         if not self.microsecond:
-            kind = "seconds"
+            unit = "seconds"
         else:
-            kind = "microseconds" if self.microsecond % 1000 else "milliseconds"
-        text = self.isoformat("T", kind)
+            unit = "microseconds" if self.microsecond % 1000 else "milliseconds"
+        text = self.isoformat("T", unit)
         return f"{text[:-6]}Z" if text.endswith("+00:00") else text
 
     def __add__(self, other: timedelta) -> AirbyteDateTime:
@@ -57,7 +53,7 @@ class AirbyteDateTime(datetime):
         """Return the datetime minus a timedelta, or the timedelta between two datetimes."""
         if isinstance(other, timedelta):
             return self.from_datetime(self.to_datetime() - other)
-        return self.to_datetime() - _plain(other)
+        return self.to_datetime() - ab_datetime_parse(other).to_datetime()
 
     def add(self, delta: timedelta) -> AirbyteDateTime:
         """Return the datetime plus a timedelta, as an AirbyteDateTime."""
@@ -70,11 +66,6 @@ class AirbyteDateTime(datetime):
     def to_epoch_millis(self) -> int:
         """Return the datetime as milliseconds since the Unix epoch."""
         return int(self.timestamp() * 1000)
-
-
-def _plain(instant: Any) -> datetime:
-    found = ab_datetime_parse(instant) if not isinstance(instant, datetime) else instant
-    return datetime.combine(found.date(), found.timetz())
 
 
 def ab_datetime_now() -> AirbyteDateTime:

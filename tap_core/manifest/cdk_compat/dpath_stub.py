@@ -15,16 +15,16 @@ from tap_core.manifest.cdk_compat.type_guards import is_list, is_mapping
 __all__ = ["delete", "get", "new", "search", "set", "values"]
 
 _MISSING: Any = object()
-_Found = tuple[tuple[Any, ...], Any]
+_Match = tuple[tuple[Any, ...], Any]
 
 
-def _steps(glob: Any, separator: str) -> list[str]:
+def _split_path(glob: Any, separator: str) -> list[str]:
     if isinstance(glob, str):
         return [step for step in glob.strip(separator).split(separator) if step]
     return [str(step) for step in cast("Sequence[Any]", glob)]
 
 
-def _members(container: Any) -> Iterator[tuple[Any, Any]]:
+def _iterate_items(container: Any) -> Iterator[tuple[Any, Any]]:
     if is_mapping(container):
         yield from list(container.items())
     elif is_list(container):
@@ -33,7 +33,7 @@ def _members(container: Any) -> Iterator[tuple[Any, Any]]:
 
 def _iterate_matches(
     container: Any, steps: Sequence[str], keys: tuple[Any, ...] = ()
-) -> Iterator[_Found]:
+) -> Iterator[_Match]:
     """Yield the path and the value of each match of a glob in nested mappings and lists.
 
     Args:
@@ -48,10 +48,10 @@ def _iterate_matches(
     if step == "**":
         if keys or rest:
             yield from _iterate_matches(container, rest, keys)
-        for name, value in _members(container):
+        for name, value in _iterate_items(container):
             yield from _iterate_matches(value, steps, (*keys, name))
         return
-    for name, value in _members(container):
+    for name, value in _iterate_items(container):
         if fnmatchcase(str(name), step):
             yield from _iterate_matches(value, rest, (*keys, name))
 
@@ -65,11 +65,11 @@ def get(obj: Any, glob: Any, separator: str = "/", default: Any = _MISSING) -> A
         KeyError: No value matches, and there is no default.
         ValueError: Several values match.
     """
-    found = [value for _, value in _iterate_matches(obj, _steps(glob, separator))]
-    if len(found) > 1:
+    matches = [value for _, value in _iterate_matches(obj, _split_path(glob, separator))]
+    if len(matches) > 1:
         raise ValueError(f"The path {glob!r} matches several values.")
-    if found:
-        return found[0]
+    if matches:
+        return matches[0]
     if default is _MISSING:
         raise KeyError(glob)
     return default
@@ -82,8 +82,8 @@ def values(
 
     ``afilter`` is a function that returns True for each value to include; None includes all values.
     """
-    found = (value for _, value in _iterate_matches(obj, _steps(glob, separator)))
-    return [value for value in found if afilter is None or afilter(value)]
+    matches = _iterate_matches(obj, _split_path(glob, separator))
+    return [value for _, value in matches if afilter is None or afilter(value)]
 
 
 def search(
@@ -98,15 +98,15 @@ def search(
     If ``yielded`` is True, return an iterator of (path, value) pairs instead. ``afilter`` is a
     function that returns True for each value to include; None includes all values.
     """
-    found = [
+    matches = [
         (keys, value)
-        for keys, value in _iterate_matches(obj, _steps(glob, separator))
+        for keys, value in _iterate_matches(obj, _split_path(glob, separator))
         if afilter is None or afilter(value)
     ]
     if yielded:
-        return iter([(separator.join(map(str, keys)), value) for keys, value in found])
+        return iter([(separator.join(map(str, keys)), value) for keys, value in matches])
     part: dict[Any, Any] = {}
-    for keys, value in found:
+    for keys, value in matches:
         new(part, [str(step) for step in keys], value)
     return part
 
@@ -123,7 +123,7 @@ def set(  # noqa: A001  (dpath's name)
     ``afilter`` is a function that returns True for each value to replace; None replaces all.
     """
     count = 0
-    for keys, old in list(_iterate_matches(obj, _steps(glob, separator))):
+    for keys, old in list(_iterate_matches(obj, _split_path(glob, separator))):
         if keys and (afilter is None or afilter(old)):
             _get_container(obj, keys)[keys[-1]] = value
             count += 1
@@ -132,11 +132,11 @@ def set(  # noqa: A001  (dpath's name)
 
 def new(obj: Any, path: Any, value: Any, separator: str = "/", creator: Any = None) -> Any:  # noqa: ARG001
     """Set the value at ``path``, such as ``a/b``, in ``obj``; create missing parent objects."""
-    *keys, last = _steps(path, separator)
-    at: Any = obj
+    *keys, last = _split_path(path, separator)
+    parent: Any = obj
     for step in keys:
-        at = at[int(step)] if is_list(at) else at.setdefault(step, {})
-    at[int(last) if is_list(at) else last] = value
+        parent = parent[int(step)] if is_list(parent) else parent.setdefault(step, {})
+    parent[int(last) if is_list(parent) else last] = value
 
 
 def delete(
@@ -149,16 +149,16 @@ def delete(
     Raises:
         KeyError: No value matches.
     """
-    found = [
+    paths = [
         keys
-        for keys, value in _iterate_matches(obj, _steps(glob, separator))
+        for keys, value in _iterate_matches(obj, _split_path(glob, separator))
         if keys and (afilter is None or afilter(value))
     ]
-    if not found:
+    if not paths:
         raise KeyError(glob)
-    for keys in reversed(found):
+    for keys in reversed(paths):
         del _get_container(obj, keys)[keys[-1]]
-    return len(found)
+    return len(paths)
 
 
 def _get_container(obj: Any, keys: Sequence[Any]) -> Any:

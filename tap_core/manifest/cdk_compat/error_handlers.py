@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 SUCCESS_RESOLUTION = CdkErrorResolution(CdkResponseAction.SUCCESS)
-_RETRIES = 5
+_MAX_RETRIES = 5
 
 
 def to_resolution(resolution: ResponseResolution) -> CdkErrorResolution:
@@ -65,10 +65,10 @@ class CdkBackoffStrategy:
         By default the older method ``backoff(response, attempt_count)`` is called, if the class has
         one. For an exception the default result is None.
         """
-        older = getattr(self, "backoff", None)
-        if older is None or not isinstance(response_or_exception, requests.Response):
+        backoff = getattr(self, "backoff", None)
+        if backoff is None or not isinstance(response_or_exception, requests.Response):
             return None
-        return cast("float | None", older(response_or_exception, attempt_count))
+        return cast("float | None", backoff(response_or_exception, attempt_count))
 
 
 @dataclass
@@ -168,7 +168,7 @@ class CdkDefaultErrorHandler(CdkErrorHandler):
     parameters: InitVar[Mapping[str, Any]]
     config: Mapping[str, Any]
     response_filters: Any = None
-    max_retries: Any = _RETRIES
+    max_retries: Any = _MAX_RETRIES
     max_time: int = 600
     backoff_strategies: Any = None
 
@@ -183,12 +183,12 @@ class CdkDefaultErrorHandler(CdkErrorHandler):
         They come from the first response filter that matches, otherwise from the defaults for the
         HTTP status.
         """
-        for each in self.response_filters or ():
-            found = each.matches(response_or_exception=response_or_exception)
-            if found is not None:
-                return cast("CdkErrorResolution", found)
-        usual = DefaultHttpResponseFilter(self.config, {}).matches(response_or_exception)
-        return usual or create_fallback_error_resolution(response_or_exception)
+        for response_filter in self.response_filters or ():
+            resolution = response_filter.matches(response_or_exception=response_or_exception)
+            if resolution is not None:
+                return cast("CdkErrorResolution", resolution)
+        default = DefaultHttpResponseFilter(self.config, {}).matches(response_or_exception)
+        return default or create_fallback_error_resolution(response_or_exception)
 
     def backoff_time(self, response_or_exception: Any, attempt_count: int = 0) -> float | None:
         """Return the seconds to wait, from the first backoff strategy that returns more than 0.

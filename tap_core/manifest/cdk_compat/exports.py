@@ -12,83 +12,59 @@ from typing import Any, Final
 
 __all__ = ["NAMES", "resolve_export"]
 
-_HERE: Final = __name__.rpartition(".")[0]
+_PACKAGE: Final = __name__.rpartition(".")[0]
+
+_NAMES_BY_MODULE: Final[Mapping[str, tuple[str, ...]]] = {
+    "models": (
+        *("AirbyteMessage", "AirbyteTracedException", "Config", "DefaultBackoffException"),
+        *("ErrorResolution", "FailureType", "HttpMethod", "Record", "RequestOptionType"),
+        *("ResponseAction", "StreamSlice", "StreamState", "SyncMode", "Type"),
+        "UserDefinedBackoffException",
+    ),
+    "interpolation": (
+        *("InterpolatedBoolean", "InterpolatedMapping", "InterpolatedRequestInputProvider"),
+        *("InterpolatedRequestOptionsProvider", "InterpolatedString", "RequestInput"),
+    ),
+    "records": (
+        *("AddFields", "AddedFieldDefinition", "Decoder", "DpathExtractor", "JsonDecoder"),
+        *("ParsedFieldDefinition", "RecordExtractor", "RecordFilter"),
+        *("RecordTransformation", "TransformConfig", "TypeTransformer"),
+    ),
+    "authenticators": (
+        *("AbstractHeaderAuthenticator", "ApiKeyAuthenticator", "BasicHttpAuthenticator"),
+        *("BearerAuthenticator", "DeclarativeAuthenticator", "DeclarativeOauth2Authenticator"),
+        *("InterpolatedStringTokenProvider", "NoAuth", "SelectiveAuthenticator"),
+        "TokenProvider",
+    ),
+    "config_rules": ("ConfigTransformation", "ValidationStrategy"),
+    "requesters": ("HttpRequester", "RequestOption", "Requester"),
+    "retrievers": ("SimpleRetriever",),
+    "error_handlers": (
+        *("SUCCESS_RESOLUTION", "BackoffStrategy", "ConstantBackoffStrategy"),
+        *("DefaultErrorHandler", "DefaultHttpResponseFilter", "ErrorHandler"),
+        *("ExponentialBackoffStrategy", "HttpResponseFilter"),
+        "create_fallback_error_resolution",
+    ),
+    "paginators": (
+        *("CursorPaginationStrategy", "OffsetIncrement", "PageIncrement", "PaginationStrategy"),
+    ),
+    "partition_routers": (
+        *("ListPartitionRouter", "ParentStreamConfig", "Partition", "PartitionRouter"),
+        *("Stream", "StreamSlicer", "SubstreamPartitionRouter"),
+    ),
+    "state_migrations": ("LegacyToPerPartitionStateMigration", "StateMigration"),
+    "cursors": ("Cursor", "DatetimeBasedCursor", "DeclarativeCursor", "MinMaxDatetime"),
+    "schema_loaders": (
+        *("InlineSchemaLoader", "JsonFileSchemaLoader", "SchemaLoader", "_default_file_path"),
+    ),
+    "datetimes": (
+        *("AirbyteDateTime", "DatetimeParser", "ab_datetime_format", "ab_datetime_now"),
+        *("ab_datetime_parse", "ab_datetime_try_parse"),
+    ),
+}
 
 NAMES: Final[Mapping[str, str]] = {
-    **dict.fromkeys(
-        [
-            *("AirbyteMessage", "AirbyteTracedException", "Config", "DefaultBackoffException"),
-            *("ErrorResolution", "FailureType", "HttpMethod", "Record", "RequestOptionType"),
-            *("ResponseAction", "StreamSlice", "StreamState", "SyncMode", "Type"),
-            "UserDefinedBackoffException",
-        ],
-        "models",
-    ),
-    **dict.fromkeys(
-        [
-            *("InterpolatedBoolean", "InterpolatedMapping", "InterpolatedRequestInputProvider"),
-            *("InterpolatedRequestOptionsProvider", "InterpolatedString", "RequestInput"),
-        ],
-        "interpolation",
-    ),
-    **dict.fromkeys(
-        [
-            *("AddFields", "AddedFieldDefinition", "Decoder", "DpathExtractor", "JsonDecoder"),
-            *("ParsedFieldDefinition", "RecordExtractor", "RecordFilter"),
-            *("RecordTransformation", "TransformConfig", "TypeTransformer"),
-        ],
-        "records",
-    ),
-    **dict.fromkeys(
-        [
-            *("AbstractHeaderAuthenticator", "ApiKeyAuthenticator", "BasicHttpAuthenticator"),
-            *("BearerAuthenticator", "DeclarativeAuthenticator", "DeclarativeOauth2Authenticator"),
-            *("InterpolatedStringTokenProvider", "NoAuth", "SelectiveAuthenticator"),
-            "TokenProvider",
-        ],
-        "authenticators",
-    ),
-    **dict.fromkeys(["ConfigTransformation", "ValidationStrategy"], "config_rules"),
-    **dict.fromkeys(["HttpRequester", "RequestOption", "Requester"], "requesters"),
-    "SimpleRetriever": "retrievers",
-    **dict.fromkeys(
-        [
-            *("SUCCESS_RESOLUTION", "BackoffStrategy", "ConstantBackoffStrategy"),
-            *("DefaultErrorHandler", "DefaultHttpResponseFilter", "ErrorHandler"),
-            *("ExponentialBackoffStrategy", "HttpResponseFilter"),
-            "create_fallback_error_resolution",
-        ],
-        "error_handlers",
-    ),
-    **dict.fromkeys(
-        ["CursorPaginationStrategy", "OffsetIncrement", "PageIncrement", "PaginationStrategy"],
-        "paginators",
-    ),
-    **dict.fromkeys(
-        [
-            *("ListPartitionRouter", "ParentStreamConfig", "Partition", "PartitionRouter"),
-            *("Stream", "StreamSlicer", "SubstreamPartitionRouter"),
-        ],
-        "partition_routers",
-    ),
-    **dict.fromkeys(["LegacyToPerPartitionStateMigration", "StateMigration"], "state_migrations"),
-    **dict.fromkeys(
-        ["Cursor", "DatetimeBasedCursor", "DeclarativeCursor", "MinMaxDatetime"], "cursors"
-    ),
-    **dict.fromkeys(
-        [
-            *("InlineSchemaLoader", "JsonFileSchemaLoader", "SchemaLoader"),
-            "_default_file_path",
-        ],
-        "schema_loaders",
-    ),
-    **dict.fromkeys(
-        [
-            *("AirbyteDateTime", "DatetimeParser", "ab_datetime_format", "ab_datetime_now"),
-            *("ab_datetime_parse", "ab_datetime_try_parse"),
-        ],
-        "datetimes",
-    ),
+    name: module for module, names in _NAMES_BY_MODULE.items() for name in names
 }
 """Module of this package that defines each supported airbyte-cdk name."""
 
@@ -102,5 +78,5 @@ def resolve_export(name: str) -> Any:
     module = NAMES.get(name)
     if module is None:
         return None
-    loaded = import_module(f"{_HERE}.{module}")
-    return getattr(loaded, f"Cdk{name}", None) or getattr(loaded, name.lstrip("_"))
+    defining = import_module(f"{_PACKAGE}.{module}")
+    return getattr(defining, f"Cdk{name}", None) or getattr(defining, name.lstrip("_"))

@@ -43,9 +43,10 @@ _SUBSTITUTES: Final[Mapping[str, ModuleType]] = {
 }
 """Modules that replace dependencies of airbyte-cdk if these are not installed, by name."""
 _PREFIX: Final = "components_of_"
-_OWN: Final = ("source_declarative_manifest", "components")
-_IMPORT: Final = builtins.__import__
-_turn: Final = threading.RLock()
+_CUSTOM_ROOTS: Final = ("source_declarative_manifest", "components")
+"""Top-level names by which airbyte-cdk's connectors also import their own files."""
+_BUILTIN_IMPORT: Final = builtins.__import__
+_lock: Final = threading.RLock()
 _log: Final = logging.getLogger(__name__)
 
 
@@ -64,18 +65,18 @@ def load_class(class_name: str, folder: Path) -> type:
     first, *rest = module_name.split(".")
     steps = rest if first not in {"", "components"} else [first or "components", *rest]
     package = _register_package(folder.resolve(), first)
-    with _turn:
+    with _lock:
         if not steps and _is_defined_in_init(package, name, folder):
             module = sys.modules[package]
         else:
             file = ".".join(steps or ["components"])
-            module = _imported(f"{package}.{file}", class_name, folder)
-    found = getattr(module, name, None)
-    if not isinstance(found, type):
+            module = _import_file(f"{package}.{file}", class_name, folder)
+    cls = getattr(module, name, None)
+    if not isinstance(cls, type):
         raise ManifestError(f"There is no class '{name}' in {_get_file(module)}.")
-    if (why := find_unsupported_base(found)) is not None:
-        raise ManifestError(f"{_get_file(module)}, class {name}: {why}")
-    return found
+    if (problem := find_unsupported_base(cls)) is not None:
+        raise ManifestError(f"{_get_file(module)}, class {name}: {problem}")
+    return cls
 
 
 def _is_defined_in_init(package: str, name: str, folder: Path) -> bool:
@@ -91,7 +92,7 @@ def _is_defined_in_init(package: str, name: str, folder: Path) -> bool:
     return hasattr(sys.modules[package], name)
 
 
-def _imported(name: str, class_name: str, folder: Path) -> ModuleType:
+def _import_file(name: str, class_name: str, folder: Path) -> ModuleType:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
@@ -107,18 +108,19 @@ def _imported(name: str, class_name: str, folder: Path) -> ModuleType:
 
 def _make_error(error: Exception, folder: Path) -> ManifestError:
     """Return a ManifestError for a failed import of a connector's file, with the file and line."""
-    own = str(folder.resolve())
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if own in one.filename]
+    root = str(folder.resolve())
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if root in one.filename]
     place = f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""
     if isinstance(error, SyntaxError) and error.filename:
         place = f"{error.filename}, line {error.lineno}: "
-    words = f"{type(error).__name__}: {error}" if not isinstance(error, ImportError) else error
+    message = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
     if isinstance(error, ModuleNotFoundError) and error.name:
         if error.name.startswith(_PREFIX):
-            own = error.name.partition(".")[2].replace(".", "/") or "__init__"
-            return ManifestError(f"{place}there is no file {own}.py next to the manifest.")
-        words = f"the package '{error.name.partition('.')[0]}' is not installed: install it."
-    return ManifestError(f"{place}{words}")
+            file = error.name.partition(".")[2].replace(".", "/") or "__init__"
+            message = f"there is no file {file}.py next to the manifest."
+        else:
+            message = f"the package '{error.name.partition('.')[0]}' is not installed: install it."
+    return ManifestError(f"{place}{message}")
 
 
 def _get_file(module: ModuleType) -> str:
@@ -135,14 +137,14 @@ def _register_package(folder: Path, first: str) -> str:
     """
     digest = hashlib.sha256(f"{folder}\0{first}".encode()).hexdigest()[:16]
     name = f"{_PREFIX}{digest}"
-    with _turn:
+    with _lock:
         if name not in sys.modules:
             if not any(isinstance(one, _Finder) for one in sys.meta_path):
                 sys.meta_path.insert(0, _Finder())
             module = ModuleType(name)
             module.__package__ = name
             module.__path__ = [str(folder / first), str(folder)] if first else [str(folder)]
-            module.__dict__["ROOTS"] = (first, *_OWN)
+            module.__dict__["ROOTS"] = (first, *_CUSTOM_ROOTS)
             module.__dict__["FOLDER"] = folder
             sys.modules[name] = module
     return name
@@ -240,15 +242,15 @@ class _Importer:
             return self._make_pkgutil()
         if level == 0 and root in _SUBSTITUTES and find_spec(root) is None:
             return _make_substitute(name, names or ())
-        if level == 0 and root in self._roots and self._is_own(name):
+        if level == 0 and root in self._roots and self._is_in_folder(name):
             inner = name if root == "components" else name.partition(".")[2]
             module = import_module(f"{self._package}.{inner}" if inner else self._package)
             if not inner and any(self._is_missing(one) for one in names or ()):
                 _run_init(module)
             if names:
-                return _IMPORT(module.__name__, scope, local, names, 0)
+                return _BUILTIN_IMPORT(module.__name__, scope, local, names, 0)
             return sys.modules[self._get_root_name(root)]
-        return _IMPORT(name, scope, local, names or (), level)
+        return _BUILTIN_IMPORT(name, scope, local, names or (), level)
 
     def _get_root_name(self, root: str) -> str:
         """Return the ``sys.modules`` key of the module for a connector's ``import <root>``."""
@@ -256,9 +258,9 @@ class _Importer:
 
     def _make_pkgutil(self) -> ModuleType:
         """Return a copy of pkgutil whose ``get_data`` reads files in the connector's folder."""
-        made = ModuleType(pkgutil.__name__)
-        made.__dict__.update(vars(pkgutil), get_data=self._read_data)
-        return made
+        module = ModuleType(pkgutil.__name__)
+        module.__dict__.update(vars(pkgutil), get_data=self._read_data)
+        return module
 
     def _read_data(self, package: str, resource: str) -> bytes | None:
         """Return the content of a data file in the connector's folder; None if it does not exist.
@@ -276,10 +278,10 @@ class _Importer:
 
         The package's ``__init__.py`` is then run, because it may define the name.
         """
-        known = hasattr(sys.modules[self._package], name)
-        return not known and find_spec(f"{self._package}.{name}") is None
+        has_attribute = hasattr(sys.modules[self._package], name)
+        return not has_attribute and find_spec(f"{self._package}.{name}") is None
 
-    def _is_own(self, name: str) -> bool:
+    def _is_in_folder(self, name: str) -> bool:
         """Return True if an absolute import of ``name`` is searched in the connector's folder.
 
         The name ``components`` is searched there only if the folder contains ``components.py``.
@@ -299,14 +301,15 @@ class _Importer:
                 f"'import {name}' is not supported: import the names that are used,"
                 f" 'from {name} import …'."
             )
-        made = ModuleType(name)
+        module = ModuleType(name)
         for one in names:
-            found = resolve_export(one)
-            found = unsupported_class(one, name) if found is None else found
-            made.__dict__[one] = (
-                found.within(self._folder) if found is CdkJsonFileSchemaLoader else found
-            )
-        return made
+            export = resolve_export(one)
+            if export is None:
+                export = unsupported_class(one, name)
+            elif export is CdkJsonFileSchemaLoader:
+                export = export.within(self._folder)
+            module.__dict__[one] = export
+        return module
 
 
 def _make_substitute(name: str, names: Sequence[str]) -> ModuleType:
@@ -316,11 +319,11 @@ def _make_substitute(name: str, names: Sequence[str]) -> ModuleType:
     For a submodule without names, as in ``import dpath.util``, the package is returned.
     """
     root = name.partition(".")[0]
-    found = _SUBSTITUTES[root]
-    made = ModuleType(name)
-    made.__dict__.update({one: getattr(found, one) for one in found.__all__})
+    stub = _SUBSTITUTES[root]
+    module = ModuleType(name)
+    module.__dict__.update({one: getattr(stub, one) for one in stub.__all__})
     if name != root and names:
-        return made
+        return module
     package = ModuleType(root)
-    package.__dict__.update(made.__dict__, util=made)
+    package.__dict__.update(module.__dict__, util=module)
     return package

@@ -28,10 +28,6 @@ __all__ = [
 RequestInput = str | Mapping[str, Any]
 
 
-def _nothing() -> Mapping[str, Any]:
-    return {}
-
-
 def evaluate(
     value: Any, config: Mapping[str, Any], parameters: Mapping[str, Any], **variables: Any
 ) -> Any:
@@ -42,35 +38,40 @@ def evaluate(
     if isinstance(value, InterpolatedString):
         return value.eval(config, **variables)
     if isinstance(value, str):
-        return _value(value, "value", config, parameters, variables)
+        return _render(value, "value", config, parameters, variables)
     if is_mapping(value):
         return {
-            evaluate(name, config, parameters, **variables): evaluate(
+            evaluate(key, config, parameters, **variables): evaluate(
                 item, config, parameters, **variables
             )
-            for name, item in value.items()
+            for key, item in value.items()
         }
     if is_list(value):
         return [evaluate(item, config, parameters, **variables) for item in value]
     return value
 
 
-def _value(
+def _render(
     text: str,
     kind: str,
     config: Mapping[str, Any],
     parameters: Mapping[str, Any],
     variables: Mapping[str, Any],
+    types: tuple[type, ...] = (),
 ) -> Any:
+    """Return the value of a text that may contain a template.
+
+    ``types`` are the types that a literal may have; other literals stay text. () allows all types.
+    """
     if not has_template(text):
-        return parse_option(text, kind)
+        return parse_option(text, kind, types)
     constants: dict[str, Any] = {
         "stream_slice": {},
         "next_page_token": None,
         "config": config,
         "parameters": parameters,
     }
-    return BoundTemplate(compile_template(text), constants, kind)(variables)
+    return BoundTemplate(compile_template(text), constants, kind, types)(variables)
 
 
 class _Parametrized:
@@ -92,12 +93,23 @@ class InterpolatedString(_Parametrized):
         super().__post_init__(parameters)
         self.default = self.default or self.string
 
-    def eval(self, config: Mapping[str, Any], **kwargs: Any) -> Any:
+    def eval(
+        self,
+        config: Mapping[str, Any],
+        *,
+        valid_types: tuple[type, ...] | None = None,
+        **kwargs: Any,
+    ) -> Any:
         """Render the template in the string and return the result; ``'3'`` becomes the number 3.
 
-        ``kwargs`` are additional template variables, such as ``record`` or ``stream_slice``.
+        Args:
+            config: The connector's config.
+            valid_types: Types of literals to which the result is converted; other results stay
+                text. None allows all types.
+            kwargs: Additional template variables, such as ``record`` or ``stream_slice``.
         """
-        return _value(self.string, "value", config, self._parameters, kwargs)
+        types = valid_types or ()
+        return _render(self.string, "value", config, self._parameters, kwargs, types)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, InterpolatedString) and self.string == other.string
@@ -130,7 +142,9 @@ class InterpolatedBoolean(_Parametrized):
         condition: Any = self.condition
         if isinstance(condition, bool):
             return condition
-        return bool(_value(condition, "condition", config, self._parameters, additional_parameters))
+        return bool(
+            _render(condition, "condition", config, self._parameters, additional_parameters)
+        )
 
 
 @dataclass
@@ -160,7 +174,7 @@ class InterpolatedRequestInputProvider(_Parametrized):
 
     parameters: InitVar[Mapping[str, Any]]
     request_inputs: Any = None
-    config: Mapping[str, Any] = field(default_factory=_nothing)
+    config: Mapping[str, Any] = field(default_factory=dict)
 
     def eval_request_inputs(
         self,
@@ -174,16 +188,16 @@ class InterpolatedRequestInputProvider(_Parametrized):
         Members of a mapping with the value None or an empty string are omitted. ``valid_key_types``
         and ``valid_value_types`` are ignored.
         """
-        found = evaluate(
+        rendered = evaluate(
             self.request_inputs or {},
             self.config,
             self._parameters,
             stream_slice=stream_slice or {},
             next_page_token=next_page_token,
         )
-        if not is_dict(found):
-            return found
-        return {name: one for name, one in found.items() if one is not None and one != ""}
+        if not is_dict(rendered):
+            return rendered
+        return {name: one for name, one in rendered.items() if one is not None and one != ""}
 
 
 @dataclass
@@ -191,7 +205,7 @@ class InterpolatedRequestOptionsProvider(_Parametrized):
     """Provider of a request's query parameters, headers and body, declared as templates."""
 
     parameters: InitVar[Mapping[str, Any]]
-    config: Mapping[str, Any] = field(default_factory=_nothing)
+    config: Mapping[str, Any] = field(default_factory=dict)
     request_parameters: Any = None
     request_headers: Any = None
     request_body: Any = None
@@ -199,7 +213,7 @@ class InterpolatedRequestOptionsProvider(_Parametrized):
     request_body_json: Any = None
     query_properties_key: str | None = None
 
-    def _given(
+    def _render(
         self, inputs: Any, stream_slice: Mapping[str, Any] | None, token: Mapping[str, Any] | None
     ) -> Any:
         provider = InterpolatedRequestInputProvider(self._parameters, inputs, self.config)
@@ -213,8 +227,8 @@ class InterpolatedRequestOptionsProvider(_Parametrized):
         next_page_token: Mapping[str, Any] | None = None,
     ) -> Any:
         """Return the query parameters of a request, rendered for a stream slice and page token."""
-        found: Any = self._given(self.request_parameters, stream_slice, next_page_token)
-        params = found if is_mapping(found) else _nothing()
+        rendered = self._render(self.request_parameters, stream_slice, next_page_token)
+        params: Mapping[str, Any] = rendered if is_mapping(rendered) else {}
         if not self.query_properties_key:
             return params
         return {**params, self.query_properties_key: ",".join(get_properties(stream_slice))}
@@ -227,7 +241,7 @@ class InterpolatedRequestOptionsProvider(_Parametrized):
         next_page_token: Mapping[str, Any] | None = None,
     ) -> Any:
         """Return the headers of a request, rendered for a stream slice and a page token."""
-        return self._given(self.request_headers, stream_slice, next_page_token)
+        return self._render(self.request_headers, stream_slice, next_page_token)
 
     def get_request_body_data(
         self,
@@ -237,7 +251,7 @@ class InterpolatedRequestOptionsProvider(_Parametrized):
         next_page_token: Mapping[str, Any] | None = None,
     ) -> Any:
         """Return the body of a request: a string, or a mapping to send as form fields."""
-        return self._given(self.request_body_data, stream_slice, next_page_token)
+        return self._render(self.request_body_data, stream_slice, next_page_token)
 
     def get_request_body_json(
         self,
@@ -247,4 +261,4 @@ class InterpolatedRequestOptionsProvider(_Parametrized):
         next_page_token: Mapping[str, Any] | None = None,
     ) -> Any:
         """Return the JSON body of a request, rendered for a stream slice and a page token."""
-        return self._given(self.request_body_json, stream_slice, next_page_token)
+        return self._render(self.request_body_json, stream_slice, next_page_token)

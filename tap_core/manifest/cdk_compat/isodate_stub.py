@@ -41,8 +41,8 @@ class Duration:
         length = ours.ISODuration(self.months + _MONTHS_OF_A_YEAR * self.years, self.tdelta)
         if isinstance(other, datetime):
             return length.after(other, times)
-        noon = datetime(other.year, other.month, other.day, tzinfo=timezone.utc)
-        return length.after(noon, times).date()
+        midnight = datetime(other.year, other.month, other.day, tzinfo=timezone.utc)
+        return length.after(midnight, times).date()
 
 
 def parse_duration(datestring: str) -> timedelta | Duration:
@@ -53,10 +53,10 @@ def parse_duration(datestring: str) -> timedelta | Duration:
     Raises:
         ValueError: The string is not a duration.
     """
-    found = ours.parse_duration(datestring)
-    if not found.months:
-        return found.rest
-    years, months = divmod(found.months, _MONTHS_OF_A_YEAR)
-    made = Duration(months=months, years=years)
-    made.tdelta = found.rest
-    return made
+    parsed = ours.parse_duration(datestring)
+    if not parsed.months:
+        return parsed.rest
+    years, months = divmod(parsed.months, _MONTHS_OF_A_YEAR)
+    duration = Duration(months=months, years=years)
+    duration.tdelta = parsed.rest
+    return duration

@@ -45,9 +45,10 @@ class CdkStreamSlice(Mapping[str, Any]):
         cursor_slice: Mapping[str, Any],
         extra_fields: Mapping[str, Any] | None = None,
     ) -> None:
-        both = sorted(partition.keys() & cursor_slice.keys())
-        if both:
-            raise ValueError(f"Keys in both the partition and the cursor slice: {', '.join(both)}.")
+        shared = sorted(partition.keys() & cursor_slice.keys())
+        if shared:
+            keys = ", ".join(shared)
+            raise ValueError(f"Keys in both the partition and the cursor slice: {keys}.")
         self._partition = partition
         self._cursor_slice = cursor_slice
         self._extra_fields = extra_fields or {}
@@ -56,18 +57,16 @@ class CdkStreamSlice(Mapping[str, Any]):
     @property
     def partition(self) -> Mapping[str, Any]:
         """Values that identify a partition and its state, such as the id of a parent record."""
-        found = self._partition
-        while isinstance(found, CdkStreamSlice):
-            found = found.partition
-        return found
+        partition = self._partition
+        return partition.partition if isinstance(partition, CdkStreamSlice) else partition
 
     @property
     def cursor_slice(self) -> Mapping[str, Any]:
         """Start and end of the cursor interval, such as ``{"start_time": …, "end_time": …}``."""
-        found = self._cursor_slice
-        while isinstance(found, CdkStreamSlice):
-            found = found.cursor_slice
-        return found
+        cursor_slice = self._cursor_slice
+        return (
+            cursor_slice.cursor_slice if isinstance(cursor_slice, CdkStreamSlice) else cursor_slice
+        )
 
     @property
     def extra_fields(self) -> Mapping[str, Any]:

@@ -73,7 +73,7 @@ class _CountingStrategy(CdkPaginationStrategy):
     parameters: InitVar[Mapping[str, Any]]
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        self._page_size = _size(self.page_size, self.config, parameters)
+        self._page_size = _parse_page_size(self.page_size, self.config, parameters)
 
     def next_page_token(
         self,
@@ -182,21 +182,23 @@ class CursorPaginationStrategy(CdkPaginationStrategy):
         A page is the last one if its token is empty or the stop condition is true.
         """
         decoder = self.decoder or CdkJsonDecoder(parameters={})
-        seen: dict[str, Any] = {
+        variables: dict[str, Any] = {
             "response": next(iter(decoder.decode(response)), None) or {},
             "headers": {**response.headers, "link": response.links},
             "last_record": last_record,
             "last_page_size": last_page_size,
         }
-        if self._stop_condition and self._stop_condition.eval(self.config, **seen):
+        if self._stop_condition and self._stop_condition.eval(self.config, **variables):
             return None
-        return self._cursor_value.eval(self.config, **seen) or None
+        return self._cursor_value.eval(self.config, **variables) or None
 
     def get_page_size(self) -> int | None:
         """Return the number of records to request per page; None leaves the number to the API."""
         return self.page_size
 
 
-def _size(given: Any, config: Mapping[str, Any], parameters: Mapping[str, Any]) -> int | None:
-    found = evaluate(given, config, parameters)
-    return None if found is None or found == "" else int(found)
+def _parse_page_size(
+    declared: Any, config: Mapping[str, Any], parameters: Mapping[str, Any]
+) -> int | None:
+    size = evaluate(declared, config, parameters)
+    return None if size is None or size == "" else int(size)

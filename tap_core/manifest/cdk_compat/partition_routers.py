@@ -140,20 +140,20 @@ class CdkStream:
         The other arguments are ignored.
         """
         stream, name = self._stream, self.name
-        slices = list(stream.slices()) if stream_slice is None else [_context(stream_slice)]
+        slices = list(stream.slices()) if stream_slice is None else [_to_context(stream_slice)]
         for context in slices:
-            made = CdkStreamSlice(partition=dict(context or {}), cursor_slice={})
+            read_slice = CdkStreamSlice(partition=dict(context or {}), cursor_slice={})
             for record in stream.read_slice(context or None):
-                yield Record(record, name, made)
+                yield Record(record, name, read_slice)
 
     def read_only_records(self, state: Any = None) -> Iterator[Record]:  # noqa: ARG002
         """Yield the parent stream's records in all stream slices; ``state`` is ignored."""
         return self.read_records()
 
 
-def _context(stream_slice: Any) -> dict[str, Any] | None:
-    known = getattr(stream_slice, "partition", stream_slice)
-    return dict(cast(Mapping[str, Any], known)) or None
+def _to_context(stream_slice: Any) -> dict[str, Any] | None:
+    partition: Mapping[str, Any] = getattr(stream_slice, "partition", stream_slice)
+    return dict(partition) or None
 
 
 @dataclass
@@ -288,34 +288,35 @@ class CdkSubstreamPartitionRouter(CdkPartitionRouter):
         """Yield a slice for each parent record; records without the parent key are skipped."""
         for parent in self.parent_stream_configs:
             name = parent.partition_field.eval(self.config)
-            find = make_getter(split_path(str(parent.parent_key.eval(self.config))))
+            get_key = make_getter(split_path(str(parent.parent_key.eval(self.config))))
             paths = cast("list[list[str]]", parent.extra_fields or [])
-            more = [(".".join(path), make_getter(path)) for path in paths]
+            getters = [(".".join(path), make_getter(path)) for path in paths]
             for record in parent.stream.read_records():
-                value = find(record.data)
-                if value is None or value is MISSING:
+                key = get_key(record.data)
+                if key is None or key is MISSING:
                     continue
-                within = record.associated_slice
-                above: Any = within.partition if within else {}
-                extra = {label: get(record.data) for label, get in more}
+                parent_slice = record.associated_slice
+                parent_partition: Any = parent_slice.partition if parent_slice else {}
+                extra_fields = {label: get(record.data) for label, get in getters}
                 yield CdkStreamSlice(
-                    partition={name: value, PARENT_SLICE: above},
+                    partition={name: key, PARENT_SLICE: parent_partition},
                     cursor_slice={},
                     extra_fields={
-                        label: None if one is MISSING else one for label, one in extra.items()
+                        label: None if value is MISSING else value
+                        for label, value in extra_fields.items()
                     },
                 )
 
     def _get_request_option(
         self, option_type: RequestOptionType, stream_slice: Any
     ) -> Mapping[str, Any]:
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for parent in self.parent_stream_configs:
             value: Any = stream_slice and stream_slice.get(parent.partition_field.eval(self.config))
-            found.update(
+            values.update(
                 _get_injected_values(parent.request_option, option_type, value, self.config)
             )
-        return found
+        return values
 
 
 def _get_injected_values(

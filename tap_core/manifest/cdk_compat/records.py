@@ -16,12 +16,12 @@ import requests
 from tap_core.manifest.cdk_compat.interpolation import (
     InterpolatedBoolean,
     InterpolatedString,
-    evaluate,
 )
 from tap_core.manifest.cdk_compat.type_guards import is_dict, is_list
 from tap_core.manifest.components import decoders as ours
 from tap_core.manifest.components.extractors import DpathExtractor
 from tap_core.manifest.dpath import set_at
+from tap_core.manifest.literals import get_literal_types
 from tap_core.manifest.type_normalization import make_normalizer
 
 __all__ = [
@@ -62,10 +62,6 @@ class CdkJsonDecoder(CdkDecoder):
         return ours.JsonDecoder().decode(response)
 
 
-def _json_decoder() -> Any:
-    return CdkJsonDecoder(parameters={})
-
-
 @dataclass
 class RecordExtractor:
     """Base class of record extractors, which decode a response and find the records in it."""
@@ -82,7 +78,7 @@ class CdkDpathExtractor(RecordExtractor):
     field_path: list[Any]
     config: Mapping[str, Any]
     parameters: InitVar[Mapping[str, Any]]
-    decoder: Any = field(default_factory=_json_decoder)
+    decoder: Any = field(default_factory=CdkJsonDecoder)
     record_expander: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
@@ -118,12 +114,12 @@ class CdkRecordFilter:
     ) -> Iterable[Mapping[str, Any]]:
         """Yield the records for which the condition is true; ``stream_state`` is ignored."""
         for record in records:
-            seen: dict[str, Any] = {
+            variables: dict[str, Any] = {
                 "record": record,
                 "stream_slice": stream_slice or {},
                 "next_page_token": next_page_token,
             }
-            if self._filter_interpolator.eval(self.config, **seen):
+            if self._filter_interpolator.eval(self.config, **variables):
                 yield record
 
 
@@ -187,10 +183,10 @@ class CdkAddFields(RecordTransformation):
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
         self._filter_interpolator = InterpolatedBoolean(self.condition, parameters=parameters)
-        for given in self.fields:
-            one = CdkAddedFieldDefinition.create(given)
-            value = InterpolatedString.create(one.value, parameters=parameters)
-            parsed = ParsedFieldDefinition(one.path, value, one.value_type, parameters)
+        for declaration in self.fields:
+            added = CdkAddedFieldDefinition.create(declaration)
+            value = InterpolatedString.create(added.value, parameters=parameters)
+            parsed = ParsedFieldDefinition(added.path, value, added.value_type, parameters)
             self._parsed_fields.append(parsed)
 
     def transform(
@@ -201,12 +197,24 @@ class CdkAddFields(RecordTransformation):
         stream_slice: Any = None,
     ) -> Any:
         """Add the fields to a record in place; skip a field for which the condition is false."""
-        seen: dict[str, Any] = {"record": record, "stream_slice": stream_slice or {}}
-        for one in self._parsed_fields:
-            value = evaluate(one.value, config or {}, {}, **seen)
-            more = {"value": value, "path": one.path}
-            if not self.condition or self._filter_interpolator.eval(config or {}, **more, **seen):
-                set_at(record, one.path, value)
+        variables: dict[str, Any] = {"record": record, "stream_slice": stream_slice or {}}
+        for added in self._parsed_fields:
+            types = _get_literal_types(added.value_type)
+            value = added.value.eval(config or {}, valid_types=types, **variables)
+            if not self.condition or self._filter_interpolator.eval(
+                config or {}, value=value, path=added.path, **variables
+            ):
+                set_at(record, added.path, value)
+
+
+def _get_literal_types(value_type: Any) -> tuple[type, ...]:
+    """Return the types that a literal may have for a ``value_type``; () allows all types.
+
+    ``value_type`` is a Python type, as in airbyte-cdk, or a type name of a manifest.
+    """
+    if isinstance(value_type, type):
+        return (value_type,)
+    return get_literal_types({"value_type": value_type})["value"]
 
 
 class TransformConfig(Flag):

@@ -51,8 +51,8 @@ class CdkRequestOption:
         Missing parent objects are created.
         """
         names = [self.field_name] if self.field_path is None else self.field_path
-        *way, last = [str(one.eval(config)) for one in names]
-        for name in way:
+        *parents, last = [str(one.eval(config)) for one in names]
+        for name in parents:
             target = target.setdefault(name, {})
         target[last] = value
 
@@ -94,9 +94,9 @@ class CdkHttpRequester(Requester):
         self._http_method = HttpMethod(getattr(self.http_method, "value", self.http_method))
         self._authenticator = self.authenticator
 
-    def _given(self, text: Any, stream_slice: Any, token: Any) -> str:
-        seen: dict[str, Any] = {"stream_slice": stream_slice or {}, "next_page_token": token}
-        return str(evaluate(text or "", self.config, self._parameters, **seen))
+    def _render(self, text: Any, stream_slice: Any, token: Any) -> str:
+        variables: dict[str, Any] = {"stream_slice": stream_slice or {}, "next_page_token": token}
+        return str(evaluate(text or "", self.config, self._parameters, **variables))
 
     def get_authenticator(self) -> Any:
         """Return the authenticator that signs the requests; None if the manifest declares none."""
@@ -110,7 +110,7 @@ class CdkHttpRequester(Requester):
         next_page_token: Any = None,
     ) -> str:
         """Return the rendered option ``url``, or ``url_base`` if ``url`` is not set."""
-        return self._given(self.url or self.url_base, stream_slice, next_page_token)
+        return self._render(self.url or self.url_base, stream_slice, next_page_token)
 
     def get_url_base(
         self,
@@ -120,7 +120,7 @@ class CdkHttpRequester(Requester):
         next_page_token: Any = None,
     ) -> str:
         """Return the rendered option ``url_base``, or ``url`` if ``url_base`` is not set."""
-        return self._given(self.url_base or self.url, stream_slice, next_page_token)
+        return self._render(self.url_base or self.url, stream_slice, next_page_token)
 
     def get_path(
         self,
@@ -130,7 +130,7 @@ class CdkHttpRequester(Requester):
         next_page_token: Any = None,
     ) -> str:
         """Return the rendered option ``path``, relative to the base URL; "" if it is not set."""
-        return self._given(self.path, stream_slice, next_page_token)
+        return self._render(self.path, stream_slice, next_page_token)
 
     def get_method(self) -> HttpMethod:
         """Return the HTTP method of the requests, such as GET."""

@@ -48,7 +48,9 @@ class CdkInlineSchemaLoader(CdkSchemaLoader):
         return self.schema
 
 
-class _Named:
+class _NamedStream:
+    """Stream of which only the name is known, for a schema loader that needs no more."""
+
     def __init__(self, name: str) -> None:
         self.name = name
 
@@ -80,5 +82,5 @@ class CdkJsonFileSchemaLoader(CdkSchemaLoader):
         """Read the schema file; return the schema with its ``$ref`` references resolved."""
         path = str(evaluate(self.file_path, self.config, {}))
         loader = ours.JsonFileSchemaLoader(path, self.FOLDER, "JsonFileSchemaLoader")
-        name = getattr(self, "_name", "")
-        return loader.json_schema(_Named(name))  # type: ignore[arg-type]  # only its name is used
+        stream: Any = _NamedStream(getattr(self, "_name", ""))
+        return loader.json_schema(stream)

@@ -80,11 +80,11 @@ class CdkLegacyToPerPartitionStateMigration(CdkStateMigration):
         self._cursor = cursor
         self._config = config
         self._parameters = parameters
-        self._partition_key_field = self._text(self._get_partition_field(partition_router))
-        self._cursor_field = self._text(cursor.cursor_field)
+        self._partition_key_field = self._render(self._get_partition_field(partition_router))
+        self._cursor_field = self._render(cursor.cursor_field)
 
-    def _text(self, given: Any) -> Any:
-        return InterpolatedString.create(given, parameters=self._parameters).eval(self._config)
+    def _render(self, text: Any) -> Any:
+        return InterpolatedString.create(text, parameters=self._parameters).eval(self._config)
 
     def _get_partition_field(self, partition_router: Any) -> Any:
         return partition_router.parent_stream_configs[0].partition_field

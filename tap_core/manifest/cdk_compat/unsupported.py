@@ -35,10 +35,10 @@ class _PlaceholderMeta(ABCMeta):
         Raises:
             ImportError: The other operand is not a type.
         """
-        found = super().__or__(other)
-        if found is NotImplemented:
+        union = super().__or__(other)
+        if union is NotImplemented:
             raise ImportError(cls.REASON)
-        return found
+        return union
 
     def __getitem__(cls, _item: Any) -> Any:
         """Return the placeholder itself, so that type hints such as ``A[str]`` are possible."""
@@ -56,5 +56,5 @@ def unsupported_class(name: str, module: str) -> type:
 
 def find_unsupported_base(cls: type) -> str | None:
     """Return the error message if ``cls`` derives from an unsupported class; otherwise None."""
-    found = next((base for base in cls.__mro__ if "REASON" in vars(base)), None)
-    return str(vars(found)["REASON"]) if isinstance(found, _PlaceholderMeta) else None
+    placeholder = next((base for base in cls.__mro__ if "REASON" in vars(base)), None)
+    return placeholder.REASON if isinstance(placeholder, _PlaceholderMeta) else None

@@ -35,8 +35,8 @@ __all__ = [
     "UnlimitedCallRatePolicy",
 ]
 
-_TOO_MANY: Final = 429
-_LONGEST_DELAY: Final = 366 * 86_400
+_MAX_SECONDS: Final = 366 * 86_400
+"""Maximum of a rate limit reset header that is a number of seconds; above, it is a timestamp."""
 
 LONGEST_WAIT: Final = 86_400.0
 """Maximum number of seconds that a source may ask to wait for, unless the manifest sets another."""
@@ -192,7 +192,7 @@ def _check_weights(matchers: list[HttpRequestRegexMatcher], limit: int) -> None:
 
 
 _CallRatePolicy: TypeAlias = (
-    UnlimitedCallRatePolicy | FixedWindowCallRatePolicy | MovingWindowCallRatePolicy
+    FixedWindowCallRatePolicy | MovingWindowCallRatePolicy | UnlimitedCallRatePolicy
 )
 
 
@@ -200,10 +200,10 @@ _CallRatePolicy: TypeAlias = (
 class HTTPAPIBudget:
     """Rate limit policies of a connector (``api_budget``), shared by its streams and threads."""
 
-    policies: list[FixedWindowCallRatePolicy | MovingWindowCallRatePolicy | UnlimitedCallRatePolicy]
+    policies: list[_CallRatePolicy]
     ratelimit_reset_header: str = "ratelimit-reset"
     ratelimit_remaining_header: str = "ratelimit-remaining"
-    status_codes_for_ratelimit_hit: list[int] = field(default_factory=lambda: [_TOO_MANY])
+    status_codes_for_ratelimit_hit: list[int] = field(default_factory=lambda: [429])
 
     def take(
         self, request: requests.PreparedRequest, counters: RateCounterStore | None = None
@@ -215,16 +215,15 @@ class HTTPAPIBudget:
             counters: Counters shared with other processes that send requests for the same job. None
                 counts the requests of this process only.
         """
-        found = self._find_policy(request)
+        policy = self._find_policy(request)
+        if policy is None:
+            return 0.0
         waited = 0.0
-        if found is not None:
-            name, limits, weight = found
-            slot = (counters or self._own).ask(name, limits, weight)
-            while not slot.is_taken:
-                waited += _sleep(slot.wait)
-                slot = (counters or self._own).ask(name, limits, weight)
+        while True:
+            slot = (counters or self._own_counters).ask(*policy)
             waited += _sleep(slot.wait)
-        return waited
+            if slot.is_taken:
+                return waited
 
     def update(
         self,
@@ -238,18 +237,19 @@ class HTTPAPIBudget:
         remaining number becomes 0. ``counters`` are counters shared with other processes; None uses
         the counters of this process.
         """
-        found = self._find_policy(request)
-        if found is not None:
-            headers = response.headers
-            left = _parse_count(headers.get(self.ratelimit_remaining_header))
-            if left is None and response.status_code in self.status_codes_for_ratelimit_hit:
-                left = 0
-            seconds = _seconds_until(_parse_count(headers.get(self.ratelimit_reset_header)))
-            if left is not None or seconds is not None:
-                (counters or self._own).lower(found[0], found[1], left, seconds)
+        policy = self._find_policy(request)
+        if policy is None:
+            return
+        name, limits, _ = policy
+        remaining = _parse_count(response.headers.get(self.ratelimit_remaining_header))
+        if remaining is None and response.status_code in self.status_codes_for_ratelimit_hit:
+            remaining = 0
+        seconds = _seconds_until(_parse_count(response.headers.get(self.ratelimit_reset_header)))
+        if remaining is not None or seconds is not None:
+            (counters or self._own_counters).lower(name, limits, remaining, seconds)
 
     @cached_property
-    def _own(self) -> RateCounterStore:
+    def _own_counters(self) -> RateCounterStore:
         return InProcessCounters()
 
     def _find_policy(self, request: requests.PreparedRequest) -> tuple[str, RateLimits, int] | None:
@@ -258,11 +258,11 @@ class HTTPAPIBudget:
         The weight is the number of requests that this request counts as. Return None if no policy
         matches, or if the first policy that matches is unlimited.
         """
-        for number, policy in enumerate(self.policies):
+        for index, policy in enumerate(self.policies):
             weight = _get_weight(policy, request)
             if weight:
                 limits = policy.limits
-                return None if limits is None else (f"policy {number}", limits, weight)
+                return None if limits is None else (f"policy {index}", limits, weight)
         return None
 
 
@@ -293,7 +293,7 @@ def _seconds_until(number: int | None) -> float | None:
     """
     if number is None:
         return None
-    seconds = number - int(time.time()) if number > _LONGEST_DELAY else number
+    seconds = number - int(time.time()) if number > _MAX_SECONDS else number
     return min(seconds, LONGEST_WAIT)
 
 

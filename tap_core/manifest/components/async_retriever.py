@@ -19,17 +19,14 @@ from tap_core.manifest.components.record_selector import Extractor, RecordSelect
 from tap_core.manifest.components.requester import HttpRequester
 from tap_core.manifest.components.retrievers import SimpleRetriever
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.interfaces import (
-    Decoder,
-    PartitionRouter,
-)
+from tap_core.manifest.interfaces import Decoder, PartitionRouter
 
 __all__ = ["AsyncJobStatusMap", "AsyncRetriever", "JobStatus"]
 
 JobStatus: TypeAlias = Literal["running", "completed", "failed", "timeout", "skipped"]
 """Status of a job, named like the fields of `AsyncJobStatusMap`."""
 
-_MINUTES: Final = 60
+_DEFAULT_TIMEOUT: Final = 60
 """Default of ``polling_job_timeout``, in minutes."""
 
 
@@ -96,9 +93,9 @@ class AsyncRetriever:
                 " targets in its response."
             )
         for name in ("polling_job_timeout", "failed_retry_wait_time_in_seconds"):
-            given = getattr(self, name)
-            if given is not None and given < 1:
-                raise ManifestError(f"{name} is {given}, and must be at least 1.")
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ManifestError(f"{name} is {value}, and must be at least 1.")
 
     @property
     def requester(self) -> HttpRequester | CustomRequester:
@@ -134,7 +131,7 @@ class AsyncRetriever:
     @property
     def timeout_seconds(self) -> float:
         """Time in seconds after which a running job is aborted; 3600 by default."""
-        return 60.0 * (self.polling_job_timeout or _MINUTES)
+        return 60.0 * (self.polling_job_timeout or _DEFAULT_TIMEOUT)
 
     @property
     def _target_requester(self) -> HttpRequester | CustomRequester | None:
@@ -158,8 +155,8 @@ class AsyncRetriever:
 
         None means that the last polling response contains the targets.
         """
-        asked = self._target_requester
-        return None if asked is None else self._make_retriever(asked)
+        requester = self._target_requester
+        return None if requester is None else self._make_retriever(requester)
 
     @cached_property
     def abortion(self) -> SimpleRetriever | None:
@@ -177,10 +174,10 @@ class AsyncRetriever:
     @cached_property
     def download(self) -> SimpleRetriever:
         """Retriever that downloads the results of a completed job, page by page."""
-        usual = ResponseToFileExtractor() if self.is_legacy else DpathExtractor(field_path=[])
+        default = ResponseToFileExtractor() if self.is_legacy else DpathExtractor(field_path=[])
         return SimpleRetriever(
             requester=self.download_requester,
-            record_selector=RecordSelector(extractor=self.download_extractor or usual),
+            record_selector=RecordSelector(extractor=self.download_extractor or default),
             paginator=self.download_paginator,
             decoder=self.download_decoder,
         )

@@ -70,6 +70,14 @@ __all__ = [
 
 _BEARER = RequestOption(inject_into="header", field_name="Authorization")
 _JWT_GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_IGNORED_OAUTH_OPTIONS = frozenset(
+    {
+        "refresh_token_error_status_codes",
+        "refresh_token_error_key",
+        "refresh_token_error_values",
+    }
+)
+"""Options by which airbyte-cdk recognizes a rejected refresh token in an error response."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,10 +158,11 @@ class SelectiveAuthenticator:
         then builds all of them.
         """
         path = options.get("authenticator_selection_path")
-        found = make_getter(path)(dict(config)) if isinstance(path, list) else MISSING
+        selected = make_getter(path)(dict(config)) if isinstance(path, list) else MISSING
         declared = options.get("authenticators")
-        is_known = isinstance(declared, Mapping) and str(found) in declared
-        return {"authenticators": [str(found)]} if is_known else {}
+        if not isinstance(declared, Mapping) or str(selected) not in declared:
+            return {}
+        return {"authenticators": [str(selected)]}
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
         """Return a callable that adds the credentials of the selected authenticator to a request.
@@ -163,19 +172,19 @@ class SelectiveAuthenticator:
                 name of an authenticator.
         """
         path = ".".join(self.authenticator_selection_path)
-        chosen = make_getter(self.authenticator_selection_path)(dict(self.config))
-        if chosen is MISSING:
+        selected = make_getter(self.authenticator_selection_path)(dict(self.config))
+        if selected is MISSING:
             raise ManifestError(
                 f"The setting '{path}' selects the authenticator, and is missing: set it to one"
                 f" of {', '.join(self.authenticators)}."
             )
-        found = self.authenticators.get(str(chosen))
-        if found is None:
+        authenticator = self.authenticators.get(str(selected))
+        if authenticator is None:
             raise ManifestError(
                 f"The setting '{path}' has an unknown value: set it to one of"
                 f" {', '.join(self.authenticators)}."
             )
-        return found.auth(stream)
+        return authenticator.auth(stream)
 
 
 # JSON Web Tokens
@@ -262,20 +271,19 @@ class JwtAuthenticator:
             ) from None
 
     def _headers(self) -> dict[str, Any]:
-        own = resolve_mapping(self.additional_jwt_headers)
-        _refuse_reserved(own, ("kid", "alg", "typ", "cty"), "additional_jwt_headers")
-        known = vars(self.jwt_headers)
-        return {**own, **{name: value for name, value in known.items() if value}}
+        additional = resolve_mapping(self.additional_jwt_headers)
+        _refuse_reserved(additional, ("kid", "alg", "typ", "cty"), "additional_jwt_headers")
+        declared = vars(self.jwt_headers)
+        return {**additional, **{name: value for name, value in declared.items() if value}}
 
     def _payload(self, ends_at: datetime) -> dict[str, Any]:
-        own = resolve_mapping(self.additional_jwt_payload)
+        additional = resolve_mapping(self.additional_jwt_payload)
         reserved = ("iss", "sub", "aud", "iat", "exp", "nbf")
-        _refuse_reserved(own, reserved, "additional_jwt_payload")
-        known = vars(self.jwt_payload)
-        ends = int(ends_at.timestamp())
-        now = ends - self.token_duration
-        claims = {name: value for name, value in known.items() if value}
-        return {**own, **claims, "iat": now, "exp": ends, "nbf": now}
+        _refuse_reserved(additional, reserved, "additional_jwt_payload")
+        claims = {name: value for name, value in vars(self.jwt_payload).items() if value}
+        expiry = int(ends_at.timestamp())
+        now = expiry - self.token_duration
+        return {**additional, **claims, "iat": now, "exp": expiry, "nbf": now}
 
     def _key(self) -> Any:
         if self.passphrase:
@@ -316,10 +324,7 @@ class RefreshTokenUpdater:
         default_factory=lambda: ["credentials", "token_expiry_date"]
     )
 
-    IGNORED: ClassVar[frozenset[str]] = frozenset(
-        {"refresh_token_error_status_codes", "refresh_token_error_key"}
-        | {"refresh_token_error_values"}
-    )
+    IGNORED: ClassVar[frozenset[str]] = _IGNORED_OAUTH_OPTIONS
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -353,10 +358,7 @@ class OAuthAuthenticator:
     use_profile_assertion: bool = False
     config: Mapping[str, Any] = field(default_factory=dict)
 
-    IGNORED: ClassVar[frozenset[str]] = frozenset(
-        {"refresh_token_error_status_codes", "refresh_token_error_key"}
-        | {"refresh_token_error_values"}
-    )
+    IGNORED: ClassVar[frozenset[str]] = _IGNORED_OAUTH_OPTIONS
 
     def __post_init__(self) -> None:
         missing: list[str] = []
@@ -406,18 +408,18 @@ class OAuthAuthenticator:
         """
         updater = self.refresh_token_updater
         if updater is not None:
-            token = self._setting(updater.access_token_config_path)
-            ends_at = self._setting(updater.token_expiry_date_config_path)
+            token = self._get_setting(updater.access_token_config_path)
+            ends_at = self._get_setting(updater.token_expiry_date_config_path)
         else:
             token, ends_at = self.access_token_value, self.token_expiry_date
         if not token:
             return None
-        form = self.token_expiry_date_format
-        return str(token), parse_expiry(ends_at, form) if ends_at else None
+        expiry = parse_expiry(ends_at, self.token_expiry_date_format) if ends_at else None
+        return str(token), expiry
 
-    def _setting(self, path: list[str]) -> Any:
-        found = make_getter(path)(dict(self.config))
-        return None if found is MISSING else found
+    def _get_setting(self, path: list[str]) -> Any:
+        value = make_getter(path)(dict(self.config))
+        return None if value is MISSING else value
 
     def _body(self) -> dict[str, Any]:
         if self.use_profile_assertion and self.profile_assertion is not None:
@@ -425,41 +427,38 @@ class OAuthAuthenticator:
                 self.grant_type_name: _JWT_GRANT,
                 "assertion": self.profile_assertion.sign()[0],
             }
-        usual = self._usual_body()
-        return {
-            **usual,
-            **_evaluate_mapping(self.refresh_request_body),
-            **usual,
-        }  # the default fields come first, and override the others
+        default = self._make_default_body()
+        # The default fields come first, and override the others.
+        return {**default, **_evaluate_mapping(self.refresh_request_body), **default}
 
-    def _usual_body(self) -> dict[str, Any]:
+    def _make_default_body(self) -> dict[str, Any]:
         body: dict[str, Any] = {self.grant_type_name: self.grant_type}
         if "Authorization" not in _evaluate_mapping(self.refresh_request_headers):
-            body |= self._client()
-        token = self._token()
+            body |= self._make_client_fields()
+        token = self._find_refresh_token()
         if token is not None:
             body[self._refresh_token_name] = token
         if self.scopes:
             body["scopes"] = self.scopes
         return body
 
-    def _client(self) -> dict[str, Any]:
+    def _make_client_fields(self) -> dict[str, Any]:
         client_id, secret = self.client_id, self.client_secret
         if self.refresh_token_updater is not None:
-            client_id = self._setting(["credentials", "client_id"]) or client_id
-            secret = self._setting(["credentials", "client_secret"]) or secret
+            client_id = self._get_setting(["credentials", "client_id"]) or client_id
+            secret = self._get_setting(["credentials", "client_secret"]) or secret
         if not client_id:
             raise ManifestError(
                 "The `client_id` of an OAuthAuthenticator is empty: is the setting missing?"
             )
         return {self.client_id_name: client_id, self.client_secret_name: secret}
 
-    def _token(self) -> str | None:
+    def _find_refresh_token(self) -> str | None:
         updater = self.refresh_token_updater
         if updater is None:
             return self.refresh_token
-        found = self._setting(updater.refresh_token_config_path)
-        return self.refresh_token if found is None else str(found)
+        stored = self._get_setting(updater.refresh_token_config_path)
+        return self.refresh_token if stored is None else str(stored)
 
 
 def _evaluate_mapping(value: Any) -> dict[str, Any]:
@@ -563,7 +562,10 @@ class SessionTokenAuthenticator:
             request = _sign_request(request, self.login_requester.authenticator.auth(stream))
         now = utc_now()
         response = stream.fetch(request, scope)
-        document = parse_json(response) if self.decoder is None else self._decoded(response)
+        if self.decoder is None:
+            document = parse_json(response)
+        else:
+            document = next(self.decoder.decode(response), None)
         token = make_getter(self.session_token_path)(document)
         if token is MISSING or not token:
             raise FatalAPIError(
@@ -574,9 +576,6 @@ class SessionTokenAuthenticator:
         duration = self.expiration_duration
         return str(token), parse_duration(duration).after(now) if duration else None
 
-    def _decoded(self, response: requests.Response) -> Any:
-        return next(iter(cast(Decoder, self.decoder).decode(response)), None)
-
 
 def _sign_request(request: HTTPRequest, auth: Auth) -> HTTPRequest:
     """Return a copy of a request with an authenticator's credentials already added.
@@ -586,11 +585,11 @@ def _sign_request(request: HTTPRequest, auth: Auth) -> HTTPRequest:
     body = build_body_arguments(request.data, as_json=bool(request.as_json))
     headers = {**body.pop("headers", {}), **request.headers}
     query = request.encode_params()
-    plain = requests.Request(request.method, request.url, headers=headers, params=query, **body)
-    ready = auth(plain.prepare())
-    content: Any = ready.body
+    unsigned = requests.Request(request.method, request.url, headers=headers, params=query, **body)
+    signed = auth(unsigned.prepare())
+    content: Any = signed.body
     return HTTPRequest(
-        url=str(ready.url), method=str(ready.method), headers=dict(ready.headers), data=content
+        url=str(signed.url), method=str(signed.method), headers=dict(signed.headers), data=content
     )
 
 
@@ -611,14 +610,14 @@ class LegacySessionTokenAuthenticator:
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
         """Return a callable that adds the session token, in the header `header`, to a request."""
-        token = ExpiringToken(lambda: (self._token(stream), None))
+        token = ExpiringToken(lambda: (self._find_token(stream), None))
         option = RequestOption(inject_into="header", field_name=self.header)
         return _SessionTokenCredential(option, token, token)
 
-    def _token(self, stream: DeclarativeStreamProtocol) -> str:
+    def _find_token(self, stream: DeclarativeStreamProtocol) -> str:
         requester: HttpRequester = cast(Any, stream).retriever.requester
         base = requester.get_base_url({"config": stream.config})
-        if self.session_token and self._is_good(stream, base):
+        if self.session_token and self._is_accepted(stream, base):
             return self.session_token
         if not (self.username and self.password):
             raise ManifestError(
@@ -626,15 +625,22 @@ class LegacySessionTokenAuthenticator:
                 " with: set `username` and `password`."
             )
         login = {"username": self.username, "password": self.password}
-        asked = HTTPRequest(f"{base}{self.login_url}", "POST", data=login, as_json=True)
-        document = parse_json(stream.fetch(asked, {}))
-        return str(document[self.session_token_response_key])
+        request = HTTPRequest(f"{base}{self.login_url}", "POST", data=login, as_json=True)
+        response = stream.fetch(request, {})
+        token = make_getter([self.session_token_response_key])(parse_json(response))
+        if token is MISSING or not token:
+            raise FatalAPIError(
+                "The login response has no token at the `session_token_response_key`"
+                f" {self.session_token_response_key}.",
+                response=response,
+            )
+        return str(token)
 
-    def _is_good(self, stream: DeclarativeStreamProtocol, base: str) -> bool:
+    def _is_accepted(self, stream: DeclarativeStreamProtocol, base: str) -> bool:
         headers = {self.header: self.session_token}
-        asked = HTTPRequest(f"{base}{self.validate_session_url}", headers=headers)
+        request = HTTPRequest(f"{base}{self.validate_session_url}", headers=headers)
         try:
-            stream.fetch(asked, {})
+            stream.fetch(request, {})
         except FatalAPIError as error:
             if getattr(error.response, "status_code", None) == HTTPStatus.UNAUTHORIZED:
                 return False

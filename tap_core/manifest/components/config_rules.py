@@ -90,12 +90,12 @@ class ConfigRemapField:
         holder: Any = config
         for one in parents:
             holder = holder.get(one) if isinstance(holder, dict) else None
-        known = resolve(self.map, scope)
-        if not isinstance(holder, dict) or not isinstance(known, Mapping):
+        new_values = resolve(self.map, scope)
+        if not isinstance(holder, dict) or not isinstance(new_values, Mapping):
             return
         value = holder.get(name)
-        if isinstance(value, str | int | float | bool) and value in known:
-            holder[name] = known[value]
+        if isinstance(value, str | int | float | bool) and value in new_values:
+            holder[name] = new_values[value]
 
 
 class CustomConfigTransformation(Custom):
@@ -206,14 +206,14 @@ class ConfigNormalizationRules:
 
     def convert(self, config: dict[str, Any]) -> None:
         """Apply all migrations, then all transformations, to ``config`` in place."""
-        migrating = [one for each in self.config_migrations for one in each.transformations]
-        for one in (*migrating, *self.transformations):
-            one.change(config)
+        migrations = [one for each in self.config_migrations for one in each.transformations]
+        for transformation in (*migrations, *self.transformations):
+            transformation.change(config)
 
     def check(self, config: Mapping[str, Any]) -> None:
         """Raise ConfigurationError if a converted config does not pass a validator."""
-        for one in self.validations:
-            one.check(config)
+        for validator in self.validations:
+            validator.check(config)
 
 
 def build_config_rules(manifest: Manifest) -> ConfigNormalizationRules | None:

@@ -44,8 +44,9 @@ __all__ = [
     "IncrementingCountCursor",
 ]
 
-_FILLED: Final = frozenset({"config", "parameters"})
-_FORMATS: Final = ("datetime_format", "cursor_datetime_formats")
+_INJECTED_FIELDS: Final = frozenset({"config", "parameters"})
+"""Fields of a cursor class that are set without the manifest."""
+_FORMAT_FIELDS: Final = ("datetime_format", "cursor_datetime_formats")
 
 
 # Integers
@@ -189,7 +190,10 @@ class CustomIncrementalSync(Custom):
     """
 
     METHODS: ClassVar[tuple[str, ...]] = (
-        *("stream_slices", "set_initial_state", "get_stream_state", "close_slice"),
+        "stream_slices",
+        "set_initial_state",
+        "get_stream_state",
+        "close_slice",
     )
 
     def __post_init__(self) -> None:
@@ -209,16 +213,16 @@ class CustomIncrementalSync(Custom):
             self._check_dates()
 
     def _check_fields(self, cls: Any) -> None:
-        known = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+        options = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
         needed = [
             option.name
-            for option in known
+            for option in options
             if option.init
             and option.default is dataclasses.MISSING
             and option.default_factory is dataclasses.MISSING
         ]
         missing = [name for name in ("cursor_field", *needed) if name not in self.fields]
-        if missing := sorted(set(missing) - _FILLED):
+        if missing := sorted(set(missing) - _INJECTED_FIELDS):
             raise ManifestError(f"{self.class_name} needs {', '.join(missing)}.")
 
     def _check_dates(self) -> None:
@@ -228,15 +232,15 @@ class CustomIncrementalSync(Custom):
             ManifestError: One of them is invalid, or only one of `step` and `cursor_granularity` is
                 set.
         """
-        given = self.fields
+        fields = self.fields
         try:
-            check_step(given.get("step"), given.get("cursor_granularity"))
-            for name in _FORMATS:
-                texts = given.get(name) or []
+            check_step(fields.get("step"), fields.get("cursor_granularity"))
+            for name in _FORMAT_FIELDS:
+                texts = fields.get(name) or []
                 for text in [texts] if isinstance(texts, str) else texts:
                     get_format(text)
             for name in ("step", "cursor_granularity", "lookback_window"):
-                if (text := given.get(name)) and not has_template(text):
+                if (text := fields.get(name)) and not has_template(text):
                     parse_duration(text)
         except ValueError as error:
             raise ManifestError(str(error)) from None
@@ -288,8 +292,8 @@ class CustomCursorReader:
         self._stream = stream
         self._is_feed = is_feed
         self._filters = filters
-        self._wants_last = _accepts_record(cursor.close_slice)
-        self._last: CdkRecord | None = None
+        self._takes_latest = _accepts_record(cursor.close_slice)
+        self._latest: CdkRecord | None = None
         self.state: Mapping[str, Any] = {}
         """State at the beginning of the current slice, ``stream_state`` in templates."""
 
@@ -302,53 +306,53 @@ class CustomCursorReader:
             stream_slice = given
             if not isinstance(stream_slice, CdkStreamSlice):
                 stream_slice = CdkStreamSlice(partition={}, cursor_slice=dict(given or {}))
-            self._last, self.is_past = None, False
+            self._latest, self.is_past = None, False
             select = getattr(self._cursor, "select_state", None)
-            known = select(stream_slice) if callable(select) else self._cursor.get_stream_state()
-            self.state = dict(known or {})
+            state = select(stream_slice) if callable(select) else self._cursor.get_stream_state()
+            self.state = dict(state or {})
             yield stream_slice
 
     def put(self, request: HTTPRequest, scope: TemplateScope, stream_slice: CdkStreamSlice) -> None:
         """Add the query parameters, headers and body fields of the cursor class to a request."""
-        about = {
+        arguments = {
             "stream_state": self.state,
             "stream_slice": stream_slice,
             "next_page_token": scope.get("next_page_token"),
         }
-        add_declared_fields(self._cursor, request, about)
+        add_declared_fields(self._cursor, request, arguments)
 
     def observe(self, record: Record, stream_slice: CdkStreamSlice) -> bool:
         """Pass a record to the cursor class; return False if the class filters the record out.
 
         Only a cursor with client-side filtering (``is_client_side_incremental``) filters records.
         """
-        shown = CdkRecord(record, self._stream, stream_slice)
+        cdk_record = CdkRecord(record, self._stream, stream_slice)
         if self._is_feed or self._filters:
-            is_new = bool(self._cursor.should_be_synced(shown))
+            is_new = bool(self._cursor.should_be_synced(cdk_record))
             self.is_past = self._is_feed and not is_new
             if self._filters and not is_new:
                 return False
         observe = getattr(self._cursor, "observe", None)
         if observe is not None:
-            observe(stream_slice, shown)
-        if self._wants_last and not self._is_before_last(shown):
-            self._last = shown
+            observe(stream_slice, cdk_record)
+        if self._takes_latest and not self._is_before_latest(cdk_record):
+            self._latest = cdk_record
         return True
 
-    def _is_before_last(self, shown: CdkRecord) -> bool:
+    def _is_before_latest(self, record: CdkRecord) -> bool:
         is_later = getattr(self._cursor, "is_greater_than_or_equal", None)
-        if self._last is None or is_later is None:
+        if self._latest is None or is_later is None:
             return False
-        return bool(is_later(self._last, shown))
+        return bool(is_later(self._latest, record))
 
     def close(self, stream_slice: CdkStreamSlice) -> Mapping[str, Any]:
         """Call ``close_slice`` of the cursor class after a slice; return the new state to store."""
-        self._cursor.close_slice(stream_slice, *([self._last] if self._wants_last else []))
+        self._cursor.close_slice(stream_slice, *([self._latest] if self._takes_latest else []))
         return cast("Mapping[str, Any]", self._cursor.get_stream_state() or {})
 
 
 CursorReader: TypeAlias = CountReader | CustomCursorReader
-"""Reader of one context by a cursor that is not a DatetimeBasedCursor."""
+"""Reader of one partition with a cursor that is not a DatetimeBasedCursor."""
 
 
 def _accepts_record(close: Any) -> bool:
@@ -357,5 +361,5 @@ def _accepts_record(close: Any) -> bool:
     Older versions of airbyte-cdk pass the latest record of the stream slice.
     """
     kinds = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
-    given = [one for one in inspect.signature(close).parameters.values() if one.kind in kinds]
-    return len(given) > 1
+    parameters = inspect.signature(close).parameters.values()
+    return sum(one.kind in kinds for one in parameters) > 1

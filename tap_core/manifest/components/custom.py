@@ -29,7 +29,7 @@ from tap_core.manifest.cdk_compat.state_migrations import CdkDeclaration
 from tap_core.manifest.cdk_compat.type_guards import is_dict, is_mapping
 from tap_core.manifest.components.error_handlers import DefaultErrorHandler
 from tap_core.manifest.components.partition_routers import PartitionSlice
-from tap_core.manifest.components.query_properties import QueryProperties
+from tap_core.manifest.components.query_properties import QueryProperties, merge_objects
 from tap_core.manifest.components.requester import (
     RESPONSE_LIMITS,
     RequestSpec,
@@ -69,12 +69,17 @@ __all__ = [
     "to_context",
 ]
 
-_turn: Final = threading.RLock()
+_instance_lock: Final = threading.RLock()
 _NO_STATE: Final[Mapping[str, Any]] = {}
-
-
-def _nothing() -> Mapping[str, Any]:
-    return {}
+_SENDING_METHODS: Final = ("send_request", "_request_params", "_request_headers", "_http_client")
+"""Methods of airbyte-cdk's HttpRequester that send requests, which this SDK does itself."""
+_OPTION_METHODS: Final = (
+    "get_request_params",
+    "get_request_headers",
+    "get_request_body_data",
+    "get_request_body_json",
+)
+"""Methods of a custom class that return what it adds to a request."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,10 +90,10 @@ class Custom:
     """
 
     class_name: str
-    fields: Mapping[str, Any] = field(default_factory=_nothing)
+    fields: Mapping[str, Any] = field(default_factory=dict)
     """Fields that the manifest sets: nested components are built, other values unchanged."""
-    parameters: Mapping[str, Any] = field(default_factory=_nothing)
-    config: Mapping[str, Any] = field(default_factory=_nothing)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
     folder: Path = field(default_factory=Path)
     place: str = field(default="", compare=False)
 
@@ -111,9 +116,9 @@ class Custom:
         Raises:
             ManifestError: The class cannot be instantiated.
         """
-        with _turn:
-            known = self.__dict__.get("instance")
-            return self._instantiate() if known is None else known
+        with _instance_lock:
+            instance = self.__dict__.get("instance")
+            return self._instantiate() if instance is None else instance
 
     @cached_property
     def owner(self) -> StreamOwner:
@@ -124,7 +129,7 @@ class Custom:
         return StreamOwner()
 
     @cached_property
-    def _streams(self) -> list[str]:
+    def _stream_names(self) -> list[str]:
         return []
 
     def remember_stream(self, scope: TemplateScope) -> None:
@@ -133,8 +138,8 @@ class Custom:
         ``scope`` contains the template variables, among them ``stream_name``. If several streams
         share the component, the first name is kept.
         """
-        if not self._streams and (name := scope.get("stream_name")):
-            self._streams.append(str(name))
+        if not self._stream_names and (name := scope.get("stream_name")):
+            self._stream_names.append(str(name))
 
     @property
     def _name(self) -> str:
@@ -142,7 +147,7 @@ class Custom:
 
         Before that it is the ``$parameters`` value ``name``, or "" if there is no such value.
         """
-        return self._streams[0] if self._streams else str(self.parameters.get("name", ""))
+        return self._stream_names[0] if self._stream_names else str(self.parameters.get("name", ""))
 
     def _get_extra_fields(self) -> Mapping[str, Any]:
         """Return constructor arguments that the manifest cannot set, by name; {} by default."""
@@ -201,7 +206,7 @@ class CustomRecordExtractor(Custom):
     METHODS: ClassVar[tuple[str, ...]] = ("extract_records",)
 
     @cached_property
-    def _known(self) -> dict[str, Any]:
+    def _extra_fields(self) -> dict[str, Any]:
         return {}
 
     def replace_decoder(self, decoder: Decoder) -> Any:
@@ -210,11 +215,11 @@ class CustomRecordExtractor(Custom):
         The connector's class decodes responses itself; it receives ``decoder`` in its field of that
         name.
         """
-        self._known["decoder"] = decoder
-        return _undecoded
+        self._extra_fields["decoder"] = decoder
+        return _yield_undecoded
 
     def _get_extra_fields(self) -> Mapping[str, Any]:
-        return self._known
+        return self._extra_fields
 
     def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:
         """Return the records that the connector's Python class extracts from a response.
@@ -226,8 +231,8 @@ class CustomRecordExtractor(Custom):
         return cast("Iterable[Any]", self.instance.extract_records(document) or ())
 
 
-def _undecoded(response: requests.Response) -> Iterator[Any]:
-    return iter((response,))
+def _yield_undecoded(response: requests.Response) -> Iterator[Any]:
+    yield response
 
 
 class CustomRecordFilter(Custom):
@@ -253,15 +258,16 @@ class CustomTransformation(Custom):
         Its arguments are the record and the template variables (config, stream slice and so on).
         """
         change = partial(self.instance.transform, config=self.config, stream_state=_NO_STATE)
-        last: list[tuple[Any, CdkStreamSlice]] = []
+        converted: tuple[Any, CdkStreamSlice] | None = None
 
         def transform(record: Record, scope: TemplateScope) -> None:
-            given = scope.get("stream_slice")
-            known = last[0] if last else None
-            if known is None or known[0] is not given:
-                known = (given, to_stream_slice(scope))
-                last[:] = [known]
-            change(record, stream_slice=known[1])
+            nonlocal converted
+            stream_slice = scope.get("stream_slice")
+            # A local name, since another thread may convert another slice.
+            latest = converted
+            if latest is None or latest[0] is not stream_slice:
+                latest = converted = (stream_slice, to_stream_slice(scope))
+            change(record, stream_slice=latest[1])
 
         return transform
 
@@ -303,15 +309,15 @@ class CustomStateMigration(Custom):
     METHODS: ClassVar[tuple[str, ...]] = ("should_migrate", "migrate")
 
     @cached_property
-    def _known(self) -> dict[str, Any]:
+    def _extra_fields(self) -> dict[str, Any]:
         return {}
 
     def set_stream(self, stream: Mapping[str, Any]) -> None:
         """Set ``declarative_stream`` of the connector's class to the declaration of the stream."""
-        self._known["declarative_stream"] = CdkDeclaration(stream)
+        self._extra_fields["declarative_stream"] = CdkDeclaration(stream)
 
     def _get_extra_fields(self) -> Mapping[str, Any]:
-        return self._known
+        return self._extra_fields
 
     def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:
         """Return True if the connector's Python class reports that the state must be migrated."""
@@ -336,16 +342,16 @@ class CustomAuthenticator(Custom):
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
         """Return a callable that adds the credentials of the connector's class to a request."""
         self.owner.stream = stream
-        return self._signed
+        return self._sign
 
-    def _signed(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        asked = self.instance
-        signed: Any = asked(request) or request
-        if params := _call_method(asked, "get_request_params"):
+    def _sign(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        authenticator = self.instance
+        signed: Any = authenticator(request) or request
+        if params := _call_method(authenticator, "get_request_params"):
             signed.prepare_url(signed.url, params)
-        if form := _call_method(asked, "get_request_body_data"):
+        if form := _call_method(authenticator, "get_request_body_data"):
             signed.prepare_body(form, None)
-        if document := _call_method(asked, "get_request_body_json"):
+        if document := _call_method(authenticator, "get_request_body_json"):
             signed.prepare_body(None, None, document)
         signed.prepare_content_length(signed.body)  # a signature may have changed the body
         return cast("requests.PreparedRequest", signed)
@@ -353,8 +359,8 @@ class CustomAuthenticator(Custom):
 
 def _call_method(instance: Any, method: str) -> Any:
     """Call a method without arguments; return None if ``instance`` has no such method."""
-    found = getattr(instance, method, None)
-    return found() if callable(found) else None
+    function = getattr(instance, method, None)
+    return function() if callable(function) else None
 
 
 class CustomErrorHandler(Custom):
@@ -381,14 +387,14 @@ class CustomErrorHandler(Custom):
 
         Return None if the class returns no action.
         """
-        found = self.instance.interpret_response(response)
-        if found is None or found.response_action is None:
+        resolution = self.instance.interpret_response(response)
+        if resolution is None or resolution.response_action is None:
             return None
-        kind = found.failure_type
+        failure_type = resolution.failure_type
         return ResponseResolution(
-            ResponseAction(_get_enum_text(found.response_action)),
-            found.error_message,
-            None if kind is None else _get_enum_text(kind),
+            ResponseAction(_get_enum_text(resolution.response_action)),
+            resolution.error_message,
+            None if failure_type is None else _get_enum_text(failure_type),
         )
 
     def compute_wait(
@@ -423,9 +429,9 @@ class CustomBackoffStrategy(Custom):
 def _get_wait_seconds(
     instance: Any, response: requests.Response | None, tries: int
 ) -> float | None:
-    wait = getattr(instance, "backoff_time", None)
-    found = wait(response, tries) if callable(wait) else None
-    return None if found is None else float(cast("float", found))
+    compute_wait = getattr(instance, "backoff_time", None)
+    seconds: Any = compute_wait(response, tries) if callable(compute_wait) else None
+    return None if seconds is None else float(seconds)
 
 
 def _get_enum_text(value: Any) -> str:
@@ -443,8 +449,7 @@ class CustomPaginationStrategy(Custom):
         airbyte-cdk before version 6 passed this parameter; it is not supported.
         """
         super().__post_init__()
-        cls = load_class(self.class_name, self.folder)
-        if "last_records" in inspect.signature(cls.next_page_token).parameters:  # type: ignore[attr-defined]
+        if "last_records" in self._parameter_names:
             raise ManifestError(
                 f"{self.class_name}.next_page_token() takes last_records, as before"
                 " airbyte-cdk 6: use last_page_size, last_record and last_page_token_value."
@@ -464,8 +469,10 @@ class CustomPaginationStrategy(Custom):
         return cast("int | None", _call_method(self.instance, "get_page_size"))
 
     @cached_property
-    def _takes(self) -> frozenset[str]:
-        return frozenset(inspect.signature(self.instance.next_page_token).parameters)
+    def _parameter_names(self) -> frozenset[str]:
+        """Names of the parameters of the class's ``next_page_token``."""
+        cls: Any = load_class(self.class_name, self.folder)
+        return frozenset(inspect.signature(cls.next_page_token).parameters)
 
     @property
     def takes_page_size(self) -> bool:
@@ -473,28 +480,24 @@ class CustomPaginationStrategy(Custom):
 
         After a page size reduction, the method is called with the reduced size in this parameter.
         """
-        cls: Any = load_class(self.class_name, self.folder)
-        return "page_size_override" in inspect.signature(cls.next_page_token).parameters
+        return "page_size_override" in self._parameter_names
 
     def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> Any:
         """Return the token of the page after ``page``, or None if ``page`` is the last one.
 
         ``token`` is the token with which ``page`` was requested.
         """
-        given = {
+        arguments = {
             "response": page.response,
             "last_page_size": page.selected_count,
             "last_record": page.last_record and CdkRecord(page.last_record),
             "last_page_token_value": token,
         }
-        if "stream_slice" in self._takes:
-            given["stream_slice"] = to_stream_slice(scope)
+        if "stream_slice" in self._parameter_names:
+            arguments["stream_slice"] = to_stream_slice(scope)
         if page.reduced_size is not None:
-            given["page_size_override"] = page.reduced_size
-        return self.instance.next_page_token(**given)
-
-
-_SENDS: Final = ("send_request", "_request_params", "_request_headers", "_http_client")
+            arguments["page_size_override"] = page.reduced_size
+        return self.instance.next_page_token(**arguments)
 
 
 class CustomRequester(Custom):
@@ -512,24 +515,23 @@ class CustomRequester(Custom):
         """
         super().__post_init__()
         cls = load_class(self.class_name, self.folder)
-        own = [name for name in _SENDS if hasattr(cls, name)]
-        if not issubclass(cls, CdkHttpRequester) or own:
-            what = f"overrides {own[0]}" if own else "is not an HttpRequester"
+        overridden = [name for name in _SENDING_METHODS if hasattr(cls, name)]
+        if not issubclass(cls, CdkHttpRequester) or overridden:
+            problem = f"overrides {overridden[0]}" if overridden else "is not an HttpRequester"
             raise ManifestError(
-                f"{self.class_name} {what}: this SDK sends the requests. Describe them"
+                f"{self.class_name} {problem}: this SDK sends the requests. Describe them"
                 " with get_url_base, get_path, get_request_params, get_request_headers and"
                 " get_request_body_json, and retries with an error handler."
             )
 
     def _get_extra_fields(self) -> Mapping[str, Any]:
-        more: dict[str, Any] = {"name": self._name}
+        extra_fields: dict[str, Any] = {"name": self._name}
         params: Any = self.fields.get("request_parameters")
-        for name in find_property_parameters(
-            params
-        ):  # the class adds these parameters, as in airbyte-cdk
-            more["query_properties_key"] = name
-            more["request_parameters"] = {key: params[key] for key in params if key != name}
-        return more
+        # As in airbyte-cdk, the class itself adds the parameter with the query properties.
+        for name in find_property_parameters(params):
+            extra_fields["query_properties_key"] = name
+            extra_fields["request_parameters"] = {key: params[key] for key in params if key != name}
+        return extra_fields
 
     @cached_property
     def properties(self) -> QueryProperties | None:
@@ -581,20 +583,21 @@ class CustomRequester(Custom):
         The paginator, the partition router and the cursor add their options later.
         """
         self.remember_stream(scope)
-        asked, about = self.instance, _make_request_arguments(scope)
-        base = str(asked.get_url_base(**about))
-        document = asked.get_request_body_json(**about) or None
-        made = RequestSpec(
-            url=asked._join_url(base, asked.get_path(**about)),  # noqa: SLF001  (airbyte-cdk's)
-            method=_get_enum_text(asked.get_method()),
-            params=dict(asked.get_request_params(**about) or {}),
-            headers=_to_text_headers(asked.get_request_headers(**about)),
-            data=document or asked.get_request_body_data(**about) or None,
+        requester, arguments = self.instance, _make_request_arguments(scope)
+        base = str(requester.get_url_base(**arguments))
+        path = requester.get_path(**arguments)
+        document = requester.get_request_body_json(**arguments) or None
+        request = RequestSpec(
+            url=requester._join_url(base, path),  # noqa: SLF001  (airbyte-cdk's)
+            method=_get_enum_text(requester.get_method()),
+            params=dict(requester.get_request_params(**arguments) or {}),
+            headers=_to_text_headers(requester.get_request_headers(**arguments)),
+            data=document or requester.get_request_body_data(**arguments) or None,
             base=base,
         )
-        if made.data is not None:
-            made.as_json = document is not None
-        return made
+        if request.data is not None:
+            request.as_json = document is not None
+        return request
 
 
 class CustomPartitionRouter(Custom):
@@ -610,9 +613,9 @@ class CustomPartitionRouter(Custom):
 
     def put(self, request: HTTPRequest, scope: TemplateScope) -> None:
         """Add query parameters, headers and body fields of the connector's class to a request."""
-        about = _make_request_arguments(scope)
-        about["stream_slice"] = scope.get("stream_slice") or {}
-        add_declared_fields(self.instance, request, about)
+        arguments = _make_request_arguments(scope)
+        arguments["stream_slice"] = scope.get("stream_slice") or {}
+        add_declared_fields(self.instance, request, arguments)
 
 
 def add_declared_fields(instance: Any, request: HTTPRequest, arguments: Mapping[str, Any]) -> None:
@@ -623,45 +626,28 @@ def add_declared_fields(instance: Any, request: HTTPRequest, arguments: Mapping[
     skipped. ``arguments`` are the keyword arguments for these methods.
     """
     params, headers, form, document = (
-        _get_added_fields(instance, name, arguments) for name in _ADDS
+        _get_added_fields(instance, name, arguments) for name in _OPTION_METHODS
     )
     if params:
         request.params = {**request.params, **params}
     if headers:
         request.headers = {**request.headers, **_to_text_headers(headers)}
     if form or document:
-        known: Any = request.data
-        request.data = _merge_documents(known if is_dict(known) else {}, {**form, **document})
+        data: Any = request.data
+        request.data = merge_objects(data if is_dict(data) else {}, {**form, **document})
         request.as_json = bool(document)
 
 
 def _get_added_fields(instance: Any, method: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    found = getattr(instance, method, None)
-    added = found(**arguments) if callable(found) else None
-    given: Mapping[str, Any] = added if is_mapping(added) else {}
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def _merge_documents(document: dict[Any, Any], members: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return a copy of ``document`` with ``members`` added; nested objects are merged."""
-    merged = dict(document)
-    for name, value in members.items():
-        old = merged.get(name)
-        merged[name] = _merge_documents(old, value) if is_dict(old) and is_dict(value) else value
-    return merged
+    function = getattr(instance, method, None)
+    added = function(**arguments) if callable(function) else None
+    if not is_mapping(added):
+        return {}
+    return {name: value for name, value in added.items() if value is not None}
 
 
 def _to_text_headers(headers: Any) -> dict[str, str]:
-    known: Mapping[str, Any] = headers or {}
-    return {name: str(value) for name, value in known.items()}
-
-
-_ADDS: Final = (
-    "get_request_params",
-    "get_request_headers",
-    "get_request_body_data",
-    "get_request_body_json",
-)
+    return {name: str(value) for name, value in (headers or {}).items()}
 
 
 def to_context(stream_slice: Any) -> Context:

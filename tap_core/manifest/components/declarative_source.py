@@ -59,7 +59,7 @@ class DeclarativeStream:
     state_migrations: list[StateMigration] = field(default_factory=list)
 
     IGNORED: ClassVar[frozenset[str]] = frozenset({"file_uploader"})
-    LATER: ClassVar[bool] = True
+    IS_BUILT_LATER: ClassVar[bool] = True
     """True: a custom component receives this component unbuilt, as a node of the manifest."""
 
     def __post_init__(self) -> None:
@@ -75,9 +75,9 @@ class DeclarativeStream:
         may use ``stream_state``, because its state has airbyte-cdk's format; other streams may use
         none. ``node`` is the declaration of the stream.
         """
-        own = node.get("incremental_sync")
-        is_own = isinstance(own, Mapping) and own.get("type") == CustomIncrementalSync.__name__
-        return ("stream_state",) if is_own else ()
+        cursor = node.get("incremental_sync")
+        kind = cursor.get("type") if isinstance(cursor, Mapping) else None
+        return ("stream_state",) if kind == CustomIncrementalSync.__name__ else ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ class StateDelegatingStream:
     api_retention_period: str | None = None
     """ISO 8601 duration; a state that is older than this leads to a full refresh."""
 
-    LATER: ClassVar[bool] = True
+    IS_BUILT_LATER: ClassVar[bool] = True
     """True: a custom component receives this component unbuilt, as a node of the manifest."""
 
 
@@ -164,8 +164,10 @@ class ConcurrencyLevel:
     @property
     def threads(self) -> int:
         """Number of threads: `default_concurrency`, at most `max_concurrency`, and at least 1."""
-        most = self.default_concurrency if self.max_concurrency is None else self.max_concurrency
-        return max(1, min(self.default_concurrency, most))
+        threads = self.default_concurrency
+        if self.max_concurrency is not None:
+            threads = min(threads, self.max_concurrency)
+        return max(1, threads)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,17 +179,17 @@ class Spec:
     config_normalization_rules: ConfigNormalizationRules | None = None
 
     IGNORED: ClassVar[frozenset[str]] = frozenset(
-        {"advanced_auth"}
-        # Options of older manifests, and documentation URLs, which the loader of the settings reads
-        # before the components are built
-        | {
-            "documentationUrl",
-            "changelog_url",
+        {
+            # Read by `tap_core.manifest.spec`, before any component is built
+            "advanced_auth",
             "changelogUrl",
+            "changelog_url",
+            "documentationUrl",
+            # Options of older manifests
+            "additionalProperties",
             "authSpecification",
             "supportsIncremental",
         }
-        | {"additionalProperties"}
     )
 
 

@@ -62,13 +62,13 @@ _decode: Final = msgspec.json.Decoder(float_hook=Decimal).decode
 _LOGGED_LINES: Final = 10
 """Number of skipped lines of a response that are logged individually."""
 
-_UNREADABLE_IN_A_ROW: Final = 100_000
+_MAX_INVALID_IN_A_ROW: Final = 100_000
 """Number of consecutive invalid lines after which a response is rejected."""
 
 _NOTHING: Final = object()
 """Marker for the missing document of an empty body."""
 
-_REST: Final = "null"
+_REST_KEY: Final = "null"
 """Key for values beyond the last column of a CSV row, as in airbyte-cdk."""
 
 
@@ -85,6 +85,7 @@ class _StreamDecoder(BoundedReader):
         return translate_read_errors(response, self._iterate(open_body(response)))
 
     def _iterate(self, data: IO[bytes]) -> Iterator[Any]:
+        """Yield the documents of `parse`, which is called only when the first one is requested."""
         yield from self.parse(data)
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
@@ -139,27 +140,27 @@ class JsonLineParser(BoundedReader):
         Raises:
             FatalAPIError: 100,000 consecutive lines are not JSON.
         """
-        left_out = in_a_row = 0
+        skipped = in_a_row = 0
         for number, line in enumerate(self.bound(data).lines(data), 1):
             if not line.strip():
                 continue
             try:
                 document = load_json(line.decode(self.encoding))
             except ValueError as error:
-                left_out, in_a_row = left_out + 1, in_a_row + 1
-                if left_out <= _LOGGED_LINES:
+                skipped, in_a_row = skipped + 1, in_a_row + 1
+                if skipped <= _LOGGED_LINES:
                     _logger.warning(
                         "Line %s of a response is skipped, since it is not JSON: %s", number, error
                     )
-                if in_a_row >= _UNREADABLE_IN_A_ROW:
+                if in_a_row >= _MAX_INVALID_IN_A_ROW:
                     raise FatalAPIError(
                         f"The response is not JSON Lines: {in_a_row:,} lines in a row are not JSON."
                     ) from None
                 continue
             in_a_row = 0
             yield document
-        if left_out > _LOGGED_LINES:
-            _logger.warning("A total of %s lines of a response are skipped.", left_out)
+        if skipped > _LOGGED_LINES:
+            _logger.warning("A total of %s lines of a response are skipped.", skipped)
 
 
 @dataclass(frozen=True)
@@ -183,21 +184,18 @@ class JsonItemsDecoder(_StreamDecoder):
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield the elements of the list at `items_path`; nothing if there is no list."""
-        found = _read_json(self.bound(data).read(data), self.encoding)
+        value = _read_json(self.bound(data).read(data), self.encoding)
         for step in self.items_path.split("."):
-            found = found.get(step) if isinstance(found, dict) else None
-        return iter(found if isinstance(found, list) else ())
+            value = value.get(step) if isinstance(value, dict) else None
+        return iter(value if isinstance(value, list) else ())
 
 
 @dataclass(frozen=True)
-class IterableDecoder(BoundedReader):
+class IterableDecoder(_StreamDecoder):
     """Decoder of text responses; it yields ``{"record": line}`` for each line."""
 
-    def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield ``{"record": line}`` for each line of a response."""
-        return translate_read_errors(response, self._documents(open_body(response)))
-
-    def _documents(self, data: IO[bytes]) -> Iterator[Any]:
+    def parse(self, data: IO[bytes]) -> Iterator[Any]:
+        """Yield ``{"record": line}`` for each line of a byte stream."""
         for lines in self.bound(data).lines(data):
             for line in lines.splitlines():
                 yield {"record": line.decode()}
@@ -224,8 +222,9 @@ class CsvDecoder(_StreamDecoder):
 
     @property
     def _delimiter(self) -> str:
-        given = self.delimiter
-        return given.encode().decode("unicode_escape") if given.startswith("\\") else given
+        if self.delimiter.startswith("\\"):
+            return self.delimiter.encode().decode("unicode_escape")
+        return self.delimiter
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield a dict for each CSV row of a byte stream, keyed by the names in the header row.
@@ -235,16 +234,16 @@ class CsvDecoder(_StreamDecoder):
         text = io.TextIOWrapper(data, encoding=self.encoding)
         bound = self.bound(data)
         lines = RowBound(bound, text, self._delimiter)
-        rows = csv.DictReader(lines, delimiter=self._delimiter, restkey=_REST)
+        rows = csv.DictReader(lines, delimiter=self._delimiter, restkey=_REST_KEY)
         bound.check_columns(len(rows.fieldnames or ()))
-        nothing = frozenset(self.set_values_to_none)
+        null_values = frozenset(self.set_values_to_none)
         for row in rows:
             lines.next_row()
-            if not nothing:
+            if not null_values:
                 yield row
                 continue
             yield {
-                name: None if isinstance(value, str) and value in nothing else value
+                name: None if isinstance(value, str) and value in null_values else value
                 for name, value in row.items()
             }
 
@@ -272,11 +271,11 @@ class XmlDecoder:
         if not body.strip():
             return
         check_xml_size(response, body)
-        named = "charset" in str(response.headers.get("Content-Type") or "").lower()
+        has_charset = "charset" in str(response.headers.get("Content-Type") or "").lower()
         try:
             yield parse_xml(
                 body,
-                response.encoding if named else None,
+                response.encoding if has_charset else None,
                 check_entities=lambda: check_xml_entities(response, body),
             )
         except (expat.ExpatError, LookupError, ValueError) as error:  # also of the charset

@@ -67,11 +67,12 @@ class ComplexFieldType:
     @property
     def schema(self) -> JsonSchema:
         """JSON Schema for the type, such as ``{"type": ["null", "string"]}``."""
-        made = _parse_type(self.field_type)
-        if self.items:
-            inner = self.items
-            made["items"] = _parse_type(inner) if isinstance(inner, str) else inner.schema
-        return made
+        schema = _parse_type(self.field_type)
+        if isinstance(self.items, ComplexFieldType):
+            schema["items"] = self.items.schema
+        elif self.items:
+            schema["items"] = _parse_type(self.items)
+        return schema
 
 
 @dataclass(frozen=True)
@@ -93,11 +94,11 @@ class SchemaTypeIdentifier:
     types_mapping: list[TypesMap] = field(default_factory=list)
 
     @cached_property
-    def _key(self) -> Callable[[Any], Any]:
+    def _get_key(self) -> Callable[[Any], Any]:
         return make_getter(self.key_pointer)
 
     @cached_property
-    def _type(self) -> Callable[[Any], Any]:
+    def _get_type(self) -> Callable[[Any], Any]:
         return make_getter(self.type_pointer)
 
     def fields(self, described: Any, config: Mapping[str, Any]) -> Iterator[tuple[str, JsonSchema]]:
@@ -110,33 +111,31 @@ class SchemaTypeIdentifier:
         Raises:
             ManifestError: A name is not a string, or a type is unknown.
         """
-        found = make_getter(self.schema_pointer)(described)
-        for one in found if isinstance(found, list) else []:
-            name = self._key(one)
+        descriptions = make_getter(self.schema_pointer)(described)
+        for one in descriptions if isinstance(descriptions, list) else []:
+            name = self._get_key(one)
             if not isinstance(name, str):
                 raise ManifestError(
                     f"A field is described without a name at {self.key_pointer}: {one!r}."
                 )
-            yield name, self._schema(one, config)
+            yield name, self._make_schema(one, config)
 
-    def _schema(self, described: Any, config: Mapping[str, Any]) -> JsonSchema:
-        given = self._type(described) if self.type_pointer else "string"
-        kind = self._mapped("string" if given is MISSING else given, described, config)
+    def _make_schema(self, field: Any, config: Mapping[str, Any]) -> JsonSchema:
+        api_type = self._get_type(field) if self.type_pointer else "string"
+        kind = self._map_type("string" if api_type is MISSING else api_type, field, config)
         if isinstance(kind, ComplexFieldType):
             return kind.schema
-        if isinstance(kind, list) and len(kind) == _TWO:
+        if isinstance(kind, list) and len(kind) == 2:  # noqa: PLR2004  (as in airbyte-cdk)
             return {"oneOf": [_parse_type(one) for one in kind]}
         return _parse_type(kind)
 
-    def _mapped(self, kind: Any, described: Any, config: Mapping[str, Any]) -> Any:
-        scope = {"config": config, "raw_schema": described}
+    def _map_type(self, api_type: Any, field: Any, config: Mapping[str, Any]) -> Any:
+        """Return the type that the mapping has for the API's type; by default the API's type."""
+        scope = {"config": config, "raw_schema": field}
         for one in self.types_mapping:
-            if one.current_type == kind and resolve(one.condition, scope):
+            if one.current_type == api_type and resolve(one.condition, scope):
                 return one.target_type
-        return kind
-
-
-_TWO: Final = 2
+        return api_type
 
 
 @dataclass(frozen=True)

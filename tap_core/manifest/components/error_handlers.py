@@ -50,17 +50,18 @@ __all__ = [
     "WaitTimeFromResponse",
     "WaitUntilTimeFromHeader",
     "default_resolution",
+    "make_rejection_error",
     "make_response_error",
     "matches_action",
 ]
 
-_RETRIES: Final = 5
-_LONGEST: Final = 600.0
+_MAX_RETRIES: Final = 5
+_MAX_SECONDS: Final = 600.0
 """Maximum time in seconds for all attempts of a request."""
 
 _SUCCESS: Final = ResponseResolution(ResponseAction.SUCCESS)
-_UNKNOWN: Final = ResponseResolution(ResponseAction.RETRY, failure_type="system_error")
-_TABLE: Final[Mapping[int, ResponseResolution]] = {
+_UNKNOWN_STATUS: Final = ResponseResolution(ResponseAction.RETRY, failure_type="system_error")
+_RESOLUTIONS: Final[Mapping[int, ResponseResolution]] = {
     **dict.fromkeys(
         [400, 404, 405], ResponseResolution(ResponseAction.FAIL, failure_type="system_error")
     ),
@@ -75,19 +76,7 @@ _TABLE: Final[Mapping[int, ResponseResolution]] = {
 }
 """Default resolution by HTTP status; other error statuses are retried."""
 
-_DECIDES: Final = frozenset(
-    {
-        ResponseAction.SUCCESS,
-        ResponseAction.RETRY,
-        ResponseAction.IGNORE,
-        ResponseAction.RESET_PAGINATION,
-    }
-    | {
-        ResponseAction.REFRESH_TOKEN_THEN_RETRY,
-        ResponseAction.REDUCE_PAGE_SIZE,
-        ResponseAction.SPLIT_REQUEST_WINDOW,
-    }
-)
+_DECISIVE: Final = frozenset(ResponseAction) - {ResponseAction.FAIL, ResponseAction.RATE_LIMITED}
 """Actions that a CompositeErrorHandler returns at once, without trying further handlers."""
 
 _RETRIED: Final = frozenset(
@@ -121,7 +110,7 @@ def default_resolution(response: requests.Response) -> ResponseResolution:
     """Return the default action and failure type for the HTTP status of a response."""
     if response.ok:
         return _SUCCESS
-    return _TABLE.get(response.status_code, _UNKNOWN)
+    return _RESOLUTIONS.get(response.status_code, _UNKNOWN_STATUS)
 
 
 def make_response_error(
@@ -136,6 +125,18 @@ def make_response_error(
     error: SyncError = kind(message, response=response)
     error.failure_type = resolution.failure_type
     return error
+
+
+def make_rejection_error(message: str, failure_message: str | None, error: SyncError) -> SyncError:
+    """Return the error for a request that the API still rejects after the declared attempts.
+
+    Its text is ``message``, the ``failure_message`` that the manifest declares, and the API's error
+    ``error``.
+    """
+    declared = f" {failure_message.strip()}" if failure_message else ""
+    rejection = SyncError(f"{message}{declared} {error}")
+    rejection.failure_type = "transient_error"
+    return rejection
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,26 +187,26 @@ class HttpResponseFilter:
         """
         if self.action is None or not self._matches(response, scope):
             return None
-        usual = _TABLE.get(response.status_code, _UNKNOWN)
+        default = _RESOLUTIONS.get(response.status_code, _UNKNOWN_STATUS)
         message: Any = self.error_message
         if callable(message):
             message = message(_make_filter_scope(response, scope))
-        own_type = self.failure_type if self.action == "FAIL" else None
+        declared_type = self.failure_type if self.action == "FAIL" else None
         return ResponseResolution(
-            ResponseAction(self.action), message or None, own_type or usual.failure_type
+            ResponseAction(self.action), message or None, declared_type or default.failure_type
         )
 
     def _matches(self, response: requests.Response, scope: TemplateScope) -> bool:
         return (
             response.status_code in self._codes
-            or (self.predicate is not None and self._is_predicted(response, scope))
+            or (self.predicate is not None and self._is_predicate_true(response, scope))
             or bool(
                 self.error_message_contains
                 and self.error_message_contains in _get_error_message(response)
             )
         )
 
-    def _is_predicted(self, response: requests.Response, scope: TemplateScope) -> bool:
+    def _is_predicate_true(self, response: requests.Response, scope: TemplateScope) -> bool:
         predicate: Any = self.predicate
         return bool(
             predicate(_make_filter_scope(response, scope)) if callable(predicate) else predicate
@@ -222,19 +223,19 @@ class DefaultErrorHandler:
 
     response_filters: list[HttpResponseFilter] | None = None
     backoff_strategies: list[BackoffStrategy] | None = None
-    max_retries: int | None = _RETRIES
+    max_retries: int | None = _MAX_RETRIES
 
     IGNORED: ClassVar[frozenset[str]] = frozenset({"description"})
 
     @property
     def max_tries(self) -> int:
         """Maximum number of attempts per request, including the first: `max_retries` + 1."""
-        return 1 + max(0, _RETRIES if self.max_retries is None else self.max_retries)
+        return 1 + max(0, _MAX_RETRIES if self.max_retries is None else self.max_retries)
 
     @property
     def max_seconds(self) -> float | None:
         """Maximum time in seconds for all attempts of a request: 600."""
-        return _LONGEST
+        return _MAX_SECONDS
 
     def interpret(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution:
         """Return the action, message and failure type for a response.
@@ -284,26 +285,31 @@ class CompositeErrorHandler:
 
     @property
     def max_seconds(self) -> float | None:
-        """Maximum time in seconds for all attempts of a request: the maximum of all handlers."""
-        return max((each.max_seconds or 0.0 for each in self.error_handlers), default=None)
+        """Maximum time in seconds for all attempts of a request: the maximum of all handlers.
+
+        Handlers without a limit are ignored; None, if no handler has one, means no limit.
+        """
+        limits = (handler.max_seconds for handler in self.error_handlers)
+        return max((limit for limit in limits if limit is not None), default=None)
 
     def interpret(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution:
         """Return the first resolution whose action is neither FAIL nor RATE_LIMITED.
 
         A resolution is an action, message and failure type. If there is no such resolution, return
-        the first one with RATE_LIMITED, or else the first one with FAIL.
+        the first one with RATE_LIMITED, or else the first one with FAIL. The default for the HTTP
+        status is returned only if there is no other.
         """
-        usual = kept = default_resolution(response)
+        default = best = default_resolution(response)
         for handler in self.error_handlers:
             resolution = handler.interpret(response, scope)
             if resolution is None:
                 continue
-            if resolution.action in _DECIDES:
+            if resolution.action in _DECISIVE:
                 return resolution
             is_limited = resolution.action is ResponseAction.RATE_LIMITED
-            if kept is usual or (kept.action is ResponseAction.FAIL and is_limited):
-                kept = resolution
-        return kept
+            if best is default or (best.action is ResponseAction.FAIL and is_limited):
+                best = resolution
+        return best
 
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
@@ -366,22 +372,23 @@ class _HeaderBackoff:
     max_waiting_time_in_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        _ = self._form
+        _ = self._pattern
 
     @cached_property
-    def _form(self) -> Pattern | None:
+    def _pattern(self) -> Pattern | None:
         try:
             return compile_pattern(self.regex) if self.regex else None
         except (re.error, LimitExceededError) as error:
             raise ManifestError(f"`regex` is not a valid regular expression: {error}.") from None
 
-    def _number(self, response: requests.Response | None) -> float | None:
+    def _parse_header(self, response: requests.Response | None) -> float | None:
+        """Return the number in the header; None if there is no response, header or number."""
         text = None if response is None else response.headers.get(self.header)
         if not text:
             return None
-        found = self._form.match(text) if self._form else None
+        match = self._pattern.match(text) if self._pattern else None
         try:
-            number = float(found[0] if found else text)
+            number = float(match[0] if match else text)
         except ValueError:
             return None
         return None if math.isnan(number) else number
@@ -402,7 +409,7 @@ class WaitTimeFromHeader(_HeaderBackoff):
         Raises:
             FatalAPIError: The wait is `max_waiting_time_in_seconds` or longer.
         """
-        seconds = self._number(response)
+        seconds = self._parse_header(response)
         if seconds:
             _check_wait(seconds, self.max_waiting_time_in_seconds, response)
         return seconds
@@ -424,7 +431,7 @@ class WaitUntilTimeFromHeader(_HeaderBackoff):
         Raises:
             FatalAPIError: The wait is `max_waiting_time_in_seconds` or longer.
         """
-        until = self._number(response)
+        until = self._parse_header(response)
         seconds = until - time.time() if until else None
         if self.min_wait:
             seconds = max(seconds or self.min_wait, self.min_wait)
@@ -461,17 +468,19 @@ class WaitTimeFromResponse:
         return seconds
 
 
-def _add_jitter(seconds: float, half: float | None) -> float:
-    return seconds if half is None else random.uniform(seconds, seconds + 2 * half)  # noqa: S311  (no secret)
+def _add_jitter(seconds: float, jitter_range: float | None) -> float:
+    if jitter_range is None:
+        return seconds
+    return random.uniform(seconds, seconds + 2 * jitter_range)  # noqa: S311  (no secret)
 
 
-def _check_wait(seconds: float, longest: float | None, response: requests.Response | None) -> None:
-    """Raise FatalAPIError for a wait of at least ``longest`` seconds, a day if it is None."""
-    most = LONGEST_WAIT if longest is None else longest
-    if seconds >= most:
+def _check_wait(seconds: float, limit: float | None, response: requests.Response | None) -> None:
+    """Raise FatalAPIError for a wait of at least ``limit`` seconds, a day if it is None."""
+    limit = LONGEST_WAIT if limit is None else limit
+    if seconds >= limit:
         raise FatalAPIError(
             f"The server asks to wait for {seconds:,.0f} seconds, and"
-            f" `max_waiting_time_in_seconds` is {most:,.0f}: sync again later, or raise it.",
+            f" `max_waiting_time_in_seconds` is {limit:,.0f}: sync again later, or raise it.",
             response=response,
         )
 
@@ -523,11 +532,9 @@ def _find_message_text(value: Any) -> str | None:
     if isinstance(value, str):
         return value
     if isinstance(value, list):
-        words = map(_find_message_text, value)
-        return ", ".join(each for each in words if each is not None)
+        texts = map(_find_message_text, value)
+        return ", ".join(text for text in texts if text is not None)
     if isinstance(value, Mapping):
-        known: Mapping[str, Any] = value
-        return _find_message_text(
-            next((known[name] for name in _MESSAGE_FIELDS if known.get(name)), None)
-        )
+        message = next((value[name] for name in _MESSAGE_FIELDS if value.get(name)), None)
+        return _find_message_text(message)
     return None

@@ -37,13 +37,13 @@ class ParentFieldPath:
                 raise ManifestError(f"{name} is {path}: it must name exactly one field.")
 
     @cached_property
-    def _value(self) -> Callable[[Any], Any]:
+    def _get_value(self) -> Callable[[Any], Any]:
         return make_getter(self.parent_path)
 
     def copy(self, parent: Record, record: Record) -> None:
         """Copy the field from ``parent`` to ``record``; set it to None if ``parent`` lacks it."""
-        found = self._value(parent)
-        set_at(record, self.record_path, None if found is MISSING else copy.deepcopy(found))
+        value = self._get_value(parent)
+        set_at(record, self.record_path, None if value is MISSING else copy.deepcopy(value))
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,11 @@ class RecordExpander:
     IGNORED: ClassVar[frozenset[str]] = frozenset({"truncation_indicator_path"})
 
     @cached_property
-    def _lists(self) -> Callable[[Any], list[Any]]:
+    def _find_lists(self) -> Callable[[Any], list[Any]]:
         return find_all(self.expand_records_from_field)
 
     @cached_property
-    def _without(self) -> Callable[[Any], None]:
+    def _remove_lists(self) -> Callable[[Any], None]:
         return make_remover(self.expand_records_from_field)
 
     def expand(self, parent: Any) -> Iterator[Any]:
@@ -77,7 +77,9 @@ class RecordExpander:
             yield parent
             return
         parent = cast(Record, parent)
-        items = [one for found in self._lists(parent) if isinstance(found, list) for one in found]
+        items = [
+            one for found in self._find_lists(parent) if isinstance(found, list) for one in found
+        ]
         yield from (self._add_parent_fields(parent, item) for item in items)
         if not items and self.on_no_records == "emit_parent":
             yield parent
@@ -89,7 +91,7 @@ class RecordExpander:
         record: Record = dict(item) if isinstance(item, dict) else {"value": item}
         if self.merge_parent:
             rest = copy.deepcopy(parent)
-            self._without(rest)
+            self._remove_lists(rest)
             record = {**rest, **record}
         for parent_field in self.parent_fields:
             parent_field.copy(parent, record)
@@ -112,19 +114,19 @@ class DpathExtractor:
     IGNORED: ClassVar[frozenset[str]] = frozenset({"decoder"})
 
     @cached_property
-    def _found(self) -> Callable[[Any], Any]:
+    def _find(self) -> Callable[[Any], Any]:
         path = self.field_path
         return find_all(path) if "*" in path else make_getter(path)
 
     def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:  # noqa: ARG002  (every extractor takes it)
         """Return a document's records at `field_path`; none if the value is missing or empty."""
-        found = self._found(document)
-        if not isinstance(found, list):
-            found = [found] if found is not MISSING and found else []
+        records = self._find(document)
+        if not isinstance(records, list):
+            records = [records] if records is not MISSING and records else []
         if self.record_expander is None:
-            return found
+            return records
         expand = self.record_expander.expand
-        return (record for one in found for record in expand(one))
+        return (expanded for record in records for expanded in expand(record))
 
 
 @dataclass(frozen=True)

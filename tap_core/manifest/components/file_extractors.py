@@ -11,7 +11,8 @@ import io
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import IO, Any, Final, cast
+from itertools import zip_longest
+from typing import Any, Final
 
 import requests
 
@@ -28,7 +29,7 @@ from tap_core.types import Record
 
 __all__ = ["ResponseToFileExtractor"]
 
-_NOTHING: Final = frozenset(
+_NULL_VALUES: Final = frozenset(
     {
         *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND"),
         *("1.#QNAN", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
@@ -67,9 +68,11 @@ class ResponseToFileExtractor(BoundedReader):
         return translate_read_errors(document, self._rows(document))
 
     def _rows(self, document: requests.Response) -> Iterator[Record]:
-        nothing = {""} if self.preserve_na_values else _NOTHING
+        null_values = {""} if self.preserve_na_values else _NULL_VALUES
         bound = self.bound()
-        lines = RowBound(bound, _text(decompress(open_body(document), bound)))
+        data: Any = decompress(open_body(document), bound)
+        text = io.TextIOWrapper(data, encoding="utf-8-sig", newline="")
+        lines = RowBound(bound, text)
         reader = csv.reader(line.replace("\0", "") for line in lines)
         rows = filter(None, reader)
         header = next(rows, [])
@@ -84,13 +87,8 @@ class ResponseToFileExtractor(BoundedReader):
                     f" {len(columns)} columns.",
                     response=document,
                 )
-            found = [None if value in nothing else value for value in values]
-            missing = [None] * (len(columns) - len(found))
-            yield dict(zip(columns, [*found, *missing], strict=True))
-
-
-def _text(data: IO[bytes]) -> IO[str]:
-    return io.TextIOWrapper(cast("Any", data), encoding="utf-8-sig", newline="")
+            row = [None if value in null_values else value for value in values]
+            yield dict(zip_longest(columns, row))
 
 
 def _make_unique_names(header: list[str]) -> list[str]:
@@ -100,8 +98,8 @@ def _make_unique_names(header: list[str]) -> list[str]:
     """
     seen: Counter[str] = Counter()
     names: list[str] = []
-    for place, given in enumerate(header):
-        name = given or f"Unnamed: {place}"
+    for index, given in enumerate(header):
+        name = given or f"Unnamed: {index}"
         names.append(f"{name}.{seen[name]}" if seen[name] else name)
         seen[name] += 1
     return names

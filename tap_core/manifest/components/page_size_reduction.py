@@ -16,7 +16,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from tap_core.exceptions import SyncError
-from tap_core.manifest.components.error_handlers import DefaultErrorHandler, matches_action
+from tap_core.manifest.components.error_handlers import (
+    DefaultErrorHandler,
+    make_rejection_error,
+    matches_action,
+)
 from tap_core.manifest.components.paginators import DefaultPaginator, PageIncrement
 from tap_core.manifest.components.requester import RequestPath
 from tap_core.manifest.errors import ManifestError
@@ -24,7 +28,7 @@ from tap_core.manifest.errors import ManifestError
 __all__ = ["PageSizeReduction", "PageSizeState", "validate_reduction"]
 
 _ACTION: Final = "REDUCE_PAGE_SIZE"
-_EMPTY: Final = re.compile(r"last_page_size\s*(==\s*0|<\s*1)\b|not\s+last_page_size\b")
+_EMPTY_PAGE: Final = re.compile(r"last_page_size\s*(==\s*0|<\s*1)\b|not\s+last_page_size\b")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,22 +55,25 @@ class PageSizeReduction:
                 f"A `reduction_factor` of {self.reduction_factor} does not reduce the page size:"
                 " set it above 1."
             )
-        for name, least in (
-            *(("minimum_page_size", 1), ("max_attempts", 1)),
-            *(("backoff_seconds", 0), ("retries_at_minimum_page_size", 0)),
-        ):
-            if getattr(self, name) < least:
-                raise ManifestError(f"`{name}` must be at least {least}.")
+        minimums = {
+            "minimum_page_size": 1,
+            "max_attempts": 1,
+            "backoff_seconds": 0,
+            "retries_at_minimum_page_size": 0,
+        }
+        for name, minimum in minimums.items():
+            if getattr(self, name) < minimum:
+                raise ManifestError(f"`{name}` must be at least {minimum}.")
 
 
 class PageSizeState:
     """Current page size of one stream slice, reduced while the API rejects requests for pages."""
 
-    def __init__(self, declared: PageSizeReduction, first: int | None) -> None:
+    def __init__(self, declared: PageSizeReduction, initial_size: int | None) -> None:
         self._declared = declared
-        self._first = first
+        self._initial_size = initial_size
         self._reductions = 0
-        self._repeats = 0
+        self._retries_at_minimum = 0
         self.size: int | None = None
         """Number of records to request per page; None for the size in the manifest."""
 
@@ -78,37 +85,32 @@ class PageSizeState:
         Raises:
             SyncError: The request has no page size, or all attempts are used up.
         """
-        declared, now = self._declared, self.size or self._first
-        if not now:
-            raise self._failure("There is no page size to reduce: the request has none.", error)
-        less = max(declared.minimum_page_size, int(now // declared.reduction_factor))
-        if less >= now:
-            self._repeats += 1
-            if self._repeats > declared.retries_at_minimum_page_size:
-                said = f"The API rejects a page of {now} records, the smallest size to try."
-                raise self._failure(said, error)
-            return declared.backoff_seconds * self._repeats
+        declared, size = self._declared, self.size or self._initial_size
+        if not size:
+            raise self._make_error("There is no page size to reduce: the request has none.", error)
+        reduced = max(declared.minimum_page_size, int(size // declared.reduction_factor))
+        if reduced >= size:
+            self._retries_at_minimum += 1
+            if self._retries_at_minimum > declared.retries_at_minimum_page_size:
+                message = f"The API rejects a page of {size} records, the smallest size to try."
+                raise self._make_error(message, error)
+            return declared.backoff_seconds * self._retries_at_minimum
         self._reductions += 1
         if self._reductions > declared.max_attempts:
-            said = f"The API rejects pages, down to one of {now} records: no attempt is left."
-            raise self._failure(said, error)
-        self.size = less
+            message = f"The API rejects pages, down to one of {size} records: no attempt is left."
+            raise self._make_error(message, error)
+        self.size = reduced
         return declared.backoff_seconds * self._reductions
 
-    def _failure(self, said: str, error: SyncError) -> SyncError:
-        more = (
-            f" {self._declared.failure_message.strip()}" if self._declared.failure_message else ""
-        )
-        made = SyncError(f"{said}{more} {error}")
-        made.failure_type = "transient_error"
-        return made
+    def _make_error(self, message: str, error: SyncError) -> SyncError:
+        return make_rejection_error(message, self._declared.failure_message, error)
 
     def record_success(self) -> None:
         """Reset the attempt counters after a page was read successfully.
 
         If `reset_policy` is ``AFTER_SUCCESSFUL_PAGE``, the initial page size is restored, too.
         """
-        self._reductions = self._repeats = 0
+        self._reductions = self._retries_at_minimum = 0
         if self._declared.reset_policy == "AFTER_SUCCESSFUL_PAGE":
             self.size = None
 
@@ -127,30 +129,30 @@ def validate_reduction(reduction: PageSizeReduction | None, requester: Any, pagi
         ManifestError: The requester or paginator cannot be combined with a reduction, or a response
             filter has the action but there is no reduction.
     """
-    is_asked = matches_action(_ACTION, getattr(requester, "error_handler", None))
+    has_filter = matches_action(_ACTION, getattr(requester, "error_handler", None))
     if reduction is None:
-        if is_asked:
+        if has_filter:
             raise ManifestError(
                 f"A response filter has the action {_ACTION}: the retriever needs a"
                 " `page_size_reduction`."
             )
         return
-    for is_wrong, said in _FAULTS:
-        if is_wrong(reduction, requester, paginator):
-            raise ManifestError(f"A page_size_reduction {said}")
-    if not is_asked and isinstance(requester.error_handler, (DefaultErrorHandler, type(None))):
+    for is_unsupported, problem in _UNSUPPORTED:
+        if is_unsupported(reduction, requester, paginator):
+            raise ManifestError(f"A page_size_reduction {problem}")
+    if not has_filter and isinstance(requester.error_handler, (DefaultErrorHandler, type(None))):
         warnings.warn(
             f"No response filter has the action {_ACTION}, so no page size is reduced.",
             stacklevel=3,
         )
 
 
-def _strategy(paginator: Any) -> Any:
+def _get_strategy(paginator: Any) -> Any:
     return getattr(paginator, "pagination_strategy", None)
 
 
 def _is_too_small(reduction: PageSizeReduction, _requester: Any, paginator: Any) -> bool:
-    size = getattr(_strategy(paginator), "page_size", "")
+    size = getattr(_get_strategy(paginator), "page_size", "")
     return size is None or (isinstance(size, int) and size <= reduction.minimum_page_size)
 
 
@@ -159,18 +161,17 @@ def _stops_at_reduced_page(_reduction: PageSizeReduction, _requester: Any, pagin
 
     Its stop condition then compares the size of the last page with a fixed number.
     """
-    template = getattr(getattr(_strategy(paginator), "stop_condition", None), "template", None)
+    template = getattr(getattr(_get_strategy(paginator), "stop_condition", None), "template", None)
     if template is None or "page_size" in template.names:
         return False
-    return "last_page_size" in _EMPTY.sub("", template.text)
+    return "last_page_size" in _EMPTY_PAGE.sub("", template.text)
 
 
 def _ignores_page_size(_reduction: PageSizeReduction, _requester: Any, paginator: Any) -> bool:
-    takes = getattr(_strategy(paginator), "takes_page_size", None)
-    return takes is not None and not takes
+    return getattr(_get_strategy(paginator), "takes_page_size", True) is False
 
 
-_FAULTS: Final[tuple[tuple[Callable[[PageSizeReduction, Any, Any], bool], str], ...]] = (
+_UNSUPPORTED: Final[tuple[tuple[Callable[[PageSizeReduction, Any, Any], bool], str], ...]] = (
     (
         lambda _, __, paginator: (
             not isinstance(paginator, DefaultPaginator) or paginator.page_size_option is None
@@ -182,7 +183,7 @@ _FAULTS: Final[tuple[tuple[Callable[[PageSizeReduction, Any, Any], bool], str], 
         "cannot be combined with a RequestPath: the page's URL contains the size.",
     ),
     (
-        lambda _, __, paginator: isinstance(_strategy(paginator), PageIncrement),
+        lambda _, __, paginator: isinstance(_get_strategy(paginator), PageIncrement),
         "cannot be combined with a PageIncrement: smaller pages have other numbers.",
     ),
     (_is_too_small, "needs a `page_size` above its `minimum_page_size`."),

@@ -136,7 +136,7 @@ class CursorPagination:
 
     def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> Any:  # noqa: ARG002  (every strategy takes it)
         """Return the token of the page after ``page``, or None if ``page`` was the last one."""
-        seen = {
+        variables = {
             **scope,
             "response": page.document,
             "headers": {**page.response.headers, "link": page.response.links},
@@ -144,9 +144,9 @@ class CursorPagination:
             "last_page_size": page.selected_count,
             "page_size": page.reduced_size or self.page_size,
         }
-        if self.stop_condition is not None and resolve(self.stop_condition, seen):
+        if self.stop_condition is not None and resolve(self.stop_condition, variables):
             return None
-        return resolve(self.cursor_value, seen) or None
+        return resolve(self.cursor_value, variables) or None
 
 
 PaginationStrategy: TypeAlias = (
@@ -170,8 +170,8 @@ class DefaultPaginator:
     IGNORED: ClassVar[frozenset[str]] = frozenset({"decoder", "url_base"})
 
     def __post_init__(self) -> None:
-        is_sized = getattr(self.pagination_strategy, "page_size", "") is not None
-        if self.page_size_option is not None and not is_sized:
+        has_size = getattr(self.pagination_strategy, "page_size", "") is not None
+        if self.page_size_option is not None and not has_size:
             raise ManifestError(
                 "There is a `page_size_option`, but no page size to send: set the `page_size`"
                 " of the pagination strategy."
@@ -225,10 +225,8 @@ class PageCursor:
         """Add the page token and the page size to a request, as the paginator's options declare."""
         if self._paginator is None:
             return
-        token_option, size_option = (
-            self._paginator.page_token_option,
-            self._paginator.page_size_option,
-        )
+        token_option = self._paginator.page_token_option
+        size_option = self._paginator.page_size_option
         if token_option is not None and self._token is not None:
             token_option.put(request, self._token)
         if size_option is not None and self._size:
@@ -247,8 +245,8 @@ class PageCursor:
         self._size = self._declared_size if size is None else size
 
 
-def _is_last(size: int, reduced_size: int | None) -> bool:
-    return size == 0 or bool(reduced_size and size < reduced_size)
+def _is_last(size: int, requested_size: int | None) -> bool:
+    return size == 0 or bool(requested_size and size < requested_size)
 
 
 def _parse_page_size(size: Any) -> int | None:

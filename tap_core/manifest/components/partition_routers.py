@@ -83,8 +83,8 @@ class PartitionSlice(dict[str, Any]):
 
     def merge(self, other: Mapping[str, Any]) -> PartitionSlice:
         """Return the union of this slice and ``other``; values of this slice take precedence."""
-        more: Mapping[str, Any] = getattr(other, "extra_fields", {})
-        return PartitionSlice({**other, **self}, extra_fields={**more, **self.extra_fields})
+        extra_fields = {**getattr(other, "extra_fields", {}), **self.extra_fields}
+        return PartitionSlice({**other, **self}, extra_fields=extra_fields)
 
 
 @dataclass(frozen=True)
@@ -131,15 +131,15 @@ class ParentStreamConfig:
     lazy_read_pointer: list[str] = field(default_factory=list)
 
     @cached_property
-    def _key(self) -> Callable[[Any], Any]:
+    def _get_key(self) -> Callable[[Any], Any]:
         return make_getter(split_path(self.parent_key))
 
     @cached_property
-    def _extras(self) -> list[tuple[str, Callable[[Any], Any]]]:
+    def _extra_getters(self) -> list[tuple[str, Callable[[Any], Any]]]:
         return [(".".join(path), make_getter(path)) for path in self.extra_fields]
 
     @cached_property
-    def _records(self) -> Callable[[Any], Any]:
+    def _get_child_records(self) -> Callable[[Any], Any]:
         return make_getter(self.lazy_read_pointer)
 
     def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
@@ -152,16 +152,15 @@ class ParentStreamConfig:
         if not self.incremental_dependency:
             yield from self._generate_slice_contexts(parent)
             return
-        keeper = stream
-        parent = parent.resume_from(keeper.find_parent_state(parent.name))
+        parent = parent.resume_from(stream.find_parent_state(parent.name))
         yield from self._generate_slice_contexts(parent)
-        keeper.keep_parent_state(parent.name, parent.resume_position)
+        stream.keep_parent_state(parent.name, parent.resume_position)
 
     def _generate_slice_contexts(self, parent: DeclarativeStreamProtocol) -> Iterator[Context]:
         for context in parent.slices():
-            above = {PARENT_SLICE: dict(context)} if context else {}
+            parent_slice = {PARENT_SLICE: dict(context)} if context else {}
             for record in parent.read_slice(context):
-                key = self._key(record)
+                key = self._get_key(record)
                 if key is None or key is MISSING:
                     parent.log(
                         "A parent record without '%s' creates no slice.",
@@ -170,7 +169,7 @@ class ParentStreamConfig:
                     )
                     continue
                 yield PartitionSlice(
-                    {self.partition_field: key, **above},
+                    {self.partition_field: key, **parent_slice},
                     extra_fields=self._get_extra_fields(record),
                 )
 
@@ -180,13 +179,13 @@ class ParentStreamConfig:
         With a `lazy_read_pointer`, one of them is a response made from the child records that the
         parent record contains.
         """
-        more: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         if self.lazy_read_pointer:
-            more[CHILD_RESPONSE] = _make_response(self._records(record))
-        for name, find in self._extras:
-            value = find(record)
-            more[name] = None if value is MISSING else value
-        return more
+            fields[CHILD_RESPONSE] = _make_response(self._get_child_records(record))
+        for name, get in self._extra_getters:
+            value = get(record)
+            fields[name] = None if value is MISSING else value
+        return fields
 
     def put(self, request: Any, scope: TemplateScope) -> None:
         """Add the parent key of the current slice to a request, if `request_option` is set."""
@@ -242,7 +241,7 @@ class GroupingPartitionRouter:
         batch: list[Context] = []
         seen: set[str] = set()
         for context in self.underlying_partition_router.generate_contexts(stream):
-            key = _get_only_value(context)
+            key = _make_group_key(context)
             if self.deduplicate:
                 if key in seen:
                     continue
@@ -291,7 +290,12 @@ def _add_slice_value(
             option.put(request, value)
 
 
-def _get_only_value(context: Context) -> str:
+def _make_group_key(context: Context) -> str:
+    """Return the value of a context's only partition field as JSON, for comparison.
+
+    Raises:
+        ManifestError: The context has no or several partition fields.
+    """
     names = context.keys() - {PARENT_SLICE}
     if len(names) != 1:
         raise ManifestError(
@@ -322,8 +326,8 @@ def _collect_keys(mappings: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def _make_response(records: Any) -> requests.Response:
     """Return the child records that a parent record contains, as if an API had returned them."""
-    made = requests.Response()
-    made.status_code = 200
-    made.headers["Content-Type"] = "application/json"
-    made._content = dump_json([] if records is MISSING else records, default=str).encode()  # noqa: SLF001
-    return made
+    response = requests.Response()
+    response.status_code = 200
+    response.headers["Content-Type"] = "application/json"
+    response._content = dump_json([] if records is MISSING else records, default=str).encode()  # noqa: SLF001
+    return response

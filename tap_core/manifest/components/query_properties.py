@@ -17,6 +17,7 @@ from typing import Any, Final, Literal
 from tap_core.manifest.components.partition_routers import PartitionSlice
 from tap_core.manifest.dpath import MISSING, make_getter
 from tap_core.manifest.interfaces import (
+    SLICE_NAMES,
     DeclarativeStreamProtocol,
     Retriever,
     TemplateScope,
@@ -32,13 +33,15 @@ __all__ = [
     "QueryProperties",
     "get_properties",
     "inject_properties",
+    "merge_objects",
 ]
 
-_NAME: Final = "query_properties"
+_PROPERTIES_FIELD: Final = "query_properties"
 """Extra field of a slice in which templates find the properties of a request."""
-_BETWEEN: Final = 3
+_SEPARATOR_LENGTH: Final = 3
 """Number of characters that separate two property names in a URL (``%2C``)."""
-_turn: Final = threading.RLock()
+_request_lock: Final = threading.RLock()
+"""Lock of the threads that request property names, so that each endpoint is requested once."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,8 @@ class PropertiesFromEndpoint:
     retriever: Retriever
 
     @cached_property
-    def _known(self) -> list[list[str]]:
+    def _cached_names(self) -> list[list[str]]:
+        """List with the names as its only item; empty before the endpoint was requested."""
         return []
 
     def read_names(self, stream: DeclarativeStreamProtocol) -> list[str]:
@@ -57,13 +61,12 @@ class PropertiesFromEndpoint:
 
         Records without a name are skipped.
         """
-        with _turn:
-            if not self._known:
-                found = map(
-                    make_getter(self.property_field_path), stream.iterate_records(self.retriever)
-                )
-                self._known.append([str(one) for one in found if one is not MISSING])
-            return self._known[0]
+        with _request_lock:
+            if not self._cached_names:
+                records = stream.iterate_records(self.retriever)
+                names = map(make_getter(self.property_field_path), records)
+                self._cached_names.append([str(name) for name in names if name is not MISSING])
+            return self._cached_names[0]
 
 
 @dataclass(frozen=True)
@@ -114,12 +117,14 @@ class PropertyChunking:
             return
         chunk, size = list(always), 0
         for name in names if chosen is None else [one for one in names if one in chosen]:
-            more = len(name) + _BETWEEN if self.property_limit_type == "characters" else 1
-            if size and size + more > self.property_limit:
+            length = (
+                len(name) + _SEPARATOR_LENGTH if self.property_limit_type == "characters" else 1
+            )
+            if size and size + length > self.property_limit:
                 yield chunk
                 chunk, size = list(always), 0
             chunk.append(name)
-            size += more
+            size += length
         yield chunk
 
 
@@ -134,10 +139,12 @@ class JsonSchemaPropertySelector:
 
     def select_names(self, stream: DeclarativeStreamProtocol) -> frozenset[str]:
         """Return the API's names of the stream's selected top-level properties."""
-        known: Mapping[str, Any] = stream.schema.get("properties") or {}
+        properties: Mapping[str, Any] = stream.schema.get("properties") or {}
         mask = stream.mask
         selected: Record = {
-            name: schema for name, schema in known.items() if mask.get(("properties", name), True)
+            name: schema
+            for name, schema in properties.items()
+            if mask.get(("properties", name), True)
         }
         for change in self.transformations:
             change.transform(selected, {"config": {}, "record": selected, "stream_slice": {}})
@@ -177,13 +184,10 @@ def inject_properties(scope: TemplateScope, names: Sequence[str]) -> TemplateSco
 
     The field names become the extra field ``query_properties`` of ``stream_slice``.
     """
-    known: Mapping[str, Any] = scope.get("stream_slice") or {}
-    more: Mapping[str, Any] = getattr(known, "extra_fields", {})
-    whole = PartitionSlice(known, extra_fields={**more, _NAME: list(names)})
-    return {
-        **scope,
-        **dict.fromkeys(["stream_slice", "stream_partition", "stream_interval"], whole),
-    }
+    stream_slice: Mapping[str, Any] = scope.get("stream_slice") or {}
+    extra_fields = {**getattr(stream_slice, "extra_fields", {}), _PROPERTIES_FIELD: list(names)}
+    extended = PartitionSlice(stream_slice, extra_fields=extra_fields)
+    return {**scope, **dict.fromkeys(SLICE_NAMES, extended)}
 
 
 def get_properties(stream_slice: Any) -> list[str]:
@@ -191,5 +195,17 @@ def get_properties(stream_slice: Any) -> list[str]:
 
     Return [] if the slice has no such field.
     """
-    more: Mapping[str, list[str]] = getattr(stream_slice, "extra_fields", None) or {}
-    return more.get(_NAME, [])
+    extra_fields: Mapping[str, list[str]] = getattr(stream_slice, "extra_fields", None) or {}
+    return extra_fields.get(_PROPERTIES_FIELD, [])
+
+
+def merge_objects(first: Mapping[Any, Any], second: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return a copy of ``first`` with the members of ``second``; nested objects are merged."""
+    merged = dict(first)
+    for name, value in second.items():
+        old = merged.get(name)
+        if isinstance(old, dict) and isinstance(value, dict):
+            merged[name] = merge_objects(old, value)
+        else:
+            merged[name] = value
+    return merged

@@ -121,7 +121,7 @@ class _RecordSteps:
     before: _Changes = field(default_factory=list)
     keeps: Callable[[Record, TemplateScope], bool] | None = None
     after: _Changes = field(default_factory=list)
-    normalized: Callable[[Record], None] | None = None
+    normalize: Callable[[Record], None] | None = None
 
     def apply(self, record: Record, scope: TemplateScope) -> bool:
         """Apply all steps to a record in place; return False if the filter drops the record."""
@@ -131,8 +131,8 @@ class _RecordSteps:
             return False
         for change in self.after:
             change(record, scope)
-        if self.normalized is not None:
-            self.normalized(record)
+        if self.normalize is not None:
+            self.normalize(record)
         return True
 
 
@@ -163,14 +163,13 @@ class RecordSelector:
                 only if the manifest does not set `transform_before_filtering`.
         """
         changes: _Changes = [one.transform for one in transformations]
-        nothing: _Changes = []
-        asked = self.transform_before_filtering
-        is_first = transform_first if asked is None else asked
+        if self.transform_before_filtering is not None:
+            transform_first = self.transform_before_filtering
         steps = _RecordSteps(
-            before=changes if is_first else nothing,
+            before=changes if transform_first else [],
             keeps=self.record_filter.keeps if self.record_filter else None,
-            after=nothing if is_first else changes,
-            normalized=self._make_normalization(schema),
+            after=[] if transform_first else changes,
+            normalize=self._make_normalization(schema),
         )
         extract = self.extractor.extract
         if steps == _RecordSteps():
@@ -179,18 +178,18 @@ class RecordSelector:
         def select(
             documents: Iterable[Any],
             scope: TemplateScope,
-            extracted: Callable[[], None],
-            failed: OnFailure | None = None,
+            count_extracted: Callable[[], None],
+            on_failure: OnFailure | None = None,
         ) -> Iterator[Record]:
-            seen = dict(scope)
-            is_kept = steps.apply if failed is None else _skip_failures(steps.apply, failed)
+            variables = dict(scope)
+            apply = steps.apply if on_failure is None else _skip_failures(steps.apply, on_failure)
             for document in documents:
                 for record in extract(document, scope):
                     if not isinstance(record, dict):
                         _check_object(record)
-                    extracted()
-                    seen["record"] = record
-                    if is_kept(record, seen):
+                    count_extracted()
+                    variables["record"] = record
+                    if apply(record, variables):
                         yield record
 
         return select
@@ -203,36 +202,36 @@ class RecordSelector:
         Return None if the manifest declares no normalization, or if the schema is empty and the
         normalization is ``Default``.
         """
-        asked = self.schema_normalization
-        if asked == "None":
+        normalization = self.schema_normalization
+        if normalization == "None":
             return None
-        known = schema()
-        if isinstance(asked, str):
-            return make_normalizer(known) if known else None
-        return lambda record: asked.transform(record, known)
+        json_schema = schema()
+        if isinstance(normalization, str):
+            return make_normalizer(json_schema) if json_schema else None
+        return lambda record: normalization.transform(record, json_schema)
 
 
 def _skip_failures(
-    apply: Callable[[Record, TemplateScope], bool], failed: OnFailure
+    apply: Callable[[Record, TemplateScope], bool], on_failure: OnFailure
 ) -> Callable[[Record, TemplateScope], bool]:
     """Return a function like ``apply`` that skips a record if one of its templates fails.
 
     Args:
         apply: Function that applies the processing steps to a record.
-        failed: Called for each skipped record, with the record, the error, and the number of the
-            record in the response. The returned function then returns False.
+        on_failure: Called for each skipped record, with the record, the error, and the number of
+            the record in the response. The returned function then returns False.
     """
     numbers = itertools.count(1)
 
-    def tried(record: Record, scope: TemplateScope) -> bool:
+    def apply_or_skip(record: Record, scope: TemplateScope) -> bool:
         number = next(numbers)
         try:
             return apply(record, scope)
         except ManifestError as error:
-            failed(record, error, number)
+            on_failure(record, error, number)
             return False
 
-    return tried
+    return apply_or_skip
 
 
 def drop_nulls(select: RecordSelection) -> RecordSelection:
@@ -241,10 +240,10 @@ def drop_nulls(select: RecordSelection) -> RecordSelection:
     def select_without_nulls(
         documents: Iterable[Any],
         scope: TemplateScope,
-        extracted: Callable[[], None],
-        failed: OnFailure | None = None,
+        count_extracted: Callable[[], None],
+        on_failure: OnFailure | None = None,
     ) -> Iterator[Record]:
-        for record in select(documents, scope, extracted, failed):
+        for record in select(documents, scope, count_extracted, on_failure):
             if None in record.values():
                 yield {name: value for name, value in record.items() if value is not None}
             else:
@@ -263,14 +262,14 @@ def _make_extraction(extract: Callable[[Any, TemplateScope], Iterable[Any]]) -> 
     def select(
         documents: Iterable[Any],
         scope: TemplateScope,
-        extracted: Callable[[], None],
-        failed: OnFailure | None = None,  # noqa: ARG001  (no template can fail)
+        count_extracted: Callable[[], None],
+        on_failure: OnFailure | None = None,  # noqa: ARG001  (no template can fail)
     ) -> Iterator[Record]:
         for document in documents:
             for record in extract(document, scope):
                 if not isinstance(record, dict):
                     _check_object(record)
-                extracted()
+                count_extracted()
                 yield record
 
     return select

@@ -51,7 +51,7 @@ __all__ = [
 RESPONSE_LIMITS: Final = ("max_response_bytes", "max_download_bytes", "max_response_seconds")
 """Options of a requester that limit the size and the duration of a response."""
 
-_PLAIN: Final = re.compile(r"[\w-]+(?:/[\w-]+)*/?", re.ASCII)
+_PLAIN_PATH: Final = re.compile(r"[\w-]+(?:/[\w-]+)*/?", re.ASCII)
 """Path that only consists of letters, digits, ``_``, ``-`` and ``/``."""
 
 _Body: TypeAlias = tuple[Any, bool | None]
@@ -60,10 +60,10 @@ _Body: TypeAlias = tuple[Any, bool | None]
 
 @dataclass(slots=True)
 class RequestSpec(HTTPRequest):
-    """Request of a manifest's stream: an HTTPRequest with the base URL for paths of next pages."""
+    """Request of a manifest's stream: an HTTPRequest and the base URL of its requester."""
 
     base: str = ""
-    """Base URL for paths: the requester's, or that of the response with the next page."""
+    """Base URL to which a page token that is a path is joined."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,7 +258,8 @@ class HttpRequester:
         return params
 
     def _headers(self, scope: TemplateScope) -> dict[str, str]:
-        return {name: str(it) for name, it in _evaluate_fields(self.request_headers, scope).items()}
+        headers = _evaluate_fields(self.request_headers, scope)
+        return {name: str(value) for name, value in headers.items()}
 
     @cached_property
     def _body(
@@ -282,9 +283,9 @@ def finalize_request(request: HTTPRequest) -> HTTPRequest:
     """
     query = urlsplit(request.url).query if "?" in request.url else ""
     if query and request.params:
-        known = {name: values[0] for name, values in parse_qs(query).items()}
+        in_url = {name: values[0] for name, values in parse_qs(query).items()}
         request.params = {
-            name: value for name, value in request.params.items() if known.get(name) != str(value)
+            name: value for name, value in request.params.items() if in_url.get(name) != str(value)
         }
     if not request.data:
         request.data = None
@@ -297,8 +298,9 @@ def find_property_parameters(params: Any) -> list[str]:
 
     ``params`` are the query parameters; such a value is a QueryProperties component.
     """
-    given: Mapping[str, Any] = params if isinstance(params, Mapping) else {}
-    return [name for name, value in given.items() if isinstance(value, QueryProperties)]
+    if not isinstance(params, Mapping):
+        return []
+    return [name for name, value in params.items() if isinstance(value, QueryProperties)]
 
 
 def get_request_properties(fields: Mapping[str, Any]) -> QueryProperties | None:
@@ -306,9 +308,9 @@ def get_request_properties(fields: Mapping[str, Any]) -> QueryProperties | None:
 
     ``fields`` maps the names of a requester's options to their values.
     """
-    for name in find_property_parameters(fields.get("request_parameters")):
-        found: QueryProperties = fields["request_parameters"][name]
-        return found
+    if names := find_property_parameters(fields.get("request_parameters")):
+        properties: QueryProperties = fields["request_parameters"][names[0]]
+        return properties
     endpoint: PropertiesFromEndpoint | None = fields.get("fetch_properties_from_endpoint")
     return fields.get("query_properties") if endpoint is None else QueryProperties(endpoint)
 
@@ -318,7 +320,7 @@ def _join_url(base: str, path: str) -> str:
     if not path:
         return base
     folder = base if base.endswith("/") else f"{base}/"
-    if _PLAIN.fullmatch(path) and _can_append_path(folder):
+    if _PLAIN_PATH.fullmatch(path) and _can_append_path(folder):
         return folder + path
     return urljoin(folder, path)
 
@@ -340,11 +342,12 @@ def _evaluate_fields(fields: Any, scope: TemplateScope) -> dict[str, Any]:
     renders as a mapping.
     """
     if not isinstance(fields, dict):
-        whole = fields(scope) if callable(fields) else fields
-        if isinstance(whole, str):
-            whole = parse_literal(whole)
-        members: Mapping[Any, Any] = whole if isinstance(whole, Mapping) else {}
-        return {str(name): value for name, value in members.items() if value is not None}
+        mapping = fields(scope) if callable(fields) else fields
+        if isinstance(mapping, str):
+            mapping = parse_literal(mapping)
+        if not isinstance(mapping, Mapping):
+            return {}
+        return {str(name): value for name, value in mapping.items() if value is not None}
     return {
         str(resolve(name, scope)): value
         for name, each in fields.items()
@@ -358,13 +361,12 @@ def _evaluate_document(document: Any, scope: TemplateScope) -> Any:
     Members of mappings with the value None or an empty string are omitted at all levels.
     """
     if callable(document):
-        found = document(scope)
-        return None if found == "" else found
+        value = document(scope)
+        return None if value == "" else value
     if isinstance(document, dict):
-        members: dict[Any, Any] = document
         return {
             resolve(name, scope): value
-            for name, each in members.items()
+            for name, each in document.items()
             if (value := _evaluate_document(each, scope)) is not None
         }
     if isinstance(document, list):

@@ -14,7 +14,13 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 from tap_core.manifest.document import to_plain
 from tap_core.manifest.dpath import MISSING, make_getter
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.interfaces import Condition, InterpolatedValue, TemplateScope, resolve
+from tap_core.manifest.interfaces import (
+    SLICE_NAMES,
+    Condition,
+    InterpolatedValue,
+    TemplateScope,
+    resolve,
+)
 from tap_core.manifest.literals import get_literal_types
 from tap_core.manifest.parameters import expand_parameters
 
@@ -27,11 +33,12 @@ __all__ = [
     "RecordReader",
     "StreamConfig",
     "StreamParametersDefinition",
-    "find_template_names",
+    "find_variable_names",
 ]
 
-_SEEN: Final = frozenset({"config", "parameters", "components_values", "stream_template_config"})
-_SLICE: Final = frozenset({"stream_slice", "stream_partition", "stream_interval"})
+_COMMON_NAMES: Final = frozenset(
+    {"config", "parameters", "components_values", "stream_template_config"}
+)
 
 RecordReader: TypeAlias = Callable[[Mapping[str, Any]], Iterable[tuple[Mapping[str, Any], Any]]]
 """Function that yields (slice, record) pairs of the retriever that a manifest node declares."""
@@ -70,7 +77,7 @@ class ComponentMappingDefinition:
     @property
     def names(self) -> frozenset[str]:
         """Names of the variables in the templates of the path, the value and the condition."""
-        return find_template_names([self.field_path, self.value, self.condition])
+        return find_variable_names([self.field_path, self.value, self.condition])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,27 +91,28 @@ class _Resolver:
     components_mapping: list[ComponentMappingDefinition]
 
     HAS_CONDITIONS: ClassVar[bool] = False
+    """True if ``condition`` of a mapping is supported."""
     CREATES: ClassVar[bool] = True
     """True if ``create_or_update`` of a mapping is supported."""
     READS_YAML: ClassVar[bool] = True
     """True if a string value of a mapping is parsed as YAML."""
     BRINGS_DATA: ClassVar[bool] = True
     """True if the values come from the API or the config, where braces are not templates."""
-    SEES: ClassVar[frozenset[str]] = _SEEN
+    NAMES: ClassVar[frozenset[str]] = _COMMON_NAMES
+    """Names of the variables that the templates of a mapping may use."""
 
     def __post_init__(self) -> None:
         """Raise ManifestError if a mapping has an unsupported condition or template variable."""
-        kind = type(self).__name__
-        for place, one in enumerate(self.components_mapping):
-            if one.condition is not None and not self.HAS_CONDITIONS:
+        for index, mapping in enumerate(self.components_mapping):
+            if mapping.condition is not None and not self.HAS_CONDITIONS:
                 raise ManifestError(
-                    f"components_mapping[{place}] has a condition: only a ConfigComponentsResolver"
+                    f"components_mapping[{index}] has a condition: only a ConfigComponentsResolver"
                     " supports one."
                 )
-            if unseen := sorted(one.names - self.SEES):
+            if unavailable := sorted(mapping.names - self.NAMES):
                 raise ManifestError(
-                    f"a template of components_mapping[{place}] uses {', '.join(unseen)}: a"
-                    f" {kind} provides only {', '.join(sorted(self.SEES))}."
+                    f"a template of components_mapping[{index}] uses {', '.join(unavailable)}: a"
+                    f" {type(self).__name__} provides only {', '.join(sorted(self.NAMES))}."
                 )
 
     def keeps_text(self, mapping: ComponentMappingDefinition) -> bool:  # noqa: ARG002
@@ -120,7 +128,7 @@ class HttpComponentsResolver(_Resolver):
 
     CREATES: ClassVar[bool] = False
     READS_YAML: ClassVar[bool] = False
-    SEES: ClassVar[frozenset[str]] = _SEEN | _SLICE
+    NAMES: ClassVar[frozenset[str]] = _COMMON_NAMES.union(SLICE_NAMES)
 
     def scopes(self, read: RecordReader) -> Iterator[TemplateScope]:
         """Yield the template variables for each stream to create.
@@ -128,8 +136,8 @@ class HttpComponentsResolver(_Resolver):
         An API record becomes the variable ``components_values``. ``read`` is a function that yields
         (stream slice, record) pairs of a retriever.
         """
-        for one, record in read(self.retriever):
-            yield {"components_values": record, "stream_slice": one}
+        for stream_slice, record in read(self.retriever):
+            yield {"components_values": record, "stream_slice": stream_slice}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,11 +156,11 @@ class StreamConfig:
         Each item creates one stream. A config value that is not a list is a single item.
         """
         path: list[Any] = resolve(self.configs_pointer, {"config": config})
-        found = make_getter(path)(dict(config))
-        if found is MISSING or found is None:
-            found = []
-        usual = map(_expand_entry, self.default_values or ())
-        return [*(found if isinstance(found, list) else [found]), *usual]
+        values = make_getter(path)(dict(config))
+        if values is MISSING or values is None:
+            values = []
+        defaults = map(_expand_entry, self.default_values or ())
+        return [*(values if isinstance(values, list) else [values]), *defaults]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,9 +182,8 @@ class ConfigComponentsResolver(_Resolver):
         An item of the config becomes the variable ``components_values``. ``read`` is not used,
         because nothing is requested from the API.
         """
-        given = self.stream_config
-        parts = given if isinstance(given, list) else [given]
-        for combination in product(*(enumerate(one.values(self.config)) for one in parts)):
+        lists = self.stream_config if isinstance(self.stream_config, list) else [self.stream_config]
+        for combination in product(*(enumerate(one.values(self.config)) for one in lists)):
             yield {"components_values": _merge_items(combination)}
 
     def keeps_text(self, mapping: ComponentMappingDefinition) -> bool:
@@ -195,8 +202,8 @@ class StreamParametersDefinition:
 
     def __post_init__(self) -> None:
         """Raise ManifestError if the value is not a list of mappings."""
-        given = self.list_of_parameters_for_stream
-        if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
+        items = self.list_of_parameters_for_stream
+        if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
             raise ManifestError("list_of_parameters_for_stream must be a list of mappings.")
 
 
@@ -230,12 +237,12 @@ class DynamicDeclarativeStream:
     use_parent_parameters: bool = True
 
 
-def find_template_names(value: Any) -> frozenset[str]:
+def find_variable_names(value: Any) -> frozenset[str]:
     """Return the names of the variables that templates in a value use, at all nesting levels."""
     if isinstance(value, dict):
         value = [*value, *value.values()]
     if isinstance(value, list):
-        return frozenset[str]().union(*map(find_template_names, value))
+        return frozenset[str]().union(*map(find_variable_names, value))
     template = getattr(value, "template", None)
     return template.names if template is not None else frozenset()
 
@@ -248,12 +255,12 @@ def _expand_entry(entry: Any) -> Any:
     return to_plain(expand_parameters(entry))
 
 
-def _has_component(given: Any) -> bool:
-    if isinstance(given, dict):
-        given = list(given.values())
-    if isinstance(given, list):
-        return any(map(_has_component, given))
-    return is_dataclass(given) and not callable(given)
+def _has_component(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_component, value.values()))
+    if isinstance(value, list):
+        return any(map(_has_component, value))
+    return is_dataclass(value) and not callable(value)  # a BoundTemplate is callable
 
 
 def _merge_items(combination: Iterable[tuple[int, Any]]) -> dict[str, Any]:
@@ -263,10 +270,10 @@ def _merge_items(combination: Iterable[tuple[int, Any]]) -> dict[str, Any]:
     that is a mapping adds its keys to the dict. Any other item of list number N, from 0, is stored
     as (index, item) under the key ``source_config_N``.
     """
-    made: dict[str, Any] = {}
-    for place, (number, value) in enumerate(combination):
-        if isinstance(value, dict):
-            made.update(to_plain(value))
+    values: dict[str, Any] = {}
+    for list_number, (index, item) in enumerate(combination):
+        if isinstance(item, dict):
+            values.update(to_plain(item))
         else:
-            made.setdefault(f"source_config_{place}", (number, value))
-    return made
+            values.setdefault(f"source_config_{list_number}", (index, item))
+    return values

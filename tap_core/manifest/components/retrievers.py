@@ -29,6 +29,9 @@ from tap_core.types import Context, JsonSchema, Record
 
 __all__ = ["CustomRetriever", "SimpleRetriever"]
 
+_READING_METHODS: Final = ("stream_slices", "_read_pages", "_fetch_next_page", "_parse_response")
+"""Methods of airbyte-cdk's SimpleRetriever that the stream replaces."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SimpleRetriever:
@@ -64,10 +67,10 @@ class SimpleRetriever:
 
         If there are several, each stream slice combines one slice of each router.
         """
-        found = self.partition_router
-        if found is None:
+        routers = self.partition_router
+        if routers is None:
             return []
-        return list(found) if isinstance(found, list) else [found]
+        return list(routers) if isinstance(routers, list) else [routers]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,13 +86,15 @@ class CustomRetriever(Custom):
     def __post_init__(self) -> None:
         super().__post_init__()
         cls = load_class(self.class_name, self.folder)
-        own = [
-            one for one in _READS if getattr(cls, one, None) is not getattr(CdkSimpleRetriever, one)
+        overridden = [
+            name
+            for name in _READING_METHODS
+            if getattr(cls, name, None) is not getattr(CdkSimpleRetriever, name)
         ]
-        if not issubclass(cls, CdkSimpleRetriever) or own:
-            what = f"overrides {own[0]}" if own else "is not a SimpleRetriever"
+        if not issubclass(cls, CdkSimpleRetriever) or overridden:
+            problem = f"overrides {overridden[0]}" if overridden else "is not a SimpleRetriever"
             raise ManifestError(
-                f"{self.class_name} {what}: the stream reads slices and pages. A retriever"
+                f"{self.class_name} {problem}: the stream reads slices and pages. A retriever"
                 " may override read_records(), and call super() for the records of slices."
             )
         _ = self.simple
@@ -101,14 +106,12 @@ class CustomRetriever(Custom):
         Raises:
             ManifestError: `requester` or `record_selector` is missing.
         """
-        known = {one.name for one in fields(SimpleRetriever)}
-        given: dict[str, Any] = {
-            name: value for name, value in self.fields.items() if name in known
-        }
-        missing = sorted({"requester", "record_selector"} - given.keys())
+        names = {one.name for one in fields(SimpleRetriever)}
+        options = {name: value for name, value in self.fields.items() if name in names}
+        missing = sorted({"requester", "record_selector"} - options.keys())
         if missing:
             raise ManifestError(f"A CustomRetriever needs {', '.join(missing)}.")
-        return SimpleRetriever(**given)
+        return SimpleRetriever(**options)
 
     @cached_property
     def _slice_class(self) -> Any:
@@ -128,29 +131,26 @@ class CustomRetriever(Custom):
         self,
         scope: TemplateScope,
         schema: JsonSchema,
-        pages: Callable[[Context | None], Iterable[Record]],
+        read_pages: Callable[[Context | None], Iterable[Record]],
     ) -> Iterator[Record]:
         """Yield the records of a slice that ``read_records`` of the connector's class returns.
 
         Args:
             scope: The template variables, which include the slice.
             schema: The JSON Schema of the stream.
-            pages: Function that requests the pages of a slice and returns their records. The
+            read_pages: Function that requests the pages of a slice and returns their records. The
                 connector's class calls it through ``super().read_records``.
         """
         self.remember_stream(scope)
 
         def read(stream_slice: CdkStreamSlice | None) -> Iterator[CdkRecord]:
-            asked = stream_slice or CdkStreamSlice(partition={}, cursor_slice={})
-            for record in pages(to_context(asked.partition) or None):
-                yield CdkRecord(record, self.instance.name, asked)
+            stream_slice = stream_slice or CdkStreamSlice(partition={}, cursor_slice={})
+            for record in read_pages(to_context(stream_slice.partition) or None):
+                yield CdkRecord(record, self.instance.name, stream_slice)
 
-        reading = object.__new__(self._slice_class)
-        reading.__dict__ = self.instance.__dict__  # all slices share the attributes
-        reading.reads = read
-        for record in reading.read_records(schema, to_stream_slice(scope)):
+        retriever = object.__new__(self._slice_class)
+        retriever.__dict__ = self.instance.__dict__  # all slices share the attributes
+        retriever.reads = read
+        for record in retriever.read_records(schema, to_stream_slice(scope)):
             data: Mapping[str, Any] = getattr(record, "data", record)
             yield dict(data)
-
-
-_READS: Final = ("stream_slices", "_read_pages", "_fetch_next_page", "_parse_response")

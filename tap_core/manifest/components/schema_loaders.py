@@ -57,14 +57,14 @@ class JsonFileSchemaLoader:
             ManifestError: The file does not exist, or is not a JSON Schema.
         """
         path = self.file_path or f"./{stream.name}.json"
-        found = find_schema_file(self.folder, path)
-        if found is None:
+        file = find_schema_file(self.folder, path)
+        if file is None:
             raise ManifestError(
                 f"there is no file '{path}' (looked for in {self.folder}): add it, or write the"
                 " schema into the manifest with an InlineSchemaLoader.",
                 place=self.place,
             )
-        return read_schema(found)
+        return read_schema(file)
 
 
 def find_schema_file(folder: Path, path: str) -> Path | None:
@@ -74,20 +74,27 @@ def find_schema_file(folder: Path, path: str) -> Path | None:
     the connector was developed.
     """
     steps = Path(path).parts
-    tried = [
+    candidates = [
         folder / path,
         folder.parent / path,
         folder.joinpath(*steps[1:]),
         folder / "schemas" / Path(path).name,
     ]
-    return next(filter(_is_file, tried), None)
+    return next(filter(_is_file, candidates), None)
 
 
 def read_schema(file: Path) -> JsonSchema:
-    """Read a schema file; return the schema with its ``$ref`` references resolved."""
-    found = _resolve_references(_load_file(file), file, _load_file(file), ())
-    found.pop("definitions", None)
-    return cast(JsonSchema, found)
+    """Read a schema file; return the schema with its ``$ref`` references resolved.
+
+    Raises:
+        ManifestError: The file is not a JSON object, or a reference in it has no target.
+    """
+    document = _load_file(file)
+    schema = _resolve_references(document, file, document, ())
+    if not isinstance(schema, dict):
+        raise ManifestError(f"The schema {file} must be a JSON object.")
+    schema.pop("definitions", None)
+    return schema
 
 
 def _load_file(file: Path) -> Any:
@@ -115,10 +122,10 @@ def _resolve_references(node: Any, file: Path, root: Any, references: tuple[str,
     if not isinstance(reference, str):
         return {key: _resolve_references(one, file, root, references) for key, one in node.items()}
     name, _, pointer = reference.partition("#")
-    here = f"{file}: {reference}"
-    if here in references:
+    current = f"{file}: {reference}"
+    if current in references:
         raise ManifestError(
-            f"The schema {file} refers to itself: {' -> '.join((*references, here))}."
+            f"The schema {file} refers to itself: {' -> '.join((*references, current))}."
         )
     if name:
         file = _find_shared_file(file, name)
@@ -126,7 +133,9 @@ def _resolve_references(node: Any, file: Path, root: Any, references: tuple[str,
     target = make_getter([step for step in pointer.split("/") if step])(root)
     if target is MISSING:
         raise ManifestError(f"The schema {file} refers to '{reference}', which does not exist.")
-    resolved = _resolve_references(target, file, root, (*references, here))
+    resolved = _resolve_references(target, file, root, (*references, current))
+    if not isinstance(resolved, dict):  # such as `true`, a schema that allows any value
+        return resolved
     return {key: one for key, one in resolved.items() if key != "definitions"}
 
 
@@ -138,11 +147,11 @@ def _find_shared_file(file: Path, name: str) -> Path:
     Raises:
         ManifestError: The file does not exist.
     """
-    tried = [file.parent / "shared" / name, file.parent / name]
-    found = next(filter(_is_file, tried), None)
-    if found is None:
+    candidates = [file.parent / "shared" / name, file.parent / name]
+    shared_file = next(filter(_is_file, candidates), None)
+    if shared_file is None:
         raise ManifestError(f"The schema {file} refers to a file '{name}', which does not exist.")
-    return found
+    return shared_file
 
 
 def _is_file(path: Path) -> bool:

@@ -100,6 +100,7 @@ class RotatedTokens:
     @property
     def known_tokens(self) -> list[str]:
         """API tokens from the option `tokens`, without surrounding whitespace and empty tokens."""
-        given = self.tokens
-        found = given.split(self.token_delimiter or ",") if isinstance(given, str) else given
-        return [token.strip() for token in found if token.strip()]
+        tokens = self.tokens
+        if isinstance(tokens, str):
+            tokens = tokens.split(self.token_delimiter or ",")
+        return [token.strip() for token in tokens if token.strip()]

@@ -82,18 +82,18 @@ class AddFields:
         The condition is evaluated for each field, with the field's ``value`` and ``path`` as
         variables.
         """
-        added = [(one.path, one.value, _make_setter(one.path)) for one in self.fields]
+        fields = [(one.path, one.value, _make_setter(one.path)) for one in self.fields]
         condition = self.condition
 
         def change(record: Record, scope: TemplateScope) -> None:
             path: list[str] = []
             try:
-                for path, value, put in added:
-                    found = resolve(value, scope)
+                for path, template, set_value in fields:
+                    value = resolve(template, scope)
                     if condition is None or resolve(
-                        condition, {**scope, "value": found, "path": path}
+                        condition, {**scope, "value": value, "path": path}
                     ):
-                        put(record, found)
+                        set_value(record, value)
             except ManifestError as error:
                 raise _add_field_name(".".join(path), error) from None
 
@@ -127,20 +127,19 @@ class RemoveFields:
         removers = [make_remover(one) for one in self.field_pointers]
 
         def remove(record: Record, scope: TemplateScope) -> None:  # noqa: ARG001  (the Protocol's parameter)
-            for one in removers:
-                one(record)
+            for remove_path in removers:
+                remove_path(record)
 
         return remove
 
     def _remove_by_value(self, record: Record, scope: TemplateScope) -> None:
-        for place in list(iterate_leaves(record)):
-            holder, name = place
+        for holder, name in list(iterate_leaves(record)):
             try:
                 is_removed = resolve(self.condition, {**scope, "property": holder[name]})
             except ManifestError as error:
                 raise _add_field_name(str(name), error) from None
             if is_removed:
-                delete_at(place)
+                delete_at((holder, name))
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,7 @@ class KeysToLower:
 
     def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  (the Protocol's parameter)
         """Convert the names of a record's top-level fields to lower case, in place."""
-        _replace(record, {name.lower(): value for name, value in record.items()})
+        _replace_fields(record, {name.lower(): value for name, value in record.items()})
 
 
 @dataclass(frozen=True)
@@ -161,7 +160,7 @@ class KeysToSnakeCase:
 
     def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  (the Protocol's parameter)
         """Convert the field names of a record to snake_case, in place."""
-        _replace(record, _rename_fields(record, _known_names.__getitem__))
+        _replace_fields(record, _rename_fields(record, _snake_case_names.__getitem__))
 
 
 @dataclass(frozen=True)
@@ -177,7 +176,7 @@ class KeysReplace:
     def transform(self, record: Record, scope: TemplateScope) -> None:
         """Replace the text `old` with `new` in the field names of a record, in place."""
         old, new = str(resolve(self.old, scope)), str(resolve(self.new, scope))
-        _replace(record, _rename_fields(record, lambda name: name.replace(old, new)))
+        _replace_fields(record, _rename_fields(record, lambda name: name.replace(old, new)))
 
 
 @dataclass(frozen=True)
@@ -207,7 +206,7 @@ class DpathFlattenFields:
     key_transformation: KeyTransformation | None = None
 
     @cached_property
-    def _found(self) -> Callable[[Any], Any]:
+    def _find(self) -> Callable[[Any], Any]:
         path = self.field_path
         if "*" not in path:
             return make_getter(path)
@@ -220,17 +219,18 @@ class DpathFlattenFields:
 
     def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  (the Protocol's parameter)
         """Move the fields of the nested object at `field_path` to the top level, in place."""
-        found = self._found(record)
-        if not isinstance(found, dict):
+        origin = self._find(record)
+        if not isinstance(origin, dict):
             return
-        fields = cast(dict[str, Any], found)
-        lifted = self.key_transformation.rename(fields) if self.key_transformation else fields
-        if self.replace_record and lifted:
-            _replace(record, dict(lifted))
-        elif not lifted.keys() & record.keys():
+        fields = cast(dict[str, Any], origin)
+        if self.key_transformation:
+            fields = self.key_transformation.rename(fields)
+        if self.replace_record and fields:
+            _replace_fields(record, dict(fields))
+        elif not fields.keys() & record.keys():
             if self.delete_origin_value:
                 self._remove(record)
-            record.update(lifted)
+            record.update(fields)
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ class FlattenFields:
 
     def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  (the Protocol's parameter)
         """Move all nested values of a record to its top level, in place."""
-        _replace(record, _flatten(record, into_lists=self.flatten_lists))
+        _replace_fields(record, _flatten(record, into_lists=self.flatten_lists))
 
 
 def _add_field_name(name: str, error: ManifestError) -> ManifestError:
@@ -273,7 +273,7 @@ def _set_value(record: Record, path: list[str], value: Any) -> None:
         ) from None
 
 
-def _replace(record: Record, fields: dict[str, Any]) -> None:
+def _replace_fields(record: Record, fields: dict[str, Any]) -> None:
     record.clear()
     record.update(fields)
 
@@ -287,9 +287,9 @@ def _rename_fields(record: Mapping[str, Any], rename: Callable[[str], str]) -> d
     }
 
 
-_LONGEST_KEPT: Final = 200
-_MOST_KEPT: Final = 8_192
-"""Length in characters, and number, of the names that are kept; a source may send others."""
+_MAX_CACHED_LENGTH: Final = 200
+_MAX_CACHED_NAMES: Final = 8_192
+"""Length in characters, and number, of the names that are cached; a source may send others."""
 
 # A non-ASCII letter without an ASCII form is treated as lower case and kept.
 _WORDS: Final = re.compile(r"[A-Z]+[^\0-`{-\x7f]*|[^\0-`{-\x7f]+|[0-9]+|([^A-Za-z0-9]+)")
@@ -300,28 +300,28 @@ Lower-case letters are matched by excluding the other ranges, which is faster.
 
 
 class _SnakeCaseNames(dict[str, str]):
-    """Names in snake_case by name. Long names and those above a number are not kept."""
+    """Cache of names in snake_case, by name. Long names and those above a number are not cached."""
 
     def __missing__(self, name: str) -> str:
-        made = _snake_case(name)
-        if len(name) <= _LONGEST_KEPT and len(self) < _MOST_KEPT:
-            self[name] = made
-        return made
+        converted = _to_snake_case(name)
+        if len(name) <= _MAX_CACHED_LENGTH and len(self) < _MAX_CACHED_NAMES:
+            self[name] = converted
+        return converted
 
 
-def _snake_case(name: str) -> str:
+def _to_snake_case(name: str) -> str:
     """Return a name in snake_case without accents: ``'firstName'`` becomes ``'first_name'``."""
     parts = unicodedata.normalize("NFKD", name)
     plain = "".join(one for one in parts if not unicodedata.combining(one))
-    words = ["" if found[1] else found[0] for found in _WORDS.finditer(plain)]
-    inner = [word for word in words[1:-1] if word]
-    words = [*words[:1], *inner, *words[1:][-1:]]
+    words = ["" if match[1] else match[0] for match in _WORDS.finditer(plain)]
+    # An empty word at the start or the end keeps a leading or trailing underscore.
+    words = [*words[:1], *filter(None, words[1:-1]), *words[1:][-1:]]
     if words and words[0].isdigit():
         words.insert(0, "")
     return "_".join(words).lower()
 
 
-_known_names: Final = _SnakeCaseNames()
+_snake_case_names: Final = _SnakeCaseNames()
 
 
 def _flatten(record: Record, *, into_lists: bool) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any, Final
 from tap_core.exceptions import SyncError
 from tap_core.incremental.cursor import DatetimeBasedCursor
 from tap_core.incremental.windows import TimeWindow
-from tap_core.manifest.components.error_handlers import matches_action
+from tap_core.manifest.components.error_handlers import make_rejection_error, matches_action
 from tap_core.manifest.durations import parse_length
 from tap_core.manifest.errors import ManifestError
 
@@ -63,14 +63,12 @@ class RequestWindowSplitting:
         granule, write = cursor.granularity, cursor.format.write
         granules = (window.end - window.start) // granule + 1
         if granules < 2 or window.end - window.start <= self._min_window:  # noqa: PLR2004  (two halves)
-            said = (
+            raise make_rejection_error(
                 f"The API rejects the window {window.start_time} to {window.end_time},"
-                " which cannot be split further."
+                " which cannot be split further.",
+                self.failure_message,
+                error,
             )
-            more = f" {self.failure_message.strip()}" if self.failure_message else ""
-            failure = SyncError(f"{said}{more} {error}")
-            failure.failure_type = "transient_error"
-            raise failure
         middle = window.start + granules // 2 * granule
         last = middle - granule
         return (
