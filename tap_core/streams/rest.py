@@ -668,9 +668,8 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     ) -> dict[str, int]:
         """Add the costs of a request to the totals of this sync, and return the totals by name."""
         costs = self.calculate_sync_cost(request, response, context)
-        self._sync_costs = {
-            kind: self._sync_costs.get(kind, 0) + cost for kind, cost in costs.items()
-        }
+        totals = {kind: self._sync_costs.get(kind, 0) + cost for kind, cost in costs.items()}
+        self._sync_costs = {**self._sync_costs, **totals}
         return self._sync_costs
 
 
