@@ -185,6 +185,10 @@ class MarkdownFormatter(AboutFormatter, format_name="markdown"):
 
 
 def _rows(schema: JsonSchema, parent: str = "") -> Iterator[str]:
+    """Yield a table row for each setting of a schema, followed by those inside it.
+
+    ``parent`` is the path of the object whose settings these are, or empty.
+    """
     required = schema.get("required", ())
     for name, setting in schema.get("properties", {}).items():
         path = f"{parent}.{name}" if parent else name

@@ -72,20 +72,20 @@ class DeprecatedEnumMeta(EnumMeta):
     """Metaclass that warns when a deprecated member is accessed by name, attribute or value."""
 
     def __getitem__(cls, name: str) -> Any:
-        return _warned(super().__getitem__(name))
+        return _warn_if_deprecated(super().__getitem__(name))
 
     def __getattribute__(cls, name: str) -> Any:
-        return _warned(super().__getattribute__(name))
+        return _warn_if_deprecated(super().__getattribute__(name))
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         """Return the member with the value in ``args``; warn if the member is deprecated.
 
         With more arguments, create a new enumeration, as `EnumMeta` does.
         """
-        return _warned(super().__call__(*args, **kwargs))
+        return _warn_if_deprecated(super().__call__(*args, **kwargs))
 
 
-def _warned(found: Any) -> Any:
+def _warn_if_deprecated(found: Any) -> Any:
     if isinstance(found, DeprecatedEnum) and found.deprecation_message:
         found.emit_warning()
     return found
@@ -188,14 +188,14 @@ def _setting(types: str | list[str], title: str, description: str, **more: Any) 
 
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_GONE: JsonSchema = {"anyOf": [{"const": "__NULL__"}, {"type": "null"}]}
+_NULL_DEFINITION: JsonSchema = {"anyOf": [{"const": "__NULL__"}, {"type": "null"}]}
 
 _STREAM_MAP: JsonSchema = {
     "type": "object",
     "properties": {
         "__alias__": _setting("string", "Stream Alias", "The new name of the stream."),
         "__else__": {
-            **_GONE,
+            **_NULL_DEFINITION,
             "title": "Other properties",
             "description": "`__NULL__` removes every property that is not listed here.",
         },
@@ -212,7 +212,7 @@ _STREAM_MAP: JsonSchema = {
             "string", "Source", "The stream from which a new stream gets its records."
         ),
     },
-    "additionalProperties": {"anyOf": [*_GONE["anyOf"], {"type": ["string"]}]},
+    "additionalProperties": {"anyOf": [*_NULL_DEFINITION["anyOf"], {"type": ["string"]}]},
 }
 
 STREAM_MAPS_CONFIG = _settings(
@@ -220,12 +220,12 @@ STREAM_MAPS_CONFIG = _settings(
         "type": ["object", "null"],
         "properties": {
             "__else__": {
-                **_GONE,
+                **_NULL_DEFINITION,
                 "title": "Other streams",
                 "description": "`__NULL__` removes every stream that is not listed here.",
             },
         },
-        "additionalProperties": {"anyOf": [*_GONE["anyOf"], _STREAM_MAP]},
+        "additionalProperties": {"anyOf": [*_NULL_DEFINITION["anyOf"], _STREAM_MAP]},
         "title": "Stream Maps",
         "description": "Expressions that rename, filter and compute properties, by stream name.",
     },
