@@ -179,10 +179,12 @@ class TargetLoadMethods(str, Enum):
 
 
 def _settings(**properties: JsonSchema) -> JsonSchema:
+    """Return a JSON Schema with the settings ``properties``."""
     return {"type": "object", "properties": properties, "$schema": _DIALECT}
 
 
 def _setting(types: str | list[str], title: str, description: str, **more: Any) -> JsonSchema:
+    """Return the JSON Schema of a setting; if ``types`` is one type, null is allowed too."""
     known: JsonSchema = {"type": [types, "null"] if isinstance(types, str) else types}
     return {**known, "title": title, "description": description, **more}
 
@@ -371,7 +373,7 @@ STATE_PARTITION_LIMIT_CONFIG = _settings(
         minimum=1,
     ),
 )
-"""Setting of taps: the most partitions of a stream that the state contains."""
+"""Setting of taps: the maximum number of partitions of a stream in the state."""
 
 TARGET_SCHEMA_CONFIG = _settings(
     default_target_schema=_setting(
@@ -429,7 +431,7 @@ TARGET_BATCH_SIZE_ROWS_CONFIG = _settings(
         "integer", "Batch Size Rows", "The maximum number of rows in a batch."
     ),
 )
-"""Setting of targets: the most rows of a batch."""
+"""Setting of targets: the maximum number of rows in a batch."""
 
 TARGET_LOAD_METHOD_CONFIG = _settings(
     load_method={
@@ -453,7 +455,7 @@ PARALLEL_PARTITIONS_CONFIG = _settings(
         minimum=1,
     ),
 )
-"""Setting of taps: the threads that read partitions of a stream."""
+"""Setting of taps: the maximum number of threads that read partitions of a stream."""
 
 PARALLEL_STREAMS_CONFIG = _settings(
     max_parallel_streams=_setting(
@@ -464,4 +466,4 @@ PARALLEL_STREAMS_CONFIG = _settings(
         minimum=1,
     ),
 )
-"""Setting of taps: the streams that are read at the same time."""
+"""Setting of taps: the maximum number of streams that are read at the same time."""

@@ -126,7 +126,7 @@ class Tap(PluginBase):
     ]
 
     _mapper_is_due = False
-    """True if the mapper is not created yet and must be created on first access."""
+    """True if the mapper is created on first access."""
 
     _HOOKS: ClassVar[Mapping[str, Any]] = {}
 

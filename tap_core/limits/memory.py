@@ -38,7 +38,7 @@ STATE_BYTES: Final = 256 * MIB
 
 _BLOCK: Final = MIB
 _LINE_WEIGHT: Final = 16
-"""Number of bytes that a blank line counts for, because it takes time."""
+"""Number of bytes that a line counts for in addition to its characters, because it takes time."""
 
 _LARGEST_CELL: Final = (1 << 31) - 1
 """Largest value of a C long on every system."""
@@ -49,7 +49,7 @@ _UNCHECKED_SHARE: Final = 8
 """Divisor of a limit: the values of a text up to an eighth of the limit are not checked."""
 
 _VALUE_BYTES, _OBJECT_BYTES, _ARRAY_BYTES = 112, 288, 64
-"""Bytes of a Python object: the largest small value (a Decimal), a dict of one key, a list."""
+"""Size of a Python object in bytes: a Decimal (the largest scalar), a dict of one key, a list."""
 
 
 class InputTooLargeError(ValueError):

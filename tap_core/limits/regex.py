@@ -38,9 +38,11 @@ _MOST_CHOICES: Final = 20
 _MOST_SETS: Final = 1_000
 """Maximum number of sets and wide ranges in a pattern; `re` may take 20 ms to compile one."""
 _MIN_COUNTED_SECONDS: Final = 0.01
+"""Seconds up to which a match or a compilation does not count as slow."""
 _REFILL: Final = 0.1
 """Seconds that the time budget regains per second of the process."""
 _MAX_EXCERPT: Final = 80
+"""Maximum number of characters of a pattern in an error message."""
 
 _CHOICE: Final = re.compile(r"[*+?|{]|\\[1-9]")
 _REPEATED_GROUP: Final = re.compile(r"\)[*+{]")
@@ -80,7 +82,7 @@ class _TimeBudget:
 
     @contextmanager
     def spending(self) -> Iterator[None]:
-        """Subtract the duration of the ``with`` block, unless it takes at most 0.01 seconds."""
+        """Subtract the duration of the ``with`` block, if it is longer than 0.01 seconds."""
         began = time.monotonic()
         try:
             yield

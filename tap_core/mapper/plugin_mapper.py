@@ -110,7 +110,10 @@ class PluginMapper:
     def register_raw_stream_schema(
         self, stream_name: str, schema: JsonSchema, key_properties: Sequence[str] | None
     ) -> None:
-        """Create the maps of a stream, unless they exist for the same schema and keys.
+        """Create the maps of a stream.
+
+        Nothing is done if the stream has no map of its own in ``stream_maps``, and its default map
+        exists for the same schema and keys.
 
         Args:
             stream_name: Name of the stream before the map.
@@ -156,7 +159,7 @@ class PluginMapper:
                 continue
             options = dict(definition)
             pattern = str(options.get(MAPPER_SOURCE_OPTION, name))
-            # Any two streams that a pattern matches have one name if two others have.
+            # If a pattern's map gives one name to these two streams, it does so to all matches.
             matched = ("a", "b") if set("*?[").intersection(pattern) else (name,)
             new_names = [self._get_names(name, dict(options), each)[1] for each in matched]
             if len(matched) == 1 or len(set(new_names)) == 1:
@@ -190,7 +193,7 @@ class PluginMapper:
     def _is_registered(
         self, stream_name: str, schema: JsonSchema, key_properties: Sequence[str] | None
     ) -> bool:
-        """Return True if the existing maps of a stream are for the same schema and keys."""
+        """Return True if the primary map of a stream is a default map for this schema and keys."""
         primary = self.stream_maps.get(stream_name, [None])[0]
         return (
             isinstance(primary, self.default_mapper_type)

@@ -43,8 +43,8 @@ DEFAULT_MAX_KEY_LENGTH = 255
 _NO_MAX_LEVEL = -1
 _FIRST_COMPILATION = 16
 _COMPILATION_GROWTH = 16
-"""A function is compiled for the properties of the 16th record; if later ones have others, again
-after 256 of them, and so on."""
+"""A `QuickFlattener` is compiled for the properties of the 16th record, and again for those of the
+256th record that the compiled functions could not flatten, and so on."""
 _MAX_CACHED_KEYS = 4096
 """Maximum number of cached column names per object, because objects may have arbitrary keys."""
 

@@ -148,7 +148,7 @@ class _PartitionSync:
         with self.run.delaying_stop():  # a stop here would leave a written row uncounted
             if self.write_messages:
                 stream._write_record_message(record)
-            else:  # before the bookmark moves, after which another thread may write a state
+            else:  # before the bookmark advances, since another thread may then write a state
                 self.run.files.block_states(stream.name)
             self.tally.count_read(1)
         stream._increment_stream_state(record, context=context)

@@ -168,6 +168,10 @@ def _compile_serializer(
     maps: Sequence[StreamMap] | None,
     schemas: tuple[SchemaEvent, ...],
 ) -> RecordSerializer:
+    """Return the serializer of a stream's records: that of the protocol, if its columns have types.
+
+    With stream maps (``maps``), it returns records as dicts, which the maps then convert.
+    """
     make_encoder = run.outbox.make_encoder
     if make_encoder is not None and maps is None:
         unmapped = warn_once(stream.name, stream.logger)
@@ -228,6 +232,7 @@ def _compile_pruning_serializer(
 
 
 def _make_schemas(stream: SyncStream, maps: Sequence[StreamMap] | None) -> tuple[SchemaEvent, ...]:
+    """Return the schemas to send for a stream: of its maps, the tap's catalog or its class."""
     if maps is not None or stream._tap.has_own_catalog:
         from tap_core.sync.stream_maps import mapped_schemas
 

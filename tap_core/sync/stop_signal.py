@@ -28,7 +28,7 @@ class StopSignal:
         self.error: BaseException | None = None
         """First error of a thread, which the owner of the pool raises."""
         self.has_owner_failed = False
-        """True if the code that uses the pool has failed."""
+        """True if the ``with`` block of the pool's owner has failed."""
         self.is_abandoned = False
         """True if the owner no longer waits for the threads, so that they may not write rows."""
 
