@@ -185,6 +185,10 @@ class MarkdownFormatter(AboutFormatter, format_name="markdown"):
 
 
 def _rows(schema: JsonSchema, parent: str = "") -> Iterator[str]:
+    """Yield a table row for each setting of a schema, followed by those inside it.
+
+    ``parent`` is the path of the object whose settings these are, or empty.
+    """
     required = schema.get("required", ())
     for name, setting in schema.get("properties", {}).items():
         path = f"{parent}.{name}" if parent else name
@@ -332,35 +336,29 @@ def get_supported_pythons(
     if classifiers:
         yield from classifiers
         return
-    bounds = [_bound(part.strip()) for part in requires_python.split(",") if part.strip()]
-    first = max((low for low, _ in bounds if low), default=_PY_MIN_VERSION)
-    last = min((high for _, high in bounds), default=_PY_MAX_VERSION)
-    for minor in range(first, min(last, _PY_MAX_VERSION) + 1):
-        yield f"3.{minor}"
+    specifiers = [part.strip() for part in requires_python.split(",") if part.strip()]
+    for minor in range(_PY_MIN_VERSION, _PY_MAX_VERSION + 1):
+        if all(_allows(specifier, minor) for specifier in specifiers):
+            yield f"3.{minor}"
 
 
-def _bound(specifier: str) -> tuple[int, int]:
-    """Return the first and last minor version of Python 3 that a specifier allows.
-
-    ``>=3.10`` gives ``(10, 99)``: 99 means no upper bound, 0 no lower bound.
-    """
+def _allows(specifier: str, minor: int) -> bool:
+    """Return True if a specifier, such as ``>=3.10``, allows a release of Python 3.``minor``."""
     operator = specifier.rstrip("0123456789.* ")
-    major, minor = (*(int(part) for part in _numbers(specifier)[:2]), 0, 0)[:2]
-    if major > 3:  # noqa: PLR2004  as in "<4"
-        return (0, 99)
-    bounds = {
-        ">=": (minor, 99),
-        "~=": (minor, 99),
-        ">": (minor + 1, 99),
-        "<=": (0, minor),
-        "<": (0, minor - 1),
-        "==": (minor, minor),
+    parts = specifier[len(operator) :].split(".")
+    release = tuple(int(part) for part in parts if part.strip().isdigit())
+    version, first, has_patch = (3, minor), (*release, 0)[:2], len(release) > 2  # noqa: PLR2004
+    is_same = version[: len(release)] == release[:2]
+    results = {
+        ">=": version >= first,
+        ">": version > first or (is_same and has_patch),
+        "<=": version <= first,
+        "<": version < first or (is_same and any(release[2:])),
+        "~=": is_same if has_patch else version >= first and version[0] == first[0],
+        "==": is_same,
+        "!=": has_patch or not is_same,
     }
-    return bounds.get(operator, (0, 99))
-
-
-def _numbers(specifier: str) -> list[str]:
-    return [part for part in specifier.lstrip("<>=~! ").split(".") if part.isdigit()]
+    return results.get(operator, True)
 
 
 def documentation_url(package_metadata: Any) -> str | None:

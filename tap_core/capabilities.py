@@ -72,20 +72,20 @@ class DeprecatedEnumMeta(EnumMeta):
     """Metaclass that warns when a deprecated member is accessed by name, attribute or value."""
 
     def __getitem__(cls, name: str) -> Any:
-        return _warned(super().__getitem__(name))
+        return _warn_if_deprecated(super().__getitem__(name))
 
     def __getattribute__(cls, name: str) -> Any:
-        return _warned(super().__getattribute__(name))
+        return _warn_if_deprecated(super().__getattribute__(name))
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         """Return the member with the value in ``args``; warn if the member is deprecated.
 
         With more arguments, create a new enumeration, as `EnumMeta` does.
         """
-        return _warned(super().__call__(*args, **kwargs))
+        return _warn_if_deprecated(super().__call__(*args, **kwargs))
 
 
-def _warned(found: Any) -> Any:
+def _warn_if_deprecated(found: Any) -> Any:
     if isinstance(found, DeprecatedEnum) and found.deprecation_message:
         found.emit_warning()
     return found
@@ -179,23 +179,25 @@ class TargetLoadMethods(str, Enum):
 
 
 def _settings(**properties: JsonSchema) -> JsonSchema:
+    """Return a JSON Schema with the settings ``properties``."""
     return {"type": "object", "properties": properties, "$schema": _DIALECT}
 
 
 def _setting(types: str | list[str], title: str, description: str, **more: Any) -> JsonSchema:
+    """Return the JSON Schema of a setting; if ``types`` is one type, null is allowed too."""
     known: JsonSchema = {"type": [types, "null"] if isinstance(types, str) else types}
     return {**known, "title": title, "description": description, **more}
 
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_GONE: JsonSchema = {"anyOf": [{"const": "__NULL__"}, {"type": "null"}]}
+_NULL_DEFINITION: JsonSchema = {"anyOf": [{"const": "__NULL__"}, {"type": "null"}]}
 
 _STREAM_MAP: JsonSchema = {
     "type": "object",
     "properties": {
         "__alias__": _setting("string", "Stream Alias", "The new name of the stream."),
         "__else__": {
-            **_GONE,
+            **_NULL_DEFINITION,
             "title": "Other properties",
             "description": "`__NULL__` removes every property that is not listed here.",
         },
@@ -212,7 +214,7 @@ _STREAM_MAP: JsonSchema = {
             "string", "Source", "The stream from which a new stream gets its records."
         ),
     },
-    "additionalProperties": {"anyOf": [*_GONE["anyOf"], {"type": ["string"]}]},
+    "additionalProperties": {"anyOf": [*_NULL_DEFINITION["anyOf"], {"type": ["string"]}]},
 }
 
 STREAM_MAPS_CONFIG = _settings(
@@ -220,12 +222,12 @@ STREAM_MAPS_CONFIG = _settings(
         "type": ["object", "null"],
         "properties": {
             "__else__": {
-                **_GONE,
+                **_NULL_DEFINITION,
                 "title": "Other streams",
                 "description": "`__NULL__` removes every stream that is not listed here.",
             },
         },
-        "additionalProperties": {"anyOf": [*_GONE["anyOf"], _STREAM_MAP]},
+        "additionalProperties": {"anyOf": [*_NULL_DEFINITION["anyOf"], _STREAM_MAP]},
         "title": "Stream Maps",
         "description": "Expressions that rename, filter and compute properties, by stream name.",
     },
@@ -371,7 +373,7 @@ STATE_PARTITION_LIMIT_CONFIG = _settings(
         minimum=1,
     ),
 )
-"""Setting of taps: the most partitions of a stream that the state contains."""
+"""Setting of taps: the maximum number of partitions of a stream in the state."""
 
 TARGET_SCHEMA_CONFIG = _settings(
     default_target_schema=_setting(
@@ -429,7 +431,7 @@ TARGET_BATCH_SIZE_ROWS_CONFIG = _settings(
         "integer", "Batch Size Rows", "The maximum number of rows in a batch."
     ),
 )
-"""Setting of targets: the most rows of a batch."""
+"""Setting of targets: the maximum number of rows in a batch."""
 
 TARGET_LOAD_METHOD_CONFIG = _settings(
     load_method={
@@ -453,7 +455,7 @@ PARALLEL_PARTITIONS_CONFIG = _settings(
         minimum=1,
     ),
 )
-"""Setting of taps: the threads that read partitions of a stream."""
+"""Setting of taps: the maximum number of threads that read partitions of a stream."""
 
 PARALLEL_STREAMS_CONFIG = _settings(
     max_parallel_streams=_setting(
@@ -464,4 +466,4 @@ PARALLEL_STREAMS_CONFIG = _settings(
         minimum=1,
     ),
 )
-"""Setting of taps: the streams that are read at the same time."""
+"""Setting of taps: the maximum number of streams that are read at the same time."""

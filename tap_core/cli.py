@@ -147,7 +147,18 @@ def run(
 
     The plugin, a tap, target or mapper that imports singer_sdk, needs no changes.
     """
-    return _run(plugin, list(options))
+    import_alias.install_import_alias()
+    if ":" in plugin:
+        import_alias.search_working_directory()
+    try:
+        entry_point = _find_entry_point(plugin)
+    except _NoPluginError as error:
+        return report_error(str(error))
+    except ImportError as error:
+        return report_error(_describe_import_error(plugin, error))
+    sys.argv = [plugin.partition(":")[0], *options]
+    code = entry_point()
+    return code if isinstance(code, int) else 0
 
 
 @commands.command(
@@ -203,26 +214,11 @@ def _needs_fivetran(error: ImportError) -> int:
     return report_error(f'{error}. Fivetran\'s interface is an extra: pip install ".[fivetran]"')
 
 
-def _run(plugin: str, options: list[str]) -> int:
-    import_alias.install_import_alias()
-    if ":" in plugin:
-        import_alias.search_working_directory()
-    try:
-        entry = _entry(plugin)
-    except _NoPluginError as error:
-        return report_error(str(error))
-    except ImportError as error:
-        return report_error(_missing(plugin, error))
-    sys.argv = [plugin.partition(":")[0], *options]
-    code = entry()
-    return code if isinstance(code, int) else 0
-
-
 class _NoPluginError(Exception):
     """Raised if a name on the command line does not refer to a plugin that can be run."""
 
 
-def _entry(plugin: str) -> Callable[[], Any]:
+def _find_entry_point(plugin: str) -> Callable[[], Any]:
     """Return the function that runs a plugin.
 
     ``plugin`` is a class path, such as ``tap_x.tap:TapX``, or the name of a console script.
@@ -232,9 +228,8 @@ def _entry(plugin: str) -> Callable[[], Any]:
     """
     module, _, name = plugin.partition(":")
     if not name:
-        scripts = metadata.entry_points(group="console_scripts", name=plugin)
-        for script in scripts:
-            return _callable(script.load(), plugin)
+        for script in metadata.entry_points(group="console_scripts", name=plugin):
+            return _get_runner(script.load(), plugin)
         raise _NoPluginError(
             f"No console script is called {plugin!r} in this Python environment. Install the"
             " plugin into it, or name its class: tap-core run tap_x.tap:TapX."
@@ -244,10 +239,10 @@ def _entry(plugin: str) -> Callable[[], Any]:
         if not hasattr(found, part):
             raise _NoPluginError(f"{module} has no {name}.")
         found = getattr(found, part)
-    return _callable(found, plugin)
+    return _get_runner(found, plugin)
 
 
-def _callable(found: Any, plugin: str) -> Callable[[], Any]:
+def _get_runner(found: Any, plugin: str) -> Callable[[], Any]:
     """Return the function that runs a plugin: ``found`` itself or, for a class, its method ``cli``.
 
     ``found`` is the imported object, and ``plugin`` its name in error messages.
@@ -255,20 +250,21 @@ def _callable(found: Any, plugin: str) -> Callable[[], Any]:
     Raises:
         _NoPluginError: ``found`` is neither a plugin class nor a function.
     """
-    command = getattr(found, "cli", None) if isinstance(found, type) else found
-    if not callable(command):
+    runner: Callable[[], Any] | None = (
+        getattr(found, "cli", None) if isinstance(found, type) else found
+    )
+    if not callable(runner):
         raise _NoPluginError(f"{plugin} is neither a plugin class nor a function.")
-    run: Callable[[], Any] = command
-    return run
+    return runner
 
 
-def _missing(plugin: str, error: ImportError) -> str:
+def _describe_import_error(plugin: str, error: ImportError) -> str:
     """Return the error message for a failed import of a plugin, with singer_sdk's module names."""
-    lacking = error.name or ""
-    if lacking.partition(".")[0] not in {"tap_core", import_alias.SINGER_SDK}:
+    missing = error.name or ""
+    if missing.partition(".")[0] not in {"tap_core", import_alias.SINGER_SDK}:
         return f"{plugin} cannot be imported: {error}"
-    said = str(error).partition(" (")[0].replace("tap_core", import_alias.SINGER_SDK)
+    reason = str(error).partition(" (")[0].replace("tap_core", import_alias.SINGER_SDK)
     return (
         f"{plugin} imports a name of {import_alias.SINGER_SDK} that tap_core does not have:"
-        f" {said}. Please report it, with the name of the plugin."
+        f" {reason}. Please report it, with the name of the plugin."
     )

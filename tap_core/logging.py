@@ -41,7 +41,7 @@ __all__ = [
 DEFAULT_FORMAT = "{asctime:23s} | {levelname:8s} | {name:30s} | {message}"
 DEFAULT_LOG_LEVEL = "INFO"
 
-_LOG_CONFIG = "SINGER_SDK_LOG_CONFIG"
+_LOG_CONFIG_VARIABLE = "SINGER_SDK_LOG_CONFIG"
 
 _ExcInfo: TypeAlias = (
     tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
@@ -91,14 +91,14 @@ class StructuredFormatter(logging.Formatter):
             "app_name": extra.pop("app_name", "singer-sdk"),
             "stream_name": extra.pop("stream_name", None),
         }
-        if record.exc_info and (raised := _exception(record.exc_info)):
-            line["exception"] = raised
-        line.update(_message(record))
+        if record.exc_info and (exception := _describe_exception(record.exc_info)):
+            line["exception"] = exception
+        line.update(_make_message_fields(record))
         line["extra"] = clean_document(extra, redact_line)
         return escape_control_characters(json.dumps(line, default=str, separators=(",", ":")))
 
 
-def _message(record: logging.LogRecord) -> dict[str, Any]:
+def _make_message_fields(record: logging.LogRecord) -> dict[str, Any]:
     point = record.args[0] if isinstance(record.args, tuple) and record.args else None
     if record.msg == "METRIC: %s" and isinstance(point, metrics.Point):
         return {"message": "METRIC", "metric_info": point.to_dict()}
@@ -108,7 +108,7 @@ def _message(record: logging.LogRecord) -> dict[str, Any]:
         return {"message": redact_line(str(record.msg))}
 
 
-def _exception(raised: _ExcInfo) -> dict[str, Any] | None:
+def _describe_exception(raised: _ExcInfo) -> dict[str, Any] | None:
     kind, error, trace = raised
     if kind is None or error is None:
         return None
@@ -118,15 +118,15 @@ def _exception(raised: _ExcInfo) -> dict[str, Any] | None:
         "message": redact_line(str(error)),
     }
     if trace is not None:
-        found["traceback"] = _frames(trace)
+        found["traceback"] = _describe_frames(trace)
     for name, other in (("cause", error.__cause__), ("context", error.__context__)):
         if other is not None:
-            found[name] = _exception((type(other), other, other.__traceback__))
+            found[name] = _describe_exception((type(other), other, other.__traceback__))
             break
     return found
 
 
-def _frames(trace: TracebackType | None) -> list[dict[str, Any]]:
+def _describe_frames(trace: TracebackType | None) -> list[dict[str, Any]]:
     frames = []
     while trace is not None:
         code = trace.tb_frame.f_code
@@ -185,7 +185,7 @@ def setup_console_logging(log_level: str | int | None = None) -> None:
     Secrets are removed from log records and from the tracebacks of uncaught exceptions.
     """
     install_redaction()
-    _set_hooks()
+    _set_exception_hooks()
     root = logging.getLogger()
     for handler in [found for found in root.handlers if isinstance(found, _ConsoleHandler)]:
         root.removeHandler(handler)
@@ -193,8 +193,8 @@ def setup_console_logging(log_level: str | int | None = None) -> None:
     handler.setFormatter(ConsoleFormatter())
     root.addHandler(handler)
     root.setLevel(log_level or DEFAULT_LOG_LEVEL)
-    if path := os.environ.get(_LOG_CONFIG):
-        _apply(Path(path))
+    if path := os.environ.get(_LOG_CONFIG_VARIABLE):
+        _apply_log_config(Path(path))
 
 
 @contextmanager
@@ -211,19 +211,19 @@ def without_console() -> Iterator[None]:
             root.addHandler(handler)
 
 
-def _apply(path: Path) -> None:
+def _apply_log_config(path: Path) -> None:
     import logging.config as stdlib_config
 
     try:
-        stdlib_config.dictConfig(_ours(_document(path.read_text(encoding="utf-8"))))
-        _redact_formats()
+        stdlib_config.dictConfig(_adapt_config(_parse_log_config(path.read_text(encoding="utf-8"))))
+        _redact_all_handlers()
     except FileNotFoundError:
         _logger.warning("Logging config file not found: %s", path)
     except (OSError, ValueError, TypeError, AttributeError, ImportError) as error:
         _logger.warning("Logging config file %s cannot be used: %s", path, error)
 
 
-def _redact_formats() -> None:
+def _redact_all_handlers() -> None:
     """Make the formatters of all log handlers remove secrets."""
     loggers = [logging.getLogger(), *map(logging.getLogger, list(logging.root.manager.loggerDict))]
     for handler in {handler for logger in loggers for handler in logger.handlers}:
@@ -232,7 +232,7 @@ def _redact_formats() -> None:
             handler.setFormatter(RedactingFormatter(inner))
 
 
-def _set_hooks() -> None:
+def _set_exception_hooks() -> None:
     """Set exception hooks that remove secrets from the tracebacks of uncaught exceptions.
 
     Hooks that other code has set are not replaced.
@@ -240,7 +240,7 @@ def _set_hooks() -> None:
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _show_error
     if threading.excepthook is threading.__excepthook__:
-        threading.excepthook = _show_error_of_thread
+        threading.excepthook = _show_thread_error
     if sys.unraisablehook is sys.__unraisablehook__:
         sys.unraisablehook = _show_ignored_error
 
@@ -251,7 +251,7 @@ def _show_error(
     write_to_stderr(f"{format_error((kind, error, trace), redact)}\n")
 
 
-def _show_error_of_thread(args: threading.ExceptHookArgs) -> None:
+def _show_thread_error(args: threading.ExceptHookArgs) -> None:
     if args.exc_value is not None and not issubclass(args.exc_type, SystemExit):
         _show_error(args.exc_type, args.exc_value, args.exc_traceback)
 
@@ -264,7 +264,7 @@ def _show_ignored_error(args: sys.UnraisableHookArgs) -> None:
         _show_error(args.exc_type, args.exc_value, args.exc_traceback)
 
 
-def _document(text: str) -> Any:
+def _parse_log_config(text: str) -> Any:
     """Parse the text of a log configuration file, JSON or YAML; YAML needs the package PyYAML."""
     try:
         return json.loads(text)
@@ -272,26 +272,25 @@ def _document(text: str) -> Any:
         return importlib.import_module("yaml").safe_load(text)
 
 
-def _ours(config: dict[str, Any]) -> dict[str, Any]:
+def _adapt_config(config: dict[str, Any]) -> dict[str, Any]:
     """Adapt a log configuration that was written for singer_sdk.
 
     Names of singer_sdk's modules are replaced. ``disable_existing_loggers`` is set to false,
     because Meltano's configuration would otherwise disable the loggers of all imported modules, and
     hide their warnings.
     """
-    renamed: dict[str, Any] = _renamed(config)
-    return {**renamed, "disable_existing_loggers": False}
+    return {**_rename_modules(config), "disable_existing_loggers": False}
 
 
-def _renamed(value: Any) -> Any:
+def _rename_modules(value: Any) -> Any:
     if isinstance(value, dict):
-        return {_ours_for(key): _renamed(item) for key, item in value.items()}
+        return {_rename_module(key): _rename_modules(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_renamed(item) for item in value]
-    return _ours_for(value)
+        return [_rename_modules(item) for item in value]
+    return _rename_module(value)
 
 
-def _ours_for(name: Any) -> Any:
+def _rename_module(name: Any) -> Any:
     if isinstance(name, str) and (name == "singer_sdk" or name.startswith("singer_sdk.")):
         return name.replace("singer_sdk", "tap_core", 1)
     return name

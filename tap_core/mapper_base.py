@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["InlineMapper"]
 
-_BEAT_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 1.0
 _FLUSH_BYTES: Final = 64 * 1024
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
 _TEXT: Final = frozenset({str})
@@ -93,9 +93,9 @@ class InlineMapper(PluginBase, abc.ABC):
         self.message_reader = message_reader or (reader_class() if reader_class else None)
         self.message_writer = message_writer or (writer_class() if writer_class else None)
         self._lines: list[bytes] = []
-        self._waiting = 0
-        self._heads: dict[str, bytes] = {}
-        self._way_out = SingerWriter()
+        self._buffered_bytes = 0
+        self._record_starts: dict[str, bytes] = {}
+        self._stdout_writer = SingerWriter()
 
     # Methods for authors to override
 
@@ -170,12 +170,12 @@ class InlineMapper(PluginBase, abc.ABC):
                 return self._run_custom_reader(self.message_reader, file_input)
             decoder = SingerReader(limits=FileLimits.from_config(self.config))
             with self._signals.deferred() as wake_up:
-                for block in read_blocks(open_binary(file_input), wake_up, _BEAT_SECONDS):
-                    self._map_all(decoder.feed(block) if block else (), counts)
+                for block in read_blocks(open_binary(file_input), wake_up, _POLL_SECONDS):
+                    self._dispatch_events(decoder.feed(block) if block else (), counts)
                     self._flush()
                     if self._is_stopping:
                         return counts
-                self._map_all(decoder.close(), counts)
+                self._dispatch_events(decoder.close(), counts)
         finally:
             self._flush()
         return counts
@@ -187,10 +187,10 @@ class InlineMapper(PluginBase, abc.ABC):
             self.message_writer.write_message(message)
             return
         if type(message) is RecordMessage:
-            self._collect(self._record_line(message))
+            self._buffer_lines(self._record_line(message))
         else:
-            self._collect(encode_json(to_json_compatible(message.to_dict())) + b"\n")
-        if self._waiting >= _FLUSH_BYTES:
+            self._buffer_lines(encode_json(to_json_compatible(message.to_dict())) + b"\n")
+        if self._buffered_bytes >= _FLUSH_BYTES:
             self._flush()
 
     def _write_messages(self, messages: Iterable[Message]) -> None:
@@ -199,34 +199,34 @@ class InlineMapper(PluginBase, abc.ABC):
 
     def _record_line(self, message: RecordMessage) -> bytes:
         """Return a RECORD message as an output line; this is faster than ``message.to_dict()``."""
-        head = self._heads.get(message.stream)
-        if head is None:
-            head = b'{"type":"RECORD","stream":%b,"record":' % encode_json(message.stream)
-            self._heads[message.stream] = head
-        tail = b"}\n" if message.version is None else b',"version":%d}\n' % message.version
+        start = self._record_starts.get(message.stream)
+        if start is None:
+            start = b'{"type":"RECORD","stream":%b,"record":' % encode_json(message.stream)
+            self._record_starts[message.stream] = start
+        end = b"}\n" if message.version is None else b',"version":%d}\n' % message.version
         if message.time_extracted is not None:
             extracted = message.time_extracted.isoformat().encode()
-            tail = b'%b,"time_extracted":"%b"}\n' % (tail[:-2], extracted)
-        return head + _body(message.record) + tail
+            end = b'%b,"time_extracted":"%b"}\n' % (end[:-2], extracted)
+        return start + _encode_record(message.record) + end
 
-    def _collect(self, lines: bytes) -> None:
+    def _buffer_lines(self, lines: bytes) -> None:
         self._lines.append(lines)
-        self._waiting += len(lines)
+        self._buffered_bytes += len(lines)
 
     def _flush(self) -> None:
-        lines, self._lines, self._waiting = self._lines, [], 0
+        lines, self._lines, self._buffered_bytes = self._lines, [], 0
         if lines:
-            self._way_out.write(b"".join(lines))
+            self._stdout_writer.write(b"".join(lines))
 
     # Input
 
-    def _map_all(self, events: Iterable[Event], counts: Counter[str]) -> None:
+    def _dispatch_events(self, events: Iterable[Event], counts: Counter[str]) -> None:
         for event in events:
-            self._map(event, counts)
+            self._dispatch_event(event, counts)
             if self._is_stopping:
                 return
 
-    def _map(self, event: Event, counts: Counter[str]) -> None:
+    def _dispatch_event(self, event: Event, counts: Counter[str]) -> None:
         if isinstance(event, Rows):
             self._map_rows(event, counts)
         elif isinstance(event, Checkpoint):
@@ -294,19 +294,21 @@ class InlineMapper(PluginBase, abc.ABC):
             super()._handle_termination(signum, frame)
 
 
-def _body(record: Mapping[str, Any]) -> bytes:
+def _encode_record(record: Mapping[str, Any]) -> bytes:
     """Encode a record of the mapper's code as JSON; types such as datetimes are converted."""
     if not _TEXT.issuperset(map(type, record)):
         return encode_body(to_json_compatible(record))
     kinds = set(map(type, record.values()))
-    plain = dict(record) if kinds <= _PLAIN else {key: _plain(item) for key, item in record.items()}
+    converted = dict(record)
+    if not kinds <= _PLAIN:
+        converted = {name: _to_json_value(value) for name, value in record.items()}
     try:
-        return encode_body(plain)
+        return encode_body(converted)
     except UnicodeEncodeError:  # a lone surrogate
         return encode_body(to_json_compatible(record))
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     kind = type(value)
     if kind in _PLAIN or (kind is Decimal and value.is_finite()):
         return value

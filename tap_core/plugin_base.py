@@ -156,7 +156,7 @@ class PluginBase(abc.ABC):
     ]
 
     _mapper: PluginMapper | None = None
-    _signals_heeded: tuple[int, ...] = ()
+    _received_signals: tuple[int, ...] = ()
 
     config_file: Path | None = None
     """File that all settings came from; refresh tokens that the server replaced are written back to
@@ -365,15 +365,15 @@ class PluginBase(abc.ABC):
     @classmethod
     def get_documentation_url(cls) -> str | None:
         """Return the plugin's documentation URL, from its class or the package's metadata."""
-        return cls.documentation_url or cls._url_by(about.documentation_url)
+        return cls.documentation_url or cls._find_metadata_url(about.documentation_url)
 
     @classmethod
     def get_changelog_url(cls) -> str | None:
         """Return the plugin's changelog URL, from its class or the package's metadata."""
-        return cls.changelog_url or cls._url_by(about.changelog_url)
+        return cls.changelog_url or cls._find_metadata_url(about.changelog_url)
 
     @classmethod
-    def _url_by(cls, find: Callable[[Any], str | None]) -> str | None:
+    def _find_metadata_url(cls, find: Callable[[Any], str | None]) -> str | None:
         """Return the URL that ``find`` finds in the metadata of the plugin's package, or None."""
         from importlib import metadata
 
@@ -445,15 +445,15 @@ class PluginBase(abc.ABC):
         Ctrl-C sends SIGINT to all processes of a terminal. An orchestrator among them then sends
         SIGTERM to its plugins. These two signals are one request to stop.
         """
-        is_echo = self._signals_heeded == (signal.SIGINT,) and signum == signal.SIGTERM
-        self._signals_heeded += (signum,)
+        is_echo = self._received_signals == (signal.SIGINT,) and signum == signal.SIGTERM
+        self._received_signals += (signum,)
         if not is_echo:
             self._handle_termination(signum, frame)
 
     @property
     def stopped_by(self) -> int | None:
         """Number of the first signal that requested a stop, such as 15 for SIGTERM, or None."""
-        return next(iter(self._signals_heeded), None)
+        return next(iter(self._received_signals), None)
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002
         """End the process after a signal. Plugins that must save data override this method."""

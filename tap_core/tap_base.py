@@ -126,7 +126,7 @@ class Tap(PluginBase):
     ]
 
     _mapper_is_due = False
-    """True if the mapper is not created yet and must be created on first access."""
+    """True if the mapper is created on first access."""
 
     _HOOKS: ClassVar[Mapping[str, Any]] = {}
 
@@ -297,7 +297,7 @@ class Tap(PluginBase):
             self.run.settle()
             self.config_listener(lambda given: {**given, **changed})
 
-    def _leave_state(self, unfinished: str | None) -> None:
+    def _write_unfinished_state(self, unfinished: str | None) -> None:
         """Write the last state after an error or a signal, with the key ``currently_syncing``.
 
         The key shows a target that the sync is unfinished; ``unfinished`` is the name of a stream.
@@ -309,7 +309,7 @@ class Tap(PluginBase):
         state["currently_syncing"] = unfinished
         self.document.refresh()
         try:
-            self.run.checkpoint(owed=True)
+            self.run.checkpoint(required=True)
         except Exception as error:  # noqa: BLE001  the original error is raised
             kind = type(error).__name__
             self.logger.error("The last state could not be written: %s: %s", kind, error)  # noqa: TRY400
@@ -517,15 +517,15 @@ class Tap(PluginBase):
         self._set_compatible_replication_methods()
         self.__dict__.pop("run", None)
         run = self.run
-        turns = sync.stream_scheduler.StreamScheduler(self, run)
+        scheduler = sync.stream_scheduler.StreamScheduler(self, run)
         with trace_run(self.name, self.get_plugin_version), run.timer():
             try:
                 if self.document.tap_state:
-                    run.checkpoint(owed=True)
+                    run.checkpoint(required=True)
                 sync.estimates.estimate_total(self, run)
-                turns.sync()
+                scheduler.sync()
             except BaseException:
-                self._leave_state(turns.unfinished)
+                self._write_unfinished_state(scheduler.unfinished)
                 raise
         self.document.unshare()
         for stream in self.streams.values():
@@ -629,7 +629,7 @@ class StateWriter:
         run, document = self._tap.run, self._tap.document
         if state is document.tap_state:
             document.refresh()
-            run.checkpoint(owed=True)
+            run.checkpoint(required=True)
         elif (line := StateDocument(state).encode()) != self._last:
             from tap_core.events import Checkpoint
 

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Target"]
 
-_LONGEST_BEAT: Final = 1.0
+_MAX_HEARTBEAT_SECONDS: Final = 1.0
 _MAX_PARALLELISM: Final = 8
 
 
@@ -203,7 +203,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
 
     @property
     def _heartbeat_seconds(self) -> float:
-        return min(_LONGEST_BEAT, max(0.01, self._MAX_RECORD_AGE_IN_MINUTES * 60 / 4))
+        return min(_MAX_HEARTBEAT_SECONDS, max(0.01, self._MAX_RECORD_AGE_IN_MINUTES * 60 / 4))
 
     def _overrides(self, hook: str) -> bool:
         """Return True if the target's class overrides the method named ``hook``."""
@@ -333,7 +333,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             "Schema or key properties for '%s' stream have changed. Initializing a new sink...",
             stream_name,
         )
-        successor = self._made(stream_name, schema, key_properties)
+        successor = self._set_up_new_sink(stream_name, schema, key_properties)
         self._retire(existing)
         self._sinks_active[stream_name] = successor
         return successor
@@ -374,10 +374,11 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         key_properties: Sequence[str] | None = None,
     ) -> Sink:
         """Create a sink for a stream, call its ``setup()``, and return it."""
-        sink = self._sinks_active[stream_name] = self._made(stream_name, schema, key_properties)
+        sink = self._set_up_new_sink(stream_name, schema, key_properties)
+        self._sinks_active[stream_name] = sink
         return sink
 
-    def _made(
+    def _set_up_new_sink(
         self, stream_name: str, schema: JsonSchema, key_properties: Sequence[str] | None
     ) -> Sink:
         sink_class = self.get_sink_class(stream_name=stream_name)

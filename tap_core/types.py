@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypedDict
 
 __all__ = [
@@ -11,16 +11,12 @@ __all__ = [
     "JsonSchema",
     "Record",
     "RecordBodyEncoder",
-    "Records",
     "StrPath",
     "TapState",
 ]
 
 Record: TypeAlias = dict[str, Any]
 """Record that a tap's code yields: a dict from property name to Python value."""
-
-Records: TypeAlias = Iterable[Record]
-"""Records of a stream, as an author's code returns them."""
 
 Context: TypeAlias = Mapping[str, Any]
 """Values that identify one partition of a stream; read-only during a sync."""

@@ -119,27 +119,21 @@ class DatetimeBasedCursor:
     boundary: Literal["send", "drop"] = "send"
 
     def __post_init__(self) -> None:
-        parts = ("_check_fields", "_check_durations", "_lookback", "formats", "clamp")
-        if faults := list(filter(None, map(self._get_error, parts))):
-            raise ValueError(" ".join(dict.fromkeys(faults)))
+        checks: tuple[Callable[[], object], ...] = (
+            self._check_fields,
+            self._check_durations,
+            lambda: self._lookback,
+            lambda: self.formats,
+            lambda: self.clamp,
+        )
+        if errors := list(filter(None, map(_get_error, checks))):
+            raise ValueError(" ".join(dict.fromkeys(errors)))
         if self.is_data_feed and (self.step or self.start_time_option or self.end_time_option):
             warnings.warn(
                 f"The cursor '{self.cursor_field}' belongs to a feed (is_data_feed), which cannot"
                 " be filtered by time: step, start_time_option and end_time_option are ignored.",
                 stacklevel=3,
             )
-
-    def _get_error(self, name: str) -> str | None:
-        """Return the text of the ValueError that a property or method raises, or None.
-
-        A new cursor is validated in this way. ``name`` is the name of the property or method.
-        """
-        try:
-            part = getattr(self, name)
-            _ = part() if callable(part) else part
-        except ValueError as error:
-            return str(error)
-        return None
 
     def _check_fields(self) -> None:
         if not self.cursor_field:
@@ -331,6 +325,15 @@ class DatetimeBasedCursor:
             self.partition_field_start or "start_time": window.start_time,
             self.partition_field_end or "end_time": window.end_time,
         }
+
+
+def _get_error(check: Callable[[], object]) -> str | None:
+    """Return the text of the ValueError that a function raises, or None."""
+    try:
+        check()
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def _make_parser(

@@ -20,7 +20,7 @@ from tap_core.state.comparison import ReplicationKeyComparator, ValueKind
 
 __all__ = ["CursorComparator", "FeedOrderTracker", "make_comparator"]
 
-_REMEMBERED = 1_024
+_CACHED_VALUES = 1_024
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class CursorComparator(ReplicationKeyComparator):
     stream: str
     read: Callable[[Any], dt.datetime]
     """Parser of values; raises ValueError if no format matches, TypeError if not hashable."""
-    ranks: FeedOrderTracker = field(default_factory=FeedOrderTracker, compare=False)
+    feed_order: FeedOrderTracker = field(default_factory=FeedOrderTracker, compare=False)
 
     @property
     def is_declared(self) -> bool:
@@ -112,5 +112,5 @@ class CursorComparator(ReplicationKeyComparator):
 
 def make_comparator(cursor: DatetimeBasedCursor, stream: str) -> CursorComparator:
     """Return the comparator for the cursor values of a stream; it caches parsed values."""
-    remembered = lru_cache(_REMEMBERED, typed=True)(cursor.read)
-    return CursorComparator(ValueKind.INSTANT, cursor=cursor, stream=stream, read=remembered)
+    read = lru_cache(_CACHED_VALUES, typed=True)(cursor.read)
+    return CursorComparator(ValueKind.INSTANT, cursor=cursor, stream=stream, read=read)

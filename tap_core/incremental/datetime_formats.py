@@ -30,14 +30,16 @@ _UNITS = {
 }
 _FLOAT = "%s_as_float"
 _DIRECTIVE = re.compile(r"%(?:_ms|.|$)", re.DOTALL)
-_KNOWN = frozenset(f"%{letter}" for letter in "aAwdbBmyYHIpMSfzZjUWcxXGuV%") | {"%_ms"}
-_YEARS = frozenset(("%Y", "%y", "%c", "%x", "%G"))
+_KNOWN_DIRECTIVES = frozenset(f"%{letter}" for letter in "aAwdbBmyYHIpMSfzZjUWcxXGuV%") | {"%_ms"}
+_YEAR_DIRECTIVES = frozenset(("%Y", "%y", "%c", "%x", "%G"))
 _ISO = re.compile(
     r"%Y-%m-%d(?:(?P<gap>[T ])%H:%M:%S(?P<fraction>\.%(?:f|_ms))?(?P<zone>%z|[^%.]*))?"
 )
-_PADDED_YEAR = 1_000
-_SECONDS_END = 19
+_FIRST_UNPADDED_YEAR = 1_000
 _DATE_END = 10
+"""Number of characters of a date such as ``2024-02-29``."""
+_SECONDS_END = 19
+"""Number of characters of a date-time up to its seconds, such as ``2024-02-29T13:14:15``."""
 _MICRO_DIGITS = 6
 _LONGEST_VALUE = 1_000
 _SAMPLE = datetime(2024, 2, 29, 13, 14, 15, 678_000, tzinfo=timezone.utc)
@@ -93,7 +95,7 @@ def get_format(text: str) -> DatetimeFormat:
         )
     if text == _FLOAT:
         return DatetimeFormat(text, _read_seconds, _write_seconds, is_count=True)
-    _check(text)
+    _check_directives(text)
     slow, form = partial(_parse_with_strptime, text), _ISO.fullmatch(text)
     if form is None:
         compiled = DatetimeFormat(text, slow, partial(_write, text))
@@ -105,17 +107,17 @@ def get_format(text: str) -> DatetimeFormat:
     return compiled
 
 
-def _check(text: str) -> None:
+def _check_directives(text: str) -> None:
     """Raise ValueError if a format string has an unknown directive, or none for the year."""
     directives = _DIRECTIVE.findall(text)
     for directive in directives:
-        if directive not in _KNOWN:
+        if directive not in _KNOWN_DIRECTIVES:
             raise ValueError(
                 f"The date-time format {text!r} has {directive!r}, which is not a directive"
                 " that can be read and written. %s, %ms, %s_as_float and %epoch_microseconds"
                 " must be used alone; for the others see Python's strptime."
             )
-    if _YEARS.isdisjoint(directives):
+    if _YEAR_DIRECTIVES.isdisjoint(directives):
         raise ValueError(f"The date-time format {text!r} has no year (%Y).")
 
 
@@ -182,14 +184,14 @@ def _format_datetime(text: str, instant: datetime) -> str:
     """
     milliseconds = f"{instant.microsecond // 1_000:03}"
 
-    def spelled(directive: re.Match[str]) -> str:
+    def replace(directive: re.Match[str]) -> str:
         if directive[0] == "%_ms":
             return milliseconds
         # The C library writes years before 1000 without leading zeros.
-        padded = directive[0] == "%Y" and instant.year < _PADDED_YEAR
-        return f"{instant.year:04}" if padded else directive[0]
+        needs_padding = directive[0] == "%Y" and instant.year < _FIRST_UNPADDED_YEAR
+        return f"{instant.year:04}" if needs_padding else directive[0]
 
-    return instant.strftime(_DIRECTIVE.sub(spelled, text))
+    return instant.strftime(_DIRECTIVE.sub(replace, text))
 
 
 @lru_cache(maxsize=1_024)
@@ -207,10 +209,11 @@ def _iso_reader(form: re.Match[str], slow: Callable[[str], datetime]) -> Callabl
     the fast parser calls ``slow``, which uses ``strptime``.
     """
     gap, zone, has_fraction = form["gap"] or "", form["zone"] or "", bool(form["fraction"])
-    end = _SECONDS_END if gap else _DATE_END
+    read_any = partial(_read_iso, slow, gap, zone, has_fraction)
     if has_fraction or zone == "%z":
-        return partial(_read_iso, slow, gap, zone, has_fraction)
-    length, fail = end + len(zone), partial(_read_iso, slow, gap, zone, has_fraction)
+        return read_any
+    end = _SECONDS_END if gap else _DATE_END
+    length = end + len(zone)
 
     def read(text: str) -> datetime:
         if len(text) == length and text.endswith(zone):
@@ -220,7 +223,7 @@ def _iso_reader(form: re.Match[str], slow: Callable[[str], datetime]) -> Callabl
                 return slow(text)
             if _has_separators(text, gap):
                 return moment.replace(tzinfo=timezone.utc)
-        return fail(text)
+        return read_any(text)
 
     return read
 
@@ -259,19 +262,19 @@ def _read_iso(
     if zone == "%z":
         at, offset = _parse_zone(tail) or (len(tail), offset)
         if at == len(tail):
-            return _reject(text, slow, is_certain="+" not in tail and "-" not in tail)
+            return _reject_or_parse(text, slow, is_certain="+" not in tail and "-" not in tail)
         tail = tail[:at]
     elif tail.endswith(zone):
         tail = tail[: len(tail) - len(zone)]
     else:
-        return _reject(text, slow, is_certain=not zone[:1].isdigit())
+        return _reject_or_parse(text, slow, is_certain=not zone[:1].isdigit())
     micros = _parse_microseconds(tail, has_fraction=has_fraction)
     if micros is None:
-        return _reject(text, slow, is_certain=not zone[:1].isdigit())
+        return _reject_or_parse(text, slow, is_certain=not zone[:1].isdigit())
     return moment.replace(microsecond=micros, tzinfo=offset)
 
 
-def _reject(text: str, slow: Callable[[str], datetime], *, is_certain: bool) -> datetime:
+def _reject_or_parse(text: str, slow: Callable[[str], datetime], *, is_certain: bool) -> datetime:
     """Raise ValueError for a datetime text whose end does not match its format.
 
     If ``is_certain`` is False, ``strptime`` may accept the text: return the result of ``slow``,
@@ -295,9 +298,6 @@ def _parse_microseconds(tail: str, *, has_fraction: bool) -> int | None:
     return int(digits.ljust(_MICRO_DIGITS, "0")) if len(digits) <= _MICRO_DIGITS else None
 
 
-_Zone = tuple[int, timezone]
-
-
 @lru_cache(maxsize=256)
 def _parse_offset(text: str) -> timezone | None:
     """Return the time zone for an offset such as ``+01:00``, or None for any other text."""
@@ -308,7 +308,7 @@ def _parse_offset(text: str) -> timezone | None:
     return timezone(-length if match[1] == "-" else length) if length < timedelta(days=1) else None
 
 
-def _parse_zone(tail: str) -> _Zone | None:
+def _parse_zone(tail: str) -> tuple[int, timezone] | None:
     """Return the position of the UTC offset at the end of a text, and its time zone.
 
     For example, ``.5+01:00`` has the position 2. Return None if the text has no offset.

@@ -24,8 +24,8 @@ _FORM = re.compile(
 )
 _SECONDS = {"weeks": 604_800, "days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
 _MONTHS_OF_A_YEAR = 12
-_FIRST = datetime.min.replace(tzinfo=timezone.utc)
-_LAST = datetime.max.replace(tzinfo=timezone.utc)
+_MIN = datetime.min.replace(tzinfo=timezone.utc)
+_MAX = datetime.max.replace(tzinfo=timezone.utc)
 _SHORTEST_MONTH = timedelta(days=28)
 
 
@@ -41,7 +41,7 @@ class ISODuration:
         try:
             return _add_months(instant, self.months * times) + self.rest * times
         except (OverflowError, ValueError):
-            return _LAST if times > 0 else _FIRST
+            return _MAX if times > 0 else _MIN
 
     def before(self, instant: datetime) -> datetime:
         """Return the datetime that is this duration before ``instant``."""

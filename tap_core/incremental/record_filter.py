@@ -27,8 +27,8 @@ class CursorRecordFilter:
             missing.
         lower: Start of the interval.
         upper: End of the interval; None to keep the records of any time.
-        passed: Cursor value up to which an earlier sync has sent the records; records with exactly
-            this value are dropped. None to drop no records.
+        sent_until: Cursor value up to which an earlier sync has sent the records; records with
+            exactly this value are dropped. None to drop no records.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class CursorRecordFilter:
         *,
         lower: dt.datetime,
         upper: dt.datetime | None,
-        passed: dt.datetime | None,
+        sent_until: dt.datetime | None,
     ) -> None:
         self.is_past: bool = False
         """True if the last record of a data feed was before the interval, so reading can stop."""
@@ -46,9 +46,10 @@ class CursorRecordFilter:
         self._find = find
         self._lower = lower
         self._upper = upper
-        self._passed = passed
+        self._sent_until = sent_until
         self._is_feed = order.cursor.is_data_feed
-        self._newest_allowed: dt.datetime | None = None
+        self._previous: dt.datetime | None = None
+        """Cursor value of the previous record of a data feed."""
 
     def admits(self, record: Record) -> bool:
         """Return True if a record is in the time interval and was not sent by an earlier sync.
@@ -65,23 +66,23 @@ class CursorRecordFilter:
             self.is_past = False
             self._order.warn_unusable(value)
             return True
-        is_passed = instant == self._passed
+        was_sent = instant == self._sent_until
         if self._is_feed:
             self._check_feed_order(instant)
-            self.is_past = is_passed or instant < self._lower
-        return not is_passed and (self._upper is None or self._lower <= instant <= self._upper)
+            self.is_past = was_sent or instant < self._lower
+        return not was_sent and (self._upper is None or self._lower <= instant <= self._upper)
 
     def _check_feed_order(self, instant: dt.datetime) -> None:
         """Count a data feed's record that is newer than the previous one; warn once per stream.
 
         A data feed must have the newest records first, so such a record is out of order.
         """
-        previous, self._newest_allowed = self._newest_allowed, instant
+        previous, self._previous = self._previous, instant
         if previous is None or instant <= previous:
             return
-        self._order.ranks.misplaced += 1
+        self._order.feed_order.misplaced += 1
         self._order.warn_once(
-            "rank",
+            "feed order",
             "Stream '%s': the records of a feed (is_data_feed) should come newest first, but one of"
             " %s came after one of %s. Records may be missed: read the stream without"
             " is_data_feed if its source does not keep that order.",

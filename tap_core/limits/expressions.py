@@ -103,7 +103,7 @@ def integer(value: Any = 0, *base: Any) -> int:
 def check_time_format(text: Any) -> None:
     """Raise LimitExceededError if a datetime format string has more than 1,000 characters.
 
-    Formatting takes time for each directive, for example in ``strftime``.
+    The time of functions such as ``strftime`` grows with the number of directives.
     """
     if isinstance(text, str) and len(text) > _LONGEST_TIME_FORMAT:
         raise LimitExceededError(
@@ -425,6 +425,7 @@ def _estimate_strftime(
 
 
 def _estimate_ratio(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
+    """Return 0, or a size above the limit ``most`` for a Decimal with too many digits."""
     del args, kwargs
     return most + 1 if _count_digits(owner) > _MOST_DIGITS else 0
 
@@ -444,5 +445,10 @@ _ESTIMATES: Final[Mapping[str, Callable[[Any, Sequence[Any], Mapping[str, Any], 
     "translate": _estimate_translate,
     "zfill": _estimate_padding,
 }
+"""By a method's name, the function that returns the maximum size of the method's result.
+
+Its arguments are the object, the positional and keyword arguments of the method, and the limit.
+The size is 0 if the result cannot be much larger than the object and the arguments.
+"""
 GROWING_METHODS: Final = frozenset({*_ESTIMATES, "join"})
 """Names of methods whose result may be much larger than the object and the arguments."""

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 MIB: Final = 1 << 20
-_FEW_COLUMNS, _COLUMN_BYTES = 100, 1024
+_ALLOWED_COLUMNS, _COLUMN_BYTES = 100, 1024
 """Columns that a CSV header may always have, and bytes of a limit per column of a wider header."""
 
 DOCUMENT_BYTES: Final = 64 * MIB
@@ -38,18 +38,18 @@ STATE_BYTES: Final = 256 * MIB
 
 _BLOCK: Final = MIB
 _LINE_WEIGHT: Final = 16
-"""Number of bytes that a blank line counts for, because it takes time."""
+"""Number of bytes that a line counts for in addition to its characters, because it takes time."""
 
 _LARGEST_CELL: Final = (1 << 31) - 1
 """Largest value of a C long on every system."""
 
-_FLAGS: Final = ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY")
+_OPEN_FLAGS: Final = ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY")
 _MEMORY_FACTOR: Final = 7
 _UNCHECKED_SHARE: Final = 8
 """Divisor of a limit: the values of a text up to an eighth of the limit are not checked."""
 
-_VALUE, _OBJECT, _ARRAY = 112, 288, 64
-"""Bytes of a Python object: the largest small value (a Decimal), a dict of one key, a list."""
+_VALUE_BYTES, _OBJECT_BYTES, _ARRAY_BYTES = 112, 288, 64
+"""Size of a Python object in bytes: a Decimal (the largest scalar), a dict of one key, a list."""
 
 
 class InputTooLargeError(ValueError):
@@ -146,7 +146,7 @@ class Bound:
 
         Even an empty row has a value for each column.
         """
-        limit = max(_FEW_COLUMNS, self.most // _COLUMN_BYTES)
+        limit = max(_ALLOWED_COLUMNS, self.most // _COLUMN_BYTES)
         if count > limit:
             raise InputTooLargeError(
                 f"its header has {count:,} columns, more than {limit:,}; raise {self.setting} to"
@@ -213,9 +213,9 @@ def _estimate_memory(text: bytes | str, separator: str = ",") -> int:
     count: Any = text.count
     as_text_type: Any = str.encode if isinstance(text, bytes) else str
     return int(
-        count(as_text_type(separator)) * _VALUE
-        + count(as_text_type("{")) * _OBJECT
-        + count(as_text_type("[")) * _ARRAY
+        count(as_text_type(separator)) * _VALUE_BYTES
+        + count(as_text_type("{")) * _OBJECT_BYTES
+        + count(as_text_type("[")) * _ARRAY_BYTES
     )
 
 
@@ -232,7 +232,7 @@ def open_regular_file(path: Path) -> IO[bytes]:
     """
     _check_regular(path.stat())
     # Open without blocking, because a pipe may have replaced the file meanwhile.
-    descriptor = os.open(path, os.O_RDONLY | sum(getattr(os, name, 0) for name in _FLAGS))
+    descriptor = os.open(path, os.O_RDONLY | sum(getattr(os, name, 0) for name in _OPEN_FLAGS))
     try:
         _check_regular(os.fstat(descriptor))
     except OSError:

@@ -37,10 +37,12 @@ _MOST_CHOICES: Final = 20
 """Maximum number of repeats and alternatives in a pattern that `re` may match."""
 _MOST_SETS: Final = 1_000
 """Maximum number of sets and wide ranges in a pattern; `re` may take 20 ms to compile one."""
-_SLOW: Final = 0.01
+_MIN_COUNTED_SECONDS: Final = 0.01
+"""Seconds up to which a match or a compilation does not count as slow."""
 _REFILL: Final = 0.1
 """Seconds that the time budget regains per second of the process."""
-_SHOWN: Final = 80
+_MAX_EXCERPT: Final = 80
+"""Maximum number of characters of a pattern in an error message."""
 
 _CHOICE: Final = re.compile(r"[*+?|{]|\\[1-9]")
 _REPEATED_GROUP: Final = re.compile(r"\)[*+{]")
@@ -80,13 +82,13 @@ class _TimeBudget:
 
     @contextmanager
     def spending(self) -> Iterator[None]:
-        """Subtract the duration of the ``with`` block, unless it takes at most 0.01 seconds."""
+        """Subtract the duration of the ``with`` block, if it is longer than 0.01 seconds."""
         began = time.monotonic()
         try:
             yield
         finally:
             seconds = time.monotonic() - began
-            if seconds > _SLOW:
+            if seconds > _MIN_COUNTED_SECONDS:
                 with self._lock:
                     self._at = self._at if self._spent else time.monotonic()
                     self._spent += seconds
@@ -142,12 +144,12 @@ class Pattern:
         Raises:
             LimitExceededError: The match takes too long.
         """
-        seconds = self._seconds(text)
+        seconds = self._get_timeout(text)
         with _time_budget.spending():
             try:
                 return getattr(self._guarded, method)(text, timeout=seconds)
             except TimeoutError:
-                raise self._too_slow(text, MATCH_SECONDS, "takes") from None
+                raise self._make_timeout_error(text, MATCH_SECONDS, "takes") from None
 
     def sub(self, replacement: str, text: str, longest: int) -> str:
         """Return a text with every match of the pattern replaced, like `re.Pattern.sub`.
@@ -169,7 +171,7 @@ class Pattern:
             position = match.end()
             size += len(new)
             if time.monotonic() - began > MATCH_SECONDS_TOTAL.value:
-                raise self._too_slow(text, MATCH_SECONDS_TOTAL, "takes")
+                raise self._make_timeout_error(text, MATCH_SECONDS_TOTAL, "takes")
             if size > longest:
                 raise LimitExceededError(
                     f"Replacing {_excerpt(self.text)} gives more than {longest:,} characters:"
@@ -186,14 +188,14 @@ class Pattern:
         if len(text) <= self._longest:
             yield from self._plain.finditer(text)
             return
-        seconds = self._seconds(text)
+        seconds = self._get_timeout(text)
         with _time_budget.spending():
             try:
                 yield from self._guarded.finditer(text, timeout=seconds)
             except TimeoutError:
-                raise self._too_slow(text, MATCH_SECONDS, "takes") from None
+                raise self._make_timeout_error(text, MATCH_SECONDS, "takes") from None
 
-    def _seconds(self, text: str) -> float:
+    def _get_timeout(self, text: str) -> float:
         """Return the time limit for the next match, in seconds.
 
         Raises:
@@ -201,7 +203,7 @@ class Pattern:
         """
         seconds = min(MATCH_SECONDS.value, _time_budget.left())
         if seconds <= 0:
-            raise self._too_slow(text, MATCH_SECONDS_TOTAL, "and others before it take")
+            raise self._make_timeout_error(text, MATCH_SECONDS_TOTAL, "and others before it take")
         return seconds
 
     @cached_property
@@ -215,7 +217,7 @@ class Pattern:
         regex: Any = import_module("regex")  # the package has no type hints
         return regex.compile(_DIALECT.sub(_as_in_re, self.text), regex.V0, cache_pattern=False)
 
-    def _too_slow(self, text: str, limit: Limit, subject: str) -> LimitExceededError:
+    def _make_timeout_error(self, text: str, limit: Limit, subject: str) -> LimitExceededError:
         """Return the error for a match on ``text`` that exceeds the time limit ``limit``.
 
         ``subject`` has the words of the message before "longer than", such as "takes".
@@ -340,4 +342,4 @@ def _as_in_re(match: re.Match[str]) -> str:
 
 def _excerpt(pattern: str) -> str:
     """Return at most 80 characters of a pattern, in quotes, for error messages."""
-    return repr(pattern if len(pattern) <= _SHOWN else f"{pattern[:_SHOWN]}…")
+    return repr(pattern if len(pattern) <= _MAX_EXCERPT else f"{pattern[:_MAX_EXCERPT]}…")

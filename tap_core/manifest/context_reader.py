@@ -337,7 +337,7 @@ class ManifestReader(WindowReader):
         if self._is_resumed:
             keep()
         else:
-            close_window(stream, context, until=None, is_last=False, keep=keep)
+            close_window(stream, context, until=None, is_last=False, change_state=keep)
 
     def _to_json(self, state: Mapping[str, Any]) -> dict[str, Any]:
         try:

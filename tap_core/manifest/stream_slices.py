@@ -168,7 +168,7 @@ class StreamSlices:
         had_lookback = state.pop(LOOKBACK_WINDOW_KEY, None)
         if self._parents or had_lookback or is_kept:
             stream._tap.document.touch(stream.name)
-            stream._tap.run.checkpoint(owed=True)
+            stream._tap.run.checkpoint(required=True)
 
     def _keep_global_cursor(self) -> bool:
         """Store the latest bookmark of all slices as the global cursor, at which new slices start.

@@ -20,6 +20,7 @@ from tap_core.mapper.functions import (
     MUTATORS,
     PLAIN_METHODS,
     NotAllowedError,
+    OperationBudget,
     add,
     attribute,
     call_method,
@@ -30,7 +31,6 @@ from tap_core.mapper.functions import (
     left_shift,
     modulo,
     multiply,
-    operation_budget,
     power,
     reject_function,
     reject_name,
@@ -157,6 +157,8 @@ def _make_error_converter(text: str, location: str, fields: set[str]) -> _Failur
     return failed
 
 
+# In the compiled function, `r` is the record, and `c` the budget of its comprehensions. `n` is the
+# dict in which names are looked up: the record, or a copy if the expression may change the record.
 _FRAME = """
 def run(r):
     try:
@@ -176,10 +178,10 @@ def _compile_function(
     """
     # The globals get Python's builtins, because methods implemented in C need them for imports.
     # The expression cannot use them.
-    names = "n = r.copy()" if translator.mutates else "n = r"
-    frame = ast.parse(
-        _FRAME.format(prologue=f"{names}; c = budget()" if translator.loops else names)
-    )
+    prologue = "n = r.copy()" if translator.mutates else "n = r"
+    if translator.loops:
+        prologue += "; c = budget()"
+    frame = ast.parse(_FRAME.format(prologue=prologue))
     function = frame.body[0]
     assert isinstance(function, ast.FunctionDef)  # noqa: S101 - given by _FRAME
     block = function.body[0]
@@ -197,7 +199,7 @@ _HELPERS: dict[str, Any] = {
     "Exception": Exception,
     "add": add,
     "attribute": attribute,
-    "budget": operation_budget,
+    "budget": OperationBudget,
     "call_method": call_method,
     "dict": dict,
     "each": iterate,
@@ -212,10 +214,7 @@ _HELPERS: dict[str, Any] = {
     "right_shift": right_shift,
 }
 
-_PLAIN_OPERATORS = (
-    *(ast.Sub, ast.Div),
-    *(ast.BitAnd, ast.BitOr, ast.BitXor),
-)
+_PLAIN_OPERATORS = (ast.Sub, ast.Div, ast.BitAnd, ast.BitOr, ast.BitXor)
 """Operators whose results cannot be much larger than their operands; they stay unchanged."""
 
 _GUARDED_OPERATORS: dict[type[ast.operator], str] = {
@@ -238,7 +237,7 @@ _Write: TypeAlias = Callable[["_Translator", Any], ast.expr]
 class _Translator:
     """Translator of the syntax tree of an untrusted expression to one that is safe to execute."""
 
-    words: ExpressionScope
+    scope: ExpressionScope
     bound: dict[str, Any] = field(default_factory=dict)
     """Values for the globals of the compiled function, by generated name such as ``k0``."""
     fields: set[str] = field(default_factory=set)
@@ -246,7 +245,7 @@ class _Translator:
     loops: bool = False
     mutates: bool = False
     _locals: dict[str, str] = field(default_factory=dict)
-    _made: int = 0
+    _loop_variables: int = 0
 
     def write(self, node: ast.AST) -> ast.expr:
         """Translate a node of the expression's syntax tree, with its children, to safe syntax.
@@ -259,11 +258,11 @@ class _Translator:
             raise NotAllowedError(f"{type(node).__name__} is not available in expressions")
         return write(self, node)
 
-    def all(self, nodes: Sequence[ast.expr]) -> list[ast.expr]:
+    def write_all(self, nodes: Sequence[ast.expr]) -> list[ast.expr]:
         """Translate several syntax nodes to safe syntax."""
         return [self.write(node) for node in nodes]
 
-    def maybe(self, node: ast.expr | None) -> ast.expr | None:
+    def write_optional(self, node: ast.expr | None) -> ast.expr | None:
         """Translate an optional syntax node to safe syntax; return None if there is no node."""
         return None if node is None else self.write(node)
 
@@ -273,9 +272,9 @@ class _Translator:
         self.bound[name] = value
         return _load(name)
 
-    def name(self, name: str) -> ast.expr:
+    def write_name(self, name: str) -> ast.expr:
         """Translate a name: a loop variable, the record, a constant, ``self`` or a property."""
-        scope = self.words
+        scope = self.scope
         if name in self._locals:
             return _load(self._locals[name])
         if name in scope.record:
@@ -283,9 +282,9 @@ class _Translator:
         if name in scope.constants:
             return self.bind(scope.constants[name])
         if name == "self" and scope.own is not None:
-            self_name = ast.Constant(scope.own)
-            has = ast.Compare(self_name, [ast.In()], [_load("n")])
-            return ast.IfExp(has, _subscript(_load("n"), self_name), self._field(name))
+            own = ast.Constant(scope.own)
+            has_own = ast.Compare(own, [ast.In()], [_load("n")])
+            return ast.IfExp(has_own, _subscript(_load("n"), own), self._field(name))
         return self._field(name)
 
     def _field(self, name: str) -> ast.expr:
@@ -293,14 +292,14 @@ class _Translator:
 
         If the record has no such property, the node evaluates to the function of this name, if any.
         """
-        if name in self.words.functions:
+        if name in self.scope.functions:
             get = ast.Attribute(_load("n"), "get", ast.Load())
-            return _call(get, ast.Constant(name), self.bind(self.words.functions[name]))
+            return _call(get, ast.Constant(name), self.bind(self.scope.functions[name]))
         self.fields.add(name)
         return _subscript(_load("n"), ast.Constant(name))
 
     @contextmanager
-    def inner(self) -> Iterator[None]:
+    def nested_scope(self) -> Iterator[None]:
         """Limit the scope of a comprehension's loop variables to the ``with`` block."""
         outer = dict(self._locals)
         try:
@@ -308,7 +307,7 @@ class _Translator:
         finally:
             self._locals = outer
 
-    def target(self, node: ast.expr) -> tuple[ast.expr, Any]:
+    def write_target(self, node: ast.expr) -> tuple[ast.expr, Any]:
         """Translate the loop variables of a comprehension.
 
         Returns:
@@ -319,13 +318,13 @@ class _Translator:
             NotAllowedError: A loop variable is not a name, but for example ``x.y``.
         """
         if isinstance(node, ast.Name):
-            self._made += 1
-            name = self._locals[node.id] = f"v{self._made}"
+            self._loop_variables += 1
+            name = self._locals[node.id] = f"v{self._loop_variables}"
             return ast.Name(name, ast.Store()), None
         if isinstance(node, (ast.Tuple, ast.List)):
-            parts = [self.target(part) for part in node.elts]
+            parts = [self.write_target(part) for part in node.elts]
             names = ast.Tuple([name for name, _ in parts], ast.Store())
-            return names, tuple(form for _, form in parts)
+            return names, tuple(nesting for _, nesting in parts)
         raise NotAllowedError("a comprehension can assign to names only")
 
 
@@ -342,16 +341,16 @@ def _call(function: ast.expr | str, *args: ast.expr) -> ast.expr:
     return ast.Call(called, list(args), [])
 
 
-def _constant(_writer: _Translator, node: ast.Constant) -> ast.expr:
+def _constant(_translator: _Translator, node: ast.Constant) -> ast.expr:
     return ast.Constant(checked_size(node.value))
 
 
 def _binary(translator: _Translator, node: ast.BinOp) -> ast.expr:
     left, right = translator.write(node.left), translator.write(node.right)
-    sizeless = any(_is_number(side) for side in (node.left, node.right))
+    has_number = any(_is_number(side) for side in (node.left, node.right))
     if isinstance(node.op, ast.Mod):  # text on the left side is a format
-        sizeless = _is_number(node.left)
-    is_plain = isinstance(node.op, (ast.Add, ast.FloorDiv, ast.Mod)) and sizeless
+        has_number = _is_number(node.left)
+    is_plain = isinstance(node.op, (ast.Add, ast.FloorDiv, ast.Mod)) and has_number
     if isinstance(node.op, _PLAIN_OPERATORS) or is_plain:
         return ast.BinOp(left, node.op, right)
     if type(node.op) in _GUARDED_OPERATORS:
@@ -365,7 +364,8 @@ def _is_number(node: ast.expr) -> bool:
 
 
 def _compare(translator: _Translator, node: ast.Compare) -> ast.expr:
-    return ast.Compare(translator.write(node.left), node.ops, translator.all(node.comparators))
+    left = translator.write(node.left)
+    return ast.Compare(left, node.ops, translator.write_all(node.comparators))
 
 
 def _translate_function(translator: _Translator, node: ast.Call) -> ast.expr:
@@ -379,14 +379,14 @@ def _translate_function(translator: _Translator, node: ast.Call) -> ast.expr:
     if not isinstance(node.func, ast.Name):
         raise NotAllowedError("only functions and methods by their names can be called")
     name = node.func.id
-    if name not in translator.words.functions:
+    if name not in translator.scope.functions:
         raise NotAllowedError(f"the function '{name}' is not defined")
-    reject_function(translator.words.functions[name])
-    return translator.bind(translator.words.functions[name])
+    reject_function(translator.scope.functions[name])
+    return translator.bind(translator.scope.functions[name])
 
 
 def _write_call(translator: _Translator, node: ast.Call) -> ast.expr:
-    if any(keyword_argument.arg is None for keyword_argument in node.keywords):
+    if any(keyword.arg is None for keyword in node.keywords):
         raise NotAllowedError("** is not available in calls")
     if isinstance(node.func, ast.Attribute) and node.func.attr not in PLAIN_METHODS:
         function: ast.expr = _load("call_method")
@@ -394,10 +394,9 @@ def _write_call(translator: _Translator, node: ast.Call) -> ast.expr:
     else:
         function, first = _translate_function(translator, node), []
     keywords = [
-        ast.keyword(keyword_argument.arg, translator.write(keyword_argument.value))
-        for keyword_argument in node.keywords
+        ast.keyword(keyword.arg, translator.write(keyword.value)) for keyword in node.keywords
     ]
-    return ast.Call(function, [*first, *translator.all(node.args)], keywords)
+    return ast.Call(function, [*first, *translator.write_all(node.args)], keywords)
 
 
 def _attribute(translator: _Translator, node: ast.Attribute) -> ast.expr:
@@ -416,12 +415,12 @@ def _attribute_parts(translator: _Translator, node: ast.Attribute) -> list[ast.e
 
 
 def _slice(translator: _Translator, node: ast.Slice) -> ast.expr:
-    bounds = (translator.maybe(bound) for bound in (node.lower, node.upper, node.step))
+    bounds = (translator.write_optional(bound) for bound in (node.lower, node.upper, node.step))
     return ast.Slice(*bounds)
 
 
 def _joined(translator: _Translator, node: ast.JoinedStr) -> ast.expr:
-    return _call("joined", *translator.all(node.values))
+    return _call("joined", *translator.write_all(node.values))
 
 
 def _formatted(translator: _Translator, node: ast.FormattedValue) -> ast.expr:
@@ -436,7 +435,7 @@ def _dict(translator: _Translator, node: ast.Dict) -> ast.expr:
         _call("dict", translator.write(value)) if key is None else translator.write(value)
         for key, value in zip(node.keys, node.values, strict=True)
     ]
-    return ast.Dict([translator.maybe(key) for key in node.keys], values)
+    return ast.Dict([translator.write_optional(key) for key in node.keys], values)
 
 
 def _list(translator: _Translator, node: ast.List) -> ast.expr:
@@ -454,7 +453,7 @@ def _comprehension(
 ) -> ast.expr:
     """Translate a comprehension; a generator expression becomes a list comprehension."""
     translator.loops = True
-    with translator.inner():
+    with translator.nested_scope():
         generators = [_generator(translator, clause) for clause in node.generators]
         if isinstance(node, ast.DictComp):
             key, value = (
@@ -476,15 +475,15 @@ def _generator(translator: _Translator, node: ast.comprehension) -> ast.comprehe
     if node.is_async:
         raise NotAllowedError("'async' is not available in expressions")
     items = translator.write(node.iter)
-    target, form = translator.target(node.target)
-    rounds = _call("each", _load("c"), items, translator.bind(form))
-    return ast.comprehension(target, rounds, translator.all(node.ifs), 0)
+    target, nesting = translator.write_target(node.target)
+    rounds = _call("each", _load("c"), items, translator.bind(nesting))
+    return ast.comprehension(target, rounds, translator.write_all(node.ifs), 0)
 
 
 _NODES: dict[type[ast.AST], _Write] = {
     ast.Attribute: _attribute,
     ast.BinOp: _binary,
-    ast.BoolOp: lambda translator, node: ast.BoolOp(node.op, translator.all(node.values)),
+    ast.BoolOp: lambda translator, node: ast.BoolOp(node.op, translator.write_all(node.values)),
     ast.Call: _write_call,
     ast.Compare: _compare,
     ast.Constant: _constant,
@@ -493,17 +492,17 @@ _NODES: dict[type[ast.AST], _Write] = {
     ast.FormattedValue: _formatted,
     ast.GeneratorExp: _comprehension,
     ast.IfExp: lambda translator, node: ast.IfExp(
-        *translator.all((node.test, node.body, node.orelse))
+        *translator.write_all((node.test, node.body, node.orelse))
     ),
     ast.JoinedStr: _joined,
     ast.List: _list,
     ast.ListComp: _comprehension,
-    ast.Name: lambda translator, node: translator.name(node.id),
-    ast.Set: lambda translator, node: ast.Set(translator.all(node.elts)),
+    ast.Name: lambda translator, node: translator.write_name(node.id),
+    ast.Set: lambda translator, node: ast.Set(translator.write_all(node.elts)),
     ast.Slice: _slice,
     ast.Subscript: lambda translator, node: _subscript(
         translator.write(node.value), translator.write(node.slice)
     ),
-    ast.Tuple: lambda translator, node: ast.Tuple(translator.all(node.elts), ast.Load()),
+    ast.Tuple: lambda translator, node: ast.Tuple(translator.write_all(node.elts), ast.Load()),
     ast.UnaryOp: lambda translator, node: ast.UnaryOp(node.op, translator.write(node.operand)),
 }

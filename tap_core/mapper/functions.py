@@ -33,6 +33,7 @@ __all__ = [
     "STANDARD_FUNCTIONS",
     "FunctionLibrary",
     "NotAllowedError",
+    "OperationBudget",
     "add",
     "attribute",
     "call_method",
@@ -45,7 +46,6 @@ __all__ = [
     "md5",
     "modulo",
     "multiply",
-    "operation_budget",
     "power",
     "reject_function",
     "reject_name",
@@ -58,24 +58,27 @@ __all__ = [
 _MAX_LENGTH = 100_000
 """Maximum number of characters or items of a value that an expression creates."""
 
-_MAX_ROUNDS = 10_000
+_MAX_ITERATIONS = 10_000
 """Maximum number of items over which the comprehensions of one evaluation iterate."""
 
 _MAX_WEIGHT = 10_000_000
 """Maximum total size of a value in characters and items, including nested values."""
 
 _BOUNDS = Bounds(_MAX_LENGTH)
-_MAX_POWER = 4_000_000
-_PAIR = 2
-_BITS = 8
-_CHECKED = 16
-_FEW = 100
+_MAX_POWER_OPERAND = 4_000_000
+"""Maximum absolute value of the base and the exponent of a power."""
+_SHORT_LIST = 100
+"""Number of items up to which a list is joined without a check of the result's size."""
+_ITEMS_PER_TIME_CHECK = 16
+_BITS_PER_BYTE = 8
 _LONG_BITS = 100_000
 _LONG = 1 << _LONG_BITS
 _LOWEST = -_LONG
 """Integers below ``_LOWEST`` or above ``_LONG`` are computed with checks of size and time."""
 _MAX_SHIFT = 10_000
+"""Maximum number of bits by which a number is shifted."""
 _MAX_SHIFTED = int(sys.float_info.max)
+"""Maximum absolute value of a number that is shifted."""
 
 _HIDDEN_PREFIXES = ("_", "func_")
 _HIDDEN = frozenset(
@@ -291,10 +294,10 @@ def _check_time(record: Any) -> None:
     if getattr(_timed, "record", None) is not record:
         _timed.record, _timed.end = record, now + TEMPLATE_SECONDS.value
     elif now > _timed.end:
-        raise _too_slow()
+        raise _make_timeout_error()
 
 
-def _too_slow() -> NotAllowedError:
+def _make_timeout_error() -> NotAllowedError:
     return NotAllowedError(
         f"it takes longer than {TEMPLATE_SECONDS.value:g} seconds: simplify it, or raise"
         f" {TEMPLATE_SECONDS.variable}"
@@ -315,7 +318,7 @@ def power(record: Any, base: Any, exponent: Any) -> Any:
     Raises:
         NotAllowedError: The absolute value of an operand exceeds 4,000,000.
     """
-    if abs(base) > _MAX_POWER or abs(exponent) > _MAX_POWER:
+    if abs(base) > _MAX_POWER_OPERAND or abs(exponent) > _MAX_POWER_OPERAND:
         raise NotAllowedError("a number is too high to be raised to a power")
     if type(base) is int is type(exponent) and exponent * base.bit_length() > _LONG_BITS:
         _check_time(record)
@@ -350,10 +353,10 @@ def call_method(value: Any, name: str, *args: Any, **kwargs: Any) -> Any:
     """
     # `replace` and `join` of short texts are called without a check.
     if value.__class__ is str and not kwargs:
-        if name == "replace" and len(args) == _PAIR:
+        if name == "replace" and len(args) == 2:  # noqa: PLR2004  without a count
             if (len(value) + 1) * (len(args[1]) + 1) <= _MAX_LENGTH:
                 return value.replace(*args)
-        elif name == "join" and args and args[0].__class__ is list and len(args[0]) <= _FEW:
+        elif name == "join" and args and args[0].__class__ is list and len(args[0]) <= _SHORT_LIST:
             return value.join(args[0])
     return _BOUNDS.call(attribute(value, name), *args, **kwargs)
 
@@ -382,11 +385,9 @@ def safe_join(*parts: Any) -> str:
     Raises:
         NotAllowedError: A part has more than 100,000 characters.
     """
-    return "".join([part if type(part) is str else str(part) for part in map(_part, parts)])
-
-
-def _part(part: Any) -> Any:
-    return part if type(part) in _SIZELESS else checked_size(str(part))
+    return "".join(
+        [str(part) if type(part) in _SIZELESS else checked_size(str(part)) for part in parts]
+    )
 
 
 def safe_format(value: Any, form: str) -> str:
@@ -395,65 +396,64 @@ def safe_format(value: Any, form: str) -> str:
     return ("{:" + form + "}").format(value)
 
 
-def operation_budget() -> list[float]:
-    """Return the limits of all comprehensions in one evaluation of an expression.
+class OperationBudget:
+    """Limits of all comprehensions in one evaluation of an expression.
 
-    The limits are a list of three numbers. The remaining iterations and the remaining size, in
-    characters and items, decrease during the evaluation. The third number is the time, as
-    `time.monotonic` returns it, at which the evaluation must have ended.
+    The remaining iterations and the remaining size, in characters and items, decrease during the
+    evaluation. ``end`` is the time, as `time.monotonic` returns it, at which it must have ended.
     """
-    return [_MAX_ROUNDS, _MAX_WEIGHT, monotonic() + TEMPLATE_SECONDS.value]
+
+    __slots__ = ("end", "iterations", "size")
+
+    def __init__(self) -> None:
+        self.iterations = _MAX_ITERATIONS
+        self.size = _MAX_WEIGHT
+        self.end = monotonic() + TEMPLATE_SECONDS.value
 
 
-def count_element(budget: list[float], value: Any) -> Any:
+def count_element(budget: OperationBudget, value: Any) -> Any:
     """Return an element of a comprehension, after subtracting its size from the budget.
-
-    ``budget`` is the list that `operation_budget` returned.
 
     Raises:
         NotAllowedError: The budget is used up.
     """
     kind = value.__class__
     if kind not in _SIZELESS:
-        budget[1] -= len(value) if kind is str else weight(value, _MAX_WEIGHT)
-        if budget[1] < 0:
-            _check_weight(int(_MAX_WEIGHT - budget[1]))
-    elif kind is int and not _LOWEST < value < _LONG:
-        budget[1] -= value.bit_length() // _BITS
-        if budget[1] < 0:
-            _check_weight(int(_MAX_WEIGHT - budget[1]))
+        budget.size -= len(value) if kind is str else weight(value, _MAX_WEIGHT)
+    elif _is_long(value):
+        budget.size -= value.bit_length() // _BITS_PER_BYTE
+    if budget.size < 0:
+        _check_weight(_MAX_WEIGHT - budget.size)
     return value
 
 
-_Form = tuple[Any, ...] | None
-"""Nesting of a comprehension's loop variables: None for one variable, a tuple for several."""
-
-
-def iterate(budget: list[float], items: Iterable[Any], form: _Form) -> Iterator[Any]:
+def iterate(
+    budget: OperationBudget, items: Iterable[Any], nesting: tuple[Any, ...] | None
+) -> Iterator[Any]:
     """Yield the items over which a comprehension iterates; each reduces the budget by 1.
 
-    ``form`` is the nesting of the loop variables: None for a single variable. For several variables
-    it is a tuple, and each item is unpacked to a tuple of the same nesting. The time is checked at
-    every 16th item.
+    ``nesting`` is that of the loop variables: None for a single variable, a tuple for several ones,
+    such as ``(None, (None, None))`` for ``a, (b, c)``. Each item is then unpacked to a tuple of the
+    same nesting. The time is checked at every 16th item.
 
     Raises:
-        NotAllowedError: The budget, the list from `operation_budget`, is used up.
+        NotAllowedError: The budget is used up.
     """
     for item in items:
-        budget[0] -= 1
-        if budget[0] < 0:
-            raise NotAllowedError(f"comprehensions have more than {_MAX_ROUNDS:,} iterations")
-        if not budget[0] % _CHECKED and monotonic() > budget[2]:
-            raise _too_slow()
-        yield item if form is None else _unpack(item, form)
+        budget.iterations -= 1
+        if budget.iterations < 0:
+            raise NotAllowedError(f"comprehensions have more than {_MAX_ITERATIONS:,} iterations")
+        if not budget.iterations % _ITEMS_PER_TIME_CHECK and monotonic() > budget.end:
+            raise _make_timeout_error()
+        yield item if nesting is None else _unpack(item, nesting)
 
 
-def _unpack(item: Any, form: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Unpack an item of a comprehension into a tuple with the nesting of its loop variables.
+def _unpack(item: Any, nesting: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Unpack an item of a comprehension into a tuple with the ``nesting`` of its loop variables.
 
-    ``form`` is the nesting; see `iterate`. Values beyond the number of variables are dropped.
+    See `iterate`. Values beyond the number of variables are dropped.
     """
     return tuple(
         part if inner is None else _unpack(part, inner)
-        for inner, part in zip(form, item, strict=False)
+        for inner, part in zip(nesting, item, strict=False)
     )

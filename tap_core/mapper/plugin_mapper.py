@@ -92,8 +92,8 @@ class PluginMapper:
         """Create the maps of all streams in a catalog, for the selected properties of each stream.
 
         If a stream itself is not selected, all its properties are used, because its keys may be
-        among the properties that are not selected.
-        Entries of ``stream_maps`` that match no stream are named in a warning each.
+        among the properties that are not selected. For each entry of ``stream_maps`` that matches
+        no stream, a warning is logged.
         """
         self._warn_of_unknown_streams(
             [entry.stream or entry.tap_stream_id for entry in catalog.streams]
@@ -110,7 +110,10 @@ class PluginMapper:
     def register_raw_stream_schema(
         self, stream_name: str, schema: JsonSchema, key_properties: Sequence[str] | None
     ) -> None:
-        """Create the maps of a stream, unless they exist for the same schema and keys.
+        """Create the maps of a stream.
+
+        Nothing is done if the stream has no map of its own in ``stream_maps``, and its default map
+        exists for the same schema and keys.
 
         Args:
             stream_name: Name of the stream before the map.
@@ -156,9 +159,9 @@ class PluginMapper:
                 continue
             options = dict(definition)
             pattern = str(options.get(MAPPER_SOURCE_OPTION, name))
-            # Any two streams that a pattern matches have one name if two others have.
+            # If a pattern's map gives one name to these two streams, it does so to all matches.
             matched = ("a", "b") if set("*?[").intersection(pattern) else (name,)
-            new_names = [self._names(name, dict(options), each)[1] for each in matched]
+            new_names = [self._get_names(name, dict(options), each)[1] for each in matched]
             if len(matched) == 1 or len(set(new_names)) == 1:
                 names += new_names
         return {name for name in names if names.count(name) > 1}
@@ -175,7 +178,7 @@ class PluginMapper:
         ]
         for name, definition in self.stream_maps_dict.items():
             stream_options = dict(definition) if isinstance(definition, dict) else definition
-            source, alias = self._names(name, stream_options, stream_name)
+            source, alias = self._get_names(name, stream_options, stream_name)
             if not fnmatch.fnmatchcase(stream_name, source) and stream_name != source:
                 continue
             stream_map = self._build_map(
@@ -190,7 +193,7 @@ class PluginMapper:
     def _is_registered(
         self, stream_name: str, schema: JsonSchema, key_properties: Sequence[str] | None
     ) -> bool:
-        """Return True if the existing maps of a stream are for the same schema and keys."""
+        """Return True if the primary map of a stream is a default map for this schema and keys."""
         primary = self.stream_maps.get(stream_name, [None])[0]
         return (
             isinstance(primary, self.default_mapper_type)
@@ -198,7 +201,7 @@ class PluginMapper:
             and primary.raw_key_properties == key_properties
         )
 
-    def _names(self, name: str, options: Any, stream_name: str) -> tuple[str, str]:
+    def _get_names(self, name: str, options: Any, stream_name: str) -> tuple[str, str]:
         """Return the source stream (name or pattern) and the new stream name of a map definition.
 
         Args:
@@ -222,7 +225,7 @@ class PluginMapper:
                 )
             return source, name
         alias = options.pop(MAPPER_ALIAS_OPTION, None)
-        return name, stream_name if alias is None else self._eval_stream(alias, stream_name)
+        return name, stream_name if alias is None else self._evaluate_alias(alias, stream_name)
 
     def _build_map(
         self,
@@ -273,7 +276,7 @@ class PluginMapper:
         )
 
     @staticmethod
-    def _eval_stream(expr: str, stream_name: str) -> str:
+    def _evaluate_alias(expr: str, stream_name: str) -> str:
         """Return the new stream name in the option ``__alias__``: a plain name or an expression.
 
         ``__stream_name__ + '_v2'`` is an expression. A text with an unknown variable, such as

@@ -174,7 +174,7 @@ class SameRecordTransform(DefaultStreamMap):
     def quick_transform(self) -> Callable[[Record], Record | None]:
         """Function with the same results as `transform`, but without the cost of a method call."""
         is_overridden = type(self).transform is not SameRecordTransform.transform
-        return self.transform if is_overridden else (self.flattener or _same)
+        return self.transform if is_overridden else (self.flattener or _return_unchanged)
 
 
 class CustomStreamMap(StreamMap):
@@ -223,13 +223,11 @@ class CustomStreamMap(StreamMap):
             self._build_step(name, definition) for name, definition in definitions.items()
         ]
         self.transformed_schema = self.flatten_schema(self._build_schema(definitions))
-        used = [step for _, step in self._steps] + [self._filter]
+        expressions = [self._filter, *(expression for _, expression in self._steps)]
         self.may_mutate = (
             type(self).transform is not CustomStreamMap.transform
             or self._has_custom_filter
-            or any(
-                used_expression.mutates for used_expression in used if used_expression is not None
-            )
+            or any(expression.mutates for expression in expressions if expression is not None)
         )
 
     # Records
@@ -321,7 +319,7 @@ class CustomStreamMap(StreamMap):
     @cached_property
     def fake(self) -> Any:
         """Faker instance for expressions, or None if the package Faker is not installed."""
-        return _faker(self.faker_config or {})
+        return _make_faker(self.faker_config or {})
 
     def _build_filter(self, rule: Any) -> Expression:
         """Compile the option ``__filter__`` of a map; ``rule`` is its value, an expression."""
@@ -332,6 +330,7 @@ class CustomStreamMap(StreamMap):
             )
         location = f"the {MAPPER_FILTER_OPTION} of stream '{self.stream_alias}'"
         statement = parse_expression(rule, location)
+        node: ast.AST = statement
         if isinstance(statement, (ast.Assign, ast.AugAssign)):
             warnings.warn(
                 f"{rule}: in {location} an assignment is ignored and its right side used;"
@@ -339,8 +338,8 @@ class CustomStreamMap(StreamMap):
                 UserWarning,
                 stacklevel=4,
             )
-            return self._compile(rule, statement.value, location, None)
-        return self._compile(rule, statement, location, None)
+            node = statement.value
+        return self._compile(rule, node, location, None)
 
     def _build_step(self, name: str, definition: Any) -> tuple[str, Expression | None]:
         """Return the name of a mapped property and its compiled expression.
@@ -388,8 +387,7 @@ class CustomStreamMap(StreamMap):
             "__original_stream_name__": self.stream_name,
         }
         uses_faker = any(
-            isinstance(name_node, ast.Name) and name_node.id == "fake"
-            for name_node in ast.walk(value)
+            isinstance(name, ast.Name) and name.id == "fake" for name in ast.walk(value)
         )
         if uses_faker and self.fake is not None:
             constants["fake"] = FakeValues(self.fake)
@@ -408,11 +406,7 @@ class CustomStreamMap(StreamMap):
             if is_null_definition(definition):
                 properties.pop(name, None)
                 if "required" in schema:
-                    schema["required"] = [
-                        required_name
-                        for required_name in schema["required"]
-                        if required_name != name
-                    ]
+                    schema["required"] = [key for key in schema["required"] if key != name]
             else:
                 existing = properties.get(name) or known.get(definition)
                 record = {**raw, "properties": dict(known)}  # mapped so far
@@ -427,7 +421,7 @@ class CustomStreamMap(StreamMap):
         return schema
 
 
-def _same(record: Record) -> Record:
+def _return_unchanged(record: Record) -> Record:
     return record
 
 
@@ -436,7 +430,7 @@ def is_null_definition(definition: Any) -> bool:
     return definition is None or definition == NULL_STRING
 
 
-def _faker(settings: Mapping[str, Any]) -> Any:
+def _make_faker(settings: Mapping[str, Any]) -> Any:
     """Return a Faker instance for expressions, with the seed and locale in the settings.
 
     ``settings`` is the value of ``faker_config``. Return None if the package Faker is not

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["always_false", "compile_record_check"]
 
-_INLINE_PROPERTIES = 1_000
+_MAX_INLINE_PROPERTIES = 1_000
 """Maximum number of properties in a generated function; it bounds the time of the compilation."""
-_INLINE_DEPTH = 12
+_MAX_INLINE_DEPTH = 12
 """Maximum nesting depth in a generated function, because Python limits the depth of its blocks."""
 
 
@@ -195,7 +195,9 @@ class _CheckWriter:
         found = sample if type(sample) is dict else {}
         if not found:
             found = {name: None for name in rule.declared if name not in below or below[name]}
-        fits_in = self._properties + len(found) <= _INLINE_PROPERTIES and level < _INLINE_DEPTH
+        fits_in = (
+            self._properties + len(found) <= _MAX_INLINE_PROPERTIES and level < _MAX_INLINE_DEPTH
+        )
         return found if fits_in and all(type(name) is str for name in found) else None
 
     def _write_deletions(self, indent: int, variable: str, deselected: DeselectedNames) -> None:

@@ -24,7 +24,7 @@ GetColumn: TypeAlias = Callable[[tuple[str, ...], str], tuple[str, bool]]
 Its arguments are the names of the enclosing objects and the name of the property.
 """
 
-_COLUMNS = 1_000
+_MAX_COLUMNS = 1_000
 """Maximum number of columns in a generated function; it bounds the time of the compilation."""
 
 
@@ -89,7 +89,7 @@ class _FlattenerWriter:
         record to the object; it is empty for the record itself.
         """
         names = list(sample)
-        if len(self.columns) + len(names) > _COLUMNS or not all(type(n) is str for n in names):
+        if len(self.columns) + len(names) > _MAX_COLUMNS or not all(type(n) is str for n in names):
             self.is_complete = False
             return
         keys = f"k{len(self.names)}"

@@ -73,8 +73,8 @@ def compile_conformer(
     if level == TypeConformanceLevel.NONE:
         return lambda record: record
     if "properties" not in schema and not schema.get("additionalProperties"):
-        return _reject_fields
-    conform = _object(schema, level, None)
+        return _reject_properties
+    conform = _compile_object(schema, level, None)
 
     def conform_record(record: Record) -> Record:
         dropped: list[str] = []
@@ -86,7 +86,7 @@ def compile_conformer(
     return conform_record
 
 
-def _reject_fields(record: Record) -> Record:
+def _reject_properties(record: Record) -> Record:
     """Return an empty record unchanged, and reject any other record.
 
     This is the conversion for a schema without properties, which would drop all values.
@@ -153,7 +153,7 @@ def conform_primitive(value: Any, schema: JsonSchema) -> Any:
     elif isinstance(value, bytes):
         return _bytes_to_text(value, schema)
     elif isinstance(value, (date, time, timedelta)):
-        return _instant_text(value)
+        return _format_date_or_time(value)
     if is_exclusive_boolean_type(schema):
         return None if value is None else value != 0
     return value
@@ -172,7 +172,7 @@ def _bytes_to_text(value: bytes, schema: JsonSchema) -> str | bool:
     return value.hex()
 
 
-def _instant_text(value: date | time | timedelta) -> str:
+def _format_date_or_time(value: date | time | timedelta) -> str:
     """Convert a date, datetime, time or duration to ISO 8601 text.
 
     A datetime without a timezone is taken as UTC. A duration is added to 1970-01-01 UTC, and the
@@ -236,7 +236,9 @@ def _key(name: Any) -> str:
     return str(_scalar(name))
 
 
-def _object(schema: JsonSchema, level: TypeConformanceLevel, parent: str | None) -> _Conform:
+def _compile_object(
+    schema: JsonSchema, level: TypeConformanceLevel, parent: str | None
+) -> _Conform:
     """Return a function that converts the properties of an object to the types of its schema.
 
     Properties that the schema does not declare are dropped, unless ``additionalProperties`` allows
@@ -244,7 +246,9 @@ def _object(schema: JsonSchema, level: TypeConformanceLevel, parent: str | None)
     """
     keep_unknown = bool(schema.get("additionalProperties"))
     fields = {
-        name: _value(get_property_schema(definition), level, f"{parent}.{name}" if parent else name)
+        name: _compile_value(
+            get_property_schema(definition), level, f"{parent}.{name}" if parent else name
+        )
         for name, definition in (schema.get("properties") or {}).items()
     }
 
@@ -279,7 +283,7 @@ def has_uniform_items(schema: JsonSchema) -> bool:
         return False
 
 
-def _value(schema: JsonSchema, level: TypeConformanceLevel, path: str) -> _Conform:
+def _compile_value(schema: JsonSchema, level: TypeConformanceLevel, path: str) -> _Conform:
     """Return a function that converts the value of a property to the types of its schema.
 
     ``path`` is the dotted path of the property, such as ``a.b``.
@@ -289,8 +293,8 @@ def _value(schema: JsonSchema, level: TypeConformanceLevel, path: str) -> _Confo
     has_list = has_uniform_items(schema)
     if not has_object and not has_list:
         return lambda value, _dropped: conform_primitive(value, schema)
-    as_object = _object(schema, level, path) if has_object and deep else None
-    as_list = _list(schema["items"], level, path) if has_list and deep else None
+    as_object = _compile_object(schema, level, path) if has_object and deep else None
+    as_list = _compile_list(schema["items"], level, path) if has_list and deep else None
 
     def conform(value: Any, dropped: list[str]) -> Any:
         if has_list and isinstance(value, list):
@@ -302,10 +306,12 @@ def _value(schema: JsonSchema, level: TypeConformanceLevel, path: str) -> _Confo
     return conform
 
 
-def _list(items: JsonSchema, level: TypeConformanceLevel, path: str) -> _Conform:
+def _compile_list(items: JsonSchema, level: TypeConformanceLevel, path: str) -> _Conform:
     """Return a function that converts each item of a list to the types of its schema, ``items``."""
     as_object = (
-        _object(items, level, path) if is_object_type(items) and "properties" in items else None
+        _compile_object(items, level, path)
+        if is_object_type(items) and "properties" in items
+        else None
     )
 
     def conform(values: Iterable[Any], dropped: list[str]) -> list[Any]:

@@ -40,12 +40,12 @@ __all__ = [
 DEFAULT_FLATTENING_SEPARATOR = "__"
 DEFAULT_MAX_KEY_LENGTH = 255
 
-_UNSET = -1
+_NO_MAX_LEVEL = -1
 _FIRST_COMPILATION = 16
-_NEXT_COMPILATION = 16
-"""A function is compiled for the properties of the 16th record; if later ones have others, again
-after 256 of them, and so on."""
-_KEYS = 4096
+_COMPILATION_GROWTH = 16
+"""A `QuickFlattener` is compiled for the properties of the 16th record, and again for those of the
+256th record that the compiled functions could not flatten, and so on."""
+_MAX_CACHED_KEYS = 4096
 """Maximum number of cached column names per object, because objects may have arbitrary keys."""
 
 
@@ -74,13 +74,13 @@ class FlatteningOptions:
 
     _: KW_ONLY
     enabled: bool
-    max_level: int = _UNSET
+    max_level: int = _NO_MAX_LEVEL
     separator: str = DEFAULT_FLATTENING_SEPARATOR
     max_key_length: int = DEFAULT_MAX_KEY_LENGTH
 
     def __post_init__(self) -> None:
         """Raise ConfigValidationError if flattening is enabled without a maximum level."""
-        if self.enabled and self.max_level == _UNSET:
+        if self.enabled and self.max_level == _NO_MAX_LEVEL:
             raise ConfigValidationError(
                 "Flattening is misconfigured",
                 errors=["flattening_max_depth is required when flattening is enabled"],
@@ -284,16 +284,16 @@ def compile_flattener(
 
     top = _Level((), locate)
     quick: QuickFlattener = flatten_nothing
-    unknown, until_compilation = 0, _FIRST_COMPILATION
+    unmatched, until_compilation = 0, _FIRST_COMPILATION
 
     def flatten(record: Record) -> Record:
-        nonlocal quick, unknown, until_compilation
+        nonlocal quick, unmatched, until_compilation
         known = quick(record)
         if known is not None:
             return known
-        unknown += 1  # several threads may share the function, so a record may go uncounted
-        if unknown >= until_compilation:
-            until_compilation *= _NEXT_COMPILATION
+        unmatched += 1  # several threads may share the function, so a record may go uncounted
+        if unmatched >= until_compilation:
+            until_compilation *= _COMPILATION_GROWTH
             quick = compile_quick_flattener(record, get_column, _as_json_if_nested)
         result: Record = {}
         _flatten_into(record, top, result)
@@ -318,7 +318,7 @@ class _Level(dict[str, _Column]):
 
     def __missing__(self, name: str) -> _Column:
         entry = self._compute(self._path, name)
-        if len(self) < _KEYS:
+        if len(self) < _MAX_CACHED_KEYS:
             self[name] = entry
         return entry
 

@@ -102,8 +102,8 @@ def compile_pruner(mask: SelectionMask) -> RecordPruner | None:
     """
     tree = get_deselected_names(mask)
     if mask[()]:
-        return _pruner(tree) if tree else None
-    return _strict_pruner(frozenset(_top_level_selected(mask)), _pruner(tree))
+        return _make_pruner(tree) if tree else None
+    return _make_strict_pruner(frozenset(_top_level_selected(mask)), _make_pruner(tree))
 
 
 def get_deselected_names(mask: SelectionMask) -> DeselectedNames:
@@ -112,18 +112,18 @@ def get_deselected_names(mask: SelectionMask) -> DeselectedNames:
     ``{"zip": None, "place": {"city": None}}`` contains the properties ``zip`` and ``place.city``.
     """
     tree: DeselectedNames = {}
-    for path in _deselected(mask):
+    for path in _iterate_deselected(mask):
         _add_path(tree, path)
     return tree
 
 
-def _deselected(mask: SelectionMask) -> Iterator[tuple[str, ...]]:
+def _iterate_deselected(mask: SelectionMask) -> Iterator[tuple[str, ...]]:
     """Yield the path of each deselected property, such as ``("place", "city")``.
 
     For a property in a deselected object, the path of the object is yielded.
     """
     for breadcrumb, selected in mask.items():
-        names = _names(breadcrumb)
+        names = _get_names(breadcrumb)
         if selected or not names:
             continue
         depths = range(2, len(breadcrumb) + 1, 2)
@@ -131,7 +131,7 @@ def _deselected(mask: SelectionMask) -> Iterator[tuple[str, ...]]:
         yield names[: depth // 2]
 
 
-def _names(breadcrumb: Breadcrumb) -> tuple[str, ...]:
+def _get_names(breadcrumb: Breadcrumb) -> tuple[str, ...]:
     """Return the property names in a breadcrumb of the catalog.
 
     ``("properties", "a", "properties", "b")`` gives ``("a", "b")``. The result is empty if the
@@ -154,14 +154,14 @@ def _add_path(tree: DeselectedNames, path: tuple[str, ...]) -> None:
 
 def _top_level_selected(mask: SelectionMask) -> Iterator[str]:
     for breadcrumb, selected in mask.items():
-        names = _names(breadcrumb)
+        names = _get_names(breadcrumb)
         if selected and len(names) == 1:
             yield names[0]
 
 
-def _pruner(tree: DeselectedNames) -> RecordPruner:
+def _make_pruner(tree: DeselectedNames) -> RecordPruner:
     dropped = tuple(name for name, below in tree.items() if below is None)
-    nested = tuple((name, _pruner(below)) for name, below in tree.items() if below)
+    nested = tuple((name, _make_pruner(below)) for name, below in tree.items() if below)
 
     def prune_flat(record: Record) -> None:
         pop = record.pop
@@ -178,7 +178,7 @@ def _pruner(tree: DeselectedNames) -> RecordPruner:
     return prune_deep if nested else prune_flat
 
 
-def _strict_pruner(selected: frozenset[str], prune: RecordPruner) -> RecordPruner:
+def _make_strict_pruner(selected: frozenset[str], prune: RecordPruner) -> RecordPruner:
     """Return a function that deletes the top-level properties of a record not in ``selected``.
 
     It is for a deselected stream, whose properties are deselected by default. The function calls

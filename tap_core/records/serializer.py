@@ -51,7 +51,7 @@ ENCODING_ERRORS = (UnicodeEncodeError, TypeError, ValueError, OverflowError)
 """Errors of a body encoder for values that must be converted before they can be encoded."""
 
 _FIRST_COMPILATION = 16
-_NEXT_COMPILATION = 16
+_COMPILATION_GROWTH = 16
 """Factor by which the number of records between two compilations grows."""
 
 
@@ -103,7 +103,8 @@ class RecordSerializer:
         self.encode: RecordBodyEncoder = encode
         self.fits: Callable[[Record], bool] = always_false
         self._until_compilation = itertools.chain.from_iterable(
-            range(_FIRST_COMPILATION * _NEXT_COMPILATION**n - 1, -1, -1) for n in itertools.count()
+            range(_FIRST_COMPILATION * _COMPILATION_GROWTH**n - 1, -1, -1)
+            for n in itertools.count()
         )
 
     def __call__(self, record: Record) -> Any:
@@ -203,9 +204,9 @@ def compile_conformer_only(
         return record.copy() if copies and conformed is record else conformed
 
     if copies:
-        return RecordSerializer(None, encode_slowly, _same)
+        return RecordSerializer(None, encode_slowly, _return_unchanged)
     rule = build_record_rule(schema, level, finite=True)
-    return RecordSerializer(_build_checks(rule, mask, prune), encode_slowly, _same)
+    return RecordSerializer(_build_checks(rule, mask, prune), encode_slowly, _return_unchanged)
 
 
 def _build_checks(
@@ -277,7 +278,7 @@ def make_value_check(
     return build_value_rule(schema, level).accepts
 
 
-def _same(record: Record) -> Any:
+def _return_unchanged(record: Record) -> Any:
     return record
 
 

@@ -272,11 +272,11 @@ class SQLStream(Stream, abc.ABC):
             _is_overridden(self, "get_records")
             or self.TYPE_CONFORMANCE_LEVEL == TypeConformanceLevel.NONE
             or self._tap.run._source is not plan  # noqa: SLF001 - the stream that the engine reads
-            or not plan.compiled
+            or not plan.uses_fast_path
             or plan.mapped is not None
-            or isinstance(plan.shape, TypedRecordSerializer)
-            or plan.post_process
-            or plan.child_contexts
+            or isinstance(plan.serializer, TypedRecordSerializer)
+            or plan.post_processes
+            or plan.syncs_children
         ):
             return {}
         properties: Mapping[str, JsonSchema] = self.effective_schema.get("properties", {})

@@ -30,12 +30,12 @@ _FULL_FORM = re.compile(
     r"(?P<zone>Z|[+-]\d\d:\d\d)?)?",
     re.ASCII,
 )
-# Two texts of this format, with equal length and zone, sort like their points in time.
+"""ISO 8601 dates and date-times. Texts of equal length and zone sort like their points in time."""
 
 _DATE_LENGTH = 10
-_UP_TO_SECONDS = 19
-_SECONDS = 17
-_FRACTION = 20
+_SECONDS_START = 17
+_SECONDS_END = 19
+_FRACTION_START = 20
 
 
 class BookmarkCursor:
@@ -66,7 +66,6 @@ class BookmarkCursor:
 
     __slots__ = (
         "_check_sorted",
-        "_cut",
         "_is_declared",
         "_is_sorted",
         "_is_started",
@@ -76,8 +75,8 @@ class BookmarkCursor:
         "_on_first_marker",
         "_order",
         "_settled",
-        "_skips_smaller",
         "_stored",
+        "_tail_start",
         "form_gap",
         "form_length",
         "form_zone",
@@ -85,13 +84,13 @@ class BookmarkCursor:
         "replication_key",
         "state",
     )
-    _cut: int
     _is_started: bool
     _kind: Any
     _length: int
     _needs_markers: bool
     _settled: Any
     _stored: Any
+    _tail_start: int
     form_gap: str
     form_length: int
     form_zone: str
@@ -111,7 +110,6 @@ class BookmarkCursor:
         self.replication_key: str = replication_key
         self._is_sorted = is_sorted
         self._check_sorted = check_sorted
-        self._skips_smaller = not is_sorted
         self._order = order
         self._is_declared = order.is_declared
         self._on_first_marker = on_first_marker
@@ -138,18 +136,18 @@ class BookmarkCursor:
                             value[16] == ":"
                             and value[10] == self.form_gap
                             and (
-                                value[self._cut :] == self.form_zone
+                                value[self._tail_start :] == self.form_zone
                                 if self.form_zone
-                                else value[self._cut :].isdigit()
+                                else value[self._tail_start :].isdigit()
                             )
                         )
                     )
                 ):
                     if value >= self.latest:
-                        if not (length and self._is_declared) or self._is_moment(value):
+                        if not (length and self._is_declared) or self._is_valid_datetime(value):
                             self.latest = value
                             return
-                    elif self._skips_smaller:
+                    elif not self._is_sorted:
                         return
         except TypeError:  # a datetime with an offset and one without
             pass
@@ -162,17 +160,17 @@ class BookmarkCursor:
         """
         if not self._is_started:
             return False
-        moved = self.latest is not self._settled
+        has_moved = self.latest is not self._settled
         bookmark = self._bookmark_dict()
         if not self._is_unchanged(bookmark):
-            moved = moved and self._may_replace(bookmark or {})
-            if not moved:
+            has_moved = has_moved and self._may_replace(bookmark or {})
+            if not has_moved:
                 self.reload()
                 return False
-        if not (moved or self._needs_markers):
+        if not (has_moved or self._needs_markers):
             return False
         bookmark = self.state if self._is_sorted else open_progress_markers(self.state, None)
-        if moved:
+        if has_moved:
             self._stored = self._order.to_state_value(self.latest)
             bookmark["replication_key"] = self.replication_key
             bookmark["replication_key_value"] = self._stored
@@ -293,7 +291,8 @@ class BookmarkCursor:
         """Return True if a text is a complete ISO 8601 date or date-time; store its format.
 
         The format is the length, the separator and the zone. Texts of the same format have the same
-        order as their points in time.
+        order as their points in time. `advance` checks the end of a text from ``_tail_start``: it
+        must be the zone or, for a text without a zone, digits.
         """
         form = _FULL_FORM.fullmatch(text)
         if form is None:
@@ -302,15 +301,15 @@ class BookmarkCursor:
         self.form_length = len(text) if form["zone"] and not self._is_declared else -1
         self.form_gap = form["gap"]
         self.form_zone = form["zone"] or ""
-        without_zone = _FRACTION if form["fraction"] else _SECONDS
-        self._cut = len(text) - len(self.form_zone) if self.form_zone else without_zone
+        digits_start = _FRACTION_START if form["fraction"] else _SECONDS_START
+        self._tail_start = len(text) - len(self.form_zone) if self.form_zone else digits_start
         return True
 
-    def _is_moment(self, text: str) -> bool:
+    def _is_valid_datetime(self, text: str) -> bool:
         """Return True if a text with the length and separators of a date-time is a valid one."""
         try:
-            dt.datetime.fromisoformat(text[:_UP_TO_SECONDS])
+            dt.datetime.fromisoformat(text[:_SECONDS_END])
         except ValueError:
             return False
-        fraction = text[_UP_TO_SECONDS : self._cut] if self.form_zone else ""
+        fraction = text[_SECONDS_END : self._tail_start] if self.form_zone else ""
         return not fraction or fraction[1:].isdecimal()

@@ -44,11 +44,11 @@ class CheckpointPolicy:
         self._clock = clock
         self._since = clock()
 
-    def rows(self, nbytes: int) -> None:
+    def record_rows(self, nbytes: int) -> None:
         """Add a share of ``nbytes``, the size of written rows, to the budget for STATE messages."""
         self._credit += nbytes * self._share
 
-    def due(self, state_size_estimate: int) -> bool:
+    def is_due(self, state_size_estimate: int) -> bool:
         """Return True if an optional STATE message of about this size in bytes may be written.
 
         This is the case if the budget allows it, or if no state was written for ``seconds``.
@@ -59,7 +59,7 @@ class CheckpointPolicy:
         """Return True if the last state was written at least this many seconds ago."""
         return self._clock() - self._since >= seconds
 
-    def wrote(self, nbytes: int) -> None:
+    def record_state(self, nbytes: int) -> None:
         """Reduce the budget by the size in bytes of a STATE message that was written just now."""
         self._credit = max(0.0, self._credit - nbytes)
         self._since = self._clock()

@@ -220,6 +220,8 @@ _READERS = {
     ValueKind.NUMBER: (parse_number,),
     ValueKind.TEXT: (_number_object, _datetime_object, _date_object),
 }
+"""Conversions for a comparison, in the order of the attempts: the first that supports both values
+is used. A conversion returns None for a value that it does not support."""
 
 
 def _to_text(value: Any) -> str:

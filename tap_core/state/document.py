@@ -26,7 +26,7 @@ from tap_core.types import Context, TapState
 
 __all__ = ["StateDocument"]
 
-_BYTES_OF_A_CHANGE = 100
+_BYTES_PER_CHANGE = 100
 
 
 class StateDocument:
@@ -52,7 +52,7 @@ class StateDocument:
     def stream_state(self, stream_id: str) -> dict[str, Any]:
         """Return the state dict of a stream; create it if absent."""
         with self.lock:
-            return self._text(stream_id).state
+            return self._get_encoded(stream_id).state
 
     def context_state(self, stream_id: str, partition_context: Context | None) -> dict[str, Any]:
         """Return the state dict of a partition, or of the stream if the context is None.
@@ -63,10 +63,10 @@ class StateDocument:
             ValueError: Two partitions in the state have this context.
         """
         with self.lock:
-            text = self._text(stream_id)
+            encoded = self._get_encoded(stream_id)
             if not partition_context:
-                return text.state
-            index = text.index(add=True)
+                return encoded.state
+            index = encoded.index(add=True)
             count = len(index.entries)
             entry = index.find_or_add(partition_context)
             self._touched += len(index.entries) - count
@@ -78,7 +78,7 @@ class StateDocument:
         Raises:
             ValueError: Two partitions in the state have this context.
         """
-        return self._text(stream_id).index(add=False).position(partition_context) is not None
+        return self._get_encoded(stream_id).index(add=False).position(partition_context) is not None
 
     def partitions(self, stream_id: str) -> list[dict[str, Any]] | None:
         """Return the list of partitions in a stream's state, or None if it has none."""
@@ -115,7 +115,7 @@ class StateDocument:
         """
         with self.lock:
             self._touched += 1
-            return self._text(stream_id).change(partition_context)
+            return self._get_encoded(stream_id).change(partition_context)
 
     def touch(self, stream_id: str, partition_context: Context | None = None) -> None:
         """Discard the cached JSON text of a partition's state dict, because the dict has changed.
@@ -124,7 +124,7 @@ class StateDocument:
         """
         with self.lock:
             self._touched += 1
-            self._text(stream_id).touch(partition_context)
+            self._get_encoded(stream_id).touch(partition_context)
 
     def share(self, stream_id: str | None = None, partition_context: Context | None = None) -> None:
         """Mark a state dict as one that the tap's code may change at any time.
@@ -141,7 +141,7 @@ class StateDocument:
             if stream_id is None:
                 self._all_shared = True
             else:
-                self._text(stream_id).share(partition_context)
+                self._get_encoded(stream_id).share(partition_context)
 
     def unshare(self) -> None:
         """Cache the JSON text of all state dicts again, after `share` has disabled the cache."""
@@ -157,8 +157,8 @@ class StateDocument:
         """
         with self.lock:
             self._touched += 1
-            for text in self._streams.values():
-                text.refresh()
+            for encoded in self._streams.values():
+                encoded.refresh()
 
     # Encoding
 
@@ -170,7 +170,7 @@ class StateDocument:
     @property
     def size_estimate(self) -> int:
         """Estimated size of the next JSON text in bytes: the last size plus 100 per change."""
-        return len(self._last_text or b"") + self._touched * _BYTES_OF_A_CHANGE
+        return len(self._last_text or b"") + self._touched * _BYTES_PER_CHANGE
 
     def encode(self) -> bytes:
         """Return the whole state document as JSON on one line, without a line end."""
@@ -205,15 +205,15 @@ class StateDocument:
         before = b"{"
         for stream_id, state in list(bookmarks.items()):
             if isinstance(state, dict):
-                text = self._text(stream_id)
-                yield (before, text.name, b":")
-                yield text.encode(everything=self._all_shared)
+                encoded = self._get_encoded(stream_id)
+                yield (before, encoded.name, b":")
+                yield encoded.encode(everything=self._all_shared)
             else:
                 yield (before, self._encoder.members({stream_id: state}))
             before = b","
         yield (b"{}",) if before == b"{" else (b"}",)
 
-    def _text(self, stream_id: str) -> EncodedStreamState:
+    def _get_encoded(self, stream_id: str) -> EncodedStreamState:
         """Return the object that encodes a stream's state; create the state if it is absent."""
         bookmarks = self.tap_state.get("bookmarks")
         if bookmarks is None:
@@ -222,14 +222,14 @@ class StateDocument:
         if state is None:
             state = bookmarks[stream_id] = {}
             self._touched += 1
-        text = self._streams.get(stream_id)
-        if text is None or text.state is not state:
-            shared = text is not None and text.is_shared
-            text = EncodedStreamState(stream_id, state, self._encoder)
+        encoded = self._streams.get(stream_id)
+        if encoded is None or encoded.state is not state:
+            shared = encoded is not None and encoded.is_shared
+            encoded = EncodedStreamState(stream_id, state, self._encoder)
             if shared:
-                text.share(None)
-            self._streams[stream_id] = text
-        return text
+                encoded.share(None)
+            self._streams[stream_id] = encoded
+        return encoded
 
     def _is_shared(self) -> bool:
-        return self._all_shared or any(text.is_shared for text in self._streams.values())
+        return self._all_shared or any(encoded.is_shared for encoded in self._streams.values())

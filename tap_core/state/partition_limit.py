@@ -32,7 +32,7 @@ __all__ = ["LIMIT_REACHED", "PartitionLimit", "resolve_limit", "retain_entries"]
 LIMIT_REACHED = "partition_limit_reached"
 """Key that is set to True in a stream's state when some partitions have no entry."""
 
-_BOOKMARK = ("replication_key", "replication_key_value")
+_BOOKMARK_KEYS = ("replication_key", "replication_key_value")
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -77,7 +77,9 @@ class PartitionLimit:
         self.limit = limit
         self._stream = stream
         self._was_reached = bool(state.get(LIMIT_REACHED))
-        self._shared = {key: state[key] for key in _BOOKMARK if self._was_reached and key in state}
+        self._shared = {
+            key: state[key] for key in _BOOKMARK_KEYS if self._was_reached and key in state
+        }
         self._beyond: dict[Hashable, dict[str, Any]] = {}
         self._visited: set[Hashable] = set()
         self._lowest = _Lowest(order)
@@ -191,7 +193,7 @@ class PartitionLimit:
             self._collapse(state, entries, replication_key, saw_all=saw_all)
             return True
         if self._was_reached and saw_all and self._visited:
-            _drop(state, (LIMIT_REACHED, *_BOOKMARK))
+            _drop(state, (LIMIT_REACHED, *_BOOKMARK_KEYS))
             return True
         return False
 
@@ -214,9 +216,9 @@ class PartitionLimit:
         if self._was_reached and not saw_all:
             self._lowest.add(self._shared)
         lowest = self._lowest.get(replication_key)
-        _drop(state, (*_BOOKMARK, "partitions"))
+        _drop(state, (*_BOOKMARK_KEYS, "partitions"))
         if lowest is not None:
-            state.update(zip(_BOOKMARK, (replication_key, lowest), strict=True))
+            state.update(zip(_BOOKMARK_KEYS, (replication_key, lowest), strict=True))
         else:  # the limit was exceeded, so there are at least `limit` entries
             state["partitions"] = entries[: self.limit]
 
@@ -231,7 +233,7 @@ class _Lowest:
 
     def add(self, state: dict[str, Any]) -> None:
         """Compare the bookmark in a partition's state dict with the smallest bookmark so far."""
-        key, value = (state.get(name) for name in _BOOKMARK)
+        key, value = (state.get(name) for name in _BOOKMARK_KEYS)
         if is_missing(value) or value == "":
             key = None
         elif self._value is None:

@@ -39,14 +39,14 @@ def read_state(text: str | bytes, source: str) -> dict[str, Any]:
         return {}
     try:
         document = parse_json(content)
-    except ValueError as fault:
-        document, line = _last_complete_line(content, source, fault)
+    except ValueError as error:
+        document, line = _last_complete_line(content, source, error)
     else:
         line = 1
     return _unwrap(document, f"{source}, line {line}")
 
 
-def _last_complete_line(content: bytes, source: str, fault: ValueError) -> tuple[Any, int]:
+def _last_complete_line(content: bytes, source: str, error: ValueError) -> tuple[Any, int]:
     """Return the value and the line number of the last complete line of a file of JSON lines.
 
     If the last line is truncated, it is skipped with a warning, and the line before it is used.
@@ -54,7 +54,7 @@ def _last_complete_line(content: bytes, source: str, fault: ValueError) -> tuple
     Args:
         content: Contents of the file.
         source: Name of the file, for messages.
-        fault: Error raised when the file was parsed as one document.
+        error: Error raised when the file was parsed as one document.
 
     Raises:
         StateFileError: The first line is not JSON, or neither of the last two lines is.
@@ -63,7 +63,7 @@ def _last_complete_line(content: bytes, source: str, fault: ValueError) -> tuple
     try:
         parse_json(lines[0][1])
     except ValueError:
-        raise _fault(source, lines[0][0], fault) from fault
+        raise _make_syntax_error(source, lines[0][0], error) from error
     number, line = lines[-1]
     try:
         return parse_json(line), number
@@ -73,17 +73,17 @@ def _last_complete_line(content: bytes, source: str, fault: ValueError) -> tuple
     try:
         return parse_json(line), number
     except ValueError as second:
-        raise _fault(source, number, second) from second
+        raise _make_syntax_error(source, number, second) from second
 
 
-def _fault(source: str, line: int, fault: ValueError) -> StateFileError:
+def _make_syntax_error(source: str, line: int, error: ValueError) -> StateFileError:
     """Return the error for a state file that is not JSON; its message has the line and column."""
-    if isinstance(fault, json.JSONDecodeError):
+    if isinstance(error, json.JSONDecodeError):
         return StateFileError(
-            f"{source}, line {max(line, fault.lineno)}, column {fault.colno}: "
-            f"this is not JSON: {fault.msg}"
+            f"{source}, line {max(line, error.lineno)}, column {error.colno}: "
+            f"this is not JSON: {error.msg}"
         )
-    return StateFileError(f"{source}, line {line}: this is not JSON: {fault}")
+    return StateFileError(f"{source}, line {line}: this is not JSON: {error}")
 
 
 def _unwrap(document: Any, location: str) -> dict[str, Any]:
@@ -124,10 +124,10 @@ def parse_json(text: bytes) -> Any:
     """
     try:
         return json.loads(text, parse_float=_number, parse_constant=lambda _: None)
-    except RecursionError as fault:
-        raise ValueError("the document is nested too deeply") from fault
-    except ArithmeticError as fault:
-        raise ValueError("the exponent of a number is too large") from fault
+    except RecursionError as error:
+        raise ValueError("the document is nested too deeply") from error
+    except ArithmeticError as error:
+        raise ValueError("the exponent of a number is too large") from error
 
 
 def _number(text: str) -> float | Decimal:

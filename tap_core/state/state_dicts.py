@@ -54,7 +54,6 @@ __all__ = [
     "open_progress_markers",
     "promote_progress_markers",
     "reset_state_progress_markers",
-    "sort_error_text",
     "write_replication_key_signpost",
     "write_starting_replication_value",
     "write_stream_state",
@@ -74,9 +73,9 @@ ASSUMED_UNSORTED = (
 
 _OLD_PROGRESS_MARKERS = "progress_tracking"
 
-_OF_A_RUN = (PROGRESS_MARKERS, _OLD_PROGRESS_MARKERS, SIGNPOST_MARKER, STARTING_MARKER)
+_KEYS_DURING_SYNC = (PROGRESS_MARKERS, _OLD_PROGRESS_MARKERS, SIGNPOST_MARKER, STARTING_MARKER)
 
-_PLAIN = make_comparator(None)
+_TEXT_ORDER = make_comparator(None)
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -226,12 +225,12 @@ def increment_state(
     old = progress.get("replication_key_value")
     if progress.get("replication_key") != replication_key:
         old = None  # a value of another key cannot be compared
-    new = (order or _PLAIN).to_state_value(latest_record[replication_key])
+    new = (order or _TEXT_ORDER).to_state_value(latest_record[replication_key])
     if order is not None and not order.is_usable(new):
         order.warn_unusable(new)
     elif is_missing(new):
         _warn_once(order, NULL_VALUE)
-    elif old is None or not check_sorted or (order or _PLAIN).newer_or_equal(new, old):
+    elif old is None or not check_sorted or (order or _TEXT_ORDER).newer_or_equal(new, old):
         progress["replication_key"] = replication_key
         progress["replication_key_value"] = new
     elif is_sorted:
@@ -306,7 +305,7 @@ def is_final(stream_or_partition_state: Mapping[str, Any]) -> bool:
 
     These are the progress markers, the signpost and the starting value.
     """
-    return stream_or_partition_state.keys().isdisjoint(_OF_A_RUN)
+    return stream_or_partition_state.keys().isdisjoint(_KEYS_DURING_SYNC)
 
 
 def finalize_state_progress_markers(
@@ -341,8 +340,8 @@ def promote_progress_markers(
     if "replication_key" in markers and "replication_key_value" in markers:
         value = markers.pop("replication_key_value")
         if not is_missing(signpost):
-            value = (order or _PLAIN).minimum(value, signpost)
-        advance_bookmark(state, markers.pop("replication_key"), value, order or _PLAIN)
+            value = (order or _TEXT_ORDER).minimum(value, signpost)
+        advance_bookmark(state, markers.pop("replication_key"), value, order or _TEXT_ORDER)
     return reset_state_progress_markers(state)
 
 
@@ -374,29 +373,9 @@ def log_sort_error(
 
     The message has the contexts and the numbers of the record in the stream and the partition.
     """
-    where = (state_partition_context, partition_record_count)
-    log_fn(sort_error_text(ex, stream_name, current_context, record_count, where))
-
-
-def sort_error_text(
-    error: Exception,
-    stream: str,
-    context: Context | None,
-    count: int,
-    partition: tuple[Context | None, int],
-) -> str:
-    """Return the log message for a record that is out of order.
-
-    Args:
-        error: Error with the two replication key values.
-        stream: Name of the stream.
-        context: Context of the record.
-        count: Number of the stream's records so far.
-        partition: Context of the partition, and the number of its records so far.
-    """
-    parts = [f"Sorting error detected in '{stream}' on record #{count}"]
-    if partition[1] != count:
-        parts.append(f", partition record #{partition[1]} of {partition[0]}")
-    if context:
-        parts.append(f", context {dict(context)}")
-    return f"{''.join(parts)}: {error}"
+    message = f"Sorting error detected in '{stream_name}' on record #{record_count}"
+    if partition_record_count != record_count:
+        message += f", partition record #{partition_record_count} of {state_partition_context}"
+    if current_context:
+        message += f", context {dict(current_context)}"
+    log_fn(f"{message}: {ex}")

@@ -613,7 +613,7 @@ class Stream(StreamProperties, abc.ABC):
             for encoding, manifest in self.get_batches(batch_config, context):
                 counter.increment()
                 self._write_batch_message(encoding=encoding, manifest=manifest)
-                self._tap.run.files.release(self.name)
+                self._tap.run.files.allow_states(self.name)
                 self._write_state_message()
 
     def _process_record(
@@ -626,7 +626,7 @@ class Stream(StreamProperties, abc.ABC):
         if self.add_context_to_records:
             for key, value in (partition_context or {}).items():
                 record.setdefault(key, value)
-        if sync.plan.get_plan(self).child_contexts:
+        if sync.plan.get_plan(self).syncs_children:
             sync.child_streams.sync_child_contexts(self, record, child_context)
 
     def _sync_children(self, child_context: Context | None) -> None:
@@ -708,7 +708,7 @@ class Stream(StreamProperties, abc.ABC):
     def _write_state_message(self) -> None:
         """Write a STATE message, if the state has changed since the last one."""
         _ = self.state_manager.stream_state  # a stream that was synced has an entry
-        self._tap.run.checkpoint(owed=True)
+        self._tap.run.checkpoint(required=True)
         self.state_manager.is_flushed = True
 
     # Metrics

@@ -32,13 +32,13 @@ def make_route(stream: Any, authenticator: Auth) -> Route:
     ``stream`` is an HTTP stream.
     """
 
-    def carries(request: requests.PreparedRequest) -> bool:
+    def has_credentials(request: requests.PreparedRequest) -> bool:
         return not adds_no_credentials(authenticator) or has_secrets(request, stream._secrets())
 
     return Route(
-        lambda origin: origin in _find_home(stream),
-        carries,
-        is_secure=lambda: any(one and one.scheme == "https" for one in _find_home(stream)),
+        lambda origin: origin in _find_own_origins(stream),
+        has_credentials,
+        is_secure=lambda: any(one and one.scheme == "https" for one in _find_own_origins(stream)),
         allowed_hosts=check_allowed_hosts(stream.allowed_hosts) if stream.allowed_hosts else (),
         setting=f"`allowed_hosts` of the stream '{stream.name}'",
     )
@@ -63,14 +63,18 @@ def find_first_origin(stream: Any, request: requests.PreparedRequest) -> Origin 
     URL may contain values of a parent's record. Its origin is then only returned if the URL without
     a context has the same origin.
     """
-    asked = parse_origin(request.url)
-    if asked is None or asked == _find_base_origin(stream):
+    origin = parse_origin(request.url)
+    if origin is None or origin == _find_base_origin(stream):
         return None
-    is_own = stream.parent_stream_type is None or asked == _find_origin_without_context(stream)
-    return asked if is_own else None
+    is_own = stream.parent_stream_type is None or origin == _find_origin_without_context(stream)
+    return origin if is_own else None
 
 
-def _find_home(stream: Any) -> tuple[Origin | None, Origin | None]:
+def _find_own_origins(stream: Any) -> tuple[Origin | None, Origin | None]:
+    """Return the origin of ``url_base``, and that of the pagination's first request if it differs.
+
+    None takes the place of an origin that does not exist.
+    """
     return _find_base_origin(stream), stream._first_origin
 
 

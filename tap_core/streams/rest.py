@@ -357,17 +357,17 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         params: Any = self.get_url_params(context, next_page_token)
         data = self.prepare_request_payload(context, next_page_token)
         url, headers, method = self.get_url(context), self.http_headers, self.http_method
-        asked = HTTPRequest(url, method, params, headers, data)
-        return self._build_request(asked, lambda: asked.params)
+        request = HTTPRequest(url, method, params, headers, data)
+        return self._build_request(request, lambda: request.params)
 
     def _prepare_request(
         self, *, context: Context | None, page: BaseAPIPaginator[Any]
     ) -> requests.PreparedRequest:
         """Return the prepared request for the paginator's current page."""
-        asked = self.get_http_request(
+        request = self.get_http_request(
             page=PageContext(stream_context=context, next_page_token=page.current_value)
         )
-        return self._build_request(asked, asked.encode_params)
+        return self._build_request(request, request.encode_params)
 
     def _build_request(
         self, request: HTTPRequest, find_params: Callable[[], Any]
@@ -398,9 +398,9 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         """
         authenticator = bind_authenticator(self.authenticator, self)
         response = self._send(prepared_request, context, authenticator)
-        refused = response.status_code == HTTPStatus.UNAUTHORIZED
-        refused = refused and response.status_code not in self.tolerated_http_errors
-        if refused and refresh_token_after_401(authenticator, response):
+        status = response.status_code
+        is_refused = status == HTTPStatus.UNAUTHORIZED and status not in self.tolerated_http_errors
+        if is_refused and refresh_token_after_401(authenticator, response):
             self.log("The access token was rejected and renewed; the request is sent again.")
             response = self._send(prepared_request, context, authenticator)
         self.validate_response(response)
@@ -573,7 +573,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
                 self.update_sync_costs(sent[0], response, context)
                 return response
 
-            def stopped(pages: int) -> None:
+            def log_stop(pages: int) -> None:
                 self.log(
                     "Pagination stopped after %d pages because no records were found in the last"
                     " response",
@@ -582,7 +582,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
             with annotate_errors(self.name, sent, tries, self._secrets):
                 yield from iterate_records(
-                    paginator, fetch, self._parsed, stopped, lambda: self._reader.has_ended
+                    paginator, fetch, self._parse_checked, log_stop, lambda: self._reader.has_ended
                 )
 
     def _choose_request_builder(
@@ -598,7 +598,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         )
         return lambda: self.prepare_request(context, paginator.current_value)
 
-    def _parsed(self, response: requests.Response) -> Iterable[Record]:
+    def _parse_checked(self, response: requests.Response) -> Iterable[Record]:
         """Return a response's records; a response with a tolerated error status has no records."""
         if response.status_code in self.tolerated_http_errors:
             return ()
@@ -668,9 +668,8 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     ) -> dict[str, int]:
         """Add the costs of a request to the totals of this sync, and return the totals by name."""
         costs = self.calculate_sync_cost(request, response, context)
-        self._sync_costs = {
-            kind: self._sync_costs.get(kind, 0) + cost for kind, cost in costs.items()
-        }
+        totals = {kind: self._sync_costs.get(kind, 0) + cost for kind, cost in costs.items()}
+        self._sync_costs = {**self._sync_costs, **totals}
         return self._sync_costs
 
 

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from inspect import isgeneratorfunction
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -72,9 +73,9 @@ class _WindowPass:
     is_trial: bool = False
 
     @property
-    def is_one(self) -> bool:
-        """True if the context is read in a single window, without threads."""
-        return self.cursor.is_data_feed or not self.cursor.step
+    def has_single_window(self) -> bool:
+        """True if the context is read in one time window, without threads."""
+        return _has_single_window(self.cursor)
 
 
 class WindowedStreamProtocol(SyncStream, Protocol):
@@ -103,7 +104,7 @@ class WindowReader(ContextReader):
 
     stream: WindowedStreamProtocol
     _current: _WindowPass | None = None
-    _only: ReadInterval | None = None
+    _only_interval: ReadInterval | None = None
 
     # Cursor
 
@@ -195,7 +196,7 @@ class WindowReader(ContextReader):
             return
         current = self._take_pass(cursor, context)
         last = cursor.format.write(current.end)
-        is_kept = cursor.cutoff == "interval_end"
+        stores_end = cursor.cutoff == "interval_end"
         with current.threads:
             for window, records in self._iterate_windows(current):
                 if current.in_sync:
@@ -203,7 +204,7 @@ class WindowReader(ContextReader):
                 stream.stream_interval = window  # for `post_process`, a method of this object
                 yield from records
                 if current.in_sync and not self.has_gap:
-                    until = window.end_time if is_kept else None
+                    until = window.end_time if stores_end else None
                     close_window(stream, context, until=until, is_last=window.is_last)
                 elif current.is_trial:
                     return
@@ -216,34 +217,31 @@ class WindowReader(ContextReader):
         The caller must consume the records of a window before it requests the next one.
         """
         stream, cursor = self.stream, current.cursor
-        only = self._only
         is_sorted = stream.state_manager.is_sorted  # its bookmark advances with each record
         windows = (
-            [only.window]
-            if only
+            [self._only_interval.window]
+            if self._only_interval
             else cursor.windows(current.lower, current.end, reads_end=is_sorted)
         )
         size, run = self._get_thread_count(current), stream._tap.run
         if size > 1:
             pool = current.threads.enter_context(WorkerPool(run, size, [stream]))
-            read = _read_window
-            yield from prefetch_in_order(
-                pool, stream, size, windows, lambda made, one: read(made, one, current)
-            )
+            read = partial(_read_window, current=current)
+            yield from prefetch_in_order(pool, stream, size, windows, read)
             return
-        if current.is_one:
+        if current.has_single_window:
             yield from ((window, _read_window(stream, window, current)) for window in windows)
             return
         stream._prepare_for_threads(1)  # objects that the copies share
         for window in windows:
-            made = copy.copy(stream)
-            yield window, _read_window(made, window, current)
-            stream._sync_costs = made._sync_costs
+            copied = copy.copy(stream)
+            yield window, _read_window(copied, window, current)
+            stream._sync_costs = copied._sync_costs
 
     def _get_thread_count(self, current: _WindowPass) -> int:
         stream = self.stream
         if (
-            current.is_one
+            current.has_single_window
             or not current.in_sync
             or stream.ABORT_AT_RECORD_COUNT is not None
             or not stream._tap.run.may_create_pools
@@ -259,7 +257,7 @@ class WindowReader(ContextReader):
         Return an empty sequence if the context cannot be divided, for example without a cursor.
         """
         cursor = self.stream.incremental_sync
-        if cursor is None or cursor.is_data_feed or not cursor.step:
+        if cursor is None or _has_single_window(cursor):
             return ()
         from tap_core.incremental.windows import ReadInterval
 
@@ -270,11 +268,11 @@ class WindowReader(ContextReader):
     @contextmanager
     def reading_only(self, interval: ReadInterval) -> Iterator[None]:
         """Return a context manager within which only the time window ``interval`` is read."""
-        self._only = interval
+        self._only_interval = interval
         try:
             yield
         finally:
-            self._only = None
+            self._only_interval = None
 
     def begin(self, context: Context | None) -> Callable[[Record], bool] | None:
         """Prepare to sync a context; return a filter for its records, or None for no filter.
@@ -335,8 +333,8 @@ class WindowReader(ContextReader):
         start, end = self.find_time_range(cursor)
         stored = self.find_stored(cursor, context)
         lower = cursor.lower_bound(start, stored)
-        if self._only is not None:
-            lower, end = self._only.lower, self._only.end
+        if self._only_interval is not None:
+            lower, end = self._only_interval.lower, self._only_interval.end
         if lower > end:
             order.warn_once(
                 "nothing",
@@ -421,14 +419,14 @@ class WindowReader(ContextReader):
         """
         from tap_core.incremental.record_filter import CursorRecordFilter
 
-        passed = stored if cursor.boundary == "drop" and stored == lower else None
+        sent_until = stored if cursor.boundary == "drop" and stored == lower else None
         order = _find_cursor_order(self.stream.state_manager.order)
-        if order is None or (passed is None and not cursor.filters):
+        if order is None or (sent_until is None and not cursor.filters):
             return None
         upper = end if cursor.filters else None
         lower = cursor.format.read(cursor.format.write(lower))  # as precise as in a request
         find = make_getter(self.stream.replication_path)
-        return CursorRecordFilter(order, find, lower=lower, upper=upper, passed=passed)
+        return CursorRecordFilter(order, find, lower=lower, upper=upper, sent_until=sent_until)
 
     def complete(self, *, saw_all: bool) -> None:
         """Finalize the states of all partitions; log the number of misplaced records of a feed.
@@ -438,15 +436,19 @@ class WindowReader(ContextReader):
         """
         super().complete(saw_all=saw_all)
         order = _find_cursor_order(self.stream.state_manager.order)
-        if order is not None and order.ranks.misplaced:
+        if order is not None and order.feed_order.misplaced:
             self.stream.log(
                 "Summary of '%s': %d records of the feed came after older ones; it is not"
                 " ordered from newest to oldest.",
                 self.stream.name,
-                order.ranks.misplaced,
+                order.feed_order.misplaced,
                 level=logging.WARNING,
             )
-            order.ranks.misplaced = 0
+            order.feed_order.misplaced = 0
+
+
+def _has_single_window(cursor: DatetimeBasedCursor) -> bool:
+    return cursor.is_data_feed or not cursor.step
 
 
 def _find_cursor_order(order: ReplicationKeyComparator) -> CursorComparator | None:

@@ -33,12 +33,12 @@ class StreamBatchWriter:
     """Writer of the batch files of one output stream. It starts a new file when one is full."""
 
     def __init__(
-        self, describe: SchemaEvent, tap_name: str, config: BatchConfig, counter: Counter
+        self, schema: SchemaEvent, tap_name: str, config: BatchConfig, counter: Counter
     ) -> None:
         """Create a writer without an open file.
 
         Args:
-            describe: Name and JSON Schema of the output stream.
+            schema: Name and JSON Schema of the output stream.
             tap_name: Name of the tap; file names consist of it and the stream's name.
             config: Batch settings: format, compression, size and storage.
             counter: Metric that counts the files.
@@ -48,12 +48,12 @@ class StreamBatchWriter:
         """
         from tap_core.batch.writer import FileNamer, get_format
 
-        self.stream = describe.stream
-        self.schema = describe.schema
+        self.stream = schema.stream
+        self.schema = schema.schema
         self.counter = counter
         self._config = config
-        self._kind = get_format(config.encoding)
-        self._names = FileNamer(tap_name, describe.stream.name, config.storage)
+        self._format = get_format(config.encoding)
+        self._names = FileNamer(tap_name, schema.stream.name, config.storage)
         self._file: BatchFileWriter | None = None
         self._version: int | None = None
 
@@ -91,15 +91,16 @@ class StreamBatchWriter:
         file, self._file = self._file, None
         if file is not None:
             encoding = self._config.encoding
-            form = {"format": encoding.format, "compression": encoding.compression}
-            known = {key: value for key, value in form.items() if value is not None}
-            yield BatchFiles(self.stream, (file.close(),), known, version=self._version)
+            form = {"format": encoding.format}
+            if encoding.compression is not None:
+                form["compression"] = encoding.compression
+            yield BatchFiles(self.stream, (file.close(),), form, version=self._version)
 
     def _open_file(self) -> BatchFileWriter:
         from tap_core.batch.writer import BatchFileWriter
 
         if self._file is None:
-            self._file = BatchFileWriter(self._config, self._kind, self._names, dict(self.schema))
+            self._file = BatchFileWriter(self._config, self._format, self._names, dict(self.schema))
         return self._file
 
 
@@ -116,8 +117,8 @@ class BatchFileOutput:
         self._sources: dict[str, tuple[StreamBatchWriter, ...]] = {}
         self._writers: dict[StreamId, StreamBatchWriter] = {}
         self._has_filled = False
-        self._batching: set[tuple[str, int]] = set()
-        self._held: set[tuple[str, int]] = set()
+        self._custom_batch_keys: set[tuple[str, int]] = set()
+        self._blocked: set[tuple[str, int]] = set()
 
     def __contains__(self, source: str) -> bool:
         """Return True if this stage writes batch files for the tap's stream named ``source``."""
@@ -194,41 +195,41 @@ class BatchFileOutput:
         filled, self._has_filled = self._has_filled, False
         return filled
 
-    def allows_state(self, *, owed: bool) -> bool:
+    def allows_state(self, *, required: bool) -> bool:
         """Return True if a state may be written now.
 
         No state may be written while a record that the tap has read is not in a BATCH message yet.
 
         Args:
-            owed: True for a required state. False for an optional one, which is not written while a
-                stream has batch files, because it would end the files early.
+            required: False for a state that may be skipped. It is not written while a stream has
+                batch files, because it would end the files early.
         """
-        return not self._held and (owed or not self._sources)
+        return not self._blocked and (required or not self._sources)
 
     @contextmanager
-    def batching(self, source: str) -> Iterator[None]:
-        """During the ``with`` block, let `hold` block states and `release` allow them again.
+    def custom_batches(self, source: str) -> Iterator[None]:
+        """Enable `block_states` in a ``with`` block, which syncs a stream with its own batch files.
 
-        The block syncs the stream ``source``, whose batch files the tap's code writes. If it fails,
+        The tap's code writes the batch files of the stream ``source``. If the block fails, blocked
         states stay blocked, because records may be missing from the files.
         """
         thread_key = _make_thread_key(source)
-        self._batching.add(thread_key)
+        self._custom_batch_keys.add(thread_key)
         yield
-        self._batching.discard(thread_key)
-        self._held.discard(thread_key)
+        self._custom_batch_keys.discard(thread_key)
+        self._blocked.discard(thread_key)
 
-    def hold(self, source: str) -> None:
+    def block_states(self, source: str) -> None:
         """Block states, because this thread has read a record that is not in a BATCH message yet.
 
-        The method has no effect outside a `batching` block for the stream ``source``.
+        The method has no effect outside a `custom_batches` block for the stream ``source``.
         """
-        if _make_thread_key(source) in self._batching:
-            self._held.add(_make_thread_key(source))
+        if _make_thread_key(source) in self._custom_batch_keys:
+            self._blocked.add(_make_thread_key(source))
 
-    def release(self, source: str) -> None:
+    def allow_states(self, source: str) -> None:
         """Allow states again, because BATCH messages list all records of ``source`` read so far."""
-        self._held.discard(_make_thread_key(source))
+        self._blocked.discard(_make_thread_key(source))
 
 
 def _make_thread_key(source: str) -> tuple[str, int]:

@@ -54,13 +54,13 @@ def begin_batches(stream: SyncStream, run: SyncRun, plan: Plan) -> BatchConfig |
     config = stream.get_batch_config(stream.config)
     if config is None:
         return None
-    own = is_overridden(stream, *BATCH_HOOKS) or is_overridden(stream._tap, "write_message")
-    if own or not is_builtin_encoding(config.encoding):
+    is_own = is_overridden(stream, *BATCH_HOOKS) or is_overridden(stream._tap, "write_message")
+    if is_own or not is_builtin_encoding(config.encoding):
         return config
     name, counter = stream._tap.name, stream.get_batch_counter()
     with run.outbox.lock:
         if stream.name not in run.files:
-            writers = [StreamBatchWriter(each, name, config, counter) for each in plan.describes]
+            writers = [StreamBatchWriter(each, name, config, counter) for each in plan.schemas]
             run.files.begin(stream.name, writers)
     return None
 
@@ -88,7 +88,7 @@ def sync_own_batches(stream: SyncStream, config: BatchConfig, context: Context |
             stream.name,
             level=logging.WARNING,
         )
-    with stream._tap.run.files.batching(stream.name):
+    with stream._tap.run.files.custom_batches(stream.name):
         stream._sync_batches(config, context=context)
 
 
@@ -102,13 +102,13 @@ def iterate_processed_records(stream: SyncStream, context: Context | None) -> It
             would be mixed in one file.
     """
     plan = get_plan(stream)
-    if len(plan.describes) > 1:
-        names = ", ".join(each.stream.name for each in plan.describes)
+    if len(plan.schemas) > 1:
+        names = ", ".join(each.stream.name for each in plan.schemas)
         raise ConfigurationError(
             f"Stream '{stream.name}' is sent as {names}, but its own batcher makes one file"
             " for all. Use a built-in format, or override get_batches()."
         )
     for record in stream._sync_records(context, write_messages=False):
-        bodies = [plan.shape(record)] if plan.mapped is None else plan.mapped.bodies(record)
+        bodies = [plan.serializer(record)] if plan.mapped is None else plan.mapped.bodies(record)
         for body in bodies:
             yield _decode(body) if isinstance(body, bytes) else body

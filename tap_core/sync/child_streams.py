@@ -15,6 +15,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from tap_core.exceptions import (
     InvalidStreamSortException,
 )
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
+from tap_core.sync.concurrency import get_synced_children
 from tap_core.sync.distribution import make_pool
 from tap_core.sync.override_detection import is_overridden
 from tap_core.sync.plan import get_plan
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ChildSyncPool",
     "DeferredBookmark",
+    "ParentRecord",
     "ensure_state_entry",
     "require_child_contexts",
     "sync_child_contexts",
@@ -52,9 +55,9 @@ def sync_child_contexts(stream: SyncStream, record: Record, child_context: Conte
     ``child_context`` is the context that this method gets: by default that of the parent, or the
     one that ``get_records`` has yielded with the record.
     """
-    keeps = get_plan(stream).keeps
+    is_kept = get_plan(stream).child_filter
     for context in stream.generate_child_contexts(record=record, context=child_context):
-        if keeps is None or keeps(record):
+        if is_kept is None or is_kept(record):
             stream._sync_children(copy.copy(context))
 
 
@@ -71,12 +74,11 @@ def sync_children(stream: SyncStream, child_context: Context | None) -> None:
         )
         return
     child_pool: ChildSyncPool | None = stream._tap.run.child_pools.get(stream.name)
-    for child in stream.child_streams:
-        if child.selected or child.has_selected_descendents:
-            if child_pool is None:
-                _sync_child(child, child_context)
-            else:
-                child_pool.submit(child, child_context)
+    for child in get_synced_children(stream):
+        if child_pool is None:
+            _sync_child(child, child_context)
+        else:
+            child_pool.submit(child, child_context)
 
 
 def _sync_child(child: SyncStream, context: Context) -> None:
@@ -112,6 +114,16 @@ def ensure_state_entry(stream: SyncStream, context: Context | None) -> None:
         stream.state_manager.get_context_state(context)
 
 
+@dataclass(slots=True, eq=False)
+class ParentRecord:
+    """Record of a parent stream whose children are synced by a `ChildSyncPool`."""
+
+    pending: int = 0
+    """Number of child contexts that are not synced yet; worker threads decrease it."""
+    key_value: Any = None
+    """Replication key value up to which the parent stream is read with this record."""
+
+
 class ChildSyncPool:
     """Worker pool that syncs the children of one parent stream while the parent is read.
 
@@ -125,16 +137,11 @@ class ChildSyncPool:
 
         If ``distributes`` is True and the output supports it, other processes are used instead.
         """
-        children = [
-            child
-            for child in parent.child_streams
-            if child.selected or child.has_selected_descendents
-        ]
-        self.pool = make_pool(run, threads, children, distributes=distributes)
+        self.pool = make_pool(run, threads, get_synced_children(parent), distributes=distributes)
         self._name = parent.name
         self._lock = run.outbox.lock
-        self._pending = [0]
-        """Number of unfinished child contexts of the current record; one list per record."""
+        self._record = ParentRecord()
+        """Current record of the parent."""
         self._bookmark: DeferredBookmark | None = None
 
     def __enter__(self) -> ChildSyncPool:  # noqa: PYI034  Self needs Python 3.11
@@ -156,17 +163,17 @@ class ChildSyncPool:
 
         The state entry of the context is created at once.
         """
-        pending, own = self._pending, dict(context)
+        record, own = self._record, dict(context)
         if not is_overridden(child, "preprocess_context"):
             ensure_state_entry(child, own)
         with self._lock:
-            pending[0] += 1
+            record.pending += 1
 
         def done() -> None:
             with self._lock:
-                pending[0] -= 1
+                record.pending -= 1
 
-        self.pool.submit(SyncJob(child, own, lambda made: _sync_child(made, own), done))
+        self.pool.submit(SyncJob(child, own, lambda stream: _sync_child(stream, own), done))
 
     def set_bookmark(self, bookmark: DeferredBookmark | None) -> None:
         """Set the bookmark of the parent that advances with its children; None removes it."""
@@ -175,16 +182,15 @@ class ChildSyncPool:
     def count_children(self, records: Iterable[Any]) -> Iterator[Any]:
         """Yield the parent's records, and add each to the parent's bookmark once it is written.
 
-        The caller requests the next record when it has written the current one. The bookmark
-        stores, with each record, the number of its child contexts that are not synced yet.
+        The caller requests the next record when it has written the current one.
         """
         for record in records:
             yield record
             self.pool.check()
-            pending, self._pending = self._pending, [0]
+            written, self._record = self._record, ParentRecord()
             if self._bookmark is not None:
                 with self._lock:
-                    self._bookmark.add_record(pending)
+                    self._bookmark.add_record(written)
 
     def reload(self) -> None:
         """Reset the parent's cursor to the bookmark in the state, after other code changed it."""
@@ -209,38 +215,31 @@ class DeferredBookmark:
         """
         self._cursor = cursor
         self._move = move
-        self._records: deque[tuple[list[int], Any]] = deque()
+        self._records: deque[ParentRecord] = deque()
 
-    def add_record(self, pending: list[int]) -> None:
-        """Add a written parent record, whose replication key value is the cursor's latest value.
+    def add_record(self, record: ParentRecord) -> None:
+        """Add a written parent record, whose ``key_value`` becomes the cursor's latest value.
 
         The cursor has no value yet if only records without a replication key value were read. The
         bookmark may not advance past their pending children either.
-
-        Args:
-            pending: A list with one number: the record's child contexts that are not synced yet.
-                Worker threads decrease the number.
         """
-        value = self._cursor.latest
-        if not pending[0] and self._records and not self._records[-1][0][0]:
+        record.key_value = self._cursor.latest
+        if not record.pending and self._records and not self._records[-1].pending:
             self._records.pop()  # the last record has no pending children either
-        self._records.append((pending, value))
+        self._records.append(record)
 
     def reload(self) -> None:
         """Reset the parent's cursor to the bookmark in the state, after other code changed it."""
         self._cursor.reload()
 
-    def settle(self) -> bool:
+    def settle(self) -> None:
         """Advance the bookmark in the state to the last record up to which all children are synced.
 
-        Return False if the bookmark does not advance, because there is no such record since the
-        last call.
+        Do nothing if there is no such record since the last call.
         """
-        ready: tuple[list[int], Any] | None = None
-        while self._records and not self._records[0][0][0]:
+        ready: ParentRecord | None = None
+        while self._records and not self._records[0].pending:
             ready = self._records.popleft()
-        if ready is None or ready[1] is None:
-            return False
-        with suppress(InvalidStreamSortException):  # the tap's code has set a later bookmark
-            self._move(ready[1])
-        return True
+        if ready is not None and ready.key_value is not None:
+            with suppress(InvalidStreamSortException):  # the tap's code has set a later bookmark
+                self._move(ready.key_value)

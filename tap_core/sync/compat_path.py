@@ -86,7 +86,7 @@ class _PartitionSync:
         self.stream = stream
         self.run: SyncRun = stream._tap.run
         self.tally = tally
-        self.done = self.before = done
+        self.done = self._done_before = done
         self.write_messages = write_messages
         self._is_sent: Callable[[Any], bool] | None = None
         self._admits: Callable[[Record], bool] | None = None
@@ -104,9 +104,9 @@ class _PartitionSync:
         self._admits = stream._reader.begin(context)
         results = self.run.guarded(call_get_records(stream, context))
         with closing_records(stream, results):
-            yield from self._written(results, context, child_context, bookmark)
+            yield from self._process_results(results, context, child_context, bookmark)
 
-    def _written(
+    def _process_results(
         self,
         results: Iterable[Any],
         context: Context | None,
@@ -116,22 +116,22 @@ class _PartitionSync:
         stream = self.stream
         for result in results:
             stream._check_max_record_limit(current_record_index=self.done)
-            pulled = result
-            if isinstance(pulled, tuple):
-                pulled, child_context = split_record_and_context(pulled)
-            check_record(pulled, stream.name)
-            record = stream.post_process(pulled, context)
+            record = result
+            if isinstance(record, tuple):
+                record, child_context = split_record_and_context(record)
+            check_record(record, stream.name)
+            record = stream.post_process(record, context)
             check_record(record, stream.name)
             if record is None or (self._admits is not None and not self._admits(record)):
                 continue
             try:
-                yield from self._record(record, context, child_context, bookmark)
+                yield from self._write(record, context, child_context, bookmark)
             except InvalidStreamSortException as error:
-                log_sort_error(stream, error, context, self.done + 1, self.before)
+                log_sort_error(stream, error, context, self.done + 1, self._done_before)
                 raise
             self.done += 1
 
-    def _record(
+    def _write(
         self,
         record: Record,
         context: Context | None,
@@ -148,15 +148,15 @@ class _PartitionSync:
         with self.run.delaying_stop():  # a stop here would leave a written row uncounted
             if self.write_messages:
                 stream._write_record_message(record)
-            else:  # before the bookmark moves, after which another thread may write a state
-                self.run.files.hold(stream.name)
+            else:  # before the bookmark advances, since another thread may then write a state
+                self.run.files.block_states(stream.name)
             self.tally.count_read(1)
         stream._increment_stream_state(record, context=context)
-        if self.write_messages and self._owes_state():
+        if self.write_messages and self._is_state_due():
             stream._write_state_message()
         yield record
 
-    def _owes_state(self) -> bool:
+    def _is_state_due(self) -> bool:
         """Return True if a STATE message is due after the current record."""
         done, frequency = self.done + 1, self.stream.STATE_MSG_FREQUENCY
         next_state = done if done % frequency == 0 else done + 1
@@ -173,16 +173,16 @@ def write_record(stream: SyncStream, record: Record) -> None:
     before = run.open(plan)
     if not run.bodies:
         run.begin_chunk()
-    own = as_record(record, stream.name)
+    record = as_record(record, stream.name)
     if plan.mapped is None:
-        body = plan.shape(own)
+        body = plan.serializer(record)
         run.bodies.append(body)
-        run.waiting += len(body)
+        run.buffered_bytes += len(body)
     else:
-        bodies = plan.mapped.bodies(own)
+        bodies = plan.mapped.bodies(record)
         run.bodies.extend(bodies)
-        run.waiting += plan.mapped.sizes(bodies)
-    if len(run.bodies) >= run.limit or run.waiting >= run.chunk_bytes:
+        run.buffered_bytes += plan.mapped.sizes(bodies)
+    if len(run.bodies) >= run.row_limit or run.buffered_bytes >= run.chunk_bytes:
         run.flush()
     run.open(before)
 

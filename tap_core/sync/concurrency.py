@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -30,12 +30,14 @@ __all__ = [
     "can_distribute",
     "explain_not_distributed",
     "get_child_thread_count",
+    "get_synced_children",
     "get_thread_count",
+    "is_synced",
     "stream_classes",
 ]
 
-_OURS = ("tap_core", "builtins", "abc")
-_WHOLE = ("_sync_records", "state_manager")
+_SDK_PACKAGES = ("tap_core", "builtins", "abc")
+_WHOLE_SYNC_HOOKS = ("_sync_records", "state_manager")
 """Members that, if overridden, may depend on all contexts of a sync."""
 
 
@@ -66,13 +68,22 @@ def get_thread_count(stream: SyncStream) -> int:
     """Return the number of threads that may sync contexts of a stream in parallel, at least 1."""
     if stream.max_parallel_partitions <= 1:
         return 1
-    return min(map(_own_limit, _family(stream)))
+    return min(map(_get_own_limit, _iterate_family(stream)))
 
 
 def get_child_thread_count(stream: SyncStream) -> int:
     """Return the number of threads that sync a stream's children while it is read, at least 1."""
-    children = _selected(stream.child_streams)
-    return min(map(get_thread_count, children), default=1)
+    return min(map(get_thread_count, get_synced_children(stream)), default=1)
+
+
+def is_synced(stream: SyncStream) -> bool:
+    """Return True if a stream, or one of its descendants, is selected."""
+    return stream.selected or stream.has_selected_descendents
+
+
+def get_synced_children(stream: SyncStream) -> list[SyncStream]:
+    """Return the child streams of a stream that are selected or have selected descendants."""
+    return [child for child in stream.child_streams if is_synced(child)]
 
 
 def explain_not_distributed(stream: SyncStream) -> str | None:
@@ -81,13 +92,15 @@ def explain_not_distributed(stream: SyncStream) -> str | None:
     The reason is part of a log message, such as "its rows are written to batch files". Return None
     if several processes may sync the contexts.
     """
-    makes = stream.get_batch_config(stream.config) is not None or _makes_batches(stream)
     reasons = (
         (
-            is_overridden(stream, "_sync_records", "state_manager"),
+            is_overridden(stream, *_WHOLE_SYNC_HOOKS),
             "it overrides _sync_records or state_manager, which handle all contexts of a sync",
         ),
-        (makes, "its rows are written to batch files (batch_config)"),
+        (
+            stream.get_batch_config(stream.config) is not None,
+            "its rows are written to batch files (batch_config)",
+        ),
         (stream.ABORT_AT_RECORD_COUNT is not None, "it has a record limit (ABORT_AT_RECORD_COUNT)"),
         (stream._is_read_by_one, "its jobs at the source are counted by one process"),
         (_keeps_order(stream), "its contexts share a bookmark that depends on their order"),
@@ -97,7 +110,7 @@ def explain_not_distributed(stream: SyncStream) -> str | None:
         ),
         (stream._tap.has_shared_state, "the streams of the tap share a state (has_shared_state)"),
     )
-    return next((reason for holds, reason in reasons if holds), None)
+    return next((reason for applies, reason in reasons if applies), None)
 
 
 def can_distribute(run: SyncRun, *streams: SyncStream) -> bool:
@@ -108,14 +121,11 @@ def can_distribute(run: SyncRun, *streams: SyncStream) -> bool:
     distributor = run.outbox.distributor
     if distributor is None or not streams or run.stop_signal is not None:
         return False
-    explained = [
-        (stream, explain_not_distributed(stream) or distributor.refuses(stream))
-        for stream in streams
-    ]
-    for stream, why in explained:
-        if why is not None:
-            stream.log("'%s' is read by one process: %s.", stream.name, why)
-    return all(why is None for _, why in explained)
+    reasons = [explain_not_distributed(each) or distributor.refuses(each) for each in streams]
+    for stream, reason in zip(streams, reasons, strict=True):
+        if reason is not None:
+            stream.log("'%s' is read by one process: %s.", stream.name, reason)
+    return not any(reasons)
 
 
 def stream_classes(tap_class: type) -> Iterator[Any]:
@@ -126,7 +136,7 @@ def stream_classes(tap_class: type) -> Iterator[Any]:
     """
     for kind in tap_class.__mro__:
         module = sys.modules.get(kind.__module__)
-        if module is not None and module.__name__.partition(".")[0] not in _OURS:
+        if module is not None and module.__name__.partition(".")[0] not in _SDK_PACKAGES:
             yield from filter(_is_stream_class, _iterate_names(module))
 
 
@@ -143,24 +153,21 @@ def _is_stream_class(value: Any) -> bool:
     return isinstance(value, type) and hasattr(value, "max_parallel_partitions")
 
 
-def _family(stream: SyncStream) -> Iterator[SyncStream]:
-    """Yield a stream, followed by all of its selected descendants."""
+def _iterate_family(stream: SyncStream) -> Iterator[SyncStream]:
+    """Yield a stream, followed by its descendants that are synced."""
     yield stream
-    for child in _selected(stream.child_streams):
-        yield from _family(child)
+    for child in get_synced_children(stream):
+        yield from _iterate_family(child)
 
 
-def _selected(streams: Sequence[SyncStream]) -> list[SyncStream]:
-    return [one for one in streams if one.selected or one.has_selected_descendents]
-
-
-def _own_limit(stream: SyncStream) -> int:
+def _get_own_limit(stream: SyncStream) -> int:
+    """Return the number of threads that a stream and the user allow, without its descendants."""
     limit = apply_user_limit(
         stream.max_parallel_partitions, stream.config, "max_parallel_partitions"
     )
     if limit == 1 or stream.ABORT_AT_RECORD_COUNT is not None or _keeps_order(stream):
         return 1
-    if is_overridden(stream, *_WHOLE) or _makes_batches(stream):
+    if is_overridden(stream, *_WHOLE_SYNC_HOOKS) or _makes_batches(stream):
         stream.log(
             "max_parallel_partitions of stream '%s' has no effect: it makes its own batches,"
             " or overrides _sync_records or state_manager, so its contexts are"
@@ -179,8 +186,8 @@ def _makes_batches(stream: SyncStream) -> bool:
         return False
     from tap_core.batch.writer import is_builtin_encoding
 
-    own = is_overridden(stream, "get_batches", "_sync_batches", "_write_batch_message")
-    return own or not is_builtin_encoding(config.encoding)
+    is_own = is_overridden(stream, "get_batches", "_sync_batches", "_write_batch_message")
+    return is_own or not is_builtin_encoding(config.encoding)
 
 
 def _keeps_order(stream: SyncStream) -> bool:

@@ -152,4 +152,4 @@ class ContextReader:
             saw_all=saw_all,
             keeps=stream.retain_partition if is_own else None,
         ):
-            stream._tap.run.checkpoint(owed=True)
+            stream._tap.run.checkpoint(required=True)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DistributedPool", "make_pool"]
 
-_NAMED = 5
+_MAX_LISTED = 5
 """Maximum number of failed contexts listed in an error message."""
 
 
@@ -71,8 +71,9 @@ class DistributedPool:
         self._in_order = in_order
         self._jobs: list[tuple[SyncJob, WorkUnit]] = []
         self._failed: list[tuple[SyncJob, str]] = []
-        self._below = _DescendantStates()
+        self._descendant_states = _DescendantStates()
         self._begun: set[str] = set()
+        """Names of the streams whose schemas are written."""
 
     def __enter__(self) -> DistributedPool:  # noqa: PYI034  Self needs Python 3.11
         return self
@@ -91,7 +92,8 @@ class DistributedPool:
         They are synced in other processes.
         """
         self._begin(job.stream)
-        self._jobs.append((job, _build_work_unit(job, len(self._jobs), self._below)))
+        unit = _build_work_unit(job, len(self._jobs), self._descendant_states)
+        self._jobs.append((job, unit))
         if len(self._jobs) >= self._distributor.most:
             self._send()
 
@@ -124,14 +126,14 @@ class DistributedPool:
             return
         run = self.owner
         run.settle()
-        self._below = _DescendantStates()
-        found = self._distributor.sync([unit for _, unit in jobs], in_order=self._in_order)
-        for event in found.events:
+        self._descendant_states = _DescendantStates()
+        synced = self._distributor.sync([unit for _, unit in jobs], in_order=self._in_order)
+        for event in synced.events:
             run.emit(event)
         with run.outbox.lock:
-            for result in sorted(found.results, key=lambda each: each.number):
+            for result in sorted(synced.results, key=lambda each: each.number):
                 self._merge_result(*jobs[result.number], result)
-        run.settle_held()
+        run.outbox.settle_deferred_bookmarks()
         for stream in {job.stream.name: job.stream for job, _ in jobs}.values():
             stream._write_state_message()
 
@@ -149,8 +151,8 @@ class DistributedPool:
         for stream in (job.stream, *job.stream.descendent_streams):
             returned = result.bookmarks.get(stream.name)
             if returned:
-                _merge(stream, unit, returned)
-            _count(self.owner, stream, result.counts)
+                _merge_state(stream, unit, returned)
+            _count_rows(self.owner, stream, result.counts)
         job.done()
 
 
@@ -196,7 +198,7 @@ class _DescendantStates:
     """Lookup of the states of child streams by the context (partition) of their parent stream."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, tuple[str, ...]], dict[Any, list[dict[str, Any]]]] = {}
+        self._indexes: dict[tuple[str, tuple[str, ...]], dict[Any, list[dict[str, Any]]]] = {}
 
     def select(self, stream: SyncStream, context: Context | None) -> dict[str, Any]:
         """Return a copy of a child stream's state with only the partitions below a parent context.
@@ -206,25 +208,25 @@ class _DescendantStates:
         state = stream.state_manager.stream_state
         own = {name: copy.deepcopy(value) for name, value in state.items() if name != "partitions"}
         if state.get("partitions"):
-            found = self._by_keys(stream, tuple(sorted(context or ())))
-            entries = found.get(freeze_context(context or {}), ())
+            index = self._get_index(stream, tuple(sorted(context or ())))
+            entries = index.get(freeze_context(context or {}), ())
             own["partitions"] = [copy.deepcopy(entry) for entry in entries]
         return own
 
-    def _by_keys(self, stream: SyncStream, keys: tuple[str, ...]) -> dict[Any, Any]:
-        made = self._found.get((stream.name, keys))
-        if made is None:
-            made = self._found[stream.name, keys] = {}
+    def _get_index(self, stream: SyncStream, keys: tuple[str, ...]) -> dict[Any, Any]:
+        """Return a stream's partitions by the values that their contexts have for ``keys``."""
+        index = self._indexes.get((stream.name, keys))
+        if index is None:
+            index = self._indexes[stream.name, keys] = {}
             for entry in stream.state_manager.get_state_partitions() or ():
                 context = entry.get("context") or {}
                 if all(key in context for key in keys):
-                    made.setdefault(freeze_context({key: context[key] for key in keys}), []).append(
-                        entry
-                    )
-        return made
+                    parent = freeze_context({key: context[key] for key in keys})
+                    index.setdefault(parent, []).append(entry)
+        return index
 
 
-def _merge(stream: SyncStream, unit: WorkUnit, returned: Mapping[str, Any]) -> None:
+def _merge_state(stream: SyncStream, unit: WorkUnit, returned: Mapping[str, Any]) -> None:
     """Merge the state of a stream that another process has returned for a work unit.
 
     ``returned`` is this state. It is merged into the state of the tap in this process.
@@ -264,10 +266,10 @@ def _merge_shared(stream: SyncStream, entry: Mapping[str, Any]) -> None:
         stream.state_manager.increment_state({key: value}, context=context, replication_key=key)
 
 
-def _count(run: SyncRun, stream: SyncStream, counts: Mapping[str, int]) -> None:
+def _count_rows(run: SyncRun, stream: SyncStream, counts: Mapping[str, int]) -> None:
     tally = run.tallies.get(stream.name)
     if tally is not None:
-        names = (str(each.stream) for each in get_plan(stream).describes)
+        names = (str(each.stream) for each in get_plan(stream).schemas)
         tally.count(sum(counts.get(name, 0) for name in names))
 
 
@@ -277,8 +279,8 @@ def _make_error(failed: Sequence[tuple[SyncJob, str]]) -> PartitionsFailedError:
     Its message names at most five of them, each with the reason. ``failed`` has each job with its
     reason.
     """
-    details = [f"{_describe_job(job)}: {reason}" for job, reason in failed[:_NAMED]]
-    more = f"; and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
+    details = [f"{_describe_job(job)}: {reason}" for job, reason in failed[:_MAX_LISTED]]
+    more = f"; and {len(failed) - _MAX_LISTED} more" if len(failed) > _MAX_LISTED else ""
     names = sorted({job.stream.name for job, _ in failed})
     return PartitionsFailedError(
         f"{len(failed)} of the contexts of {', '.join(names)} failed; the data of the others"

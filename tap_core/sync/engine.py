@@ -167,7 +167,7 @@ def _sync_contexts(
             return
         if plan.distributes:
             stream.log("'%s' has one context, so it is read by one process.", stream.name)
-    if plan.compiled:
+    if plan.uses_fast_path:
         _sync_contexts_here(stream, run, plan, contexts, context, signpost)
     else:
         for _ in stream._sync_records(context=context):
@@ -249,7 +249,7 @@ def _distribute_windows(stream: SyncStream, run: SyncRun, context: Context | Non
         make_pool(run, 1, [stream], distributes=True, in_order=True) as pool,
     ):
         for interval in intervals:
-            pool.submit(SyncJob(stream, context, bool, interval=interval))
+            pool.submit(SyncJob(stream, context, interval=interval))
         pool.drain()
     end_partition(stream, context, bookmark)
     end_records(stream, None)
@@ -290,7 +290,7 @@ def sync_context(stream: SyncStream, context: Context | None, signpost: Any = No
     """
     run, plan = stream._tap.run, get_plan(stream)
     run.open(plan)
-    if plan.compiled:
+    if plan.uses_fast_path:
         with record_metrics(stream, run) as tally:
             sync_partition(stream, run, plan, context, signpost, tally, 0)
     else:
@@ -310,8 +310,8 @@ def lock_context(
     stop_signal = run.stop_signal
     if stop_signal is None or stream._get_state_partition_context(context) != context:
         return nullcontext()
-    place = (stream.name, freeze_context(context or {}))
-    return run.outbox.lock_key(place, run, stop_signal.check)
+    key = (stream.name, freeze_context(context or {}))
+    return run.outbox.lock_key(key, run, stop_signal.check)
 
 
 def open_child_pool(
@@ -359,9 +359,9 @@ def _sync_contexts_here(
     all are synced.
     """
     done, failures = 0, ContextFailures(stream)
+    signpost = None if context else signpost
     with record_metrics(stream, run) as tally, open_child_pool(stream, run, plan):
         for current in contexts:
-            signpost = None if context else signpost
             with failures.record_errors():
                 done = sync_partition(stream, run, plan, current, signpost, tally, done)
     failures.raise_first()
@@ -421,7 +421,7 @@ def _read_records(
     admits = stream._reader.begin(context)
     records = run.guarded(call_get_records(stream, context))
     extra: Context = (bookmark or {}) if stream.add_context_to_records else {}
-    if plan.post_process or plan.child_contexts or extra or admits is not None:
+    if plan.post_processes or plan.syncs_children or extra or admits is not None:
         records = _process_records(stream, plan, records, context, extra, admits)
     child_pool: ChildSyncPool | None = run.child_pools.get(stream.name)
     if child_pool is not None:
@@ -449,10 +449,10 @@ def _process_records(  # noqa: C901 - one flat loop
             values to the context until it yields the record.
         admits: Filter, or None. Records for which the filter returns False are dropped.
     """
-    post = stream.post_process if plan.post_process else None
+    post = stream.post_process if plan.post_processes else None
     child_context = None if context is None else copy.copy(context)
-    for pulled in records:
-        record = pulled
+    for result in records:
+        record = result
         if record.__class__ is not dict:
             if isinstance(record, tuple):
                 record, child_context = split_record_and_context(record)
@@ -465,7 +465,7 @@ def _process_records(  # noqa: C901 - one flat loop
         for name, value in extra.items():
             if name not in record:
                 record[name] = value
-        if plan.child_contexts:
+        if plan.syncs_children:
             sync_child_contexts(stream, record, child_context)
         yield record
 
@@ -487,11 +487,12 @@ def _write(arguments: _WriteArguments, records: Iterable[Any], done: int) -> int
     """
     # A helper function called per record would add about a tenth to the time per record.
     stream, run, plan, cursor, tally = arguments
-    shape, bodies, key = plan.shape, run.bodies, stream.replication_key
-    append, encode, fits, key_of = bodies.append, shape.encode, shape.fits, plan.key_of
-    start, size, next_state = done, run.waiting, find_next_state(stream, done)
+    serializer, bodies = plan.serializer, run.bodies
+    append, encode, fits = bodies.append, serializer.encode, serializer.fits
+    key, get_key = stream.replication_key, plan.get_key
+    start, size, next_state = done, run.buffered_bytes, find_next_state(stream, done)
     max_bytes = run.chunk_bytes
-    counted, stop = done, min(done + run.limit - len(bodies), next_state)
+    counted, stop = done, min(done + run.row_limit - len(bodies), next_state)
     for record in records:
         if record.__class__ is not dict and (record := as_record(record, stream.name)) is None:
             continue
@@ -503,14 +504,14 @@ def _write(arguments: _WriteArguments, records: Iterable[Any], done: int) -> int
             try:
                 body = encode(record)
             except ENCODING_ERRORS:
-                body = shape(record)
+                body = serializer(record)
         else:
-            body = shape(record)
-            fits = shape.fits
+            body = serializer(record)
+            fits = serializer.fits
         append(body)
         if cursor is not None:
             try:
-                value = record[key] if key_of is None else key_of(record)
+                value = record[key] if get_key is None else get_key(record)
                 if (
                     type(value) is str
                     and len(value) == cursor.form_length
@@ -526,11 +527,11 @@ def _write(arguments: _WriteArguments, records: Iterable[Any], done: int) -> int
                 _raise_key_error(stream, cursor, error, record, done, start)
         size += len(body)
         if done >= stop or size >= max_bytes:
-            run.waiting = size
+            run.buffered_bytes = size
             tally.count_read(done - counted)
             next_state = _end_chunk(arguments, done, next_state)
             counted, stop = done, min(done + run.get_row_limit(), next_state)
-    run.waiting = size
+    run.buffered_bytes = size
     tally.count_read(done - counted)
     return done
 
@@ -543,29 +544,29 @@ def _write_mapped(arguments: _WriteArguments, records: Iterable[Any], done: int)
     """
     stream, run, plan, cursor, tally = arguments
     assert plan.mapped is not None  # noqa: S101 - checked by the caller
-    bodies_of, sizes = plan.mapped.bodies, plan.mapped.sizes
-    find = make_getter(stream.replication_path)
+    map_to_bodies, sizes = plan.mapped.bodies, plan.mapped.sizes
+    get_key = make_getter(stream.replication_path)
     bodies, start, counted, next_state = run.bodies, done, done, find_next_state(stream, done)
-    stop = min(done + run.limit - len(bodies), next_state)
+    stop = min(done + run.row_limit - len(bodies), next_state)
     try:
-        for pulled in records:
-            if (record := as_record(pulled, stream.name)) is None:
+        for result in records:
+            if (record := as_record(result, stream.name)) is None:
                 continue
-            made = bodies_of(record)
-            if made:
+            mapped = map_to_bodies(record)
+            if mapped:
                 if not bodies:
                     run.begin_chunk()
-                bodies.extend(made)
-                run.waiting += sizes(made)
+                bodies.extend(mapped)
+                run.buffered_bytes += sizes(mapped)
             done += 1
             if cursor is not None:
                 try:
-                    cursor.advance(find(record))
+                    cursor.advance(get_key(record))
                 except (KeyError, InvalidStreamSortException) as error:
                     _raise_key_error(stream, cursor, error, record, done, start)
-            if done >= stop or run.waiting >= run.chunk_bytes:
-                ready, counted = done - counted, done
-                tally.count_read(ready)
+            if done >= stop or run.buffered_bytes >= run.chunk_bytes:
+                tally.count_read(done - counted)
+                counted = done
                 next_state = _end_chunk(arguments, done, next_state)
                 stop = min(done + run.get_row_limit(), next_state)
     finally:
@@ -647,14 +648,14 @@ def _open_deferred_cursor(
 
     bookmark = DeferredBookmark(cursor, move)
     child_pool.set_bookmark(bookmark)
-    run.outbox.held[bookmark.settle] = None
+    run.outbox.deferred_settles[bookmark.settle] = None
     try:
         yield cursor
     finally:
         child_pool.set_bookmark(None)
         with run.outbox.lock:
             bookmark.settle()
-            del run.outbox.held[bookmark.settle]
+            del run.outbox.deferred_settles[bookmark.settle]
 
 
 # Start and end of a context, on both paths
@@ -682,7 +683,7 @@ def end_partition(stream: SyncStream, context: Context | None, bookmark: Context
     if context == bookmark:
         stream._finalize_state(stream.state_manager.get_context_state(context))
         if context:
-            stream._tap.run.checkpoint(owed=False)
+            stream._tap.run.checkpoint(required=False)
 
 
 def end_records(stream: SyncStream, context: Context | None, *, write: bool = True) -> None:
@@ -693,7 +694,7 @@ def end_records(stream: SyncStream, context: Context | None, *, write: bool = Tr
     if not context:
         stream._finalize_state(stream.state_manager.stream_state)
     if write and context:
-        stream._tap.run.checkpoint(owed=False)
+        stream._tap.run.checkpoint(required=False)
     elif write:
         stream._write_state_message()
 

@@ -27,7 +27,7 @@ def estimate_stream(stream: SyncStream) -> None:
     estimate for all streams was emitted.
     """
     outbox = stream._tap.run.outbox
-    if not outbox.takes_estimates or outbox.has_total:
+    if not outbox.takes_estimates or outbox.has_total_estimate:
         return
     try:
         found = stream.estimate_sync()
@@ -67,5 +67,5 @@ def emit_total_estimate(run: SyncRun, name: str, rows: int | None, nbytes: int |
     ``name`` is the name of the tap.
     """
     if run.outbox.takes_estimates:
-        run.outbox.has_total = True
+        run.outbox.has_total_estimate = True
         run.emit(Estimate(StreamId(name), rows, nbytes, is_total=True))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from tap_core.events import Progress, StreamId, StreamStatus
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
 from tap_core.state.state_dicts import get_state_if_exists
+from tap_core.sync.concurrency import is_synced
 from tap_core.sync.estimates import estimate_stream
 from tap_core.sync.plan import get_schemas, get_stream_id
 
@@ -38,7 +39,7 @@ class StreamFinalizer:
         self._streams = list(streams)
         for stream in self._streams:
             if not stream.parent_stream_type:
-                self._note(stream, stream)
+                self._add(stream, stream)
 
     def complete(self, root: SyncStream, failed: Collection[str] = ()) -> None:
         """Complete a top-level stream and its descendants: finalize their states, and emit the end.
@@ -65,14 +66,15 @@ class StreamFinalizer:
                 _emit_progress(stream, Progress.STARTED)
                 estimate_stream(stream)
 
-    def _note(self, stream: SyncStream, root: SyncStream) -> None:
-        if stream.selected or stream.has_selected_descendents:
+    def _add(self, stream: SyncStream, root: SyncStream) -> None:
+        """Store that ``root``, a top-level stream, syncs a stream and its descendants."""
+        if is_synced(stream):
             roots = self._roots.setdefault(stream, [])
             if root not in roots:
                 roots.append(root)
             for child in stream.child_streams:
                 self._parents.setdefault(child, []).append(stream)
-                self._note(child, root)
+                self._add(child, root)
 
     def is_complete_after(self, stream: SyncStream, root: SyncStream) -> bool:
         """Return True if ``root`` is the last top-level stream that syncs ``stream``."""
@@ -109,6 +111,10 @@ class StreamFinalizer:
         )
 
     def _saw_all(self, stream: SyncStream) -> bool:
+        """Return True if this run has read all records of the stream's ancestors.
+
+        Call this after the ancestors are read.
+        """
         return all(
             parent.state_manager.reads_everything and self._saw_all(parent)
             for parent in self._parents.get(stream, ())

@@ -56,7 +56,7 @@ def sync_change_log(log: ChangeLog, streams: Sequence[SyncStream], run: SyncRun)
     for stream in streams:
         if bookmarks[stream.name] is None:
             _set_bookmark(stream, end, pending=True)
-    run.checkpoint(owed=True)
+    run.checkpoint(required=True)
     for stream in streams:
         if stream.state_manager.stream_state.get(SNAPSHOT_PENDING):
             stream.sync()
@@ -64,7 +64,7 @@ def sync_change_log(log: ChangeLog, streams: Sequence[SyncStream], run: SyncRun)
             _set_bookmark(stream, starts[stream.name])
         else:
             stream._write_schema_message()
-    run.checkpoint(owed=True)
+    run.checkpoint(required=True)
     if min(starts.values()) < end:
         _write_changes(log, {stream.name: stream for stream in streams}, run, starts, end)
 
@@ -128,7 +128,7 @@ def _move_bookmarks(
     """
     for name, stream in streams.items():
         _set_bookmark(stream, max(position, starts[name]))
-    run.checkpoint(owed=True)
+    run.checkpoint(required=True)
 
 
 def _get_bookmark(stream: SyncStream) -> int | None:

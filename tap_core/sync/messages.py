@@ -51,7 +51,7 @@ def emit_message(run: SyncRun, message: Message) -> None:
 
 def generate_schema_messages(stream: SyncStream) -> Iterator[SchemaMessage]:
     """Yield the SCHEMA messages of a stream, one for each output stream of its stream maps."""
-    for event in get_plan(stream).describes:
+    for event in get_plan(stream).schemas:
         yield SchemaMessage(
             event.stream.name,
             dict(event.schema),
@@ -94,13 +94,13 @@ def generate_batch_messages(
     stream: SyncStream, encoding: BaseBatchFileEncoding, manifest: list[str]
 ) -> Iterator[SDKBatchMessage]:
     """Yield the BATCH messages for a list of file URLs: one for each output of stream maps."""
-    for event in get_plan(stream).describes:
+    for event in get_plan(stream).schemas:
         yield SDKBatchMessage(event.stream.name, encoding, manifest, stream._stream_version)
 
 
 def write_activate_version_messages(stream: SyncStream, version: int) -> None:
     """Write the ACTIVATE_VERSION messages of a stream: one for each output of stream maps."""
-    for event in get_plan(stream).describes:
+    for event in get_plan(stream).schemas:
         stream._tap.write_message(ActivateVersionMessage(event.stream.name, version))
 
 
@@ -117,8 +117,8 @@ def write_schema_message(stream: SyncStream) -> None:
     ):
         write_messages(stream, stream._generate_schema_messages())
     else:
-        for event in get_plan(stream).describes:
-            stream._tap.run.describe(event)
+        for event in get_plan(stream).schemas:
+            stream._tap.run.write_schema(event)
 
 
 def write_record_message(stream: SyncStream, record: Record) -> None:

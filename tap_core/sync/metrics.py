@@ -51,6 +51,6 @@ def _begin(stream: SyncStream, run: SyncRun, stack: ExitStack) -> Tally:
         meter.with_context({})
         stack.enter_context(meter)
     plan = get_plan(stream)
-    tally = Tally(counter, counts_rows=plan.compiled and plan.mapped is None)
+    tally = Tally(counter, counts_rows=plan.uses_fast_path and plan.mapped is None)
     run.tallies[stream.name] = tally
     return tally

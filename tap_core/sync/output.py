@@ -63,19 +63,19 @@ class OutputQueue:
     """Queue through which all threads of a sync pass their events to one protocol writer."""
 
     def __init__(
-        self, writer: ProtocolWriter, document: StateDocument, cadence: CheckpointPolicy
+        self, writer: ProtocolWriter, document: StateDocument, checkpoint_policy: CheckpointPolicy
     ) -> None:
         """Create a queue that passes events to a protocol writer.
 
         Args:
             writer: Protocol writer.
             document: State of the tap.
-            cadence: Policy that decides if a state that may be skipped is written.
+            checkpoint_policy: Policy that decides if a state that may be skipped is written.
         """
         self.protocol_writer = writer
         self.files = BatchFileOutput(writer.emit)
         self.document = document
-        self.cadence = cadence
+        self.checkpoint_policy = checkpoint_policy
         self.lock = document.lock
         self.failure: BaseException | None = None
         self.chunks: dict[object, Callable[[float], None]] = {}
@@ -83,9 +83,9 @@ class OutputQueue:
         least as old as the argument, in seconds."""
         self.threads: dict[int, Any] = {}
         """Runs of the worker threads by thread identifier."""
-        self.held: dict[Callable[[], bool], None] = {}
-        """Functions that advance bookmarks waiting for child streams; called under the lock."""
-        self.begun: set[str] = set()
+        self.deferred_settles: dict[Callable[[], object], None] = {}
+        """Methods `DeferredBookmark.settle` of the parent streams that are read; used as a set."""
+        self.started_streams: set[str] = set()
         """Names of the streams that have written a row."""
         self.read_in_part: set[str] = set()
         """Names of the streams of which this run may write only a part of the rows in a table."""
@@ -93,7 +93,7 @@ class OutputQueue:
         self._key_owners: dict[Hashable, object] = {}
         self._condition = threading.Condition()
         self.takes_estimates: bool = getattr(writer, "takes_estimates", False)
-        self.has_total = False
+        self.has_total_estimate = False
         """True if an estimate for all streams together was emitted."""
         self.distributor: WorkDistributor | None = getattr(writer, "distributor", None)
         self.make_encoder: (
@@ -115,24 +115,24 @@ class OutputQueue:
             BaseException: This or an earlier write failed. Nothing is written after a failed write,
                 because a later state would cover rows that may be lost.
         """
-        if self.failure is not None:
-            raise self.failure
-        try:
+        with self._recording_failure():
             self.files.emit(event)
-        except BaseException as error:
-            self.failure = error
-            raise
 
     def finish_files(self, source: str) -> None:
         """Close the open batch files of the stream ``source``, and emit their BATCH events."""
-        with self.lock:
-            if self.failure is not None:
-                raise self.failure
-            try:
-                self.files.finish(source)
-            except BaseException as error:
-                self.failure = error
-                raise
+        with self.lock, self._recording_failure():
+            self.files.finish(source)
+
+    @contextmanager
+    def _recording_failure(self) -> Iterator[None]:
+        """Raise the error of an earlier write, if any; store an error of the ``with`` block."""
+        if self.failure is not None:
+            raise self.failure
+        try:
+            yield
+        except BaseException as error:
+            self.failure = error
+            raise
 
     def checkpoint(self, document: StateDocument | None) -> None:
         """Write the state, if it has changed, after the buffered rows of all threads.
@@ -140,24 +140,29 @@ class OutputQueue:
         ``document`` is the state to write; None means the tap's state.
         """
         with self.lock:
-            if not self.files.allows_state(owed=True):
+            if not self.files.allows_state(required=True):
                 return  # meanwhile a record was read that is not in a BATCH message
-            for settle in list(self.held):
-                settle()
+            self.settle_deferred_bookmarks()
             state = (document or self.document).encode_if_changed()
             if state is None:
                 return
             for send_chunk in list(self.chunks.values()):
                 send_chunk(0)
             self.emit(Checkpoint(state))
-            self.cadence.wrote(len(state))
+            self.checkpoint_policy.record_state(len(state))
+
+    def settle_deferred_bookmarks(self) -> None:
+        """Advance each parent stream's bookmark to the last record whose children are synced."""
+        with self.lock:
+            for settle in list(self.deferred_settles):
+                settle()
 
     def send_older_than(self, seconds: float) -> None:
         """Write the buffered rows of each thread whose oldest row is at least ``seconds`` old."""
         for send_chunk in list(self.chunks.values()):
             send_chunk(seconds)
 
-    def check_caller_and_cadence(self) -> None:
+    def check_caller_and_state_age(self) -> None:
         """Check that the caller is connected, and request a state if the last one is too old.
 
         The timer thread calls this method. The syncing thread then writes the requested state, or
@@ -169,7 +174,9 @@ class OutputQueue:
             self.check_caller()
         except Exception as error:  # noqa: BLE001  after any error nothing more is written
             self.failure = error
-        self.has_request = self.failure is not None or self.cadence.is_overdue(self.state_seconds)
+        self.has_request = self.failure is not None or self.checkpoint_policy.is_overdue(
+            self.state_seconds
+        )
 
     def call_on_change(self, key: Hashable, value: Any, write: Callable[[], None]) -> None:
         """Call ``write`` if ``value`` differs from the value of the last call with this key.
@@ -181,10 +188,6 @@ class OutputQueue:
             if self._last_values.get(key) != value:
                 write()
                 self._last_values[key] = value
-
-    def describe(self, event: SchemaEvent, emit: Callable[[Event], None]) -> None:
-        """Emit a stream's schema by ``emit``, unless it is the last one emitted for the stream."""
-        self.call_on_change(event.stream.name, event, lambda: emit(event))
 
     @contextmanager
     def lock_key(self, key: Hashable, owner: object, check: Callable[[], None]) -> Iterator[None]:

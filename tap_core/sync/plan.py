@@ -22,7 +22,12 @@ from tap_core.records.serializer import (
 )
 from tap_core.singerlib.catalog import Breadcrumb, Schema
 from tap_core.state.replication_key_path import copy_path, make_getter
-from tap_core.sync.concurrency import can_distribute, get_child_thread_count, get_thread_count
+from tap_core.sync.concurrency import (
+    can_distribute,
+    get_child_thread_count,
+    get_synced_children,
+    get_thread_count,
+)
 from tap_core.sync.override_detection import OVERRIDABLE_HOOKS, is_overridden
 from tap_core.sync.sync_run import ChunkSource
 from tap_core.typing.inspect import TypeConformanceLevel
@@ -52,20 +57,20 @@ class Plan(ChunkSource):
     Examples are the compiled record encoder and the number of threads.
     """
 
-    describes: tuple[SchemaEvent, ...]
+    schemas: tuple[SchemaEvent, ...]
     """Schemas to send: one, or with stream maps one for each output stream."""
-    shape: RecordSerializer
+    serializer: RecordSerializer
     """Function that removes deselected properties from a record, converts its values and, if there
     are no stream maps, encodes it."""
-    keeps: Callable[[Record], bool] | None
-    """Filter that decides whether a record's children are synced; None means all are."""
-    compiled: bool
-    """True for the fast path; False if the stream overrides methods to be called per record."""
-    post_process: bool
+    child_filter: Callable[[Record], bool] | None
+    """Function that returns True for records whose children are synced; None means all are."""
+    uses_fast_path: bool
+    """False if the stream overrides methods to be called per record (see `OVERRIDABLE_HOOKS`)."""
+    post_processes: bool
     """True if the stream overrides ``post_process``."""
-    child_contexts: bool
+    syncs_children: bool
     """True if the stream has children, or overrides the methods that generate their contexts."""
-    key_of: Callable[[Record], Any] | None
+    get_key: Callable[[Record], Any] | None
     """Getter for a nested replication key; None if the key is a top-level property."""
     threads: int
     """Number of threads that may sync the stream's contexts."""
@@ -81,44 +86,43 @@ def get_plan(stream: SyncStream) -> Plan:
     """Return the sync plan of a stream for the calling thread; create it at the first call."""
     run = stream._tap.run
     stream = run.get_thread_stream(stream)
-    made: tuple[SyncRun, Plan] | None = stream._plan
-    if made is None or made[0] is not run:
-        made = stream._plan = (run, _compile(stream, run))
-    return made[1]
+    cached: tuple[SyncRun, Plan] | None = stream._plan
+    if cached is None or cached[0] is not run:
+        cached = stream._plan = (run, _compile_plan(stream, run))
+    return cached[1]
 
 
-def _compile(stream: SyncStream, run: SyncRun) -> Plan:
+def _compile_plan(stream: SyncStream, run: SyncRun) -> Plan:
     maps = _get_maps(stream)
-    describes = _descriptions(stream, maps)
-    shape = _compile_serializer(stream, run, maps, describes)
+    schemas = _make_schemas(stream, maps)
+    serializer = _compile_serializer(stream, run, maps, schemas)
     mapped: MappedOutput | None = None
-    keeps = None
+    child_filter = None
     if maps is not None:
-        from tap_core.sync.stream_maps import get_child_filter, map_records
+        from tap_core.sync.stream_maps import compile_stream_maps, get_child_filter
 
-        mapped = map_records(
-            maps, shape, [_make_body_encoder(run, described) for described in describes]
-        )
-        keeps = get_child_filter(maps)
-    below = [one for one in stream.child_streams if one.selected or one.has_selected_descendents]
+        encoders = [_make_body_encoder(run, schema) for schema in schemas]
+        mapped = compile_stream_maps(maps, serializer, encoders)
+        child_filter = get_child_filter(maps)
+    children = get_synced_children(stream)
     return Plan(
         stream=get_stream_id(stream),
-        describes=describes,
-        shape=shape,
+        schemas=schemas,
+        serializer=serializer,
         mapped=mapped,
-        keeps=keeps,
-        compiled=stream.ABORT_AT_RECORD_COUNT is None
+        child_filter=child_filter,
+        uses_fast_path=stream.ABORT_AT_RECORD_COUNT is None
         and not is_overridden(stream, *OVERRIDABLE_HOOKS)
         and not is_overridden(stream._tap, "write_message"),
-        post_process=is_overridden(stream, "post_process"),
-        child_contexts=bool(stream.child_streams)
+        post_processes=is_overridden(stream, "post_process"),
+        syncs_children=bool(stream.child_streams)
         or is_overridden(stream, "get_child_context", "generate_child_contexts", "_sync_children"),
-        key_of=make_getter(path) if len(path := stream.replication_path) > 1 else None,
+        get_key=make_getter(path) if len(path := stream.replication_path) > 1 else None,
         version=lambda: stream._stream_version,
         threads=get_thread_count(stream) if run.may_create_pools else 1,
         child_threads=get_child_thread_count(stream) if run.may_create_pools else 1,
-        distributes=not below and can_distribute(run, stream),
-        distributes_children=can_distribute(run, *below),
+        distributes=not children and can_distribute(run, stream),
+        distributes_children=can_distribute(run, *children),
     )
 
 
@@ -150,7 +154,7 @@ def _get_maps(stream: SyncStream) -> Sequence[StreamMap] | None:
 
 def get_schemas(stream: SyncStream) -> tuple[SchemaEvent, ...]:
     """Return the schemas to send for a stream: one for each output stream of its stream maps."""
-    return _descriptions(stream, _get_maps(stream))
+    return _make_schemas(stream, _get_maps(stream))
 
 
 def is_mapped(stream: SyncStream) -> bool:
@@ -162,29 +166,35 @@ def _compile_serializer(
     stream: SyncStream,
     run: SyncRun,
     maps: Sequence[StreamMap] | None,
-    describes: tuple[SchemaEvent, ...],
+    schemas: tuple[SchemaEvent, ...],
 ) -> RecordSerializer:
+    """Return the serializer of a stream's records: that of the protocol, if its columns have types.
+
+    With stream maps (``maps``), it returns records as dicts, which the maps then convert.
+    """
     make_encoder = run.outbox.make_encoder
     if make_encoder is not None and maps is None:
         unmapped = warn_once(stream.name, stream.logger)
-        return make_encoder(describes[0], stream.TYPE_CONFORMANCE_LEVEL, unmapped)
-    shape = _compile_pruning_serializer(stream, run, maps)
+        return make_encoder(schemas[0], stream.TYPE_CONFORMANCE_LEVEL, unmapped)
+    serializer = _compile_pruning_serializer(stream, run, maps)
     if not is_key_deselected(stream):
-        return shape
+        return serializer
     # Pruning deletes the key from the author's record, but the bookmark still needs it.
     path = stream.replication_path
-    return RecordSerializer(None, lambda record: shape(copy_path(path, record)), shape.encode)
+    return RecordSerializer(
+        None, lambda record: serializer(copy_path(path, record)), serializer.encode
+    )
 
 
-def _make_body_encoder(run: SyncRun, described: SchemaEvent) -> RecordBodyEncoder:
-    """Return a function that encodes records after stream maps, without converting values.
+def _make_body_encoder(run: SyncRun, schema: SchemaEvent) -> RecordBodyEncoder:
+    """Return a function that encodes the mapped records of an output stream.
 
-    ``described`` is the schema of the output stream.
+    Their values are not converted to the types of ``schema``.
     """
     make_encoder = run.outbox.make_encoder
     if make_encoder is None:
         return compile_record_encoder(run.protocol_writer.encode)
-    return make_encoder(described, TypeConformanceLevel.NONE, lambda _names: None).body
+    return make_encoder(schema, TypeConformanceLevel.NONE, lambda _names: None).body
 
 
 def is_key_deselected(stream: SyncStream) -> bool:
@@ -221,14 +231,15 @@ def _compile_pruning_serializer(
     )
 
 
-def _descriptions(stream: SyncStream, maps: Sequence[StreamMap] | None) -> tuple[SchemaEvent, ...]:
+def _make_schemas(stream: SyncStream, maps: Sequence[StreamMap] | None) -> tuple[SchemaEvent, ...]:
+    """Return the schemas to send for a stream: of its maps, the tap's catalog or its class."""
     if maps is not None or stream._tap.has_own_catalog:
         from tap_core.sync.stream_maps import mapped_schemas
 
         if maps is not None:
             return mapped_schemas(maps, stream.replication_key)
-        plain = mapped_schemas(stream.stream_maps, stream.replication_key)
-        return tuple(replace(each, stream=get_stream_id(stream)) for each in plain)
+        schemas = mapped_schemas(stream.stream_maps, stream.replication_key)
+        return tuple(replace(schema, stream=get_stream_id(stream)) for schema in schemas)
     declared = stream._input_schema
     if declared is None:  # as in the catalog, which omits keywords that do not affect validation
         declared = Schema.from_dict(stream.schema).to_dict()

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["prefetch_in_order"]
 
 _POLL_SECONDS = 0.1
-_BATCH = 100
-_BATCHES = 10
+_BATCH_SIZE = 100
+"""Number of records that a thread passes on at once, unless the consumer waits for a record."""
+_MAX_BATCHES = 10
+"""Number of batches at which a thread waits for the consumer."""
 
 _Part = TypeVar("_Part")
 
@@ -33,7 +35,7 @@ def prefetch_in_order(
     stream: SyncStream,
     size: int,
     parts: Iterable[_Part],
-    pull: Callable[[Any, _Part], Iterable[Any]],
+    read: Callable[[Any, _Part], Iterable[Any]],
 ) -> Iterator[tuple[_Part, Iterator[Any]]]:
     """Read time windows or contexts of a stream ahead in several threads.
 
@@ -45,26 +47,27 @@ def prefetch_in_order(
         stream: Stream to read.
         size: Number of windows or contexts to read in parallel.
         parts: The time windows or contexts.
-        pull: Called with a thread's copy of the stream, and a window or context. Returns its
+        read: Called with a thread's copy of the stream, and a window or context. Returns its
             records.
     """
-    waiting: deque[tuple[_Part, _Pipe]] = deque()
-    coming = iter(parts)
+    started: deque[tuple[_Part, _Pipe]] = deque()
+    remaining = iter(parts)
     while True:
-        for part in islice(coming, size - len(waiting)):
-            waiting.append((part, _begin(pool, stream, part, pull)))
-        if not waiting:
+        for part in islice(remaining, size - len(started)):
+            started.append((part, _begin(pool, stream, part, read)))
+        if not started:
             return
-        part, pipe = waiting[0]
+        part, pipe = started[0]
         yield part, pipe.records()
-        waiting.popleft()
+        started.popleft()
 
 
 def _begin(
-    pool: WorkerPool, stream: SyncStream, part: _Part, pull: Callable[[Any, _Part], Iterable[Any]]
+    pool: WorkerPool, stream: SyncStream, part: _Part, read: Callable[[Any, _Part], Iterable[Any]]
 ) -> _Pipe:
+    """Start to read a window or context in a thread, and return the pipe for its records."""
     pipe = _Pipe(pool.stop_signal)
-    pool.submit(SyncJob(stream, None, lambda made: pipe.fill(pull(made, part))))
+    pool.submit(SyncJob(stream, None, lambda stream: pipe.fill(read(stream, part))))
     return pipe
 
 
@@ -88,7 +91,7 @@ class _Pipe:
         try:
             for record in self._stop_signal.until_set(records):
                 batch.append(record)
-                if self._is_awaited or len(batch) >= _BATCH:
+                if self._is_awaited or len(batch) >= _BATCH_SIZE:
                     self._push_batch(batch)
                     batch = []
         except Exception as error:  # noqa: BLE001  the consumer raises it
@@ -103,7 +106,7 @@ class _Pipe:
             self._batches.append(batch)
             self._is_awaited = False
             self._condition.notify_all()
-            while len(self._batches) >= _BATCHES:
+            while len(self._batches) >= _MAX_BATCHES:
                 if self._stop_signal.is_set:
                     raise WorkerStopped
                 self._condition.wait(_POLL_SECONDS)

@@ -20,7 +20,6 @@ __all__ = [
     "as_record",
     "call_get_records",
     "check_record",
-    "is_not_dict",
     "split_record_and_context",
 ]
 
@@ -51,7 +50,7 @@ def as_record(pulled: Any, stream: str) -> Any:
     """
     record = split_record_and_context(pulled)[0] if isinstance(pulled, tuple) else pulled
     check_record(record, stream)
-    return dict(record) if is_not_dict(record) else record
+    return record if record is None or isinstance(record, dict) else dict(record)
 
 
 def check_record(record: Any, stream: str) -> None:
@@ -65,11 +64,6 @@ def check_record(record: Any, stream: str) -> None:
             f" '{type(record).__name__}': yield one dict for each record from get_records,"
             " parse_response or post_process."
         )
-
-
-def is_not_dict(record: Any) -> bool:
-    """Return True if a record is a mapping that must be converted to a dict to be encoded."""
-    return isinstance(record, Mapping) and not isinstance(record, dict)
 
 
 def split_record_and_context(

@@ -27,8 +27,8 @@ class StopSignal:
         self.outer = outer
         self.error: BaseException | None = None
         """First error of a thread, which the owner of the pool raises."""
-        self.is_over = False
-        """True if the code that uses the pool has failed."""
+        self.has_owner_failed = False
+        """True if the ``with`` block of the pool's owner has failed."""
         self.is_abandoned = False
         """True if the owner no longer waits for the threads, so that they may not write rows."""
 
@@ -36,7 +36,9 @@ class StopSignal:
     def is_set(self) -> bool:
         """True if the threads of the worker pool must stop."""
         return (
-            self.error is not None or self.is_over or (self.outer is not None and self.outer.is_set)
+            self.error is not None
+            or self.has_owner_failed
+            or (self.outer is not None and self.outer.is_set)
         )
 
     def check(self) -> None:

@@ -24,7 +24,13 @@ from tap_core.records.serializer import RecordSerializer
 if TYPE_CHECKING:
     from tap_core.types import Record, RecordBodyEncoder
 
-__all__ = ["MappedOutput", "get_child_filter", "is_identity", "map_records", "mapped_schemas"]
+__all__ = [
+    "MappedOutput",
+    "compile_stream_maps",
+    "get_child_filter",
+    "is_identity",
+    "mapped_schemas",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,48 +90,52 @@ def _select_emitting_maps(maps: Sequence[StreamMap]) -> list[StreamMap]:
     return [one for one in maps if not isinstance(one, RemoveRecordTransform)]
 
 
-def map_records(
-    maps: Sequence[StreamMap], shape: RecordSerializer, encoders: Sequence[RecordBodyEncoder]
+def compile_stream_maps(
+    maps: Sequence[StreamMap], conform: RecordSerializer, encoders: Sequence[RecordBodyEncoder]
 ) -> MappedOutput:
     """Compile the stream maps of a stream to functions that map and encode a record.
 
     Args:
         maps: Stream maps.
-        shape: Function that removes deselected properties from a record and converts its values,
+        conform: Function that removes deselected properties from a record and converts its values,
             before the record is mapped.
         encoders: Encoders of the mapped records, one for each output stream.
     """
-    sent = _select_emitting_maps(maps)
-    transforms = [one.quick_transform for one in sent]
-    names = [StreamId(one.stream_alias) for one in sent]
-    if len(sent) == 1:
+    emitting = _select_emitting_maps(maps)
+    transforms = [each.quick_transform for each in emitting]
+    names = [StreamId(each.stream_alias) for each in emitting]
+    if len(emitting) == 1:
         return MappedOutput(
-            _make_single_mapper(transforms[0], shape, encoders[0]),
+            _make_single_mapper(transforms[0], conform, encoders[0]),
             lambda bodies: len(bodies[0]) if bodies else 0,
             lambda rows: [(names[0], rows)],
         )
     return MappedOutput(
-        _several(transforms, shape, encoders), _size_of_pairs, _make_grouping(names)
+        _make_splitting_mapper(transforms, conform, encoders),
+        lambda pairs: sum(len(body) for _, body in pairs),
+        _make_grouping(names),
     )
 
 
 def _make_single_mapper(
-    transform: Callable[[Record], Record | None], shape: RecordSerializer, encode: RecordBodyEncoder
+    transform: Callable[[Record], Record | None],
+    conform: RecordSerializer,
+    encode: RecordBodyEncoder,
 ) -> Callable[[Record], Sequence[Any]]:
     def bodies(record: Record) -> Sequence[Any]:
-        mapped = transform(record if shape.fits(record) else shape(record))
+        mapped = transform(record if conform.fits(record) else conform(record))
         return () if mapped is None else (encode(mapped),)
 
     return bodies
 
 
-def _several(
+def _make_splitting_mapper(
     transforms: Sequence[Callable[[Record], Record | None]],
-    shape: RecordSerializer,
+    conform: RecordSerializer,
     encoders: Sequence[RecordBodyEncoder],
 ) -> Callable[[Record], Sequence[Any]]:
     def bodies(record: Record) -> Sequence[Any]:
-        conformed = record if shape.fits(record) else shape(record)
+        conformed = record if conform.fits(record) else conform(record)
         mapped = [transform(conformed) for transform in transforms]
         return [
             (number, encode(one))
@@ -134,10 +144,6 @@ def _several(
         ]
 
     return bodies
-
-
-def _size_of_pairs(pairs: Sequence[tuple[int, Any]]) -> int:
-    return sum(len(body) for _, body in pairs)
 
 
 def _make_grouping(

@@ -17,7 +17,12 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
-from tap_core.sync.concurrency import apply_user_limit, get_thread_count
+from tap_core.sync.concurrency import (
+    apply_user_limit,
+    get_synced_children,
+    get_thread_count,
+    is_synced,
+)
 from tap_core.sync.finalization import StreamFinalizer
 from tap_core.sync.log_sync import is_read_from_log, sync_change_log
 from tap_core.sync.plan import is_mapped
@@ -41,7 +46,7 @@ class StreamScheduler:
     def __init__(self, tap: SyncTap, run: SyncRun) -> None:
         # Only some protocols report the end of each stream, and so which streams are complete.
         reports_ends = getattr(run.protocol_writer, "tells_ends", False)
-        self._goes_on = tap.continue_on_stream_error and reports_ends
+        self._continues_after_error = tap.continue_on_stream_error and reports_ends
         self._failures: dict[str, Exception] = {}
         self._run = run
         self._streams = streams = list(tap.streams.values())
@@ -49,7 +54,7 @@ class StreamScheduler:
         self._threads = apply_user_limit(
             tap.max_parallel_streams, tap.config, "max_parallel_streams"
         )
-        self._endings = StreamFinalizer(streams)
+        self._finalizer = StreamFinalizer(streams)
         self._unfinished = [stream.name for stream in streams if stream.selected][:1]
 
     @property
@@ -64,18 +69,18 @@ class StreamScheduler:
             Exception: The first error of a stream.
         """
         self._warn_of_likely_mistakes()
-        together = self._find_parallel_streams()
-        logged = [stream for stream in self._streams if is_read_from_log(stream)]
+        parallel = self._find_parallel_streams()
+        log_based = [stream for stream in self._streams if is_read_from_log(stream)]
         for stream in self._streams:
-            if stream in logged:
-                if stream is logged[0]:
-                    self._sync_from_log(logged)
-            elif stream not in together:
+            if stream in log_based:
+                if stream is log_based[0]:
+                    self._sync_from_log(log_based)
+            elif stream not in parallel:
                 self._sync_or_record_error(stream)
-            elif stream is together[0]:
-                self._sync_together(together)
+            elif stream is parallel[0]:
+                self._sync_in_parallel(parallel)
             if stream.name not in self._failures:
-                self._endings.complete(stream, self._failures)
+                self._finalizer.complete(stream, self._failures)
         if self._failures:
             self._unfinished = list(self._failures)
             raise next(iter(self._failures.values()))
@@ -108,7 +113,7 @@ class StreamScheduler:
         try:
             self._sync_alone(stream)
         except Exception as error:
-            if not self._goes_on or self._run.is_broken:
+            if not self._continues_after_error or self._run.is_broken:
                 raise
             self._failures[stream.name] = error
             self._logger.error(  # noqa: TRY400 - the traceback of the first error is logged at the end
@@ -123,7 +128,7 @@ class StreamScheduler:
             for stream in self._streams
             if self._threads > 1
             and not stream.parent_stream_type
-            and (stream.selected or stream.has_selected_descendents)
+            and is_synced(stream)
             and shared.isdisjoint(stream.descendent_streams)
             and get_thread_count(stream) > 1
             and not is_read_from_log(stream)
@@ -131,13 +136,13 @@ class StreamScheduler:
         return found if len(found) > 1 else []
 
     def _sync_alone(self, stream: SyncStream) -> None:
-        if not stream.selected and not stream.has_selected_descendents:
+        if not is_synced(stream):
             self._logger.info("Skipping deselected stream '%s'.", stream.name)
         elif stream.parent_stream_type:
             self._logger.debug("'%s' is synced by its parent.", stream.name)
         else:
             self._unfinished = [stream.name]
-            self._endings.begin(stream)
+            self._finalizer.begin(stream)
             self._sync_root(stream)
 
     def _sync_from_log(self, streams: Sequence[SyncStream]) -> None:
@@ -147,28 +152,28 @@ class StreamScheduler:
         """
         self._unfinished = [stream.name for stream in streams]
         for stream in streams:
-            self._endings.begin(stream)
+            self._finalizer.begin(stream)
         for log in dict.fromkeys(stream.change_log for stream in streams):
             if log is not None:
                 sync_change_log(log, [one for one in streams if one.change_log is log], self._run)
 
-    def _sync_together(self, streams: Sequence[SyncStream]) -> None:
+    def _sync_in_parallel(self, streams: Sequence[SyncStream]) -> None:
         """Sync several streams in parallel, one thread each.
 
         Their state entries are created first, in the order of a sequential sync.
         """
         for stream in streams:
             _create_state_entries(stream)
-            self._endings.begin(stream)
+            self._finalizer.begin(stream)
         self._unfinished = [stream.name for stream in streams]
         with WorkerPool(
             self._run, min(self._threads, len(streams)), streams, may_create_pools=True
         ) as pool:
             for stream in streams:
-                pool.submit(SyncJob(stream, None, self._sync_beside))
+                pool.submit(SyncJob(stream, None, self._sync_in_thread))
             pool.drain()
 
-    def _sync_beside(self, stream: SyncStream) -> None:
+    def _sync_in_thread(self, stream: SyncStream) -> None:
         self._sync_root(stream)
         self._unfinished.remove(stream.name)
 
@@ -180,17 +185,17 @@ class StreamScheduler:
         stream.sync()
         stream.finalize_state_progress_markers()
         root = stream._origin or stream
-        for done in (stream, *stream.descendent_streams):
-            is_complete = self._endings.is_complete_after(done._origin or done, root)
-            if done._stream_version is not None and is_complete:
-                done._write_activate_version_message(done._stream_version)
+        for each in (stream, *stream.descendent_streams):
+            is_complete = self._finalizer.is_complete_after(each._origin or each, root)
+            if each._stream_version is not None and is_complete:
+                each._write_activate_version_message(each._stream_version)
 
 
 def _find_shared_descendants(streams: Sequence[SyncStream]) -> set[SyncStream]:
     """Return the streams that descend from more than one top-level stream."""
     roots = [stream for stream in streams if not stream.parent_stream_type]
-    below = Counter(child for root in roots for child in set(root.descendent_streams))
-    return {child for child, count in below.items() if count > 1}
+    counts = Counter(child for root in roots for child in set(root.descendent_streams))
+    return {child for child, count in counts.items() if count > 1}
 
 
 def _create_state_entries(stream: SyncStream) -> None:
@@ -201,9 +206,8 @@ def _create_state_entries(stream: SyncStream) -> None:
     is_read_in_full = stream.replication_method == REPLICATION_FULL_TABLE
     if not is_read_in_full:
         _ = stream.state_manager.stream_state
-    for child in stream.child_streams:
-        if child.selected or child.has_selected_descendents:
-            _create_state_entries(child)
+    for child in get_synced_children(stream):
+        _create_state_entries(child)
     if is_read_in_full:
         _ = stream.state_manager.stream_state
 
@@ -215,12 +219,12 @@ def force_full_table_parents(tap: SyncTap) -> None:
     """
     streams: Iterable[Any] = tap.streams.values()  # their replication_key is set here
     for stream in streams:
-        for below in stream.descendent_streams:
-            if below.selected and below.ignore_parent_replication_key:
+        for child in stream.descendent_streams:
+            if child.selected and child.ignore_parent_replication_key:
                 tap.logger.warning(
                     "Stream descendent '%s' is selected and its parent '%s' does not use"
                     " inclusive replication keys. Forcing full table replication for '%s'.",
-                    below.name,
+                    child.name,
                     stream.name,
                     stream.name,
                 )

@@ -93,7 +93,7 @@ class SyncRun:
         self,
         writer: ProtocolWriter,
         document: StateDocument,
-        cadence: CheckpointPolicy,
+        checkpoint_policy: CheckpointPolicy,
         clock: Callable[[], str] = _now_text,
     ) -> None:
         """Create the `SyncRun` of a sync's first thread. Other threads get theirs from `branch`.
@@ -101,10 +101,10 @@ class SyncRun:
         Args:
             writer: Writer of the output protocol, such as Singer.
             document: State of the tap.
-            cadence: Policy that decides if a state that may be skipped is written.
+            checkpoint_policy: Policy that decides if a state that may be skipped is written.
             clock: Function that returns the extraction time of rows as ISO 8601 text.
         """
-        self.outbox = OutputQueue(writer, document, cadence)
+        self.outbox = OutputQueue(writer, document, checkpoint_policy)
         self.document = document
         self.tallies: dict[str, Tally] = {}
         """Record counters by stream name."""
@@ -130,9 +130,9 @@ class SyncRun:
         False if it syncs single contexts, in parallel to others of the same stream."""
         self.bodies: list[Any] = []
         """Buffered rows, encoded; this list object is never replaced."""
-        self.limit = 1
+        self.row_limit = 1
         """Number of buffered rows at which they are written."""
-        self.waiting = 0
+        self.buffered_bytes = 0
         """Size of the buffered rows in bytes, as far as it is counted here."""
         self.cursors: dict[BookmarkCursor, Callable[[], None]] = {}
         """Active bookmark cursors, each with a function to call when its bookmark has advanced."""
@@ -141,9 +141,9 @@ class SyncRun:
         self._copies: dict[int, Any] = {}
         self._source: ChunkSource | None = None
         self._extracted_at = ""
-        self._opened = 0.0
-        self._busy = 0
-        self._stopping: Callable[[], None] | None = None
+        self._chunk_began = 0.0
+        self._stop_delays = 0
+        self._delayed_stop: Callable[[], None] | None = None
         self._stop_requests = 0
         self.outbox.chunks[self] = self.send_if_older
 
@@ -165,15 +165,15 @@ class SyncRun:
         if before is not source:
             self.flush()
             self._source = source
-            begun = source is not None and source.stream.name in self.outbox.begun
-            self.limit = self.get_row_limit() if begun else 1
+            has_begun = source is not None and source.stream.name in self.outbox.started_streams
+            self.row_limit = self.get_row_limit() if has_begun else 1
         return before
 
     def begin_chunk(self) -> None:
         """Start a chunk of buffered rows, whose extraction time is the current time."""
         self._extracted_at = self._clock()
-        self._opened = time.monotonic()
-        self.waiting = 0
+        self._chunk_began = time.monotonic()
+        self.buffered_bytes = 0
 
     def flush(self) -> None:
         """Write the rows that this thread has buffered to the output.
@@ -195,16 +195,16 @@ class SyncRun:
         count = len(self.bodies)
         rows = self.bodies[:count]
         if rows and self._source is not None:
-            self.outbox.begun.add(self._source.stream.name)
-            self.outbox.cadence.rows(self.waiting)
-            self.waiting = 0
+            self.outbox.started_streams.add(self._source.stream.name)
+            self.outbox.checkpoint_policy.record_rows(self.buffered_bytes)
+            self.buffered_bytes = 0
             version, at = self._source.version(), self._extracted_at
             for stream, bodies in self._source.parts(rows):
                 self.outbox.emit(Rows(stream, bodies, extracted_at=at, version=version))
             tally = self.tallies.get(self._source.stream.name)
             if tally is not None:
                 tally.count_written(count)
-            self.limit = self.get_row_limit()
+            self.row_limit = self.get_row_limit()
         del self.bodies[:count]
 
     def get_row_limit(self) -> int:
@@ -227,7 +227,7 @@ class SyncRun:
 
         Any thread may call this method.
         """
-        if self.bodies and time.monotonic() - self._opened >= seconds:
+        if self.bodies and time.monotonic() - self._chunk_began >= seconds:
             with self.outbox.lock:
                 self.send()
 
@@ -251,12 +251,6 @@ class SyncRun:
                     if cursor.settle():
                         moved()
 
-    def settle_held(self) -> None:
-        """Advance each parent stream's bookmark to the last record whose children are synced."""
-        with self.outbox.lock:
-            for settle in list(self.outbox.held):
-                settle()
-
     def reload_bookmarks(self) -> None:
         """Reset this thread's cursors to the bookmarks in the state, after these have changed."""
         with self.outbox.lock:
@@ -270,21 +264,21 @@ class SyncRun:
         with self.delaying_stop(), self.outbox.lock:
             self.outbox.emit(event)
 
-    def describe(self, event: SchemaEvent) -> None:
+    def write_schema(self, event: SchemaEvent) -> None:
         """Write a stream's schema, unless the same schema was the last one written for it."""
-        self.outbox.describe(event, self.emit)
+        self.outbox.call_on_change(event.stream.name, event, lambda: self.emit(event))
 
-    def checkpoint(self, *, owed: bool, document: StateDocument | None = None) -> None:
+    def checkpoint(self, *, required: bool, document: StateDocument | None = None) -> None:
         """Write the state, if it has changed since the last write.
 
         Args:
-            owed: True for a required state. False for an optional state (at the end of a partition
-                or of a child's context), which is skipped if states are a large part of the output.
+            required: False for a state (at the end of a partition or of a child's context) that is
+                skipped if states are already a large part of the output.
             document: State to write; None for the state of the tap.
         """
-        if not self.outbox.files.allows_state(owed=owed):
+        if not self.outbox.files.allows_state(required=required):
             return
-        if not owed and not self.outbox.cadence.due(self.document.size_estimate):
+        if not required and not self.outbox.checkpoint_policy.is_due(self.document.size_estimate):
             return
         self.settle()
         self._check_output()
@@ -316,14 +310,14 @@ class SyncRun:
     @contextmanager
     def entered(self) -> Iterator[None]:
         """Make this object the `SyncRun` of the current thread during the ``with`` block."""
-        me = threading.get_ident()
+        thread = threading.get_ident()
         with self.outbox.lock:
-            self.outbox.threads[me] = self
+            self.outbox.threads[thread] = self
         try:
             yield
         finally:
             with self.outbox.lock:
-                del self.outbox.threads[me]
+                del self.outbox.threads[thread]
                 self.outbox.chunks.pop(self, None)
 
     def get_thread_run(self) -> SyncRun:
@@ -371,7 +365,7 @@ class SyncRun:
                     outbox.has_request = False
                     if outbox.failure is not None:
                         raise outbox.failure
-                    self.checkpoint(owed=True)
+                    self.checkpoint(required=True)
                 yield record
         finally:
             close_records(records)
@@ -381,13 +375,13 @@ class SyncRun:
     @contextmanager
     def delaying_stop(self) -> Iterator[None]:
         """Delay a stop request, such as SIGTERM, until the end of the ``with`` block."""
-        self._busy += 1
+        self._stop_delays += 1
         try:
             yield
         finally:
-            self._busy -= 1
-        if self._stopping is not None and not self._busy:
-            stop, self._stopping = self._stopping, None
+            self._stop_delays -= 1
+        if self._delayed_stop is not None and not self._stop_delays:
+            stop, self._delayed_stop = self._delayed_stop, None
             stop()
 
     def stop(self, leave: Callable[[], None]) -> None:
@@ -401,8 +395,8 @@ class SyncRun:
         self._stop_requests += 1
         if self._stop_requests > 1:
             raise SystemExit(1)
-        if self._busy:
-            self._stopping = leave
+        if self._stop_delays:
+            self._delayed_stop = leave
         else:
             leave()
 
@@ -434,7 +428,7 @@ class SyncRun:
         while not ended.wait(MAX_CHUNK_AGE_SECONDS / 2):
             with suppress(Exception):  # the next flush raises it again
                 self.outbox.send_older_than(MAX_CHUNK_AGE_SECONDS)
-            self.outbox.check_caller_and_cadence()
+            self.outbox.check_caller_and_state_age()
             if self.is_broken:
                 return
 

@@ -51,7 +51,7 @@ def close_window(
     *,
     until: str | None,
     is_last: bool,
-    keep: Callable[[], object] | None = None,
+    change_state: Callable[[], object] | None = None,
 ) -> None:
     """End a time window that was read: advance the bookmark to its end, and write the state.
 
@@ -61,7 +61,7 @@ def close_window(
         until: Value up to which all records are read, stored as the bookmark. None stores no
             bookmark.
         is_last: True for the last window. The state is then written at the end of the sync instead.
-        keep: Makes further changes to the state, after the bookmark is set.
+        change_state: Function that makes further changes to the state, after the bookmark is set.
     """
     if not _keeps_state(stream):
         return
@@ -70,17 +70,17 @@ def close_window(
     if child_pool is not None:
         child_pool.drain()
     run.settle_bookmarks()
-    run.settle_held()
+    run.outbox.settle_deferred_bookmarks()
     _promote(stream, context, key, until)
-    if keep is not None:
-        keep()
+    if change_state is not None:
+        change_state()
     run.reload_bookmarks()
     if child_pool is not None:
         child_pool.reload()
     if is_last:
         return
     if context:
-        run.checkpoint(owed=False)
+        run.checkpoint(required=False)
     else:
         stream._write_state_message()
 

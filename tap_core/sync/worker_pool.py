@@ -35,21 +35,24 @@ GRACE_SECONDS = 2.0
 """Seconds to wait for workers when a signal ends the tap."""
 
 _POLL_SECONDS = 0.1
-_OUTSTANDING = 2
-"""Number of queued or running jobs allowed per worker."""
+_JOBS_PER_WORKER = 2
+"""Maximum number of queued or running jobs per worker."""
+
+
+def _do_nothing(*_args: object) -> None:
+    """Return None; the default of a job's functions."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyncJob:
-    """Sync of one context of a stream, which a worker thread or another process runs.
-
-    A worker thread calls ``work`` with its copy of ``stream``.
-    """
+    """Sync of one context of a stream, which a worker thread or another process runs."""
 
     stream: SyncStream
     context: Context | None
-    work: Callable[[Any], object]
-    done: Callable[[], object] = bool
+    work: Callable[[Any], object] = _do_nothing
+    """Function that a worker thread calls with its copy of the stream; another process syncs the
+    context without it."""
+    done: Callable[[], object] = _do_nothing
     """Function called after success, not after an error."""
     interval: ReadInterval | None = None
     """Window of the context to sync, or None for the whole context."""
@@ -101,7 +104,7 @@ class WorkerPool:
             BaseException: The first error of a worker.
         """
         with self._condition:
-            self._wait_until(lambda: self._outstanding < _OUTSTANDING * self._size)
+            self._wait_until(lambda: self._outstanding < _JOBS_PER_WORKER * self._size)
             self._jobs.append(job)
             self._outstanding += 1
             if self._idle < len(self._jobs) and len(self._threads) < self._size:
@@ -125,9 +128,9 @@ class WorkerPool:
         """
         self.stop_signal.check()
 
-    def _wait_until(self, holds: Callable[[], bool]) -> None:
+    def _wait_until(self, is_true: Callable[[], bool]) -> None:
         self.check()
-        while not holds():
+        while not is_true():
             self._condition.wait(_POLL_SECONDS)
             self.check()
 
@@ -145,24 +148,26 @@ class WorkerPool:
         """
         is_interrupted = error is not None and not isinstance(error, (Exception, WorkerStopped))
         with self._condition:
-            self.stop_signal.is_over = error is not None or self.stop_signal.is_over
+            self.stop_signal.has_owner_failed = (
+                error is not None or self.stop_signal.has_owner_failed
+            )
             self._ended = True
             self._condition.notify_all()
         self._join_threads(
             GRACE_SECONDS if is_interrupted and error is not self.stop_signal.error else None
         )
         for branch in self._branches:
-            for made in branch.copies():
-                _merge_copy(made, self.owner.get_thread_stream(made._origin))
+            for thread_copy in branch.copies():
+                _merge_copy(thread_copy, self.owner.get_thread_stream(thread_copy._origin))
         if error is None:
             self.check()
 
-    def _join_threads(self, patience: float | None) -> None:
-        """Wait at most ``patience`` seconds for the worker threads to end; None means no limit."""
-        until = None if patience is None else time.monotonic() + patience
+    def _join_threads(self, timeout: float | None) -> None:
+        """Wait at most ``timeout`` seconds for the worker threads to end; None means no limit."""
+        end = None if timeout is None else time.monotonic() + timeout
         try:
             for thread in self._threads:
-                while thread.is_alive() and (until is None or time.monotonic() < until):
+                while thread.is_alive() and (end is None or time.monotonic() < end):
                     thread.join(_POLL_SECONDS)
         finally:  # runs also when a second signal interrupts the wait
             self.stop_signal.is_abandoned = any(thread.is_alive() for thread in self._threads)

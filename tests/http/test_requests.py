@@ -260,6 +260,16 @@ def test_sync_costs_of_requests_are_summed(one_page, caplog):
     assert one_page.stream().calculate_sync_cost(None, None, None) == {}
 
 
+def test_sync_costs_of_a_kind_are_kept_if_a_later_request_has_costs_of_another_kind(one_page):
+    one_page.server.answers(page(ONE, next="b"), page(ONE))
+    costs = iter([{"read": 2, "total": 2}, {"write": 1, "total": 1}])
+    stream = one_page.stream(
+        calculate_sync_cost=lambda self, request, response, context: next(costs)
+    )
+    list(stream.get_records(None))
+    assert stream._sync_costs == {"read": 2, "write": 1, "total": 3}
+
+
 def measured(caplog, metric):
     points = [one.args[0] for one in caplog.records if one.msg == "METRIC: %s"]
     return [point for point in points if point.metric is metric]

@@ -169,7 +169,7 @@ def test_messages_before_an_invalid_line_are_written(wrong, error, capfdbinary) 
 def test_output_is_written_before_the_input_ends(monkeypatch) -> None:
     written: list[int] = []
     mapper = Passing()
-    monkeypatch.setattr(mapper._way_out, "write", lambda data: written.append(len(data)))
+    monkeypatch.setattr(mapper._stdout_writer, "write", lambda data: written.append(len(data)))
     mapper.process_lines(io.BytesIO(lines(INPUT[2]) * 5_000))
     assert len(written) > 3
     assert max(written) < 70_000

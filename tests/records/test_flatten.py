@@ -74,7 +74,7 @@ def test_later_value_of_the_same_key_wins():
 
 
 def test_cache_of_flattened_keys_is_bounded(monkeypatch):
-    monkeypatch.setattr(module, "_KEYS", 3)
+    monkeypatch.setattr(module, "_MAX_CACHED_KEYS", 3)
     flatten = compile_flattener({"properties": {}}, 2)
     record = {f"k{n}": {"x": n} for n in range(9)}
     assert flatten(record) == {f"k{n}__x": n for n in range(9)}

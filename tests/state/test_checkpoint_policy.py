@@ -17,9 +17,9 @@ class Clock:
 def bytes_of_state(partitions: int, *, rows: int, entry: int, policy: CheckpointPolicy) -> int:
     written = 0
     for n in range(1, partitions + 1):
-        policy.rows(rows)
-        if policy.due(n * entry):
-            policy.wrote(n * entry)
+        policy.record_rows(rows)
+        if policy.is_due(n * entry):
+            policy.record_state(n * entry)
             written += n * entry
     return written
 
@@ -34,34 +34,34 @@ def test_extra_states_are_limited_to_a_share_of_the_rows(partitions) -> None:
 
 def test_small_sync_gets_every_extra_state() -> None:
     policy = CheckpointPolicy(clock=Clock())
-    assert all(policy.due(200) and policy.wrote(200) is None for _ in range(300))
+    assert all(policy.is_due(200) and policy.record_state(200) is None for _ in range(300))
 
 
 def test_large_partitions_get_every_extra_state() -> None:
     policy = CheckpointPolicy(allowance=0, clock=Clock())
     for n in range(1, 50):
-        policy.rows(35_000_000)
-        assert policy.due(n * 1_000)
-        policy.wrote(n * 1_000)
+        policy.record_rows(35_000_000)
+        assert policy.is_due(n * 1_000)
+        policy.record_state(n * 1_000)
 
 
 def test_slow_source_gets_a_state_every_few_seconds() -> None:
     clock = Clock()
     policy = CheckpointPolicy(allowance=0, seconds=5, clock=clock)
-    assert not policy.due(1_000)
+    assert not policy.is_due(1_000)
     clock.now = 5
-    assert policy.due(1_000)
-    policy.wrote(1_000)
-    assert not policy.due(1_000)
+    assert policy.is_due(1_000)
+    policy.record_state(1_000)
+    assert not policy.is_due(1_000)
     clock.now = 9.9
-    assert not policy.due(1_000)
+    assert not policy.is_due(1_000)
     clock.now = 10
-    assert policy.due(1_000)
+    assert policy.is_due(1_000)
 
 
 def test_required_states_do_not_delay_extra_states() -> None:
     policy = CheckpointPolicy(0.02, allowance=0, clock=Clock())
-    policy.wrote(10_000_000)
-    policy.rows(100_000)
-    assert policy.due(2_000)
-    assert not policy.due(2_001)
+    policy.record_state(10_000_000)
+    policy.record_rows(100_000)
+    assert policy.is_due(2_000)
+    assert not policy.is_due(2_001)

@@ -379,8 +379,8 @@ def test_deselected_parent_has_no_batch_files(tmp_path):
 def test_changed_schema_starts_a_new_batch_file(tmp_path):
     def rows(self, context):
         yield ROWS[0]
-        self._tap.run.describe(
-            next(iter(self._plan[1].describes)).__class__(
+        self._tap.run.write_schema(
+            next(iter(self._plan[1].schemas)).__class__(
                 self._plan[1].stream, schema(id=INTEGER), ("id",)
             )
         )
@@ -553,7 +553,7 @@ def test_state_requested_by_another_thread_waits_for_the_batch(tmp_path, place):
 
     def hook(self, *args, **kwargs):
         if place == "_write_batch_message":
-            self._tap.run.checkpoint(owed=True)
+            self._tap.run.checkpoint(required=True)
         getattr(super(kind, self), place)(*args, **kwargs)
         if place == "_increment_stream_state":
             self._tap.run.outbox.checkpoint(None)

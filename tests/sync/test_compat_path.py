@@ -233,7 +233,7 @@ def test_streams_with_hooks_are_not_compiled():
     kinds, _ = CASES["children"]
     for on_path, is_compiled in ((list, True), (with_hooks, False)):
         tap = make(*on_path(kinds))
-        assert [get_plan(one).compiled for one in tap.streams.values()] == [is_compiled] * 3
+        assert [get_plan(one).uses_fast_path for one in tap.streams.values()] == [is_compiled] * 3
 
 
 def test_stream_with_a_hook_does_not_change_other_streams():

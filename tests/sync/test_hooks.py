@@ -45,7 +45,7 @@ def test_overridable_hooks_are_members_of_stream():
 def test_a_stream_without_hooks_is_compiled():
     def is_compiled(kind):
         [found] = make(kind).streams.values()
-        return get_plan(found).compiled
+        return get_plan(found).uses_fast_path
 
     assert is_compiled(stream("a", ROWS, post_process=lambda self, row, context=None: row))
     for name in OVERRIDABLE_HOOKS:

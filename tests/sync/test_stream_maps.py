@@ -132,7 +132,7 @@ def test_stream_with_maps_is_compiled(config):
     by_messages = type("A", (kind,), {"_generate_record_messages": _generate_record_messages})
     output, theirs = Output(), Output()
     tap = make(kind, output=output, config=config)
-    assert get_plan(tap.streams["a"]).compiled
+    assert get_plan(tap.streams["a"]).uses_fast_path
     assert (get_plan(tap.streams["a"]).mapped is None) is False
     tap.sync_all()
     make(by_messages, output=theirs, config=config).sync_all()

@@ -87,14 +87,14 @@ def test_chunk_contains_rows_of_one_stream(run, recorder):
 def test_first_chunk_of_a_stream_has_one_row(run):
     a, b = Source("a"), Source("b")
     run.open(a)
-    assert run.limit == 1
+    assert run.row_limit == 1
     collect(run, b"1")
     run.flush()
-    assert run.limit == CHUNK_ROWS
+    assert run.row_limit == CHUNK_ROWS
     run.open(b)
-    assert run.limit == 1
+    assert run.row_limit == 1
     run.open(a)
-    assert run.limit == CHUNK_ROWS
+    assert run.row_limit == CHUNK_ROWS
 
 
 def test_event_is_emitted_after_the_collected_rows(run, recorder):
@@ -107,7 +107,7 @@ def test_event_is_emitted_after_the_collected_rows(run, recorder):
 def test_schema_event_is_emitted_only_if_it_changed(run, recorder):
     first, second = SchemaEvent(StreamId("a"), {"x": 1}), SchemaEvent(StreamId("a"), {"x": 2})
     for event in (first, first, second, second, first):
-        run.describe(event)
+        run.write_schema(event)
     assert recorder.events == [first, second, first]
 
 
@@ -122,7 +122,7 @@ def test_nothing_is_written_after_a_failed_write(run, recorder, kind):
     assert run.is_broken
     before = list(recorder.events)
     collect(run, b"2")
-    for write in (run.flush, run.settle, lambda: run.checkpoint(owed=True)):
+    for write in (run.flush, run.settle, lambda: run.checkpoint(required=True)):
         with pytest.raises(BrokenPipeError):
             write()
     assert recorder.events == before
@@ -133,14 +133,14 @@ def test_error_in_the_timer_thread_is_raised_by_the_next_write(run, recorder):
     run.open(Source("a"))
     with run.timer():
         collect(run, b"1")
-        run._opened -= LONG  # as if it had waited that long
+        run._chunk_began -= LONG  # as if it had waited that long
         deadline = threading.Event()
         while not run.is_broken and not deadline.wait(0.01):
             pass
         with pytest.raises(BrokenPipeError):
             run.flush()
         with pytest.raises(BrokenPipeError):
-            run.checkpoint(owed=True)
+            run.checkpoint(required=True)
     assert recorder.events == []
 
 
@@ -355,12 +355,12 @@ def test_stream_cannot_change_while_rows_are_written(run, recorder):
     other, turned = Source("b"), threading.Event()
 
     class Interrupting(CheckpointPolicy):
-        def rows(self, nbytes):
+        def record_rows(self, nbytes):
             thread = threading.Thread(target=lambda: (run.open(other), turned.set()), daemon=True)
             thread.start()
             turned.wait(0.1)
 
-    run.outbox.cadence = Interrupting()
+    run.outbox.checkpoint_policy = Interrupting()
     run.open(Source("a"))
     collect(run, b"1")
     run.flush()
