@@ -32,13 +32,13 @@ def make_route(stream: Any, authenticator: Auth) -> Route:
     ``stream`` is an HTTP stream.
     """
 
-    def carries(request: requests.PreparedRequest) -> bool:
+    def has_credentials(request: requests.PreparedRequest) -> bool:
         return not adds_no_credentials(authenticator) or has_secrets(request, stream._secrets())
 
     return Route(
         lambda origin: origin in _find_home(stream),
-        carries,
-        is_secure=lambda: any(one and one.scheme == "https" for one in _find_home(stream)),
+        has_credentials,
+        requires_https=lambda: any(one and one.scheme == "https" for one in _find_home(stream)),
         allowed_hosts=check_allowed_hosts(stream.allowed_hosts) if stream.allowed_hosts else (),
         setting=f"`allowed_hosts` of the stream '{stream.name}'",
     )
