@@ -97,15 +97,15 @@ class FolderTap(Tap, Generic[_Files]):
         if not self.fs.isdir(""):
             fault = f"'path': '{self.path}' does not exist or is not a directory"
             raise ConfigValidationError(f"Config validation failed: {fault}", errors=[fault])
-        files = self._files()
+        files = self._list_files()
         if self.read_mode is ReadMode.merge:
-            return [self._stream(self.config["stream_name"], files)]
-        return [self._stream(file_path_to_stream_name(file), [file]) for file in files]
+            return [self._make_stream(self.config["stream_name"], files)]
+        return [self._make_stream(file_path_to_stream_name(file), [file]) for file in files]
 
-    def _stream(self, name: str, files: list[str]) -> _Files:
+    def _make_stream(self, name: str, files: list[str]) -> _Files:
         return self.default_stream_class(tap=self, name=name, filepaths=files, filesystem=self.fs)
 
-    def _files(self) -> list[str]:
+    def _list_files(self) -> list[str]:
         """Return the sorted paths of the files with a valid extension, relative to the folder."""
         # States contain the paths, so their prefix is that of singer_sdk.
         members: list[dict[str, Any]] = self.fs.ls("", detail=True)
