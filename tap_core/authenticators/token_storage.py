@@ -89,10 +89,11 @@ def is_refresh_token_name(name: str) -> bool:
 def replace_token(text: str, used: Collection[str], token: str) -> str:
     """Return the text of a JSON config file with used refresh tokens replaced by ``token``.
 
-    Only settings whose name contains "refresh token" change. ``used`` are the tokens to replace.
+    Only settings for which `is_refresh_token_name` is True change. ``used`` are the tokens to
+    replace.
 
     Raises:
-        ValueError: The text is not JSON.
+        ValueError: A string in the text is not valid JSON. The rest of the text is not checked.
     """
 
     def member(match: re.Match[str]) -> str:

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["FolderTap", "file_path_to_stream_name"]
 
 _NEEDS_SETTINGS = ("ftp", "sftp")
+"""File systems that need the setting of the same name."""
 _WITH_DOT = ("local", *_NEEDS_SETTINGS)
+"""File systems whose file paths begin with ``./`` in states, as in singer_sdk."""
 
 _Files = TypeVar("_Files", bound=FileStream)
 
@@ -107,7 +109,6 @@ class FolderTap(Tap, Generic[_Files]):
 
     def _list_files(self) -> list[str]:
         """Return the sorted paths of the files with a valid extension, relative to the folder."""
-        # States contain the paths, so their prefix is that of singer_sdk.
         members: list[dict[str, Any]] = self.fs.ls("", detail=True)
         start = "./" if self.config["filesystem"] in _WITH_DOT else ""
         return sorted(

@@ -1,6 +1,6 @@
 """Connection pools that enforce a deadline and a size limit while a response is received.
 
-They also refuse connections that a response leads to a link-local address.
+They also refuse to connect to a link-local address to which a redirect or a link has led.
 
 The timeout of the requests package applies to each socket read, so a server that sends one byte now
 and then never exceeds it. A `Deadline` limits the total time for the status line, headers and body.
@@ -209,8 +209,8 @@ def _limit_connection(connection: Any) -> Any:
 def _connect(connection: Any, connect: Callable[[], socket.socket]) -> socket.socket:
     """Return the socket of a new connection from ``connect``, the method of urllib3 that opens it.
 
-    The address of the socket is checked, too, since the name may have another one by then. A proxy
-    connects to the host itself.
+    The address of the socket is checked too, because the host name may be resolved to another
+    address when urllib3 connects. Nothing is checked for a proxy, which resolves the name itself.
 
     Raises:
         UntrustedHostError: A response led the request to a link-local address.

@@ -66,7 +66,7 @@ _ParamsDict: TypeAlias = dict[str, Any]
 
 
 _UNRESERVED: Final = frozenset(f"{ascii_letters}{digits}-._~=&")
-"""Characters that are not quoted in names and values, and the two between them."""
+"""Characters of a query string that need no quoting, including the separators ``=`` and ``&``."""
 
 
 @dataclass(slots=True)
@@ -193,7 +193,7 @@ def _is_plain(session: requests.Session) -> bool:
 
 
 _LONGEST_CACHED: Final = 2_000
-"""Longest header, in characters, whose preparation is cached; a source may name others."""
+"""Maximum length of a cached header name or value, in characters, to limit the cache's memory."""
 _HEX: Final = frozenset(hexdigits)
 _QUERY_CHARACTERS: Final = frozenset(f"{ascii_letters}{digits}-._~!$&'()*+,;=:@/?%")
 """Characters of a query that the requests package does not change."""

@@ -49,18 +49,25 @@ _DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, Inval
 _UTF_8 = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
 _UNREAD: Any = object()
 _MEMORY_FACTOR = 4
-"""Largest memory of a JSON document, as a multiple of the largest body."""
+"""Maximum memory of a decoded document, as a multiple of `JSONResponse.max_bytes`."""
 _JSON_SIZES = ((b"{", 130), (b"[", 80), (b",", 112))
-"""Approximate bytes of memory per JSON character: an object with its first value, an array, and a
-further value, which is largest as a ``Decimal``."""
+"""Approximate bytes of memory per JSON character.
+
+They are those of an object with its first value, an array, and a further value, which is largest as
+a ``Decimal``.
+"""
 _MOST_PER_BYTE = 40
 """Upper bound of the average bytes of memory per JSON character."""
 _XML_SIZES = ((b"<", 90), (b"=", 250))
-"""Approximate bytes of memory per XML character: a tag, and an attribute, which makes its element
-a mapping."""
+"""Approximate bytes of memory per XML character.
+
+They are those of a tag, and of an attribute, which makes its element a mapping.
+"""
 _EXPANDED_SIZE = 200
-"""Largest memory of expanded attributes per byte of XML: the parser, expat, expands a document to
-at most 100 times its size, and a Python text is a copy of it."""
+"""Maximum bytes of memory per byte of XML with entities in attributes.
+
+The parser, expat, expands a document to at most 100 times its size, and Python copies the text.
+"""
 _NO_CONTENT = frozenset({204, 205})
 
 
@@ -85,7 +92,7 @@ class JSONResponse(requests.Response):
 
     _document: Any = _UNREAD
     first_match: tuple[str, Any] | None = None
-    """A JSONPath and its first match."""
+    """A JSONPath and its first match in the document, stored by `read`."""
 
     max_bytes: int | None = None
     """Largest body in memory, in bytes; None for no limit. See `check_json_size`."""

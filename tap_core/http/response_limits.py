@@ -41,12 +41,13 @@ MAX_DOWNLOAD_BYTES: Final = 20_000_000_000
 """Largest response in a file, in bytes."""
 
 MAX_RESPONSE_SECONDS: Final = 50.0
-"""Seconds from the first byte of a response to its last row."""
+"""Maximum number of seconds from the first byte of a response to its last record."""
 
 CHUNK: Final = 65_536
+"""Size of the chunks in which a body is read, in bytes."""
 
 _DOWNLOAD_RATE: Final = 65_536
-"""Bytes for which a response that is written to a file gets one more second."""
+"""Bytes after which a response that is written to a file may take one more second."""
 
 _FRAMING: Final = 8 * 1024 * 1024
 """Bytes of headers and framing allowed for a response in addition to twice its largest size."""
@@ -279,7 +280,7 @@ def _get_expected_size(response: requests.Response) -> int | None:
 
 
 class _InForce(threading.local):
-    """Limits of the requests and responses that the current thread sends and reads."""
+    """Limits of the request that the current thread sends and of the response that it reads."""
 
     is_undeclared_host: bool = False
     """True while a request is sent to a host that only a response may have named."""
@@ -297,6 +298,7 @@ class _InForce(threading.local):
     """Response whose chunk was read last, if no request was sent since."""
 
     read_at: float = 0.0
+    """Processor time of the thread when the last chunk was read, in seconds."""
 
 
 IN_FORCE: Final = _InForce()

@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 HIDDEN: Final = "***"
+"""Text that replaces a secret."""
 
 _SHORTEST: Final = 3
 """Minimum length of a hidden value, in characters; shorter ones are parts of other words."""

@@ -134,10 +134,10 @@ def _add_empty_registry(original: Any) -> Any:
 
 
 def _report_references(original: Any) -> Any:
-    """Return a version of a validator's ``iter_errors`` that reports a schema's faults clearly.
+    """Return a version of a validator's ``iter_errors`` that raises `InvalidJSONSchema`.
 
-    It raises `InvalidJSONSchema` for a reference to a schema that is not in the same document, and
-    for an unknown ``$schema``. ``original`` is the method to wrap.
+    It raises this error for a reference to a schema that is not in the same document, and for an
+    unknown ``$schema``. ``original`` is the method to wrap.
     """
 
     def iter_errors(self: Any, instance: Any, _schema: Any = None) -> Iterator[Any]:
@@ -174,8 +174,8 @@ _check: Final = _Check()
 def _set_deadline(original: Any) -> Any:
     """Return a version of a validator's ``iter_errors`` that sets the deadline of the check.
 
-    A check that is a part of another one has the deadline of that one. ``original`` is the method
-    to wrap.
+    The check of a subschema keeps the deadline of the whole check. ``original`` is the method to
+    wrap.
     """
 
     def iter_errors(self: Any, instance: Any, _schema: Any = None) -> Iterator[Any]:
@@ -196,10 +196,10 @@ def _begin_check(seconds: float) -> None:
 
 
 def limit_time(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """Return a version of a function that checks a value, which sets the deadline of the check.
+    """Return a function that calls ``check``, which checks a value, with a deadline.
 
-    It has half of the time, because jsonschema may check the value again. ``check`` must call
-    `check_deadline` now and then.
+    The time is half of `SCHEMA_SECONDS`, because jsonschema may check the value again. ``check``
+    must call `check_deadline` regularly.
     """
 
     def limited_check(value: Any) -> bool:

@@ -24,7 +24,7 @@ FormatChecker = Callable[[object, str], bool]
 
 
 class _Missing:
-    """Class of the value that generated code gets for a missing property of an object."""
+    """Class of the placeholder for a missing property of an object, in generated code."""
 
 
 _MISSING: Final = _Missing()
@@ -79,9 +79,10 @@ _UNSUPPORTED: Final = frozenset(
     }
 )
 _UNDECIDED: Final = ["return False"]
+"""Source lines for a schema that only jsonschema can check."""
 
 _SMALL_SCHEMA: Final = 20
-"""Maximum number of JSON objects in a schema whose check of a record always ends soon."""
+"""Maximum number of JSON objects in a schema whose check of a record needs no deadline."""
 
 
 def compile_validator(
@@ -231,9 +232,9 @@ class _CodeGenerator:
         return lines
 
     def _check_time(self, schemas: Any) -> list[str]:
-        """Return the source line that checks the deadline, which repeated code begins with.
+        """Return the source line that checks the deadline, for code that a record runs repeatedly.
 
-        Return no line if ``schemas``, for which the code is, are small: a record has a limited
+        Return no line if ``schemas``, which the code checks, are small: a record has a limited
         number of values, and each is checked at most once for each schema.
         """
         if count_objects(schemas, most=_SMALL_SCHEMA) <= _SMALL_SCHEMA:

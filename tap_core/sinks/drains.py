@@ -1,4 +1,4 @@
-"""Helpers for draining sinks in parallel, and for writing a state to stdout."""
+"""Draining of sinks in parallel threads, and output of a state to stdout."""
 
 from __future__ import annotations
 

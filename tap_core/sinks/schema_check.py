@@ -146,3 +146,4 @@ _UNSUPPORTED: Final = frozenset(
         "unevaluatedProperties",
     }
 )
+"""Keywords whose values this check does not examine, so that jsonschema must decide."""

@@ -357,8 +357,9 @@ class SQLConnector:
         """Return the catalog entry of one table or view.
 
         Columns and keys are passed as SQLAlchemy has reflected them. The key properties of the
-        entry are the primary key or, without one, the columns of the first unique index. The
-        replication method is empty, because the user chooses it.
+        entry are the columns in ``reflected_pk``, which are none for a table without a primary key.
+        If it is None, they are the columns of the first unique index. The replication method is
+        empty, because the user chooses it.
         """
         stream = f"{schema_name}-{table_name}" if schema_name else table_name
         keys = _find_keys(reflected_pk, reflected_indices or [])
@@ -391,7 +392,7 @@ class SQLConnector:
 
         Args:
             exclude_schemas: Names of database schemas to skip.
-            reflect_indices: True to query unique indexes too, for tables without a primary key.
+            reflect_indices: True to query unique indexes too, for `discover_catalog_entry`.
 
         Raises:
             DatabaseUnreachableError: The database cannot be reached.
@@ -964,9 +965,10 @@ class _SchemaReflection:
 def _find_keys(
     primary: ReflectedPrimaryKeyConstraint | None, indices: Sequence[ReflectedIndex]
 ) -> list[str]:
-    """Return the columns of the primary key or, without one, of the first unique index.
+    """Return the columns of the reflected primary key or, if that is None, of a unique index.
 
-    Without both, return an empty list.
+    A table without a primary key has one without columns; the result is then an empty list, as in
+    singer_sdk. The index is the first unique one on columns only, not on expressions.
     """
     if primary and "constrained_columns" in primary:
         return list(primary["constrained_columns"])

@@ -23,8 +23,9 @@ _LETTER_BY_DIGIT: Final = dict(zip(string.digits, string.ascii_lowercase, strict
 def conform_name(name: str) -> str:
     """Convert a name to lower-case letters, digits and underscores: ``Order-ID`` to ``order_id``.
 
-    A leading digit is replaced by a letter. A name without any such character is converted to its
-    code points, such as ``u65e5_u672c``.
+    A leading digit is replaced by a letter, and dots, dashes and spaces by underscores. Other
+    characters are removed. If none remains, the name is converted to its code points, such as
+    ``u65e5_u672c``.
     """
     plain = _DROPPED.sub("", name).lower().strip().translate(_UNDERSCORES)
     if not plain:

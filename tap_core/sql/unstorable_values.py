@@ -1,8 +1,9 @@
 """Search for the value in a batch of rows that the database or its driver rejects.
 
-The driver's error seldom has the row and column. So the search inserts half of the rows again, and
-continues with the rejected half, until one row and one value remain. Each trial runs in a savepoint
-that is rolled back. The search runs only on databases where a rollback is known to remove rows.
+The driver's error seldom names the row and column. So the search inserts half of the rows again,
+and continues with the rejected half, until one row remains; then it inserts each value of this row
+alone. Each trial runs in a savepoint that is rolled back. The search runs only on databases where a
+rollback is known to remove rows.
 """
 
 from __future__ import annotations
