@@ -19,7 +19,6 @@ from tap_core.authenticators.base import APIAuthenticatorBase
 from tap_core.authenticators.jwt import load_private_key, sign_jwt
 from tap_core.authenticators.refresh_tokens import (
     RefreshTokens,
-    apply_latest_token,
     get_refresh_token,
     get_refresh_tokens,
 )
@@ -111,7 +110,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         self._own_refresh_tokens = RefreshTokens()
         self._updating = threading.RLock()
         self._updates = 0
-        self._hidden = Secrets()
+        self._hidden_values = Secrets()
         install_redaction()
 
     def authenticate_request(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
@@ -208,10 +207,10 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         updates = self._updates
         with self._updating:
             if updates == self._updates:
-                self._update()
+                self._request_new_token()
                 self._updates += 1
 
-    def _update(self) -> None:
+    def _request_new_token(self) -> None:
         """Request a new access token; store it and the response's refresh token, if there is one.
 
         If the form data has a refresh token that the server has replaced during this run, its
@@ -219,18 +218,19 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         """
         self.logger.info("Requesting new access token")
         tokens = get_refresh_tokens(self._tap, self._own_refresh_tokens)
-        self._config = tokens.renewed(self._config)
+        self._config = tokens.with_latest_tokens(self._config)
         payload: Any = self.oauth_request_payload
-        used = get_refresh_token(payload, self.token_names.refresh_token)
+        field = self.token_names.refresh_token
+        used = get_refresh_token(payload, field)
         with tokens.lock if used else contextlib.nullcontext():
             if used:
-                used = tokens.newest(used)
-                payload = apply_latest_token(payload, used, self.token_names.refresh_token)
+                used = tokens.get_latest(used)
+                payload = {**payload, field: used}
             token = self._request_token(payload)
             secrets = {"secret": [token.access_token, token.refresh_token]}
             register_secrets(self, collect_secrets(secrets))
-            self._keep_refresh_token(tokens, used, token.refresh_token)
-        self._keep(token)
+            self._store_refresh_token(tokens, used, token.refresh_token)
+        self._store_access_token(token)
 
     def _request_token(self, payload: Any) -> TokenResponse:
         """Send a token request with the form data ``payload``, and return the received tokens.
@@ -239,7 +239,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
             AccessTokenError: The response has no access token.
         """
         secrets = {"secret": [self.client_secret, self.access_token, self.refresh_token]}
-        self._hidden = (
+        self._hidden_values = (
             collect_payload_secrets(payload)
             | collect_secrets(self._config)
             | collect_secrets(secrets)
@@ -248,16 +248,18 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         outcome = request.send(self._session, self.patience, self._stream_name)
         response = outcome.response
         if response is not None:
-            self._hidden |= collect_sent_secrets(response.request)
+            self._hidden_values |= collect_sent_secrets(response.request)
             if not response.ok:
                 self.handle_error(content=response.text, status_code=response.status_code)
-        return parse_token_response(outcome, request.safe_url, self._hidden, self.token_names)
+        return parse_token_response(
+            outcome, request.safe_url, self._hidden_values, self.token_names
+        )
 
     def _token_request(self, payload: Any) -> TokenRequest:
         """Build a token request with the form data ``payload``, without sending it."""
-        return TokenRequest(self.auth_endpoint, self._oauth_headers, payload, self._hidden)
+        return TokenRequest(self.auth_endpoint, self._oauth_headers, payload, self._hidden_values)
 
-    def _keep_refresh_token(
+    def _store_refresh_token(
         self, tokens: RefreshTokens, used: str | None, token: str | None
     ) -> None:
         """Store the refresh token ``token`` of a token response for later token requests.
@@ -269,16 +271,16 @@ class OAuthAuthenticator(APIAuthenticatorBase):
             return
         self.refresh_token = token
         if used is not None and used != token:
-            tokens.replaced(used, token)
-            self._config = {**tokens.renewed(self._config), "refresh_token": token}
+            tokens.record_replacement(used, token)
+            self._config = {**tokens.with_latest_tokens(self._config), "refresh_token": token}
             tokens.save_token(self._tap, token, self.logger)
 
-    def _keep(self, token: TokenResponse) -> None:
+    def _store_access_token(self, token: TokenResponse) -> None:
         """Store an access token from a token response, its lifetime and the time of the request."""
         self.access_token = token.access_token
         expires_in = self._lifetime(token)
         self.expires_in = (
-            _seconds(self._default_expiration) if expires_in is None else expires_in
+            _parse_seconds(self._default_expiration) if expires_in is None else expires_in
         ) or None
         if self.expires_in is None:
             self.logger.debug(
@@ -290,7 +292,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
 
     def _lifetime(self, token: TokenResponse) -> int | None:
         """Return the lifetime in a token response in seconds, or None if there is no valid one."""
-        return _seconds(token.expires_in)
+        return _parse_seconds(token.expires_in)
 
     def handle_error(self, *, content: str, status_code: int | None) -> None:
         """Log an error response of the token endpoint.
@@ -302,7 +304,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
             content: Body of the response, which may contain secrets.
             status_code: HTTP status code.
         """
-        details = [detail for detail in parse_oauth_error(content, self._hidden) if detail]
+        details = [detail for detail in parse_oauth_error(content, self._hidden_values) if detail]
         self.logger.error(
             "Failed OAuth login with status code %s: %s",
             status_code or "Unknown",
@@ -310,7 +312,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         )
 
 
-def _seconds(value: Any) -> int | None:
+def _parse_seconds(value: Any) -> int | None:
     """Convert a lifetime in seconds, a number or text, to an integer; return None if invalid.
 
     A lifetime between 0 and 1 becomes 1, because 0 would mean that the token never expires.

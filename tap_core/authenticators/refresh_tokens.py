@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from tap_core.authenticators.token_storage import is_refresh_token_name, write_refresh_token
 
-__all__ = ["RefreshTokens", "apply_latest_token", "get_refresh_token", "get_refresh_tokens"]
+__all__ = ["RefreshTokens", "get_refresh_token", "get_refresh_tokens"]
 
 
 class RefreshTokens:
@@ -29,33 +29,33 @@ class RefreshTokens:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self._next: dict[str, str] = {}
+        self._replacements: dict[str, str] = {}
         self._warned = False
 
-    def newest(self, token: str) -> str:
+    def get_latest(self, token: str) -> str:
         """Return the latest replacement of a refresh token; the token itself if it has none."""
-        while token in self._next:
-            token = self._next[token]
+        while token in self._replacements:
+            token = self._replacements[token]
         return token
 
-    def replaced(self, used: str, token: str) -> None:
+    def record_replacement(self, used: str, token: str) -> None:
         """Record that the server replaced the refresh token ``used`` with ``token``."""
-        self._next.pop(token, None)  # a token that the server issues again is valid again
-        self._next[used] = token
+        self._replacements.pop(token, None)  # a token that the server issues again is valid again
+        self._replacements[used] = token
 
-    def renewed(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+    def with_latest_tokens(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return a copy of a tap's settings, with each used refresh token replaced by the latest.
 
         Settings inside objects are included.
         """
-        return {name: self._renewed(name, value) for name, value in settings.items()}
+        return {name: self._with_latest_token(name, value) for name, value in settings.items()}
 
-    def _renewed(self, name: str, value: Any) -> Any:
+    def _with_latest_token(self, name: str, value: Any) -> Any:
         """Return the value of the setting ``name``, with refresh tokens in it updated."""
         if isinstance(value, Mapping):
-            return self.renewed(value)
+            return self.with_latest_tokens(value)
         if isinstance(value, str) and is_refresh_token_name(name):
-            return self.newest(value)
+            return self.get_latest(value)
         return value
 
     def save_token(self, tap: Any, token: str, logger: logging.Logger) -> None:
@@ -66,10 +66,10 @@ class RefreshTokens:
         """
         listener = getattr(tap, "config_listener", None)
         if callable(listener):
-            listener(self.renewed)
+            listener(self.with_latest_tokens)
         file = getattr(tap, "config_file", None)
         if isinstance(file, (str, os.PathLike)):
-            reason = write_refresh_token(Path(file), self._next, token)
+            reason = write_refresh_token(Path(file), self._replacements, token)
         else:
             reason = "the settings do not come from one configuration file"
         if reason is None:
@@ -86,8 +86,8 @@ class RefreshTokens:
             )
 
 
-_known: WeakKeyDictionary[object, RefreshTokens] = WeakKeyDictionary()
-_known_lock = threading.Lock()
+_shared_tokens: WeakKeyDictionary[object, RefreshTokens] = WeakKeyDictionary()
+_shared_tokens_lock = threading.Lock()
 
 
 def get_refresh_tokens(tap: Any, default: RefreshTokens) -> RefreshTokens:
@@ -98,9 +98,9 @@ def get_refresh_tokens(tap: Any, default: RefreshTokens) -> RefreshTokens:
     """
     if tap is None:
         return default
-    with _known_lock:
+    with _shared_tokens_lock:
         try:
-            return _known.setdefault(tap, default)
+            return _shared_tokens.setdefault(tap, default)
         except TypeError:  # the tap is not hashable or cannot be weakly referenced
             return default
 
@@ -112,11 +112,3 @@ def get_refresh_token(payload: Any, name: str = "refresh_token") -> str | None:
     """
     token = payload.get(name) if isinstance(payload, Mapping) else None
     return token if isinstance(token, str) and token else None
-
-
-def apply_latest_token(payload: Any, token: str, name: str = "refresh_token") -> dict[str, Any]:
-    """Return a copy of the form data of a token request, with the refresh token ``token``.
-
-    ``payload`` is the form data, and ``name`` the name of the form field with the token.
-    """
-    return {**payload, name: token}

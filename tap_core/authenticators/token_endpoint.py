@@ -20,7 +20,7 @@ import requests
 
 from tap_core.exceptions import FatalAPIError, RetriableAPIError
 from tap_core.http.fail_fast import limit_timeout, limit_tries, limit_wait
-from tap_core.http.origins import describe_redirect
+from tap_core.http.origins import make_redirect_error
 from tap_core.http.response_limits import (
     MAX_RESPONSE_SECONDS,
     Deadline,
@@ -56,7 +56,7 @@ _LONGEST_DESCRIPTION = 300
 _PUBLIC = frozenset({"audience", "client_id", "grant_type", "redirect_uri", "resource", "scope"})
 """Form fields that are not secret; messages hide the values of all other fields."""
 
-_FAILURES = (
+_NETWORK_ERRORS = (
     requests.exceptions.RequestException,
     ConnectionError,
     ResponseTooLargeError,
@@ -182,10 +182,10 @@ class RequestOutcome:
             return f"status {self.response.status_code}"
         if isinstance(self.error, FatalAPIError):
             return str(self.error)
-        return f"no answer, {type(self.error).__name__}{_reason(self.error)}"
+        return f"no answer, {type(self.error).__name__}{_find_system_reason(self.error)}"
 
 
-def _reason(error: BaseException | None) -> str:
+def _find_system_reason(error: BaseException | None) -> str:
     """Return the operating system's text for a network error, such as `` (Connection refused)``.
 
     Return an empty text if the system gave none. The HTTP client's texts are not used, because they
@@ -235,14 +235,12 @@ class TokenRequest:
             wait = limit_wait(wait)
             retry_logger.info(
                 "%sNo access token from %s: %s; retrying in %.1f seconds, after try %d of %d",
-                *(
-                    f"Stream '{stream}': " if stream else "",
-                    self.safe_url,
-                    outcome.description,
-                    wait,
-                    tries,
-                    limit,
-                ),
+                f"Stream '{stream}': " if stream else "",
+                self.safe_url,
+                outcome.description,
+                wait,
+                tries,
+                limit,
             )
             retry_policy.sleep(wait)
             tries += 1
@@ -265,7 +263,7 @@ class TokenRequest:
                 headers=dict(self.headers),
                 data=self.payload,
             )
-        except _FAILURES as error:
+        except _NETWORK_ERRORS as error:
             return RequestOutcome(sent_at, error=error)
         return RequestOutcome(sent_at, response)
 
@@ -273,11 +271,11 @@ class TokenRequest:
 def collect_payload_secrets(payload: Any) -> Secrets:
     """Return the secrets in the form data of a token request, which messages must not show."""
     return collect_secrets(
-        {"secret": [value for name, value in _pairs(payload) if name not in _PUBLIC]}
+        {"secret": [value for name, value in _iterate_fields(payload) if name not in _PUBLIC]}
     )
 
 
-def _pairs(payload: Any) -> Iterator[tuple[str, Any]]:
+def _iterate_fields(payload: Any) -> Iterator[tuple[str, Any]]:
     """Yield the (name, value) pairs of form data, which is a mapping or URL-encoded text."""
     if isinstance(payload, Mapping):
         yield from payload.items()
@@ -297,9 +295,8 @@ def parse_oauth_error(content: str | bytes, secrets: Secrets) -> tuple[str | Non
     except (ValueError, RecursionError):
         return None, None
     fields = document if isinstance(document, dict) else {}
-    return _format_description(fields.get("error"), secrets), _format_description(
-        fields.get("error_description"), secrets
-    )
+    error, description = fields.get("error"), fields.get("error_description")
+    return _format_description(error, secrets), _format_description(description, secrets)
 
 
 def _format_description(value: Any, secrets: Secrets) -> str | None:
@@ -329,19 +326,21 @@ def parse_token_response(
     """
     response = outcome.response
     if response is None:
-        raise _refusal(outcome, endpoint, outcome.description, secrets)
+        raise _make_error(outcome, endpoint, outcome.description, secrets)
     if not response.ok:
-        raise _refusal(outcome, endpoint, "refused", secrets)
-    if (redirect := describe_redirect(response)) is not None:
-        raise _refusal(outcome, endpoint, str(redirect), secrets)
-    document = _document(response)
+        raise _make_error(outcome, endpoint, "refused", secrets)
+    if (redirect := make_redirect_error(response)) is not None:
+        raise _make_error(outcome, endpoint, str(redirect), secrets)
+    document = _parse_object(response)
     if document is None:
         kind = content_type(response) or "of no content type"
-        raise _refusal(outcome, endpoint, f"the response is not a JSON object but {kind}", secrets)
+        raise _make_error(
+            outcome, endpoint, f"the response is not a JSON object but {kind}", secrets
+        )
     names = names or TokenFieldNames()
     access_token = names.get_value(document, names.access_token)
     if not access_token:
-        raise _refusal(outcome, endpoint, f"the response has no {names.access_token}", secrets)
+        raise _make_error(outcome, endpoint, f"the response has no {names.access_token}", secrets)
     refresh_token = names.get_value(document, names.refresh_token)
     return TokenResponse(
         sent_at=outcome.sent_at,
@@ -351,7 +350,7 @@ def parse_token_response(
     )
 
 
-def _document(response: requests.Response) -> dict[str, Any] | None:
+def _parse_object(response: requests.Response) -> dict[str, Any] | None:
     """Parse the body of a response as a JSON object; return None if it is anything else."""
     try:
         document = response.json()
@@ -360,7 +359,7 @@ def _document(response: requests.Response) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def _refusal(
+def _make_error(
     outcome: RequestOutcome, endpoint: str, reason: str, secrets: Secrets
 ) -> AccessTokenError:
     """Return the AccessTokenError for a failed token request.

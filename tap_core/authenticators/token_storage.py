@@ -45,22 +45,24 @@ def write_refresh_token(path: Path, used: Collection[str], token: str) -> str | 
     """
     try:
         file = path.resolve(strict=True)  # a link stays a link
-        refused = _refused(file)
-        if refused is None:
+        obstacle = _find_write_obstacle(file)
+        if obstacle is None:
             text = file.read_bytes().decode("utf-8")
             changed = replace_token(text, used, token)
             if changed == text:
                 return f"the one that was used is not in the configuration file {path}"
-            _replace(file, changed.encode("utf-8"))
+            _replace_content(file, changed.encode("utf-8"))
     except OSError as error:
         return f"the configuration file {path} cannot be written: {error.strerror}"
     except ValueError:
         return f"the configuration file {path} is no longer JSON text in UTF-8"
     else:
-        return f"the configuration file {path} {refused}" if refused else _short_lived(file)
+        return (
+            f"the configuration file {path} {obstacle}" if obstacle else _find_reason_for_loss(file)
+        )
 
 
-def _refused(file: Path) -> str | None:
+def _find_write_obstacle(file: Path) -> str | None:
     """Return why a config file must not be written, such as ``is read-only``; otherwise None."""
     if not stat.S_ISREG(file.stat().st_mode):
         return "is not a regular file"
@@ -69,7 +71,7 @@ def _refused(file: Path) -> str | None:
     return None
 
 
-def _short_lived(file: Path) -> str | None:
+def _find_reason_for_loss(file: Path) -> str | None:
     """Return a text that says why changes to a config file would be lost, or None.
 
     They would be lost in a file below ``.meltano/run``, because Meltano creates it for each run.
@@ -87,10 +89,11 @@ def is_refresh_token_name(name: str) -> bool:
 def replace_token(text: str, used: Collection[str], token: str) -> str:
     """Return the text of a JSON config file with used refresh tokens replaced by ``token``.
 
-    Only settings whose name contains "refresh token" change. ``used`` are the tokens to replace.
+    Only settings for which `is_refresh_token_name` is True change. ``used`` are the tokens to
+    replace.
 
     Raises:
-        ValueError: The text is not JSON.
+        ValueError: A string in the text is not valid JSON. The rest of the text is not checked.
     """
 
     def member(match: re.Match[str]) -> str:
@@ -107,19 +110,19 @@ def _decode_text(text: str) -> str:
     return str(json.loads(text))
 
 
-def _replace(file: Path, content: bytes) -> None:
+def _replace_content(file: Path, content: bytes) -> None:
     """Replace the content of a file atomically; keep its permissions and owner."""
-    about = file.stat()
+    status = file.stat()
     handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
     try:
-        with os.fdopen(handle, "wb") as beside:
-            beside.write(content)
-            beside.flush()
-            os.fsync(beside.fileno())
+        with os.fdopen(handle, "wb") as temporary:
+            temporary.write(content)
+            temporary.flush()
+            os.fsync(temporary.fileno())
         # Only root may change a file's owner, and not every system has owners.
         with contextlib.suppress(OSError, AttributeError):
-            os.chown(name, about.st_uid, about.st_gid)
-        Path(name).chmod(stat.S_IMODE(about.st_mode))
+            os.chown(name, status.st_uid, status.st_gid)
+        Path(name).chmod(stat.S_IMODE(status.st_mode))
         Path(name).replace(file)
     except BaseException:
         Path(name).unlink(missing_ok=True)

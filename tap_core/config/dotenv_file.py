@@ -42,7 +42,7 @@ def read_dotenv(prefix: str, path: StrPath | None = None) -> dict[str, str]:
     for file in [Path(path)] if path else _candidates():
         text = _read_file(file)
         if text is not None:
-            return _variables(text, prefix)
+            return _parse_variables(text, prefix)
     return {}
 
 
@@ -109,7 +109,7 @@ def _read_trusted(file: Path) -> str | None:
     return content.decode("utf-8-sig")
 
 
-def _variables(text: str, prefix: str) -> dict[str, str]:
+def _parse_variables(text: str, prefix: str) -> dict[str, str]:
     """Parse the text of a ``.env`` file; return the variables whose names begin with ``prefix``."""
     from dotenv.main import DotEnv
 

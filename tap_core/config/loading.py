@@ -54,7 +54,7 @@ ENV = "ENV"
 TRUTHY = ("true", "1", "yes", "on")
 FALSY = ("false", "0", "no", "off", "")
 
-_MOST_LEVELS = 100
+_MAX_LEVELS = 100
 """Limit for nested objects and arrays in settings."""
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -130,14 +130,14 @@ def _read_file(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise ConfigFileError(f"Configuration file '{path}' is not UTF-8 text") from None
     if not isinstance(document, dict):
-        reason = f"holds {_kind(document)} where a JSON object is needed"
+        reason = f"holds {_describe_type(document)} where a JSON object is needed"
         raise ConfigFileError(f"Configuration file '{path}' {reason}")
     return document
 
 
-def _kind(value: Any) -> str:
+def _describe_type(value: Any) -> str:
     """Return the JSON type of a value that is not an object, such as ``an array``, for messages."""
-    kinds = {list: "an array", str: "a text", bool: "a boolean", type(None): "null"}
+    kinds = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
     return kinds.get(type(value), "a number")
 
 
@@ -227,7 +227,7 @@ def coerce_text(text: str, schema: JsonSchema) -> Any:
     """
     types = get_json_types(schema)
     needed: list[str] = []
-    for kind, read in _READERS.items():
+    for kind, read in _PARSERS.items():
         # If a text is allowed too, a number stays text, so that all its digits are kept.
         if kind not in types or (kind == "number" and "string" in types):
             continue
@@ -254,21 +254,21 @@ def get_json_types(schema: Mapping[str, Any]) -> set[str]:
     return types
 
 
-def _integer(text: str, _schema: JsonSchema) -> int:
+def _parse_integer(text: str, _schema: JsonSchema) -> int:
     try:
         return int(text)
     except ValueError:
         raise ValueError("an integer") from None
 
 
-def _number(text: str, _schema: JsonSchema) -> int | Decimal:
+def _parse_number(text: str, _schema: JsonSchema) -> int | Decimal:
     try:
         return int(text)
     except ValueError:
-        return _fraction(text)
+        return _parse_fraction(text)
 
 
-def _fraction(text: str) -> Decimal:
+def _parse_fraction(text: str) -> Decimal:
     try:
         number = Decimal(text.strip())
     except InvalidOperation:
@@ -278,14 +278,14 @@ def _fraction(text: str) -> Decimal:
     raise ValueError("a number")
 
 
-def _boolean(text: str, _schema: JsonSchema) -> bool:
+def _parse_boolean(text: str, _schema: JsonSchema) -> bool:
     word = text.strip().lower()
     if word in TRUTHY or word in FALSY:
         return word in TRUTHY
     raise ValueError("one of true, 1, yes, on, false, 0, no, off")
 
 
-def _array(text: str, schema: JsonSchema) -> list[Any]:
+def _parse_array(text: str, schema: JsonSchema) -> list[Any]:
     """Parse a JSON array from an environment variable.
 
     For arrays of strings, the deprecated format ``x,y,z`` is accepted too.
@@ -313,7 +313,7 @@ def _allows_text_items(schema: JsonSchema) -> bool:
     return isinstance(items, dict) and "string" in get_json_types(items)
 
 
-def _object(text: str, _schema: JsonSchema) -> dict[str, Any]:
+def _parse_object(text: str, _schema: JsonSchema) -> dict[str, Any]:
     try:
         document = load_json(text)
     except json.JSONDecodeError:
@@ -323,12 +323,12 @@ def _object(text: str, _schema: JsonSchema) -> dict[str, Any]:
     raise ValueError("a JSON object")
 
 
-_READERS: dict[str, Callable[[str, JsonSchema], Any]] = {
-    "integer": _integer,
-    "boolean": _boolean,
-    "array": _array,
-    "object": _object,
-    "number": _number,
+_PARSERS: dict[str, Callable[[str, JsonSchema], Any]] = {
+    "integer": _parse_integer,
+    "boolean": _parse_boolean,
+    "array": _parse_array,
+    "object": _parse_object,
+    "number": _parse_number,
 }
 
 
@@ -341,7 +341,7 @@ def check_nesting(config: Mapping[str, Any]) -> None:
     Copying, validation and redaction of deeper settings would exceed Python's recursion limit.
     """
     level: list[Any] = [config]
-    for _ in range(_MOST_LEVELS):
+    for _ in range(_MAX_LEVELS):
         level = [
             inner
             for outer in level
@@ -350,7 +350,7 @@ def check_nesting(config: Mapping[str, Any]) -> None:
         ]
         if not level:
             return
-    error = f"The settings are nested too deeply: at most {_MOST_LEVELS} levels are allowed."
+    error = f"The settings are nested too deeply: at most {_MAX_LEVELS} levels are allowed."
     raise ConfigValidationError(error, errors=[error])
 
 
@@ -372,7 +372,7 @@ def fill_defaults(config: Any, schema: JsonSchema) -> None:
     if isinstance(config, dict):
         for name, definition in schema.get("properties", {}).items():
             if isinstance(definition, dict):
-                _fill_one(config, name, definition)
+                _fill_setting(config, name, definition)
         for branch in schema.get("allOf", ()):
             fill_defaults(config, branch)
     elif isinstance(config, list) and isinstance(schema.get("items"), dict):
@@ -380,7 +380,7 @@ def fill_defaults(config: Any, schema: JsonSchema) -> None:
             fill_defaults(item, schema["items"])
 
 
-def _fill_one(config: dict[str, Any], name: str, schema: JsonSchema) -> None:
+def _fill_setting(config: dict[str, Any], name: str, schema: JsonSchema) -> None:
     """Set the missing setting ``name``, and missing settings inside it, to their defaults."""
     if "default" in schema:
         config.setdefault(name, deep_copy_config(schema["default"]))

@@ -20,7 +20,7 @@ Schema: TypeAlias = Mapping[str, Any]
 
 _ALTERNATIVES: Final = ("oneOf", "anyOf")
 _DEPENDENT: Final = ("dependentRequired", "dependencies")
-_TOGETHER: Final = ("properties", *_DEPENDENT)
+_MERGED_KEYWORDS: Final = ("properties", *_DEPENDENT)
 """Keywords whose values are merged if several members of ``allOf`` have them."""
 
 
@@ -104,7 +104,7 @@ def _merge_members(schema: Schema) -> JsonSchema:
     parts = [member for member in members if "if" not in member]
     parts.append({key: value for key, value in schema.items() if key != "allOf"})
     whole: JsonSchema = {key: value for part in parts for key, value in part.items()}
-    for word in _TOGETHER:
+    for word in _MERGED_KEYWORDS:
         found = [part[word] for part in parts if isinstance(part.get(word), Mapping)]
         if found:
             whole[word] = {key: value for each in found for key, value in each.items()}
@@ -115,10 +115,10 @@ def _merge_members(schema: Schema) -> JsonSchema:
 def _iterate_members(schema: Schema) -> Iterator[Schema]:
     for member in schema.get("allOf") or ():
         if isinstance(member, Mapping):
-            yield from (member,) if "if" in member else _split(_merge_members(member))
+            yield from (member,) if "if" in member else _split_rules(_merge_members(member))
 
 
-def _split(schema: JsonSchema) -> Iterator[Schema]:
+def _split_rules(schema: JsonSchema) -> Iterator[Schema]:
     """Yield a merged schema without its ``allOf``, and then each member of that ``allOf``.
 
     These members have the keyword ``if``, so they cannot be merged.

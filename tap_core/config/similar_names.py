@@ -14,8 +14,8 @@ def find_similar(name: str, valid_names: Iterable[str]) -> str | None:
     """
     from difflib import get_close_matches  # only a misspelled name needs it
 
-    by_form = {_comparable(candidate): candidate for candidate in valid_names}
-    near = get_close_matches(_comparable(name), by_form, n=1, cutoff=0.75)
+    by_form = {_to_comparable(candidate): candidate for candidate in valid_names}
+    near = get_close_matches(_to_comparable(name), by_form, n=1, cutoff=0.75)
     return by_form[near[0]] if near else None
 
 
@@ -34,6 +34,6 @@ def list_names(names: Sequence[str], most: int = 10) -> str:
     return ", ".join(names[:most]) + more
 
 
-def _comparable(name: str) -> str:
+def _to_comparable(name: str) -> str:
     """Return a name in a form for comparison: lower case, underscores instead of hyphens."""
     return name.lower().replace("-", "_")

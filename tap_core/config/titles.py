@@ -8,14 +8,14 @@ from typing import Final
 __all__ = ["make_label", "make_title"]
 
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[^\W_A-Z]+")
-_INITIALS: Final = frozenset(
+_ABBREVIATIONS: Final = frozenset(
     {
         *("api", "aws", "ca", "csv", "db", "ftp", "gcp", "gcs", "http", "https", "id", "ip"),
         *("json", "jwt", "pem", "s3", "sftp", "sql", "ssh", "ssl", "tls", "ui", "uri", "url"),
         *("utc", "uuid", "xml"),
     }
 )
-_SPELLED: Final = {"ids": "IDs", "oauth": "OAuth", "urls": "URLs"}
+_SPELLINGS: Final = {"ids": "IDs", "oauth": "OAuth", "urls": "URLs"}
 
 
 def make_label(title: str, above: str) -> str:
@@ -31,9 +31,9 @@ def make_title(name: str) -> str:
     words = [word.lower() for word in _WORD.findall(name)]
     if not words:
         return name or "Settings"
-    spelled = [_spelled(word) for word in words]
+    spelled = [_spell(word) for word in words]
     return " ".join([spelled[0][:1].upper() + spelled[0][1:], *spelled[1:]])
 
 
-def _spelled(word: str) -> str:
-    return word.upper() if word in _INITIALS else _SPELLED.get(word, word)
+def _spell(word: str) -> str:
+    return word.upper() if word in _ABBREVIATIONS else _SPELLINGS.get(word, word)

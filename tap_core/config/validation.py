@@ -52,7 +52,7 @@ def validate_config(
         return []
     errors = validator_class()(schema).iter_errors(_with_floats(checked))
     return [
-        _sentence(error, schema)
+        _format_error(error, schema)
         for error in sorted(errors, key=lambda error: [str(part) for part in error.path])
         if not error.path or error.path[0] not in skipped
     ]
@@ -101,7 +101,7 @@ def setting_path(parts: Iterable[str | int]) -> str:
 # Sentences
 
 
-def _sentence(error: _Fault, schema: JsonSchema) -> str:
+def _format_error(error: _Fault, schema: JsonSchema) -> str:
     """Return the message for a validation error: the setting's path and the fault, no secrets."""
     path = setting_path(error.absolute_path)
     message = _without_value(error) if _shows_secret(error, schema) else _with_value(error)
@@ -117,12 +117,12 @@ def _with_value(error: _Fault) -> str:
         return f"{error.message}{'.' if hint else ''}{hint}"
     if error.validator != "enum":
         return str(error.message)
-    known, given = _choices(error), error.instance
+    known, given = _list_choices(error), error.instance
     hint = suggest(given, filter(_is_text, known)) if _is_text(given) else ""
     return f"{given!r} is not one of {known!r}{'.' if hint else ''}{hint}"
 
 
-def _choices(error: _Fault) -> list[Any]:
+def _list_choices(error: _Fault) -> list[Any]:
     """Return the values that a violated ``enum`` allows, except null, for an error message."""
     return [value for value in error.validator_value if value is not None]
 
@@ -190,7 +190,7 @@ def _holds_secret(value: Any, schema: JsonSchema) -> bool:
 def _without_value(error: _Fault) -> str:
     """Return the message for a validation error whose invalid value must not be shown."""
     if error.validator == "enum":
-        return f"the value (not shown) does not fit enum {_choices(error)!r}"
+        return f"the value (not shown) does not fit enum {_list_choices(error)!r}"
     if error.validator in {"type", "format", "pattern"}:
         return f"the value (not shown) does not fit {error.validator} {error.validator_value!r}"
     return f"the value (not shown) does not fit the rule '{error.validator}'"
@@ -208,7 +208,7 @@ def is_trivially_valid(value: Any, schema: Any) -> bool:
     """
     if schema is True:
         return True
-    if not isinstance(schema, dict) or not schema.keys() <= _UNDERSTOOD:
+    if not isinstance(schema, dict) or not schema.keys() <= _SUPPORTED:
         return False
     return all(
         rule(value, schema[keyword], schema)
@@ -225,7 +225,7 @@ def _fits_type(value: Any, types: Any, _schema: JsonSchema) -> bool:
 def _is_json_type(value: Any, name: str) -> bool:
     if isinstance(value, bool) or name == "boolean":
         return isinstance(value, bool) and name == "boolean"
-    kinds = _KINDS.get(name)
+    kinds = _PYTHON_TYPES.get(name)
     return kinds is not None and isinstance(value, kinds)
 
 
@@ -262,7 +262,7 @@ def _fits_const(value: Any, allowed: Any, _schema: JsonSchema) -> bool:
     return isinstance(value, str) and value == allowed
 
 
-_KINDS: dict[str, type | tuple[type, ...]] = {
+_PYTHON_TYPES: dict[str, type | tuple[type, ...]] = {
     "string": str,
     "integer": int,
     "number": (int, float, Number),
@@ -281,7 +281,7 @@ _SIMPLE_RULES: dict[str, Callable[[Any, Any, JsonSchema], bool]] = {
 }
 _WITHOUT_EFFECT = {"$schema", "title", "description", "default", "examples", "secret"}
 _WITHOUT_EFFECT |= {"writeOnly", "readOnly", "deprecated", "format", "$comment", "x-sql-datatype"}
-_UNDERSTOOD = _SIMPLE_RULES.keys() | _WITHOUT_EFFECT
+_SUPPORTED = _SIMPLE_RULES.keys() | _WITHOUT_EFFECT
 
 
 # Unknown settings
@@ -295,10 +295,10 @@ def suggest_misspelled_settings(
     That is an undeclared setting with a name similar to that of a declared setting without a value.
     Objects whose ``additionalProperties`` is a schema are not checked.
     """
-    yield from _near_misses(config, schema, ())
+    yield from _suggest_in_object(config, schema, ())
 
 
-def _near_misses(
+def _suggest_in_object(
     config: Any, schema: JsonSchema, path: tuple[str | int, ...]
 ) -> Iterator[tuple[str, str]]:
     """Yield the suggestions of `suggest_misspelled_settings` for an object and objects inside it.
@@ -315,4 +315,4 @@ def _near_misses(
                 yield setting_path((*path, name)), setting_path((*path, near))
     for name, inner in known.items():
         if isinstance(config, Mapping) and isinstance(inner, dict) and name in config:
-            yield from _near_misses(config[name], inner, (*path, name))
+            yield from _suggest_in_object(config[name], inner, (*path, name))

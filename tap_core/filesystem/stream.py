@@ -94,7 +94,7 @@ class FileStream(Stream, abc.ABC):
         if not context:
             raise RuntimeError(f"Stream '{self.name}' needs the context of a file.")
         path: str = context[SDC_META_FILEPATH]
-        modified = self._modified(path)
+        modified = self._get_modification_time(path)
         if self._is_unchanged(modified, context):
             self.logger.debug("'%s' has not changed since it was read; it is skipped.", path)
             return
@@ -109,7 +109,7 @@ class FileStream(Stream, abc.ABC):
         bookmark = self.get_starting_timestamp(context)
         return bookmark is not None and modified < bookmark
 
-    def _modified(self, path: str) -> datetime | None:
+    def _get_modification_time(self, path: str) -> datetime | None:
         """Return the modification time of a file, or None if the file system has no such times."""
         try:
             modified: datetime = self.filesystem.modified(path)

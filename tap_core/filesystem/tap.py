@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["FolderTap", "file_path_to_stream_name"]
 
 _NEEDS_SETTINGS = ("ftp", "sftp")
+"""File systems that need the setting of the same name."""
 _WITH_DOT = ("local", *_NEEDS_SETTINGS)
+"""File systems whose file paths begin with ``./`` in states, as in singer_sdk."""
 
 _Files = TypeVar("_Files", bound=FileStream)
 
@@ -68,8 +70,7 @@ class FolderTap(Tap, Generic[_Files]):
     @cached_property
     def path(self) -> str:
         """Value of the setting ``path``: the folder that contains the files."""
-        path: str = self.config["path"]
-        return path
+        return str(self.config["path"])
 
     @cached_property
     def fs(self) -> AbstractFileSystem:
@@ -92,22 +93,22 @@ class FolderTap(Tap, Generic[_Files]):
         """Return one stream per file, or one stream for all files if ``read_mode`` is ``merge``.
 
         Raises:
-            ConfigValidationError: The folder does not exist, or has no file to merge.
+            ConfigValidationError: There is no folder, no file to merge, or two files of one stream.
         """
         if not self.fs.isdir(""):
             fault = f"'path': '{self.path}' does not exist or is not a directory"
             raise ConfigValidationError(f"Config validation failed: {fault}", errors=[fault])
-        files = self._files()
+        files = self._list_files()
         if self.read_mode is ReadMode.merge:
-            return [self._stream(self.config["stream_name"], files)]
-        return [self._stream(file_path_to_stream_name(file), [file]) for file in files]
+            return [self._make_stream(self.config["stream_name"], files)]
+        _check_stream_names(files)
+        return [self._make_stream(file_path_to_stream_name(file), [file]) for file in files]
 
-    def _stream(self, name: str, files: list[str]) -> _Files:
+    def _make_stream(self, name: str, files: list[str]) -> _Files:
         return self.default_stream_class(tap=self, name=name, filepaths=files, filesystem=self.fs)
 
-    def _files(self) -> list[str]:
+    def _list_files(self) -> list[str]:
         """Return the sorted paths of the files with a valid extension, relative to the folder."""
-        # States contain the paths, so their prefix is that of singer_sdk.
         members: list[dict[str, Any]] = self.fs.ls("", detail=True)
         start = "./" if self.config["filesystem"] in _WITH_DOT else ""
         return sorted(
@@ -115,3 +116,19 @@ class FolderTap(Tap, Generic[_Files]):
             for member in members
             if member["type"] == "file" and member["name"].endswith(self.valid_extensions)
         )
+
+
+def _check_stream_names(files: list[str]) -> None:
+    """Raise ConfigValidationError if several files have the same stream name."""
+    by_name: dict[str, list[str]] = {}
+    for file in files:
+        by_name.setdefault(file_path_to_stream_name(file), []).append(file)
+    faults = [
+        f"'path': {' and '.join(same)} have the same stream name '{name}': rename all but one,"
+        " or set 'read_mode' to 'merge'"
+        for name, same in by_name.items()
+        if len(same) > 1
+    ]
+    if faults:
+        message = f"Config validation failed: {'; '.join(faults)}"
+        raise ConfigValidationError(message, errors=faults)

@@ -1,6 +1,6 @@
 """Connection pools that enforce a deadline and a size limit while a response is received.
 
-They also refuse connections that a response leads to a link-local address.
+They also refuse to connect to a link-local address to which a redirect or a link has led.
 
 The timeout of the requests package applies to each socket read, so a server that sends one byte now
 and then never exceeds it. A `Deadline` limits the total time for the status line, headers and body.
@@ -21,7 +21,7 @@ from urllib3.exceptions import LocationValueError
 from urllib3.poolmanager import pool_classes_by_scheme
 
 from tap_core.http.link_local import find_link_local, is_link_local
-from tap_core.http.origins import describe_link_local
+from tap_core.http.origins import make_link_local_error
 from tap_core.http.response_limits import IN_FORCE, Deadline
 from tap_core.http.unsendable import complete_proxy_url
 
@@ -61,7 +61,7 @@ class _LimitedStream(io.RawIOBase):
         self._socket = sock
         self._deadline = deadline
         self._timeout = sock.gettimeout()
-        self._is_changed = False
+        self._is_timeout_changed = False
 
     def readable(self) -> bool:
         return True
@@ -77,25 +77,24 @@ class _LimitedStream(io.RawIOBase):
             ResponseTooLargeError: The response has more bytes than allowed.
             TimeoutError: The server sent nothing for longer than allowed.
         """
-        deadline = self._deadline
-        left = wait = None if deadline.begun is None else deadline.left()
+        left = timeout = self._deadline.left()
         if left is not None:
-            wait = min(left, deadline.longest_silence(left), self._timeout or left)
-            self._is_changed = True
-            self._socket.settimeout(wait)
+            timeout = min(left, self._deadline.longest_silence(left), self._timeout or left)
+            self._is_timeout_changed = True
+            self._socket.settimeout(timeout)
         try:
             size: int | None = self._raw.readinto(buffer)
         except TimeoutError:
-            if left is not None and wait == left:
-                raise deadline.overdue() from None
+            if left is not None and timeout == left:
+                raise self._deadline.make_too_slow_error() from None
             raise
-        deadline.count(size or 0)
+        self._deadline.count(size or 0)
         return size
 
     def close(self) -> None:
         """Close the stream, and restore the socket's timeout for the next request."""
         if not self.closed:
-            if self._is_changed and self._socket.fileno() >= 0:
+            if self._is_timeout_changed and self._socket.fileno() >= 0:
                 self._socket.settimeout(self._timeout)
             self._raw.close()
             super().close()
@@ -124,7 +123,7 @@ class _Response(HTTPResponse):
         if head is None:
             super().begin()
             return
-        this.fp.read(start.index(_END) + len(_END))
+        this.fp.read(start.index(_HEAD_END) + len(_HEAD_END))
         self._set_head(*head)
 
     def _set_head(self, reason: str, headers: HTTPMessage) -> None:
@@ -141,8 +140,8 @@ class _Response(HTTPResponse):
         this.will_close = is_closed or not (this.chunked or length is not None)
 
 
-_END: Final = b"\r\n\r\n"
-_SUCCESS: Final = "HTTP/1.1 200"
+_HEAD_END: Final = b"\r\n\r\n"
+_STATUS_200: Final = "HTTP/1.1 200"
 _MOST_HEADERS: Final = 64
 _MOST_DIGITS: Final = 18
 
@@ -158,9 +157,9 @@ def _parse_head(start: bytes) -> tuple[str, HTTPMessage] | None:
         the status is not 200, or there are folded lines, a multipart type, an invalid length, or
         characters other than printable ASCII.
     """
-    text = start[: max(start.find(_END), 0)].decode("latin-1")
+    text = start[: max(start.find(_HEAD_END), 0)].decode("latin-1")
     first, *lines = text.split("\r\n")
-    reason = first.removeprefix(_SUCCESS)
+    reason = first.removeprefix(_STATUS_200)
     is_plain = text.isascii() and first.isprintable() and "".join(lines).isprintable()
     if not is_plain or reason == first or reason[:1] not in {"", " "} or len(lines) > _MOST_HEADERS:
         return None
@@ -210,22 +209,22 @@ def _limit_connection(connection: Any) -> Any:
 def _connect(connection: Any, connect: Callable[[], socket.socket]) -> socket.socket:
     """Return the socket of a new connection from ``connect``, the method of urllib3 that opens it.
 
-    The address of the socket is checked, too, since the name may have another one by then. A proxy
-    connects to the host itself.
+    The address of the socket is checked too, because the host name may be resolved to another
+    address when urllib3 connects. Nothing is checked for a proxy, which resolves the name itself.
 
     Raises:
         UntrustedHostError: A response led the request to a link-local address.
     """
-    if not IN_FORCE.is_led or connection.proxy:
+    if not IN_FORCE.is_undeclared_host or connection.proxy:
         return connect()
     if address := find_link_local(connection.host, connection.port):
-        raise describe_link_local(connection.host, address)
-    found = connect()
-    address = str(found.getpeername()[0])
+        raise make_link_local_error(connection.host, address)
+    connected = connect()
+    address = str(connected.getpeername()[0])
     if is_link_local(address):
-        found.close()
-        raise describe_link_local(connection.host, address)
-    return found
+        connected.close()
+        raise make_link_local_error(connection.host, address)
+    return connected
 
 
 _POOLS: Final = {"http": HTTPConnectionPool, "https": HTTPSConnectionPool}

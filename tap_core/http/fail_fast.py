@@ -20,7 +20,7 @@ _TIMEOUT_SECONDS: Final = 30.0
 
 _Timeout = TypeVar("_Timeout")
 
-_hasty: ContextVar[bool] = ContextVar("hasty", default=False)
+_is_failing_fast: ContextVar[bool] = ContextVar("is_failing_fast", default=False)
 
 
 @contextmanager
@@ -29,21 +29,21 @@ def fail_fast() -> Iterator[None]:
 
     Connection tests use it, because they must report a failure within seconds.
     """
-    token = _hasty.set(True)
+    token = _is_failing_fast.set(True)
     try:
         yield
     finally:
-        _hasty.reset(token)
+        _is_failing_fast.reset(token)
 
 
 def limit_tries(tries: int) -> int:
     """Return the maximum number of tries: at most 2 in a `fail_fast` block, else unchanged."""
-    return min(tries, _TRIES) if _hasty.get() else tries
+    return min(tries, _TRIES) if _is_failing_fast.get() else tries
 
 
 def limit_wait(seconds: float) -> float:
     """Return the wait before a retry: at most 1 second in a `fail_fast` block, else unchanged."""
-    return min(seconds, _WAIT_SECONDS) if _hasty.get() else seconds
+    return min(seconds, _WAIT_SECONDS) if _is_failing_fast.get() else seconds
 
 
 def limit_timeout(timeout: _Timeout) -> _Timeout:
@@ -51,6 +51,6 @@ def limit_timeout(timeout: _Timeout) -> _Timeout:
 
     A timeout that is not a number, such as a (connect, read) tuple, is always unchanged.
     """
-    if _hasty.get() and isinstance(timeout, (int, float)):
+    if _is_failing_fast.get() and isinstance(timeout, (int, float)):
         return min(timeout, type(timeout)(_TIMEOUT_SECONDS))
     return timeout

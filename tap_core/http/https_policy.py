@@ -15,12 +15,12 @@ from tap_core.exceptions import ConfigurationError
 
 __all__ = ["check_https", "require_https"]
 
-_demanded = Event()
+_is_required = Event()
 
 
 def require_https() -> None:
     """Forbid unencrypted requests to other machines until the process ends."""
-    _demanded.set()
+    _is_required.set()
 
 
 def check_https(address: str | None) -> None:
@@ -30,16 +30,16 @@ def check_https(address: str | None) -> None:
         ConfigurationError: `require_https` was called, and the URL begins with ``http://`` and
             names another machine.
     """
-    if not _demanded.is_set() or not address or not address.lower().startswith("http:"):
+    if not _is_required.is_set() or not address or not address.lower().startswith("http:"):
         return
-    if not _is_here(urlsplit(address).hostname or ""):
+    if not _is_this_machine(urlsplit(address).hostname or ""):
         raise ConfigurationError(
             "A request to the source would be sent over plain HTTP, which is forbidden here, since"
             " it could be read in transit. Configure an address that begins with https."
         )
 
 
-def _is_here(host: str) -> bool:
+def _is_this_machine(host: str) -> bool:
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:

@@ -1,8 +1,8 @@
 """Addresses that a response must not lead a request to: link-local ones and metadata services.
 
-Clouds serve a machine's credentials at such addresses, over plain HTTP and without a login. A
-redirect or a link in a response would make them rows of a table. A tap may still read from such an
-address if its code or its settings name it.
+Clouds serve a machine's credentials at such addresses, over plain HTTP and without a login. A tap
+that followed a redirect or a link to such an address would write the credentials into a table. A
+tap may still read from such an address if its code or its settings name it.
 
 Sources: RFC 3927 and RFC 4291 for link-local addresses; the documentation of the clouds for others.
 """

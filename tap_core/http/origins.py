@@ -21,6 +21,7 @@ from requests.structures import CaseInsensitiveDict
 from tap_core.exceptions import ConfigurationError, FatalAPIError
 from tap_core.http.link_local import is_link_local
 from tap_core.redaction import Secrets, is_secret_name
+from tap_core.redaction.http import decode_header
 
 __all__ = [
     "LONGEST_URL",
@@ -29,9 +30,9 @@ __all__ = [
     "UntrustedHostError",
     "check_allowed_hosts",
     "declared_origin",
-    "describe_link_local",
-    "describe_redirect",
     "has_secrets",
+    "make_link_local_error",
+    "make_redirect_error",
     "parse_origin",
 ]
 
@@ -40,9 +41,14 @@ _PORTS: Final = {"http": 80, "https": 443}
 LONGEST_URL: Final = 100_000
 """Maximum length of a URL in characters; servers accept less."""
 
-_HARMLESS: Final = (
-    *("Accept", "Accept-Encoding", "Accept-Language", "Connection", "Range", "User-Agent"),
+_KEPT_HEADERS: Final = (
+    "Accept",
+    "Accept-Encoding",
+    "Accept-Language",
+    "Connection",
     "Proxy-Authorization",  # requests sets it for the proxy, which removes it
+    "Range",
+    "User-Agent",
 )
 """Headers that a request keeps when a redirect leads it to another origin."""
 
@@ -74,19 +80,17 @@ class Origin(NamedTuple):
 
         Host and port must match; both ports must be the default ones, 443 and 80.
         """
-        return (other.scheme, other.port, self.scheme, self.port) == (
-            *("http", 80, "https", 443),
-        ) and self.host == other.host
+        return other == ("http", self.host, 80) and self == ("https", self.host, 443)
 
 
 def parse_origin(url: str | bytes | None) -> Origin | None:
     """Return the origin of the URL of a prepared request; None if the URL is missing or invalid."""
     text = url.decode("utf-8", "replace") if isinstance(url, bytes) else url or ""
-    return _origin("/".join(text.split("/", 3)[:3]))
+    return _parse_url_start("/".join(text.split("/", 3)[:3]))
 
 
 @lru_cache(maxsize=512)
-def _origin(beginning: str) -> Origin | None:
+def _parse_url_start(beginning: str) -> Origin | None:
     try:
         parts = urlsplit(beginning)
         port, host = parts.port, parts.hostname
@@ -111,7 +115,7 @@ def declared_origin(url: str) -> Origin | None:
     return parse_origin(ready.url)
 
 
-class _Allowed(NamedTuple):
+class _AllowedHost(NamedTuple):
     """Host to which credentials may be sent, parsed from the setting ``allowed_hosts``.
 
     An empty scheme matches any scheme, a missing port the default port of the scheme.
@@ -121,7 +125,7 @@ class _Allowed(NamedTuple):
     host: str
     port: int | None
 
-    def admits(self, origin: Origin) -> bool:
+    def matches(self, origin: Origin) -> bool:
         """Return True if an origin's scheme, host and port match this allowed host."""
         port = _PORTS.get(origin.scheme) if self.port is None else self.port
         if self.scheme not in {"", origin.scheme} or port != origin.port:
@@ -132,7 +136,7 @@ class _Allowed(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _allowed(name: str) -> _Allowed:
+def _parse_allowed_host(name: str) -> _AllowedHost:
     text = name.strip()
     try:
         parts = urlsplit(text if "://" in text else f"//{text}")
@@ -146,7 +150,7 @@ def _allowed(name: str) -> _Allowed:
             f"allowed_hosts has {name!r}, which is not a host name such as 'files.example.com',"
             " 'files.example.com:8443' or '*.example.com'."
         )
-    return _Allowed(parts.scheme, host, port)
+    return _AllowedHost(parts.scheme, host, port)
 
 
 def check_allowed_hosts(names: Collection[str]) -> tuple[str, ...]:
@@ -159,7 +163,7 @@ def check_allowed_hosts(names: Collection[str]) -> tuple[str, ...]:
     """
     names = (names,) if isinstance(names, str) else tuple(names)
     for name in names:
-        _ = _allowed(str(name))
+        _ = _parse_allowed_host(str(name))
     return tuple(map(str, names))
 
 
@@ -173,7 +177,9 @@ def has_secrets(request: requests.PreparedRequest, secrets: Secrets) -> bool:
     """
     if any(map(_answers_challenge, _response_hooks(request))):
         return True
-    headers = {_text(name): _text(value) for name, value in (request.headers or {}).items()}
+    headers = {
+        decode_header(name): decode_header(value) for name, value in (request.headers or {}).items()
+    }
     headers.pop("Cookie", None)
     url, body = str(request.url or ""), cast("Any", request.body)
     if any(map(is_secret_name, headers)):
@@ -197,25 +203,21 @@ def _answers_challenge(hook: Any) -> bool:
     return isinstance(getattr(hook, "__self__", None), AuthBase)
 
 
-def _text(value: str | bytes) -> str:
-    return value.decode("latin-1") if isinstance(value, bytes) else str(value)
-
-
 @dataclass(slots=True)
 class Route:
     """Rules that say to which origins a request with credentials may be sent or redirected.
 
     Args:
         is_home: Function that returns True for an origin to which the credentials belong.
-        carries: Function that returns True for a request that contains credentials.
-        is_secure: Function that returns True if the credentials may not be sent over plain HTTP.
+        has_credentials: Function that returns True for a request that contains credentials.
+        requires_https: Function that returns True if credentials must not be sent over plain HTTP.
         allowed_hosts: Other hosts that may receive the credentials.
         setting: Name of the setting that contains the allowed hosts, for error messages.
     """
 
     is_home: Callable[[Origin], bool]
-    carries: Callable[[requests.PreparedRequest], bool]
-    is_secure: Callable[[], bool]
+    has_credentials: Callable[[requests.PreparedRequest], bool]
+    requires_https: Callable[[], bool]
     allowed_hosts: Collection[str] = ()
     setting: str = "`allowed_hosts` of the stream"
 
@@ -239,17 +241,17 @@ class Route:
         origin = parse_origin(request.url)
         if origin is None or self.is_home(origin):
             return
-        if origin.scheme == "http" and self.is_secure():
-            raise _fallen_back(origin)
+        if origin.scheme == "http" and self.requires_https():
+            raise _make_downgrade_error(origin)
         if self._allows(origin):
             return
         if is_link_local(origin.host):
-            raise describe_link_local(origin.host)
-        if self.carries(request):
-            raise self._refused(origin, "The URL of a request leads")
+            raise make_link_local_error(origin.host)
+        if self.has_credentials(request):
+            raise self._make_refusal(origin, "The URL of a request leads")
         request.headers.pop("Cookie", None)
 
-    def redirected(
+    def prepare_redirect(
         self,
         first: requests.PreparedRequest,
         response: requests.Response,
@@ -277,23 +279,23 @@ class Route:
         if target is None or source is None:
             return is_stripped
         if source.scheme == "https" and target.scheme == "http":
-            raise _fallen_back(target, response)
+            raise _make_downgrade_error(target, response)
         is_same = target == source or target.is_tls_upgrade_from(source)
         if self._is_trusted(target, first) or (is_same and self._is_trusted(source, first)):
             _keep_authorization(request, following)
             return is_stripped
         if not is_same:
             if not self._allows(target) and is_link_local(target.host):
-                raise describe_link_local(target.host)
-            if not (is_stripped or self._allows(target)) and self.carries(request):
-                raise self._refused(target, "The response redirects", response)
+                raise make_link_local_error(target.host)
+            if not (is_stripped or self._allows(target)) and self.has_credentials(request):
+                raise self._make_refusal(target, "The response redirects", response)
             if following.body:
                 raise UntrustedHostError(
                     f"The response redirects a request with a body to {target}. A body is only sent"
                     " to hosts that may receive the credentials: nothing was sent there.",
                     response=response,
                 )
-        _strip(following, keep_body=is_same)
+        _remove_credentials(following, keep_body=is_same)
         return True
 
     def check_redirect(self, response: requests.Response, *_: Any, **__: Any) -> None:
@@ -307,8 +309,8 @@ class Route:
         """
         if not response.is_redirect:
             return
-        place = urljoin(response.url, response.headers["Location"])
-        source, target = parse_origin(response.url), declared_origin(place)
+        location = urljoin(response.url, response.headers["Location"])
+        source, target = parse_origin(response.url), declared_origin(location)
         if (
             source is None
             or target is None
@@ -317,9 +319,9 @@ class Route:
         ):
             return
         if source.scheme == "https" and target.scheme == "http":
-            raise _fallen_back(target, response)
+            raise _make_downgrade_error(target, response)
         if not self.is_home(target) and not self._allows(target):
-            raise self._refused(target, "The response redirects", response)
+            raise self._make_refusal(target, "The response redirects", response)
 
     def is_declared(self, request: requests.PreparedRequest) -> bool:
         """Return True if the code or the settings of the source name the host of a request.
@@ -343,9 +345,9 @@ class Route:
         return is_first or self.is_home(origin)
 
     def _allows(self, origin: Origin) -> bool:
-        return any(_allowed(str(name)).admits(origin) for name in self.allowed_hosts)
+        return any(_parse_allowed_host(str(name)).matches(origin) for name in self.allowed_hosts)
 
-    def _refused(
+    def _make_refusal(
         self, target: Origin, what: str, response: requests.Response | None = None
     ) -> UntrustedHostError:
         return UntrustedHostError(
@@ -355,7 +357,7 @@ class Route:
         )
 
 
-def describe_link_local(host: str, address: str = "") -> UntrustedHostError:
+def make_link_local_error(host: str, address: str = "") -> UntrustedHostError:
     """Return the error for a response that leads a request to a link-local address.
 
     ``host`` is the host of the request's URL. If it is a name, ``address`` is its address.
@@ -368,7 +370,7 @@ def describe_link_local(host: str, address: str = "") -> UntrustedHostError:
     )
 
 
-def describe_redirect(response: requests.Response) -> UntrustedHostError | None:
+def make_redirect_error(response: requests.Response) -> UntrustedHostError | None:
     """Return the error for a redirect of a request for credentials, which must not be followed.
 
     Return None if the response does not redirect.
@@ -385,7 +387,9 @@ def describe_redirect(response: requests.Response) -> UntrustedHostError | None:
     )
 
 
-def _fallen_back(target: Origin, response: requests.Response | None = None) -> UntrustedHostError:
+def _make_downgrade_error(
+    target: Origin, response: requests.Response | None = None
+) -> UntrustedHostError:
     return UntrustedHostError(
         f"A response over HTTPS leads to {target}, which is plain HTTP: nothing was sent there."
         " Requests never fall back from HTTPS to HTTP.",
@@ -405,14 +409,14 @@ def _keep_authorization(
         following.headers["Authorization"] = request.headers["Authorization"]
 
 
-def _strip(following: requests.PreparedRequest, *, keep_body: bool) -> None:
+def _remove_credentials(following: requests.PreparedRequest, *, keep_body: bool) -> None:
     """Remove credentials, cookies and unknown headers from a request that follows a redirect.
 
     The body is kept only if ``keep_body`` is True.
     """
     hooks = [hook for hook in _response_hooks(following) if not _answers_challenge(hook)]
     following.hooks = {"response": hooks}
-    kept = (*_HARMLESS, "Content-Type", "Content-Length") if keep_body else _HARMLESS
+    kept = (*_KEPT_HEADERS, "Content-Type", "Content-Length") if keep_body else _KEPT_HEADERS
     headers = {name: following.headers[name] for name in kept if name in following.headers}
     following.headers = CaseInsensitiveDict(headers)
     vars(following)["_cookies"] = RequestsCookieJar()

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 __all__ = ["iterate_records"]
 
-_NOTHING: Any = object()
+_NO_RECORD: Any = object()
 
 
 def iterate_records(
     paginator: BaseAPIPaginator[Any],
     fetch: Callable[[], requests.Response],
     parse: Callable[[requests.Response], Iterable[Any]],
-    stopped: Callable[[int], object] = bool,
+    report_stop: Callable[[int], object] = bool,
     has_ended: Callable[[], bool] = bool,
 ) -> Iterator[Any]:
     """Fetch page after page and yield the records of each page.
@@ -36,9 +36,10 @@ def iterate_records(
         paginator: Paginator with the token of the current page.
         fetch: Function that sends the request for the current page.
         parse: Function that returns the records of a response.
-        stopped: Function that is called if an empty page ends the pagination, with the number of
-            pages that had records.
-        has_ended: Function that is called after each page; pagination ends if it returns True.
+        report_stop: Function that is called if an empty page ends the pagination, with the number
+            of pages that had records. The default, ``bool``, has no effect.
+        has_ended: Function that is called after each page; pagination ends if it returns True. The
+            default, ``bool``, returns False.
 
     Raises:
         PaginationLoopError: The same requests return the same pages again and again.
@@ -48,14 +49,14 @@ def iterate_records(
     while not paginator.finished:
         response = fetch()
         records = iter(parse(response))
-        first = next(records, _NOTHING)
-        if first is not _NOTHING:
+        first = next(records, _NO_RECORD)
+        if first is not _NO_RECORD:
             detector.check(response)
             yield first
             yield from records
             pages += 1
         elif not paginator.continue_if_empty(response):
-            stopped(pages)
+            report_stop(pages)
             return
         if has_ended():
             return
@@ -71,25 +72,26 @@ class _CycleDetector:
     """
 
     def __init__(self) -> None:
-        self._answers: dict[int, int | None] = {}
+        self._content_hashes: dict[int, int | None] = {}
+        """Hash of the second response by hash of the request; None after the first response."""
 
     def check(self, response: requests.Response) -> None:
         """Raise PaginationLoopError if a request has already returned the same body twice."""
         request: requests.PreparedRequest | None = response.request
         if request is None:  # a response that a tap or a test has created itself
             return
-        asked = hash((request.method, request.url, _hashable(request.body)))
-        if asked not in self._answers:
-            self._answers[asked] = None
+        key = hash((request.method, request.url, _hashable(request.body)))
+        if key not in self._content_hashes:
+            self._content_hashes[key] = None
             return
-        answer = hash(response.content)
-        if self._answers[asked] == answer:
+        content_hash = hash(response.content)
+        if self._content_hashes[key] == content_hash:
             raise PaginationLoopError(
                 "Loop detected in pagination. The same page was requested three times, with"
                 " other pages in between, and the response does not change. Check where the"
                 " paginator reads the next token, and how it recognizes the last page."
             )
-        self._answers[asked] = answer
+        self._content_hashes[key] = content_hash
 
 
 def _hashable(body: Any) -> Any:

@@ -67,29 +67,30 @@ class RateLimiter:
         """
         if not requests > 0:
             raise ValueError(f"A rate limit must be above zero, and {requests!r} is not.")
-        wait = self._ask(_even(requests, period)).wait
+        wait = self._ask(_make_limits(requests, period)).wait
         if wait > 0:
             (self._sleep or time.sleep)(wait)
         return wait
 
 
-class _Budgets:
+class _TapLimiters:
     """Rate limiters of one tap by name, with the request counters that they use."""
 
     def __init__(self, counters: RateCounterStore) -> None:
         self.counters = counters
-        self._named: dict[str, RateLimiter] = {}
+        self._limiters: dict[str, RateLimiter] = {}
 
-    def of(self, name: str) -> RateLimiter:
+    def get(self, name: str) -> RateLimiter:
         """Return the rate limiter with a name; it is created on first use."""
-        made = self._named.get(name)
-        if made is None:
+        limiter = self._limiters.get(name)
+        if limiter is None:
             counters = self.counters
-            made = self._named[name] = RateLimiter(ask=lambda terms: counters.ask(name, terms))
-        return made
+            limiter = RateLimiter(ask=lambda terms: counters.ask(name, terms))
+            self._limiters[name] = limiter
+        return limiter
 
 
-_shared: WeakKeyDictionary[object, _Budgets] = WeakKeyDictionary()
+_shared: WeakKeyDictionary[object, _TapLimiters] = WeakKeyDictionary()
 _shared_lock = threading.Lock()
 
 
@@ -99,29 +100,30 @@ def get_shared_limiter(owner: object, name: str = "") -> RateLimiter:
     It is created on first use and exists as long as the tap, ``owner``.
     """
     with _shared_lock:
-        return _budgets(owner).of(name)
+        return _get_limiters(owner).get(name)
 
 
 def get_counters(owner: object) -> RateCounterStore:
     """Return the request counters that the rate limiters of the tap ``owner`` use."""
     with _shared_lock:
-        return _budgets(owner).counters
+        return _get_limiters(owner).counters
 
 
 def use_shared_counters(owner: object, counters: RateCounterStore) -> None:
     """Make the rate limiters of the tap ``owner`` use request counters that processes share."""
     with _shared_lock:
-        _shared[owner] = _Budgets(counters)
+        _shared[owner] = _TapLimiters(counters)
 
 
-def _budgets(owner: object) -> _Budgets:
+def _get_limiters(owner: object) -> _TapLimiters:
     found = _shared.get(owner)
     if found is None:
-        found = _shared[owner] = _Budgets(InProcessCounters())
+        found = _shared[owner] = _TapLimiters(InProcessCounters())
     return found
 
 
-def _even(requests: float, period: float = 1.0) -> RateLimits:
+def _make_limits(requests: float, period: float = 1.0) -> RateLimits:
+    """Return the limit for evenly spaced requests; ``period`` is in seconds."""
     return RateLimits("even", ((requests, period),))
 
 
@@ -142,8 +144,8 @@ def wait_for_slot(owner: Any, stream: str, limit: float | None) -> None:
     """
     if limit is not None or get_counters(owner).is_shared:
         get_shared_limiter(owner, _format_stream(stream)).take(math.inf if limit is None else limit)
-    if of_all := getattr(owner, "rate_limit", None):
-        get_shared_limiter(owner).take(of_all)
+    if tap_limit := getattr(owner, "rate_limit", None):
+        get_shared_limiter(owner).take(tap_limit)
 
 
 def report_retry_after(owner: object, stream: str, response: Any) -> None:
@@ -160,7 +162,7 @@ def report_retry_after(owner: object, stream: str, response: Any) -> None:
 
     seconds = retry_after(SimpleNamespace(response=response))
     if seconds is not None:
-        counters.lower(_format_stream(stream), _even(math.inf), 0, seconds)
+        counters.lower(_format_stream(stream), _make_limits(math.inf), 0, seconds)
 
 
 def _format_stream(stream: str) -> str:

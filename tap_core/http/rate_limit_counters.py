@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 LimitKind = Literal["even", "fixed", "moving"]
-"""Counting method of a budget."""
+"""Counting method of rate limits; see `RateLimits`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ _ParamsDict: TypeAlias = dict[str, Any]
 
 
 _UNRESERVED: Final = frozenset(f"{ascii_letters}{digits}-._~=&")
-"""Characters that are not quoted in names and values, and the two between them."""
+"""Characters of a query string that need no quoting, including the separators ``=`` and ``&``."""
 
 
 @dataclass(slots=True)
@@ -175,9 +175,8 @@ def _prepare_plain(
     else:
         ready.url = known
     ready.headers = _prepare_headers(session.headers, request.headers)
-    vars(ready)["_cookies"] = (
-        RequestsCookieJar()
-    )  # the session has no cookies; merging them is slow
+    # The session has no cookies; merging them is slow.
+    vars(ready)["_cookies"] = RequestsCookieJar()
     ready.prepare_body(request.data, request.files, request.json)
     ready.prepare_auth(request.auth, request.url)
     ready.prepare_hooks(request.hooks)
@@ -193,10 +192,10 @@ def _is_plain(session: requests.Session) -> bool:
     return type(session) is requests.Session and not adds
 
 
-_LONGEST_KEPT: Final = 2_000
-"""Longest header, in characters, whose preparation is cached; a source may name others."""
+_LONGEST_CACHED: Final = 2_000
+"""Maximum length of a cached header name or value, in characters, to limit the cache's memory."""
 _HEX: Final = frozenset(hexdigits)
-_ALLOWED: Final = frozenset(f"{ascii_letters}{digits}-._~!$&'()*+,;=:@/?%")
+_QUERY_CHARACTERS: Final = frozenset(f"{ascii_letters}{digits}-._~!$&'()*+,;=:@/?%")
 """Characters of a query that the requests package does not change."""
 
 
@@ -207,7 +206,7 @@ def _join_query(url: Any, query: Any) -> str | None:
     """
     if type(url) is not str or type(query) is not str:
         return None
-    if not (_ALLOWED.issuperset(query) and _has_valid_escapes(query)):
+    if not (_QUERY_CHARACTERS.issuperset(query) and _has_valid_escapes(query)):
         return None
     base = _prepare_base(url)
     if base is None or not query:
@@ -247,33 +246,25 @@ def _prepare_headers(session_headers: Any, headers: Mapping[str, Any]) -> CaseIn
     )
     given = tuple(headers.items())
     texts = [text for pair in (*pairs, *given) for text in pair]
-    is_short = all(type(text) is str and len(text) <= _LONGEST_KEPT for text in texts)
-    known = (_known_headers if is_short else _check_headers)(pairs, given)
-    made: CaseInsensitiveDict[Any] = CaseInsensitiveDict()
-    vars(made)["_store"] = vars(known)["_store"].copy()
-    return made
+    is_short = all(type(text) is str and len(text) <= _LONGEST_CACHED for text in texts)
+    merged = (_merge_headers if is_short else _merge_headers.__wrapped__)(pairs, given)
+    copy: CaseInsensitiveDict[Any] = CaseInsensitiveDict()
+    vars(copy)["_store"] = vars(merged)["_store"].copy()
+    return copy
 
 
-def _check_headers(
+@lru_cache(maxsize=64)
+def _merge_headers(
     session_headers: tuple[tuple[str, Any], ...], headers: tuple[tuple[str, Any], ...]
 ) -> CaseInsensitiveDict[Any]:
-    ready = requests.PreparedRequest()
-    ready.prepare_headers(_merge_headers(dict(session_headers), dict(headers)))
-    return ready.headers
-
-
-_known_headers: Final = lru_cache(maxsize=64)(_check_headers)
-
-
-def _merge_headers(
-    session_headers: Mapping[str, Any], headers: Mapping[str, Any]
-) -> CaseInsensitiveDict[Any]:
-    """Return the headers of a session updated with those of a request.
+    """Return the headers of a session updated with those of a request, checked for validity.
 
     A header whose value in the request is None is removed.
     """
-    joined: CaseInsensitiveDict[Any] = CaseInsensitiveDict(session_headers)
-    joined.update(headers)
-    for name in [name for name, value in joined.items() if value is None]:
-        del joined[name]
-    return joined
+    merged: CaseInsensitiveDict[Any] = CaseInsensitiveDict(dict(session_headers))
+    merged.update(dict(headers))
+    for name in [name for name, value in merged.items() if value is None]:
+        del merged[name]
+    ready = requests.PreparedRequest()
+    ready.prepare_headers(merged)
+    return ready.headers

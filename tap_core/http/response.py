@@ -43,24 +43,31 @@ __all__ = [
     "parse_json",
 ]
 
-_EXACT = msgspec.json.Decoder(float_hook=Decimal)
-_PLAIN = msgspec.json.Decoder()
-_REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidOperation)
+_DECIMAL_DECODER = msgspec.json.Decoder(float_hook=Decimal)
+_FLOAT_DECODER = msgspec.json.Decoder()
+_DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidOperation)
 _UTF_8 = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
 _UNREAD: Any = object()
-_DOCUMENT = 4
-"""Largest memory of a JSON document, as a multiple of the largest body."""
-_SIZES = ((b"{", 130), (b"[", 80), (b",", 112))
-"""Approximate bytes of memory per JSON character: an object with its first value, an array, and a
-further value, which is largest as a ``Decimal``."""
+_MEMORY_FACTOR = 4
+"""Maximum memory of a decoded document, as a multiple of `JSONResponse.max_bytes`."""
+_JSON_SIZES = ((b"{", 130), (b"[", 80), (b",", 112))
+"""Approximate bytes of memory per JSON character.
+
+They are those of an object with its first value, an array, and a further value, which is largest as
+a ``Decimal``.
+"""
 _MOST_PER_BYTE = 40
 """Upper bound of the average bytes of memory per JSON character."""
 _XML_SIZES = ((b"<", 90), (b"=", 250))
-"""Approximate bytes of memory per XML character: a tag, and an attribute, which makes its element
-a mapping."""
-_EXPANDED = 200
-"""Largest memory of expanded attributes per byte of XML: the parser, expat, expands a document to
-at most 100 times its size, and a Python text is a copy of it."""
+"""Approximate bytes of memory per XML character.
+
+They are those of a tag, and of an attribute, which makes its element a mapping.
+"""
+_EXPANDED_SIZE = 200
+"""Maximum bytes of memory per byte of XML with entities in attributes.
+
+The parser, expat, expands a document to at most 100 times its size, and Python copies the text.
+"""
 _NO_CONTENT = frozenset({204, 205})
 
 
@@ -84,8 +91,8 @@ class JSONResponse(requests.Response):
     """Response that decodes JSON by msgspec: faster than the json module, with equal results."""
 
     _document: Any = _UNREAD
-    noted: tuple[str, Any] | None = None
-    """A JSONPath and its first match."""
+    first_match: tuple[str, Any] | None = None
+    """A JSONPath and its first match in the document, stored by `read`."""
 
     max_bytes: int | None = None
     """Largest body in memory, in bytes; None for no limit. See `check_json_size`."""
@@ -117,15 +124,15 @@ class JSONResponse(requests.Response):
     def json(self, **kwargs: Any) -> Any:
         """Decode the JSON body and return the document; ``kwargs`` are those of `json.loads`."""
         check_json_size(self, self.content)
-        decoder = _EXACT if kwargs == {"parse_float": Decimal} else _PLAIN
-        if (decoder is _EXACT or not kwargs) and _may_be_utf_8(self):
+        decoder = _DECIMAL_DECODER if kwargs == {"parse_float": Decimal} else _FLOAT_DECODER
+        if (decoder is _DECIMAL_DECODER or not kwargs) and _may_be_utf_8(self):
             try:
                 return decoder.decode(self.content)
-            except _REFUSED:
+            except _DECODE_ERRORS:
                 pass
         check_json_size(self, self.content, as_text=True)
         try:
-            return json.loads(_text(self, self.content), **kwargs)
+            return json.loads(_decode_body(self, self.content), **kwargs)
         except (json.JSONDecodeError, UnicodeDecodeError):
             with suppress(JSONDecodeError):
                 return super().json(**kwargs)  # detects other encodings
@@ -147,7 +154,7 @@ class JSONResponse(requests.Response):
             if jsonpath:
                 found = next(extract_jsonpath(jsonpath, self._document), None)
                 if found is None or type(found) in {str, int}:
-                    self.noted = jsonpath, found
+                    self.first_match = jsonpath, found
         return self._document
 
     def take(self) -> Any:
@@ -166,10 +173,10 @@ def parse_first_document(response: requests.Response, path: str) -> Any:
     """Return the first match of a JSONPath in the JSON body of a response, or None."""
     if (
         isinstance(response, JSONResponse)
-        and response.noted is not None
-        and response.noted[0] == path
+        and response.first_match is not None
+        and response.first_match[0] == path
     ):
-        return response.noted[1]
+        return response.first_match[1]
     return next(extract_jsonpath(path, response.json()), None)
 
 
@@ -201,8 +208,8 @@ def check_content_length(response: requests.Response) -> None:
     if whole or "json" not in content_type(response):
         return
     try:
-        _PLAIN.decode(body)
-    except _REFUSED as refused:
+        _FLOAT_DECODER.decode(body)
+    except _DECODE_ERRORS as refused:
         if _is_cut_off(response, body, refused):
             raise TruncatedBodyError(_describe_truncation(response, body), response) from None
 
@@ -225,9 +232,9 @@ def check_json_size(response: requests.Response, body: bytes, *, as_text: bool =
     most = response.max_bytes if isinstance(response, JSONResponse) else None
     if most is None:
         return
-    if _MOST_PER_BYTE * len(body) <= _DOCUMENT * most:
+    if _MOST_PER_BYTE * len(body) <= _MEMORY_FACTOR * most:
         return
-    size = sum(each * body.count(mark) for mark, each in _SIZES)
+    size = sum(each * body.count(mark) for mark, each in _JSON_SIZES)
     if as_text and not body.isascii():
         size += 4 * len(body)
     _check_memory(response, "JSON", size)
@@ -252,16 +259,16 @@ def check_xml_entities(response: requests.Response, body: bytes) -> None:
     Raises:
         ResponseTooLargeError: The size that expanded attributes may have exceeds the limit.
     """
-    _check_memory(response, "XML with entities", _EXPANDED * len(body))
+    _check_memory(response, "XML with entities", _EXPANDED_SIZE * len(body))
 
 
 def _check_memory(response: requests.Response, format: str, size: int) -> None:
     most = response.max_bytes if isinstance(response, JSONResponse) else None
-    if most is not None and size > _DOCUMENT * most:
+    if most is not None and size > _MEMORY_FACTOR * most:
         raise ResponseTooLargeError(
             f"The {format} of the response would take about {size:,} bytes of memory, more than the"
-            f" limit of {_DOCUMENT * most:,}: request smaller pages, or raise max_response_bytes"
-            f" (here {most:,})."
+            f" limit of {_MEMORY_FACTOR * most:,}: request smaller pages, or raise"
+            f" max_response_bytes (here {most:,})."
         )
 
 
@@ -271,14 +278,14 @@ def _parse_body(response: requests.Response, secrets: Callable[[], Secrets]) -> 
     refused: Exception
     if _may_be_utf_8(response):
         try:
-            return _EXACT.decode(body)
-        except _REFUSED as error:
+            return _DECIMAL_DECODER.decode(body)
+        except _DECODE_ERRORS as error:
             refused = error
     else:
         refused = UnicodeDecodeError("utf-8", b"", 0, 0, "another encoding")
     check_json_size(response, body, as_text=True)
     try:
-        return json.loads(_text(response, body), parse_float=Decimal)
+        return json.loads(_decode_body(response, body), parse_float=Decimal)
     except (ValueError, RecursionError, InvalidOperation):
         pass
     if _is_cut_off(response, body, refused):
@@ -297,7 +304,7 @@ def _may_be_utf_8(response: requests.Response) -> bool:
     )
 
 
-def _text(response: requests.Response, body: bytes) -> str:
+def _decode_body(response: requests.Response, body: bytes) -> str:
     """Decode a JSON body to text, with the encoding that its first bytes indicate.
 
     If that fails, or the response declares another charset, decode it as the requests package does.

@@ -30,8 +30,8 @@ __all__ = [
     "ResponseLimits",
     "ResponseTooLargeError",
     "ResponseTooSlowError",
+    "make_too_large_error",
     "read_body",
-    "too_large",
 ]
 
 MAX_RESPONSE_BYTES: Final = 100_000_000
@@ -41,12 +41,13 @@ MAX_DOWNLOAD_BYTES: Final = 20_000_000_000
 """Largest response in a file, in bytes."""
 
 MAX_RESPONSE_SECONDS: Final = 50.0
-"""Seconds from the first byte of a response to its last row."""
+"""Maximum number of seconds from the first byte of a response to its last record."""
 
 CHUNK: Final = 65_536
+"""Size of the chunks in which a body is read, in bytes."""
 
 _DOWNLOAD_RATE: Final = 65_536
-"""Bytes for which a response that is written to a file gets one more second."""
+"""Bytes after which a response that is written to a file may take one more second."""
 
 _FRAMING: Final = 8 * 1024 * 1024
 """Bytes of headers and framing allowed for a response in addition to twice its largest size."""
@@ -72,34 +73,42 @@ class Deadline:
     """Limit of the time to receive the responses to one request, and of their size.
 
     The times of redirects and failed tries are added. A response that is written to a file gets
-    more time for each byte that arrives. ``begun`` is the time of the current response's first
-    byte.
+    more time for each byte that arrives.
     """
 
-    __slots__ = ("_earned", "_is_file", "_most", "_used", "_wire", "begun", "limits")
+    __slots__ = (
+        "_added_seconds",
+        "_begun_at",
+        "_is_file",
+        "_max_bytes",
+        "_received_bytes",
+        "_used_seconds",
+        "limits",
+    )
 
     def __init__(self, limits: ResponseLimits, *, is_file: bool = False) -> None:
         self.limits = limits
         self._is_file = is_file
         most = limits.max_download_bytes if is_file else limits.max_response_bytes
-        self._most = None if most is None else 2 * most + _FRAMING
-        self._wire = 0
-        self._earned = 0.0
+        self._max_bytes = None if most is None else 2 * most + _FRAMING
+        self._received_bytes = 0
+        self._added_seconds = 0.0
         """Additional seconds earned by the bytes written to a file."""
-        self._used = 0.0
+        self._used_seconds = 0.0
         """Seconds used by earlier responses."""
-        self.begun: float | None = None
+        self._begun_at: float | None = None
+        """Time of the first byte of the current response; None before it."""
 
     def end(self) -> None:
         """Stop the clock at the end of a response, and add the response's time to the time used."""
-        if self.begun is not None:
-            self._used += time.monotonic() - self.begun
-        self.begun = None
+        if self._begun_at is not None:
+            self._used_seconds += time.monotonic() - self._begun_at
+        self._begun_at = None
 
-    def try_again(self) -> None:
+    def begin_retry(self) -> None:
         """Prepare for a retry of the request: keep the time used, reset the number of bytes."""
         self.end()
-        self._wire = 0
+        self._received_bytes = 0
 
     def left(self) -> float | None:
         """Return the remaining seconds for the response that is being received.
@@ -110,11 +119,13 @@ class Deadline:
             ResponseTooSlowError: No time remains.
         """
         limit = self.limits.max_response_seconds
-        if limit is None or self.begun is None:
+        if limit is None or self._begun_at is None:
             return None
-        left = limit + self._earned - self._used - (time.monotonic() - self.begun)
+        left = (
+            limit + self._added_seconds - self._used_seconds - (time.monotonic() - self._begun_at)
+        )
         if left <= 0:
-            raise self.overdue()
+            raise self.make_too_slow_error()
         return left
 
     def longest_silence(self, left: float) -> float:
@@ -131,7 +142,7 @@ class Deadline:
         limit = self.limits.max_response_seconds
         if limit is None:
             return ReadingTime(None)
-        left = limit + self._earned if self._is_file else limit - self._used
+        left = limit + self._added_seconds if self._is_file else limit - self._used_seconds
         return ReadingTime(left, limit)
 
     def count(self, size: int) -> None:
@@ -140,17 +151,21 @@ class Deadline:
         Raises:
             ResponseTooLargeError: More bytes were received than the size limit allows.
         """
-        if self.begun is None:
-            self.begun = time.monotonic()
-        self._wire += size
+        if self._begun_at is None:
+            self._begun_at = time.monotonic()
+        self._received_bytes += size
         if self._is_file:
-            self._earned += size / _DOWNLOAD_RATE
-        if self._most is not None and self._wire > self._most:
-            raise too_large(self.limits, is_file=self._is_file)
+            self._added_seconds += size / _DOWNLOAD_RATE
+        if self._max_bytes is not None and self._received_bytes > self._max_bytes:
+            raise make_too_large_error(self.limits, is_file=self._is_file)
 
-    def overdue(self) -> ResponseTooSlowError:
+    def make_too_slow_error(self) -> ResponseTooSlowError:
         """Return the error for a response that was not fully received within the time limit."""
-        earlier = f", {self._used:.1f} of them for earlier responses" if self._used else ""
+        earlier = (
+            f", {self._used_seconds:.1f} of them for earlier responses"
+            if self._used_seconds
+            else ""
+        )
         return ResponseTooSlowError(
             f"The response is not complete {self.limits.max_response_seconds:g} seconds after its"
             f" first byte{earlier}: if the source is that slow, raise max_response_seconds"
@@ -188,7 +203,7 @@ class ReadingTime:
         IN_FORCE.reading, IN_FORCE.read_at = self, now
 
 
-def too_large(
+def make_too_large_error(
     limits: ResponseLimits, *, is_file: bool, what: str = "response"
 ) -> ResponseTooLargeError:
     """Return the error for a response that exceeds its size limit.
@@ -244,17 +259,17 @@ def _chunks(
         ResponseTooLargeError: The body exceeds the limit.
     """
     most = limits.max_download_bytes if is_file else limits.max_response_bytes
-    if most is not None and (_enforced_size(response) or 0) > most:
-        raise too_large(limits, is_file=is_file)
+    if most is not None and (_get_expected_size(response) or 0) > most:
+        raise make_too_large_error(limits, is_file=is_file)
     size = 0
     for chunk in response.iter_content(CHUNK):
         size += len(chunk)
         if most is not None and size > most:
-            raise too_large(limits, is_file=is_file)
+            raise make_too_large_error(limits, is_file=is_file)
         yield chunk
 
 
-def _enforced_size(response: requests.Response) -> int | None:
+def _get_expected_size(response: requests.Response) -> int | None:
     """Return the number of body bytes that http.client expects, or None if it is unknown.
 
     The Content-Length header is not used, because it may be repeated or not be a number.
@@ -265,9 +280,9 @@ def _enforced_size(response: requests.Response) -> int | None:
 
 
 class _InForce(threading.local):
-    """Limits of the requests and responses that the current thread sends and reads."""
+    """Limits of the request that the current thread sends and of the response that it reads."""
 
-    is_led: bool = False
+    is_undeclared_host: bool = False
     """True while a request is sent to a host that only a response may have named."""
 
     deadline: Deadline | None = None
@@ -276,13 +291,14 @@ class _InForce(threading.local):
     last: Deadline | None = None
     """Deadline of the request that was sent last."""
 
-    failed: Deadline | None = None
-    """Deadline used by earlier tries of the next request, set by the retry loop."""
+    retried: Deadline | None = None
+    """Deadline of the request that is being retried, set by the retry loop."""
 
     reading: ReadingTime | None = None
     """Response whose chunk was read last, if no request was sent since."""
 
     read_at: float = 0.0
+    """Processor time of the thread when the last chunk was read, in seconds."""
 
 
 IN_FORCE: Final = _InForce()

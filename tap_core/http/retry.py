@@ -84,7 +84,7 @@ def with_retries(
     jitter: Callable[[float], float],
     handler: Callable[[Details], None],
     logger: logging.Logger,
-    ask_server: bool = True,
+    respect_retry_after: bool = True,
     is_over: Callable[[], bool] = bool,
 ) -> Callable[[_Function], _Function]:
     """Return a decorator that makes a function retry after retryable errors.
@@ -95,10 +95,10 @@ def with_retries(
         jitter: Function that adds a random number of seconds to a wait.
         handler: Function that is called before each wait with the details of the failure.
         logger: Logger for retries.
-        ask_server: True to wait as long as a ``Retry-After`` header says, without jitter. False to
-            ignore the header.
+        respect_retry_after: True to wait as long as a ``Retry-After`` header says, without jitter.
+            False to ignore the header.
         is_over: Function that is called before each retry; if it returns True, the error is raised
-            instead.
+            instead. The default, ``bool``, returns False.
     """
 
     def jittered(wait: float) -> float:
@@ -123,7 +123,7 @@ def with_retries(
             import backoff
 
             return backoff.on_exception(
-                lambda: _waits(waits, ask_server=ask_server),
+                lambda: _choose_waits(waits, respect_retry_after=respect_retry_after),
                 RETRYABLE_ERRORS,
                 max_tries=lambda: limit_tries(max_tries()),
                 giveup=lambda error: is_permanent_failure(error) or is_over(),
@@ -152,11 +152,11 @@ def _failed_once(function: _Function, failure: Exception) -> _Function:
     def tried(*args: Any, **kwargs: Any) -> Any:
         if failures:
             raise failures.pop()
-        IN_FORCE.failed = IN_FORCE.last
+        IN_FORCE.retried = IN_FORCE.last
         try:
             return function(*args, **kwargs)
         finally:
-            IN_FORCE.failed = None
+            IN_FORCE.retried = None
 
     return cast("_Function", tried)
 
@@ -168,16 +168,16 @@ def is_permanent_failure(error: Exception) -> bool:
     return any(reason in str(error) for reason in _PERMANENT_SSL_ERRORS)
 
 
-def _waits(waits: _Waits, *, ask_server: bool) -> _Waits:
+def _choose_waits(waits: _Waits, *, respect_retry_after: bool) -> _Waits:
     """Yield the seconds to wait after each error, which the retry loop sends into the generator.
 
-    They are those of the Retry-After header if ``ask_server`` is True and the response has one.
-    Otherwise they come from the stream's wait generator, ``waits``.
+    They are those of the Retry-After header if ``respect_retry_after`` is True and the response has
+    one. Otherwise they come from the stream's wait generator, ``waits``.
     """
     error = yield 0.0
     at_once = False
     while True:
-        delay = retry_after(error) if ask_server else None
+        delay = retry_after(error) if respect_retry_after else None
         if delay == 0 and at_once:
             delay = None  # an immediate retry has failed: use the generator's wait
         at_once = delay == 0
@@ -204,14 +204,14 @@ def retry_after(error: object) -> float | None:
 
 
 def _seconds_until(date: str, headers: Any) -> float:
-    at = _instant(date)
+    at = _parse_date(date)
     if at is None:
         return 0.0
-    now = _instant(str(headers.get("Date") or "")) or datetime.now(timezone.utc)
+    now = _parse_date(str(headers.get("Date") or "")) or datetime.now(timezone.utc)
     return (at - now).total_seconds()
 
 
-def _instant(text: str) -> datetime | None:
+def _parse_date(text: str) -> datetime | None:
     try:
         found = parsedate_to_datetime(text)
     except (TypeError, ValueError, IndexError, OverflowError):

@@ -80,7 +80,7 @@ class _Adapter(HTTPAdapter):
         cert: Any = None,
     ) -> Any:
         """Return the connection pool for a request, from the cache if possible."""
-        origin, _ = _split(request.url)
+        origin, _ = _split_url(request.url)
         if proxies or cert or not origin or (verify is not True and verify is not False):
             return super().get_connection_with_tls_context(request, verify, proxies, cert)
         pool = self._pools.get((origin, verify))
@@ -93,7 +93,7 @@ class _Adapter(HTTPAdapter):
 
     def request_url(self, request: requests.PreparedRequest, proxies: Any) -> str:
         """Return the target of the request line: path and query, or the full URL for a proxy."""
-        _, target = ("", "") if proxies else _split(request.url)
+        _, target = ("", "") if proxies else _split_url(request.url)
         return target or super().request_url(request, proxies)
 
     def build_response(self, req: requests.PreparedRequest, resp: Any) -> requests.Response:
@@ -111,14 +111,14 @@ class _Adapter(HTTPAdapter):
         vars(response.headers)["_store"].update(
             (name.lower(), (name, value)) for name, value in resp.headers.itermerged()
         )
-        response.encoding = _encoding(resp.headers.get("content-type"))
+        response.encoding = _get_encoding(resp.headers.get("content-type"))
         response.raw, response.reason = resp, resp.reason
         response.url, response.request = req.url, req
         vars(response)["connection"] = self
         return response
 
 
-def _split(url: Any) -> tuple[str, str]:
+def _split_url(url: Any) -> tuple[str, str]:
     """Split a URL before its path, into origin and request target.
 
     ``https://example.com/a?b=1`` gives ``("https://example.com", "/a?b=1")``. Both are empty if the
@@ -134,6 +134,6 @@ def _split(url: Any) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=64)
-def _encoding(content_type: str | None) -> str | None:
+def _get_encoding(content_type: str | None) -> str | None:
     """Return the text encoding that the requests package derives from a Content-Type header."""
     return get_encoding_from_headers(CaseInsensitiveDict({"content-type": content_type or ""}))

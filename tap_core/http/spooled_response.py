@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 import requests
 
 from tap_core.http.response import JSONResponse
-from tap_core.http.response_limits import Deadline, ResponseLimits, read_body, too_large
+from tap_core.http.response_limits import Deadline, ResponseLimits, make_too_large_error, read_body
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -26,7 +26,7 @@ __all__ = ["SpooledResponse", "open_response_body", "spool_to_file"]
 class SpooledResponse(JSONResponse):
     """Response whose body is in a temporary file instead of memory."""
 
-    kept: _SharedFile
+    shared_file: _SharedFile
 
     @property
     def content(self) -> bytes:
@@ -37,14 +37,14 @@ class SpooledResponse(JSONResponse):
         """
         size = self.body().seek(0, io.SEEK_END)
         if self.max_bytes is not None and size > self.max_bytes:
-            raise too_large(
+            raise make_too_large_error(
                 ResponseLimits(self.max_bytes), is_file=False, what="downloaded response"
             )
         return self.body().read()
 
     def body(self) -> IO[bytes]:
         """Return a new binary reader of the body, positioned at its start."""
-        return cast("IO[bytes]", io.BufferedReader(_Reader(self.kept)))
+        return cast("IO[bytes]", io.BufferedReader(_Reader(self.shared_file)))
 
 
 class _SharedFile:
@@ -61,9 +61,9 @@ class _Reader(io.RawIOBase):
     Closing the reader does not close the file.
     """
 
-    def __init__(self, kept: _SharedFile) -> None:
-        self._kept = kept
-        self._file = kept.file
+    def __init__(self, shared_file: _SharedFile) -> None:
+        self._shared_file = shared_file  # keeps the file open
+        self._file = shared_file.file
         self._at = 0
 
     def readable(self) -> bool:
@@ -106,17 +106,19 @@ def spool_to_file(
     """
     if type(response) is not requests.Response:
         return response
-    answer = SpooledResponse()
-    answer.kept, limits = _SharedFile(), limits or ResponseLimits()
+    limits = limits or ResponseLimits()
+    spooled = SpooledResponse()
+    spooled.shared_file = _SharedFile()
+    file = spooled.shared_file.file
     with response:
         if vars(response)["_content"] is not False:  # a redirect that is not followed
-            answer.kept.file.write(response.content or b"")
-        read_body(response, limits, into=answer.kept.file)
-    answer.kept.file.flush()
-    known = {**vars(response), "_content": False, "_content_consumed": False}
-    vars(answer).update(known, raw=answer.body(), max_bytes=limits.max_response_bytes)
-    answer.deadline = deadline
-    return answer
+            file.write(response.content or b"")
+        read_body(response, limits, into=file)
+    file.flush()
+    vars(spooled).update(vars(response), _content=False, _content_consumed=False)
+    spooled.raw, spooled.max_bytes = spooled.body(), limits.max_response_bytes
+    spooled.deadline = deadline
+    return spooled
 
 
 def open_response_body(response: requests.Response) -> IO[bytes]:

@@ -120,18 +120,18 @@ def send_request(
     """
     route.check(request)
     limits = limits or ResponseLimits()
-    deadline = IN_FORCE.failed
+    deadline = IN_FORCE.retried
     if deadline is None:
         deadline = Deadline(limits, is_file=into_file)
     else:
-        IN_FORCE.failed = None
-        deadline.try_again()
+        IN_FORCE.retried = None
+        deadline.begin_retry()
     IN_FORCE.deadline = IN_FORCE.last = deadline
     IN_FORCE.reading = None
-    exchange = _Exchange(session, proxies, limits, route, deadline, into_file=into_file)
-    exchange.how["timeout"] = limit_timeout(timeout or DEFAULT_REQUEST_TIMEOUT)
+    timeout = limit_timeout(timeout or DEFAULT_REQUEST_TIMEOUT)
+    exchange = _Exchange(session, proxies, limits, route, deadline, timeout, into_file=into_file)
     try:
-        response = exchange.answer(request, follows=allow_redirects)
+        response = exchange.send(request, follow_redirects=allow_redirects)
         if into_file:
             return spool_to_file(response, limits, deadline)
         return JSONResponse.of(response, limits.max_response_bytes, deadline)
@@ -153,6 +153,7 @@ class _Exchange:
         limits: ResponseLimits,
         route: Route,
         deadline: Deadline,
+        timeout: Any,
         *,
         into_file: bool,
     ) -> None:
@@ -162,18 +163,20 @@ class _Exchange:
         self._route = route
         self._into_file = into_file
         self._deadline = deadline
-        self.how: dict[str, Any] = {"allow_redirects": False}
+        self._arguments: dict[str, Any] = {"allow_redirects": False, "timeout": timeout}
         """Arguments of `requests.Session.send`."""
         if into_file:
-            self.how["stream"] = True
+            self._arguments["stream"] = True
 
-    def answer(self, request: requests.PreparedRequest, *, follows: bool) -> requests.Response:
+    def send(
+        self, request: requests.PreparedRequest, *, follow_redirects: bool
+    ) -> requests.Response:
         """Send a request, follow its redirects, and return the final response with its body read.
 
-        If ``follows`` is False, return a redirect response instead.
+        If ``follow_redirects`` is False, return a redirect response instead.
         """
         response = self._send_limited(request)
-        if not follows or getattr(response, "next", None) is None:
+        if not follow_redirects or getattr(response, "next", None) is None:
             return response
         history: list[requests.Response] = []
         is_stripped = False
@@ -182,7 +185,7 @@ class _Exchange:
                 raise requests.exceptions.TooManyRedirects(
                     f"Exceeded {self._session.max_redirects} redirects.", response=response
                 )
-            is_stripped = self._route.redirected(
+            is_stripped = self._route.prepare_redirect(
                 request, response, following, is_stripped=is_stripped
             )
             history.append(response)
@@ -209,9 +212,9 @@ class _Exchange:
         if others:
             others = [hook for hook in others if hook not in (read, finish)]
         request.hooks = {**hooks, "response": [read, *others, finish] if others else [finish]}
-        IN_FORCE.is_led = not self._route.is_declared(request)
+        IN_FORCE.is_undeclared_host = not self._route.is_declared(request)
         try:
-            return self._session.send(request, **self.how, **arguments)
+            return self._session.send(request, **self._arguments, **arguments)
         except ValueError as error:
             if unsendable := explain_unsendable(request.headers, error, proxy):
                 raise unsendable from None
@@ -219,7 +222,7 @@ class _Exchange:
                 raise requests.exceptions.InvalidURL(error, request=request) from error
             raise
         finally:
-            IN_FORCE.is_led = False
+            IN_FORCE.is_undeclared_host = False
             request.hooks = {**hooks, "response": others}
 
     def _read(self, response: requests.Response, *_: Any, **__: Any) -> None:
@@ -278,7 +281,7 @@ def ask_token_endpoint(
     """
     check_https(url)
     deadline = deadline or token_deadline()
-    deadline.try_again()
+    deadline.begin_retry()
 
     def read(response: requests.Response, *_: Any, **__: Any) -> None:
         read_body(response, deadline.limits)
@@ -347,7 +350,7 @@ def _send_to_origin(
     route = Route(
         lambda one: one == origin,
         lambda _: False,  # a redirect to another origin carries no credentials
-        is_secure=lambda: origin is not None and origin.scheme == "https",
+        requires_https=lambda: origin is not None and origin.scheme == "https",
     )
     return send_request(
         session,
@@ -411,12 +414,12 @@ def refresh_token_after_401(authenticator: Any, refusal: requests.Response) -> b
     with getattr(authenticator, "_updating", nullcontext()):
         token = getattr(authenticator, "access_token", None)
         sent = [*refusal.history, refusal][0].request
-        if token is None or _carries(sent, str(token)):
+        if token is None or _contains_token(sent, str(token)):
             update()
     return True
 
 
-def _carries(request: requests.PreparedRequest, token: str) -> bool:
+def _contains_token(request: requests.PreparedRequest, token: str) -> bool:
     return token in (request.url or "") or any(token in str(v) for v in request.headers.values())
 
 
@@ -453,12 +456,10 @@ def annotate_error(
         where += f", {request.method} {secrets.hide(shown)}"
     if tries:
         where += f", try {tries}"
-    if (
-        isinstance(error, OSError) and error.strerror
-    ):  # str() shows strerror instead of the arguments
+    if isinstance(error, OSError) and error.strerror:  # `str` shows it instead of the arguments
         error.strerror = f"{error.strerror} [{where}]"
         return
-    said, *more = error.args or ("",)
-    if not isinstance(said, str):
-        said, more = str(error), []
-    error.args = (f"{said} [{where}]", *more)
+    message, *more = error.args or ("",)
+    if not isinstance(message, str):
+        message, more = str(error), []
+    error.args = (f"{message} [{where}]", *more)

@@ -16,6 +16,7 @@ from urllib3.exceptions import LocationParseError
 from urllib3.util import parse_url
 
 from tap_core.redaction import redact_url
+from tap_core.redaction.http import decode_header
 
 __all__ = ["complete_proxy_url", "explain_unsendable"]
 
@@ -53,7 +54,7 @@ def explain_unsendable(
 def _find_header_fault(header: tuple[str, Any]) -> str | None:
     """Return a message about a header value that HTTP does not allow, or None."""
     name, value = header
-    text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
+    text = decode_header(value)
     if _LINE_BREAK.search(text):
         found = "a line break"
     elif any(ord(character) > 0xFF for character in text):  # noqa: PLR2004  ISO 8859-1

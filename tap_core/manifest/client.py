@@ -27,8 +27,8 @@ from tap_core.http.origins import (
     Origin,
     Route,
     check_allowed_hosts,
-    describe_redirect,
     has_secrets,
+    make_redirect_error,
 )
 from tap_core.http.page_iteration import iterate_records
 from tap_core.http.rate_limit import get_counters
@@ -281,9 +281,9 @@ class ManifestClient:
         return response
 
     def _request_component(self, request: requests.PreparedRequest) -> requests.Response:
-        route = make_component_route(request, self.components.node, self._is_secure)
+        route = make_component_route(request, self.components.node, self._requires_https)
         response = self._exchange(request, lambda unsigned: unsigned, route, allow_redirects=False)
-        if (redirect := describe_redirect(response)) is not None:
+        if (redirect := make_redirect_error(response)) is not None:
             raise redirect
         resolution = self._resolve_response(response)
         if resolution.action is ResponseAction.REDUCE_PAGE_SIZE:  # the request is not for a page
@@ -479,12 +479,12 @@ class ManifestClient:
         return Route(
             lambda origin: origin in self._known_origins or origin in self._find_origins(),
             carries_credentials,
-            is_secure=self._is_secure,
+            requires_https=self._requires_https,
             allowed_hosts=check_allowed_hosts(self.components.retriever.requester.allowed_hosts),
             setting=f"`allowed_hosts` of the requester of the stream '{self.stream.name}'",
         )
 
-    def _is_secure(self) -> bool:
+    def _requires_https(self) -> bool:
         """Return True if an allowed origin uses HTTPS; credentials are then not sent over HTTP."""
         return any(one.scheme == "https" for one in self._find_origins())
 

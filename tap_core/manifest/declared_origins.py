@@ -72,17 +72,17 @@ def add_base_origin(origins: set[Origin], base: str, node: Mapping[str, Any]) ->
 
 
 def make_component_route(
-    request: requests.PreparedRequest, node: Mapping[str, Any], is_secure: Callable[[], bool]
+    request: requests.PreparedRequest, node: Mapping[str, Any], requires_https: Callable[[], bool]
 ) -> Route:
     """Return the Route that decides if a component's request, such as a token request, may be sent.
 
     It allows only the origin (scheme, host, port) of the request's URL. ``node`` is the declaration
-    of the stream; ``is_secure`` returns True if credentials need HTTPS.
+    of the stream; ``requires_https`` returns True if credentials need HTTPS.
     """
     own = parse_origin(request.url)
     return Route(
         lambda origin: origin == own and is_template_origin(node, origin),
         lambda _: True,
-        is_secure=is_secure,
+        requires_https=requires_https,
         setting="the template of the stream, as its base URL",
     )

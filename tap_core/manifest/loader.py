@@ -24,6 +24,7 @@ from tap_core.manifest.parameters import expand_component, find_parameter_names
 from tap_core.manifest.problems import ManifestProblem
 from tap_core.manifest.references import References
 from tap_core.schema.yaml_nodes import (
+    TAG_PREFIX,
     YAML_NODES,
     check_nodes,
     check_text,
@@ -34,9 +35,8 @@ from tap_core.schema.yaml_nodes import (
 __all__ = ["Manifest", "get_dynamic_stream_names", "parse_value", "read_manifest"]
 
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_TAG: Final = "tag:yaml.org,2002:"
-_TEXT_TAGS: Final = frozenset({f"{_TAG}str", f"{_TAG}timestamp", f"{_TAG}value"})
-_SCALAR_TAGS: Final = frozenset({f"{_TAG}int", f"{_TAG}float", f"{_TAG}bool", f"{_TAG}null"})
+_TEXT_TAGS: Final = frozenset({f"{TAG_PREFIX}str", f"{TAG_PREFIX}timestamp", f"{TAG_PREFIX}value"})
+_SCALAR_TAGS: Final = frozenset({f"{TAG_PREFIX}int", f"{TAG_PREFIX}float", f"{TAG_PREFIX}bool", f"{TAG_PREFIX}null"})
 _NOT_BUILT: Final = frozenset({"definitions", "schemas", "metadata"})
 """Top-level keys that are not built, but may be targets of references."""
 _TOO_DEEP: Final = "this is nested too deeply after its references are resolved: make it flatter."
@@ -289,7 +289,7 @@ class _NodeConverter:
 
     def _convert_mapping(self, node: yaml.MappingNode) -> MappingNode:
         self._record_duplicate_keys(node.value)
-        if any(key.tag == f"{_TAG}merge" for key, _ in node.value):
+        if any(key.tag == f"{TAG_PREFIX}merge" for key, _ in node.value):
             self._constructor.flatten_mapping(node)
         result = MappingNode(line=node.start_mark.line + 1)
         for key_node, value_node in node.value:

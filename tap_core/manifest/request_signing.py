@@ -234,8 +234,8 @@ class CachedToken(OAuthAuthenticator):
             return None
         return max(1, int((ends_at - token.sent_at).total_seconds()))
 
-    def _keep(self, token: TokenResponse) -> None:
-        super()._keep(token)
+    def _store_access_token(self, token: TokenResponse) -> None:
+        super()._store_access_token(token)
         listener = getattr(self._tap, "config_listener", None)
         if self._keep_in is not None and callable(listener):
             listener(self._store_token)

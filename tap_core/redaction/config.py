@@ -30,7 +30,7 @@ _MARKS: Final = ("secret", "writeOnly", "airbyte_secret")
 """Schema keywords that mark a setting as secret, besides the format ``password``."""
 
 _LONGEST_SHOWN: Final = 42
-"""Maximum length, in characters, of a value in a message about a setting: 40 and quotes."""
+"""Maximum length, in characters, of a value in a message inner_schema a setting: 40 and quotes."""
 
 _SHORTEST_UNMARKED_NUMBER: Final = 6
 """Minimum digits of a number that is secret by its name alone: ``max_tokens`` may be 100."""
@@ -125,16 +125,16 @@ def collect_secrets(config: Mapping[str, Any], schema: Mapping[str, Any] | None 
     A value is secret if the JSON Schema marks its setting as secret, if the setting has a secret
     name, or if the value is a password in a URL.
     """
-    return Secrets.from_values(_config_values(config, schema or {}))
+    return Secrets.from_values(_iterate_config_secrets(config, schema or {}))
 
 
-def _config_values(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
+def _iterate_config_secrets(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
     """Yield each secret value of a config as a string."""
     for name, value in config.items():
-        about = _as_schema(property_schema(schema, name))
-        is_named = is_secret_parameter(str(name)) and about.get("secret") is not False
-        location = _ValueLocation(about, str(name), is_secret("", about), is_named)
-        yield from _values(value, location)
+        inner_schema = _as_schema(property_schema(schema, name))
+        is_named = is_secret_parameter(str(name)) and inner_schema.get("secret") is not False
+        location = _ValueLocation(inner_schema, str(name), is_secret("", inner_schema), is_named)
+        yield from _iterate_secrets(value, location)
 
 
 class _ValueLocation(NamedTuple):
@@ -154,32 +154,36 @@ class _ValueLocation(NamedTuple):
 
     def inside(self, name: str) -> _ValueLocation:
         """Return the location of the property ``name`` in the object at this location."""
-        about = _as_schema(property_schema(self.schema, name))
+        inner_schema = _as_schema(property_schema(self.schema, name))
         names_settings = _NAMED_BY_USERS.search(self.name) is None
         return _ValueLocation(
-            about,
+            inner_schema,
             name,
-            self.is_marked or is_secret("", about),
-            self.is_named or (names_settings and is_secret(name, about)),
+            self.is_marked or is_secret("", inner_schema),
+            self.is_named or (names_settings and is_secret(name, inner_schema)),
         )
 
     def item(self) -> _ValueLocation:
         """Return the location of the items of the array at this location."""
-        about = _as_schema(self.schema.get("items"))
-        return self._replace(schema=about, is_marked=self.is_marked or is_secret("", about))
+        inner_schema = _as_schema(self.schema.get("items"))
+        return self._replace(
+            schema=inner_schema, is_marked=self.is_marked or is_secret("", inner_schema)
+        )
 
 
-def _values(value: Any, location: _ValueLocation) -> Iterator[str]:
+def _iterate_secrets(value: Any, location: _ValueLocation) -> Iterator[str]:
     """Yield the secret strings in a config value, including nested objects and arrays."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            yield from _values(inner, location.inside(str(name)))
+            yield from _iterate_secrets(inner, location.inside(str(name)))
     elif isinstance(value, (list, tuple)):
         for inner in value:
-            yield from _values(inner, location.item())
+            yield from _iterate_secrets(inner, location.item())
     elif isinstance(value, str):
         is_hidden = location.is_marked or location.is_named
-        yield from _text_values(value, is_hidden and not _is_shown(value, location.schema))
+        yield from _iterate_text_secrets(
+            value, is_hidden and not _is_public(value, location.schema)
+        )
     elif _is_secret_number(value, location):
         yield str(value)
 
@@ -192,7 +196,7 @@ def _is_secret_number(value: Any, location: _ValueLocation) -> bool:
     return location.is_marked or (location.is_named and is_long)
 
 
-def _text_values(value: str, is_hidden: bool) -> Iterator[str]:
+def _iterate_text_secrets(value: str, is_hidden: bool) -> Iterator[str]:
     """Yield the secrets in a string of the config.
 
     Args:
@@ -204,14 +208,14 @@ def _text_values(value: str, is_hidden: bool) -> Iterator[str]:
         yield value
         yield unquote(value)
         yield from (part for part in map(str.strip, value.split(",")) if len(part) >= _LONG_PART)
-    if value.lstrip()[:1] == "{" and (document := _json_object(value)):
-        yield from _values(document, _ValueLocation({}, ""))
+    if value.lstrip()[:1] == "{" and (document := _parse_json_object(value)):
+        yield from _iterate_secrets(document, _ValueLocation({}, ""))
         return
     for inner in find_embedded_secrets(value):
         yield from {inner, unquote(inner), unquote_plus(inner)}
 
 
-def _json_object(text: str) -> dict[str, Any] | None:
+def _parse_json_object(text: str) -> dict[str, Any] | None:
     """Parse a string, such as a service account key, as a JSON object; return None if not one."""
     try:
         document = json.loads(text)
@@ -220,12 +224,12 @@ def _json_object(text: str) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def _is_shown(value: str, schema: Mapping[str, Any]) -> bool:
+def _is_public(value: str, schema: Mapping[str, Any]) -> bool:
     """Return True if a config value is public: its schema has it as default, const or enum."""
     if value in (schema.get("default"), schema.get("const")) or value in schema.get("enum", ()):
         return True
     branches = (branch for keyword in _ALTERNATIVES for branch in schema.get(keyword, ()))
-    return any(isinstance(branch, Mapping) and _is_shown(value, branch) for branch in branches)
+    return any(isinstance(branch, Mapping) and _is_public(value, branch) for branch in branches)
 
 
 def _as_schema(schema: Any) -> Mapping[str, Any]:

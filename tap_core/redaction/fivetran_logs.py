@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from tap_core.redaction.text import HIDDEN
+
 __all__ = ["remove_addresses"]
 
-_GONE: Final = "***"
-_SIGNS: Final = frozenset("/%?&@")
+_ADDRESS_CHARACTERS: Final = frozenset("/%?&@")
 """Characters that mark a word to remove: each such word contains at least one of them."""
 
 _WORD: Final = re.compile(r'[^\s"<>`]+')
@@ -49,7 +50,7 @@ _PHRASE: Final = re.compile(
 
 _OPENING: Final = "([{'=:,;!*|"
 _CLOSING: Final = ")]}',.;:!?*|"
-_DEEP: Final = 2
+_MIN_SLASHES: Final = 2
 """Number of slashes from which a word with both letters and digits is a path."""
 
 
@@ -66,28 +67,28 @@ def _remove_once(text: str) -> str:
     A replacement may join words to a new path, so the caller repeats the pass until nothing
     changes.
     """
-    text = _BODY.sub(rf"\1{_GONE}", _SERVER.sub("the server", text))
-    redacted = _WORD.sub(_clean, text)
-    return _PHRASE.sub(rf"\1{_GONE}", redacted)
+    text = _BODY.sub(rf"\1{HIDDEN}", _SERVER.sub("the server", text))
+    redacted = _WORD.sub(_clean_word, text)
+    return _PHRASE.sub(rf"\1{HIDDEN}", redacted)
 
 
-def _clean(match: re.Match[str]) -> str:
+def _clean_word(match: re.Match[str]) -> str:
     """Return a matched word with the URL or path in it replaced by ``***``."""
     word = match[0]
-    if _SIGNS.isdisjoint(word):
+    if _ADDRESS_CHARACTERS.isdisjoint(word):
         return word
     for begins in (_URL, _ROOTED):
         address = begins.search(word)
         if address is not None:
-            word = f"{word[: address.start()]}{_GONE}{_tail(word)}"
+            word = f"{word[: address.start()]}{HIDDEN}{_get_closing(word)}"
     core = word.lstrip(_OPENING).rstrip(_CLOSING)
     if not _is_address(core):
         return word
     head = word[: len(word) - len(word.lstrip(_OPENING))]
-    return f"{head}{_GONE}{_tail(word)}"
+    return f"{head}{HIDDEN}{_get_closing(word)}"
 
 
-def _tail(word: str) -> str:
+def _get_closing(word: str) -> str:
     """Return the punctuation at the end of a word: ``).`` for the word ``users/5).``."""
     return word[len(word.rstrip(_CLOSING)) :]
 
@@ -105,4 +106,4 @@ def _is_address(word: str) -> bool:
     if _HOST.search(word):
         return True
     has_both = any(map(str.isdigit, word)) and any(map(str.isalpha, word))
-    return has_both and word.count("/") >= _DEEP
+    return has_both and word.count("/") >= _MIN_SLASHES

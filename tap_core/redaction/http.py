@@ -24,6 +24,7 @@ __all__ = [
     "body_excerpt",
     "collect_sent_secrets",
     "content_type",
+    "decode_header",
 ]
 
 LONGEST_BODY = 16_384
@@ -43,9 +44,9 @@ def collect_sent_secrets(request: requests.PreparedRequest | None) -> Secrets:
     if request is None:
         return Secrets()
     headers = [
-        _text(value)
+        decode_header(value)
         for name, value in (request.headers or {}).items()
-        if is_secret_parameter(_text(name))
+        if is_secret_parameter(decode_header(name))
     ]
     bare = [value.partition(" ")[2] for value in headers]
     try:
@@ -58,8 +59,9 @@ def collect_sent_secrets(request: requests.PreparedRequest | None) -> Secrets:
     return Secrets.from_values(value for value in sent if len(value) >= _SHORTEST_SENT)
 
 
-def _text(value: str | bytes) -> str:
-    return value.decode("latin-1") if isinstance(value, bytes) else value
+def decode_header(value: object) -> str:
+    """Return the name or the value of a header as text; bytes are ISO 8859-1."""
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
 # Bodies

@@ -31,7 +31,7 @@ _ExcInfo: TypeAlias = (
 _BUILTIN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 """Attributes of every log record; all others were passed as ``extra``."""
 
-_OWN_LINES: Final = ("Traceback (", "\nThe above exception", "\nDuring handling", 'File "')
+_PYTHON_LINES: Final = ("Traceback (", "\nThe above exception", "\nDuring handling", 'File "')
 """Beginnings of the parts of a traceback that Python writes on several lines."""
 
 
@@ -54,7 +54,7 @@ class CleanRecord(logging.LogRecord):
 _classes: Final[dict[type, type[CleanRecord]]] = {logging.LogRecord: CleanRecord}
 
 
-def _cleaned(kind: type[logging.LogRecord]) -> type[logging.LogRecord]:
+def _get_clean_class(kind: type[logging.LogRecord]) -> type[logging.LogRecord]:
     """Return a subclass of a log record class that removes secrets from its message."""
     if kind not in _classes:
         _classes[kind] = type(f"Clean{kind.__name__}", (CleanRecord, kind), {})
@@ -103,7 +103,7 @@ def clean_record(record: logging.LogRecord) -> logging.LogRecord:
     """Remove secrets and control characters from a log record in place, and return the record."""
     if isinstance(record, CleanRecord):
         return record
-    record.__class__ = _cleaned(type(record))
+    record.__class__ = _get_clean_class(type(record))
     if record.name:
         record.name = escape_control_characters(record.name)
     if record.threadName:
@@ -162,9 +162,11 @@ def format_error(error: BaseException | _ExcInfo, redact: _Redact) -> str:
 def _clean_parts(trace: traceback.TracebackException, redact: _Redact) -> Iterator[str]:
     """Yield the lines of a traceback, without secrets and control characters."""
     for part in trace.format():
-        is_ours = part.lstrip(" |+-").startswith(_OWN_LINES)  # the margin of exception groups
-        text = redact(part.removesuffix("\n"), by_name=not is_ours)
-        lines = text.split("\n") if is_ours else [text]
+        is_from_python = part.lstrip(" |+-").startswith(
+            _PYTHON_LINES
+        )  # the margin of exception groups
+        text = redact(part.removesuffix("\n"), by_name=not is_from_python)
+        lines = text.split("\n") if is_from_python else [text]
         yield from map(escape_control_characters, lines)
 
 

@@ -54,10 +54,10 @@ _WORDS: Final = (
 _LAST_WORDS: Final = ("auth", "oauth", "session", "sessions")
 """Words that count only at the end of a name: ``X-Auth``, but not ``auth_type``."""
 
-_LONGEST_KEPT: Final = 200
+_LONGEST_CACHED: Final = 200
 """Longest name, in characters, whose result is cached; a source may send millions of others."""
 
-_WHOLE: Final = frozenset({"code", "key"})
+_SECRET_PARAMETERS: Final = frozenset({"code", "key"})
 """Names of request parameters that are secret; as the name of a setting they are not."""
 
 _PAGE_TOKEN: Final = re.compile(
@@ -101,7 +101,9 @@ The last part matches URLs with a user and a password, which occur in values.
 
 def is_secret_name(name: str) -> bool:
     """Return True if a setting's name suggests a secret, such as ``password`` or ``api_key``."""
-    return (_has_secret_term if len(name) <= _LONGEST_KEPT else _has_secret_term.__wrapped__)(name)
+    return (_has_secret_term if len(name) <= _LONGEST_CACHED else _has_secret_term.__wrapped__)(
+        name
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -117,4 +119,4 @@ def is_secret_parameter(name: str) -> bool:
 
     In addition to names for which `is_secret_name` is True, ``key`` and ``code`` are secret.
     """
-    return name.lower() in _WHOLE or is_secret_name(name)
+    return name.lower() in _SECRET_PARAMETERS or is_secret_name(name)

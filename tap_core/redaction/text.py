@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 HIDDEN: Final = "***"
+"""Text that replaces a secret."""
 
 _SHORTEST: Final = 3
 """Minimum length of a hidden value, in characters; shorter ones are parts of other words."""
@@ -53,7 +54,7 @@ _ESCAPED: Final = re.compile(
     r"|&(?:\#(?P<decimal>\d{1,7})|\#[xX](?P<hex>[0-9a-fA-F]{1,6})|(?P<name>amp|lt|gt|quot|apos));"
 )
 """Escape sequence of JSON or Python, or character reference of HTML or XML."""
-_NAMED: Final = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+_CHARACTER_BY_NAME: Final = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _USER_INFO: Final = re.compile(r"(?:(?<=//)|(?<=/\\/)|(?<=\\/\\/))[^/?#\s\"'<>\\]+@")
 _ORACLE_LOGIN: Final = re.compile(r"(?<=:thin:|:oci8:)[^\s/@]{1,200}/[^\s@]{1,200}@")
 _PRIVATE_KEY: Final = re.compile(
@@ -100,7 +101,7 @@ class Secrets:
     @cached_property
     def forms(self) -> tuple[str, ...]:
         """The secret values in all encodings that may occur in a text, longest first."""
-        return tuple(_sort_longest_first(form for value in self.values for form in _forms(value)))
+        return tuple(_sort_longest_first(form for value in self.values for form in _encode(value)))
 
     def hide(self, text: str) -> str:
         """Replace the secret values, and values after names like ``password=``, by ``***``."""
@@ -157,13 +158,13 @@ def _is_long_enough(value: str) -> bool:
     return len(value) >= (_SHORTEST_NUMBER if value.isdigit() else _SHORTEST)
 
 
-def _forms(value: str) -> Iterator[str]:
+def _encode(value: str) -> Iterator[str]:
     """Yield a secret value and its encodings: percent, JSON, Python, hexadecimal and Base64."""
     for plain in filter(_is_long_enough, {value, value.strip(), *_long_lines(value)}):
         data = plain.encode("utf-8", "surrogatepass")
         quoted = {quote(data, safe=""), quote(data), quote_plus(data)}
         quoted |= {quote(form, safe=safe) for form in quoted for safe in ("", "/")}
-        yield from (plain, *quoted, *(_PERCENT.sub(_in_small_letters, form) for form in quoted))
+        yield from (plain, *quoted, *(_PERCENT.sub(_to_lower_case, form) for form in quoted))
         for escaped in (json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1]):
             yield from (escaped, json.dumps(escaped)[1:-1], escaped.replace("/", "\\/"))
         yield from (repr(plain)[1:-1], repr(data)[2:-1], data.decode("latin-1"))
@@ -179,13 +180,13 @@ def _unescape(match: re.Match[str]) -> str:
     kind = match.lastgroup
     found = match[kind] if kind else ""
     if kind in {"sign", "name"}:
-        return _NAMED.get(found, found)
+        return _CHARACTER_BY_NAME.get(found, found)
     code = int(found, 10 if kind == "decimal" else 16)
     character = chr(code) if code <= sys.maxunicode else ""
     return character if character.isprintable() else match[0]
 
 
-def _in_small_letters(match: re.Match[str]) -> str:
+def _to_lower_case(match: re.Match[str]) -> str:
     return match[0].lower()
 
 
@@ -225,7 +226,7 @@ Its arguments are the match of the name, and ``is_quoted``, which is True for a 
 
 def redact_text(text: str) -> str:
     """Replace URL passwords, credentials, private keys and values as in ``key=x`` by ``***``."""
-    if len(text) > _LONGEST_SHAPE or not _DECODED_SIGNS.isdisjoint(text):
+    if len(text) > _LONGEST_SHAPE or not _SIGNS_BEFORE_DIGITS.isdisjoint(text):
         return _replace_named(_hide_credentials(text), _is_secret_in_text)
     shape = text.translate(_DIGITS)
     if shape in _clean_shapes:
@@ -238,7 +239,7 @@ def redact_text(text: str) -> str:
     return redacted
 
 
-_DECODED_SIGNS: Final = frozenset("@%\\")
+_SIGNS_BEFORE_DIGITS: Final = frozenset("@%\\")
 """Characters of logins and escapes, in which a digit may decide what is secret."""
 
 _DIGITS: Final = dict.fromkeys(range(ord("0"), ord("9") + 1), "0")
@@ -247,8 +248,9 @@ _MOST_SHAPES: Final = 256
 _clean_shapes: Final[set[str]] = set()
 """Texts without secrets, with 0 for each digit.
 
-A log repeats the same line with other numbers for each request. Without `_DECODED_SIGNS` no rule
-of this module depends on the value of a digit, so texts of the same shape have no secrets either.
+A log repeats the same line with other numbers for each request. Without `_SIGNS_BEFORE_DIGITS` no
+rule of this module depends on the value of a digit, so texts of the same shape have no secrets
+either.
 """
 
 
@@ -279,7 +281,7 @@ def _is_secret_in_text(name: re.Match[str], *, is_quoted: bool) -> bool:
     if name["mark"] == ":" and not is_quoted and _HEADERS.fullmatch(name["name"]) is None:
         return False
     is_in_query = name.string[name.start() - 1 : name.start()] in {"?", "&"}
-    return (is_secret_parameter if is_in_query else is_secret_name)(_shortened(name))
+    return (is_secret_parameter if is_in_query else is_secret_name)(_get_name_end(name))
 
 
 def _is_secret_in_body(name: re.Match[str], *, is_quoted: bool) -> bool:  # noqa: ARG001
@@ -287,10 +289,10 @@ def _is_secret_in_body(name: re.Match[str], *, is_quoted: bool) -> bool:  # noqa
 
     Such a body is data, not prose, so ``is_quoted`` has no effect.
     """
-    return is_secret_parameter(_shortened(name))
+    return is_secret_parameter(_get_name_end(name))
 
 
-def _shortened(name: re.Match[str]) -> str:
+def _get_name_end(name: re.Match[str]) -> str:
     """Return the last 200 characters of a matched name, enough to decide if it is secret."""
     return name["name"][-_LONGEST_NAME:]
 
@@ -405,7 +407,7 @@ _CONTROL: Final = re.compile(
     "[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 _LAST_OF_LATIN_1: Final = 0xFF
-_SHORT: Final = {"\n": "\\n", "\r": "\\r"}
+_ESCAPES: Final = {"\n": "\\n", "\r": "\\r"}
 
 
 def escape_control_characters(text: str) -> str:
@@ -420,7 +422,7 @@ def escape_control_characters(text: str) -> str:
 def _escape(match: re.Match[str]) -> str:
     r"""Return the escape sequence of a matched control character, such as ``\x1b``."""
     letter = match[0]
-    if letter in _SHORT:
-        return _SHORT[letter]
+    if letter in _ESCAPES:
+        return _ESCAPES[letter]
     code = ord(letter)
     return f"\\x{code:02x}" if code <= _LAST_OF_LATIN_1 else f"\\u{code:04x}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from tap_core.schema.type_variants import get_types
+from tap_core.schema.type_variants import get_types, intersect_types
 from tap_core.types import JsonSchema
 
 __all__ = ["merge_schemas"]
@@ -25,11 +25,11 @@ def merge_schemas(schemas: Iterable[JsonSchema]) -> JsonSchema:
     result: JsonSchema = {}
     for schema in schemas:
         for keyword, value in schema.items():
-            _add(result, keyword, value)
+            _add_keyword(result, keyword, value)
     return result
 
 
-def _add(result: JsonSchema, keyword: str, value: Any) -> None:
+def _add_keyword(result: JsonSchema, keyword: str, value: Any) -> None:
     """Add a keyword to the merged schema ``result``, in place.
 
     If ``result`` already has the keyword, its value is merged with ``value``.
@@ -37,9 +37,9 @@ def _add(result: JsonSchema, keyword: str, value: Any) -> None:
     if keyword not in result:
         result[keyword] = value
     elif keyword == "oneOf":  # merged options may match more than once
-        _add(result, "anyOf", [*result.pop("oneOf"), *value])
-    elif keyword in _JOINED:
-        result[keyword] = _JOINED[keyword](result[keyword], value)
+        _add_keyword(result, "anyOf", [*result.pop("oneOf"), *value])
+    elif keyword in _MERGE_FUNCTIONS:
+        result[keyword] = _MERGE_FUNCTIONS[keyword](result[keyword], value)
     else:
         result[keyword] = value
 
@@ -62,14 +62,14 @@ def _merge_by_name(first: Any, second: Any) -> Any:
     return {**first, **second, **shared}
 
 
-def _union(first: Any, second: Any) -> Any:
+def _unite(first: Any, second: Any) -> Any:
     """Return the union of two lists. If either value is not a list, return the second value."""
     if not isinstance(first, list) or not isinstance(second, list):
         return second
     return [*first, *(value for value in second if value not in first)]
 
 
-def _intersection(first: Any, second: Any) -> Any:
+def _intersect(first: Any, second: Any) -> Any:
     """Return the items that two lists have in common.
 
     If they share no item, or if either value is not a list, return the second value.
@@ -79,17 +79,12 @@ def _intersection(first: Any, second: Any) -> Any:
     return [value for value in first if value in second] or second
 
 
-def _type(first: Any, second: Any) -> Any:
-    """Return the intersection of two values of ``type``; number and integer have integer in common.
+def _intersect_types(first: Any, second: Any) -> Any:
+    """Return the type names that two values of ``type`` have in common.
 
     If they have only null or no type in common, return the second value.
     """
-    ours, theirs = get_types({"type": first}), get_types({"type": second})
-    if "number" in ours and "integer" in theirs:
-        ours.append("integer")
-    if "number" in theirs and "integer" in ours:
-        theirs.append("integer")
-    shared = [kind for kind in dict.fromkeys(ours) if kind in theirs]
+    shared = intersect_types(get_types({"type": first}), get_types({"type": second}))
     if shared in ([], ["null"]):
         return second
     return shared[0] if len(shared) == 1 else shared
@@ -103,7 +98,7 @@ def _merge_additional(first: Any, second: Any) -> Any:
     return first if second is False else _merge_two(first, second)
 
 
-def _or_last(choose: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _choose_bound(choose: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Return a function that merges two numeric bounds by ``choose``, which is ``max`` or ``min``.
 
     If a bound is a boolean, as exclusive bounds are in JSON Schema draft 4, the function returns
@@ -121,19 +116,19 @@ def _or_last(choose: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 _HIGHER: Final = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
 _LOWER: Final = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
 
-_JOINED: Final[dict[str, Callable[[Any, Any], Any]]] = {
+_MERGE_FUNCTIONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "properties": _merge_by_name,
     "patternProperties": _merge_by_name,
     "$defs": _merge_by_name,
     "definitions": _merge_by_name,
-    "required": _union,
-    "allOf": _union,
-    "anyOf": _union,
-    "enum": _intersection,
-    "type": _type,
+    "required": _unite,
+    "allOf": _unite,
+    "anyOf": _unite,
+    "enum": _intersect,
+    "type": _intersect_types,
     "items": _merge_two,
     "additionalProperties": _merge_additional,
-    **dict.fromkeys(_HIGHER, _or_last(max)),
-    **dict.fromkeys(_LOWER, _or_last(min)),
+    **dict.fromkeys(_HIGHER, _choose_bound(max)),
+    **dict.fromkeys(_LOWER, _choose_bound(min)),
 }
 """Merge functions by keyword; for other keywords, the last schema's value is used."""

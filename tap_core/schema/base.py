@@ -79,11 +79,11 @@ class SchemaSource(ABC, Generic[KeyT]):
             SchemaNotValidError: The schema is not a JSON object.
         """
         if key not in self._schema_cache:
-            self._schema_cache[key] = self._fetched(key)
+            self._schema_cache[key] = self._fetch_object(key)
         schema = deepcopy(self._schema_cache[key])
         return self.preprocess_schema(schema, key_properties=key_properties)
 
-    def _fetched(self, key: KeyT) -> JsonSchema:
+    def _fetch_object(self, key: KeyT) -> JsonSchema:
         """Return the result of `fetch_schema`, after a check that it is a JSON object.
 
         Raises:

@@ -42,7 +42,7 @@ class SchemaDirectory(SchemaSource[str]):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.dir_path: Traversable = _directory(dir_path)
+        self.dir_path: Traversable = _find_directory(dir_path)
         self.extension = extension
         self._files: dict[str, Any] = {}
 
@@ -58,12 +58,12 @@ class SchemaDirectory(SchemaSource[str]):
             SchemaNotValidError: A reference cannot be resolved.
         """
         name = quote(f"{key}.{self.extension}")
-        schema = self._read(name)
+        schema = self._read_file(name)
         if not has_reference(schema):
             return cast(JsonSchema, schema)  # `get_schema` rejects a document that is not an object
-        return resolve_schema_references({"$ref": name}, cut_circles=True, retrieve=self._read)
+        return resolve_schema_references({"$ref": name}, cut_circles=True, retrieve=self._read_file)
 
-    def _read(self, name: str) -> Any:
+    def _read_file(self, name: str) -> Any:
         """Return the parsed content of a schema file. Each file is read only once.
 
         ``name`` is the URL-encoded path of the file relative to the directory.
@@ -74,7 +74,7 @@ class SchemaDirectory(SchemaSource[str]):
         return self._files[name]
 
 
-def _directory(location: str | Path | Traversable | ModuleType) -> Path | Traversable:
+def _find_directory(location: str | Path | Traversable | ModuleType) -> Path | Traversable:
     """Return the directory for a path, a package, or the dotted name of a package.
 
     A name that is both a directory and a package means the directory.
@@ -84,10 +84,10 @@ def _directory(location: str | Path | Traversable | ModuleType) -> Path | Traver
     if not isinstance(location, str):
         return location
     folder = Path(location)
-    return folder if folder.is_dir() else _package(location) or folder
+    return folder if folder.is_dir() else _find_package(location) or folder
 
 
-def _package(name: str) -> Traversable | None:
+def _find_package(name: str) -> Traversable | None:
     """Return the directory of a package, by its dotted name, or None if it cannot be imported."""
     if not all(part.isidentifier() for part in name.split(".")):
         return None

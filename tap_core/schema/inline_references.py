@@ -28,7 +28,7 @@ def inline_references(json_schema: Mapping[str, Any]) -> JsonSchema:
     property that contains it becomes ``{}``. In this case the result has only the keywords
     ``properties``, ``type`` and annotations, such as ``title``.
     """
-    resolved = _resolved(json_schema, json_schema)
+    resolved = _try_to_resolve(json_schema, json_schema)
     if resolved is None:
         named = json_schema.get("properties")
         properties = named if isinstance(named, Mapping) else {}
@@ -40,7 +40,9 @@ def inline_references(json_schema: Mapping[str, Any]) -> JsonSchema:
         resolved = {
             **rest,
             "properties": {
-                name: _resolved(inner, json_schema) or {} if isinstance(inner, Mapping) else inner
+                name: _try_to_resolve(inner, json_schema) or {}
+                if isinstance(inner, Mapping)
+                else inner
                 for name, inner in properties.items()
             },
         }
@@ -51,7 +53,7 @@ def inline_references(json_schema: Mapping[str, Any]) -> JsonSchema:
     }
 
 
-def _resolved(schema: Mapping[str, Any], document: Mapping[str, Any]) -> JsonSchema | None:
+def _try_to_resolve(schema: Mapping[str, Any], document: Mapping[str, Any]) -> JsonSchema | None:
     """Return a copy of a schema with its references inlined, or None if one cannot be resolved."""
     try:
         return resolve_schema_references(schema, {"": dict(document)}, cut_circles=True)

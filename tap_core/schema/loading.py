@@ -11,11 +11,15 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
-from urllib.parse import SplitResult, unquote, urljoin, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 from tap_core.exceptions import UnsupportedSchemaFormatError
-from tap_core.limits.memory import DOCUMENT_BYTES, InputTooLargeError, read_at_most
-from tap_core.limits.memory import format_size as shown_size
+from tap_core.limits.memory import (
+    DOCUMENT_BYTES,
+    InputTooLargeError,
+    format_size,
+    read_at_most,
+)
 from tap_core.singerlib.json import load_json
 
 if TYPE_CHECKING:
@@ -50,10 +54,10 @@ def parse_document(text: str | bytes, suffix: str) -> Any:
         ValueError: The text is not valid JSON or YAML.
         UnsupportedSchemaFormatError: The document is YAML, and PyYAML is not installed.
     """
-    return _yaml(text) if suffix in {".yaml", ".yml"} else load_json(text, parse_float=float)
+    return _parse_yaml(text) if suffix in {".yaml", ".yml"} else load_json(text, parse_float=float)
 
 
-def _yaml(text: str | bytes) -> Any:
+def _parse_yaml(text: str | bytes) -> Any:
     """Parse a YAML document.
 
     Raises:
@@ -88,7 +92,7 @@ def load_document(location: _Location, *, redirects: bool = True) -> Any:
         UnsupportedSchemaFormatError: The suffix is neither JSON nor YAML.
     """
     if isinstance(location, str) and location.startswith(_WEB):
-        content, suffix = _fetched(location, redirects=redirects)
+        content, suffix = _fetch(location, redirects=redirects)
     else:
         file = Path(location) if isinstance(location, str) else location
         with file.open("rb") as opened:
@@ -115,7 +119,7 @@ def resolve_sibling(location: _Location, name: str) -> _Location:
     """
     if isinstance(location, str) and location.startswith(_WEB):
         url = urljoin(location, name)
-        if _origin(url) != _origin(location):
+        if _get_origin(url) != _get_origin(location):
             msg = f"'{format_location(url)}' is not on the host of the document that names it"
             raise ValueError(msg)
         return url
@@ -152,13 +156,13 @@ def format_location(location: object) -> str:
     if not text.startswith(_WEB):
         return text
     parts = urlsplit(text)
-    return f"{parts.scheme}://{_host(parts)}{parts.path}"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 # The web
 
 
-def _fetched(address: str, *, redirects: bool) -> tuple[bytes, str]:
+def _fetch(address: str, *, redirects: bool) -> tuple[bytes, str]:
     """Return the content of a URL, and the file suffix for its format, such as ``.json``.
 
     The suffix is that of the content type or, if this is not JSON or YAML, of the URL's path.
@@ -181,19 +185,14 @@ def _fetched(address: str, *, redirects: bool) -> tuple[bytes, str]:
     paths = (urlsplit(url or address).path for url in (response.url, address))
     named = next(filter(None, map(get_suffix, paths)), "")
     if len(response.content) > DOCUMENT_BYTES:
-        raise InputTooLargeError(f"it is longer than {shown_size(DOCUMENT_BYTES)}")
+        raise InputTooLargeError(f"it is longer than {format_size(DOCUMENT_BYTES)}")
     return response.content, _infer_suffix(content_type) or named
 
 
-def _origin(address: str) -> tuple[str, str | None, int | None]:
+def _get_origin(address: str) -> tuple[str, str | None, int | None]:
     """Return the scheme, host and port of a URL."""
     parts = urlsplit(address)
     return parts.scheme, parts.hostname, parts.port
-
-
-def _host(parts: SplitResult) -> str:
-    """Return the host and port of a URL as text, without credentials."""
-    return parts.netloc.rpartition("@")[2]
 
 
 def _infer_suffix(content_type: str) -> str | None:

@@ -48,14 +48,14 @@ def get_bounds(schema: _Schema) -> tuple[decimal.Decimal | None, decimal.Decimal
 
     An exclusive bound is moved by 1, as for integers: ``exclusiveMinimum: 0`` gives 1.
     """
-    low = _bound(schema, "minimum", "exclusiveMinimum", 1)
-    high = _bound(schema, "maximum", "exclusiveMaximum", -1)
+    low = _get_bound(schema, "minimum", "exclusiveMinimum", 1)
+    high = _get_bound(schema, "maximum", "exclusiveMaximum", -1)
     return low, high
 
 
 def get_step(schema: _Schema) -> decimal.Decimal | None:
     """Return the value of ``multipleOf`` in a schema, or None if it is missing or not positive."""
-    step = _exact(schema.get("multipleOf"))
+    step = _to_decimal(schema.get("multipleOf"))
     return step if step is not None and step > 0 else None
 
 
@@ -79,7 +79,9 @@ def parse_count(value: Any) -> int | None:
     return value if counts else None
 
 
-def _bound(schema: _Schema, keyword: str, exclusive: str, inward: int) -> decimal.Decimal | None:
+def _get_bound(
+    schema: _Schema, keyword: str, exclusive: str, inward: int
+) -> decimal.Decimal | None:
     """Return the lower or upper bound of a schema, or None if it has no such bound.
 
     An exclusive bound is converted to an inclusive one by adding ``inward``. Of two bounds, the
@@ -92,7 +94,7 @@ def _bound(schema: _Schema, keyword: str, exclusive: str, inward: int) -> decima
         exclusive: Keyword of the exclusive bound, such as ``exclusiveMinimum``.
         inward: 1 for a lower bound, -1 for an upper bound.
     """
-    plain, strict = _exact(schema.get(keyword)), _exact(schema.get(exclusive))
+    plain, strict = _to_decimal(schema.get(keyword)), _to_decimal(schema.get(exclusive))
     if plain is not None and schema.get(exclusive) is True:
         plain += inward
     if strict is not None:
@@ -101,7 +103,7 @@ def _bound(schema: _Schema, keyword: str, exclusive: str, inward: int) -> decima
     return (max(bounds) if inward > 0 else min(bounds)) if bounds else None
 
 
-def _exact(value: Any) -> decimal.Decimal | None:
+def _to_decimal(value: Any) -> decimal.Decimal | None:
     """Return a number as the Decimal of its text; None for NaN, infinity or another type."""
     if isinstance(value, bool) or not isinstance(value, int | float | decimal.Decimal):
         return None

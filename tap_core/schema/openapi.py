@@ -50,7 +50,7 @@ class OpenAPISchema(SchemaSource[KeyT]):
         super().__init__(*args, **kwargs)
         self.source = source
         self._preprocessor = preprocessor or OpenAPISchemaNormalizer()
-        self._neighbours: dict[str, Any] = {}
+        self._referenced: dict[str, Any] = {}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}('{format_location(self.source)}')"
@@ -111,7 +111,7 @@ class OpenAPISchema(SchemaSource[KeyT]):
             self.get_unresolved_schema(key),
             {"": self.spec},
             cut_circles=True,
-            retrieve=self._neighbour,
+            retrieve=self._load_referenced,
         )
 
     def fetch_schema(self, key: KeyT) -> JsonSchema:
@@ -121,7 +121,7 @@ class OpenAPISchema(SchemaSource[KeyT]):
         """
         return self.resolve_schema(key)
 
-    def _neighbour(self, name: str) -> Any:
+    def _load_referenced(self, name: str) -> Any:
         """Return a document to which the OpenAPI document refers. It is loaded only once.
 
         ``name`` is the path of that document relative to the OpenAPI document.
@@ -132,8 +132,8 @@ class OpenAPISchema(SchemaSource[KeyT]):
         if isinstance(self.source, Mapping):
             msg = f"'{name}' cannot be read: the document is a dictionary and has no folder"
             raise ValueError(msg)  # noqa: TRY004 - the reference is wrong, not the type
-        if name not in self._neighbours:
-            self._neighbours[name] = load_document(
+        if name not in self._referenced:
+            self._referenced[name] = load_document(
                 resolve_sibling(self.source, name), redirects=False
             )
-        return self._neighbours[name]
+        return self._referenced[name]

@@ -21,7 +21,7 @@ from tap_core.types import JsonSchema
 __all__ = ["OpenAPISchemaNormalizer"]
 
 _NULL: Final = {"type": "null"}
-_NOT_CHECKED: Final = ("enum", "pattern")
+_REMOVED_KEYWORDS: Final = ("enum", "pattern")
 """Keywords that are removed. Without them, two options of a ``oneOf`` may be equal."""
 
 
@@ -58,14 +58,14 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
             merged = merge_schemas([self.handle_all_of(parts), result])
             return self.normalize_schema(merged, key_properties=key_properties)
         to_json_schema(result)
-        result = self._normalize_inside(result, key_properties)
+        result = self._normalize_subschemas(result, key_properties)
         if "anyOf" in result:
-            result["anyOf"] = [self._each(choice) for choice in result["anyOf"]]
+            result["anyOf"] = [self._normalize_subschema(choice) for choice in result["anyOf"]]
         if "oneOf" in result:
             result = self.handle_one_of(result)
         if result.pop("nullable", False):
             accept_null(result)
-        return self._without_checks(result)
+        return self._remove_enum_and_pattern(result)
 
     def handle_object(
         self, schema: JsonSchema, *, key_properties: Sequence[str] = ()
@@ -81,7 +81,7 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
             if isinstance(inner, Mapping):
                 inner = {k: v for k, v in inner.items() if k != "x-nullable"}  # noqa: PLW2901
                 inner["nullable"] = name not in key_properties
-            properties[name] = self._each(inner)
+            properties[name] = self._normalize_subschema(inner)
         return schema
 
     def handle_array_items(self, schema: JsonSchema) -> JsonSchema:
@@ -104,15 +104,15 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
         If there is only one option besides null, that option replaces the ``oneOf``.
         """
         rest = {keyword: value for keyword, value in schema.items() if keyword != "oneOf"}
-        choices = [self._each(choice) for choice in schema["oneOf"]]
+        choices = [self._normalize_subschema(choice) for choice in schema["oneOf"]]
         real = [choice for choice in choices if without_null(choice) is not None]
         if len(real) == 1 and isinstance(real[0], dict):
             if len(choices) > 1:
                 accept_null(real[0])
             return merge_schemas([rest, real[0]])
-        if any(map(_is_checked, schema["oneOf"])) and "anyOf" not in rest:
+        if any(map(_has_removed_keyword, schema["oneOf"])) and "anyOf" not in rest:
             return {**rest, "anyOf": choices}
-        return {**rest, "oneOf": _null_once(choices)}
+        return {**rest, "oneOf": _allow_null_once(choices)}
 
     def handle_all_of(self, subschemas: list[JsonSchema]) -> JsonSchema:
         """Merge the members of an ``allOf`` into one schema, which the caller then normalizes."""
@@ -120,7 +120,9 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
 
     # Subschemas
 
-    def _normalize_inside(self, schema: JsonSchema, key_properties: Sequence[str]) -> JsonSchema:
+    def _normalize_subschemas(
+        self, schema: JsonSchema, key_properties: Sequence[str]
+    ) -> JsonSchema:
         """Return the schema with normalized ``properties``, ``items`` and similar subschemas.
 
         The caller normalizes the options of ``oneOf`` and ``anyOf``.
@@ -132,9 +134,13 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
             named.append("properties")
         for keyword in named:
             if isinstance(schemas := schema.get(keyword), Mapping):
-                schema[keyword] = {name: self._each(inner) for name, inner in schemas.items()}
+                schema[keyword] = {
+                    name: self._normalize_subschema(inner) for name, inner in schemas.items()
+                }
         if "additionalProperties" in schema:
-            schema["additionalProperties"] = self._each(schema["additionalProperties"])
+            schema["additionalProperties"] = self._normalize_subschema(
+                schema["additionalProperties"]
+            )
         self._normalize_items(schema)
         return schema
 
@@ -143,13 +149,13 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
             schema["items"] = self.handle_array_items(dict(items))
         for keyword in ("items", "prefixItems"):
             if isinstance(listed := schema.get(keyword), list):
-                schema[keyword] = [self._each(item) for item in listed]
+                schema[keyword] = [self._normalize_subschema(item) for item in listed]
 
-    def _each(self, schema: Any) -> Any:
+    def _normalize_subschema(self, schema: Any) -> Any:
         """Return a normalized copy of a subschema; return the schemas True and False unchanged."""
         return self.normalize_schema(dict(schema)) if isinstance(schema, Mapping) else schema
 
-    def _without_checks(self, schema: JsonSchema) -> JsonSchema:
+    def _remove_enum_and_pattern(self, schema: JsonSchema) -> JsonSchema:
         """Return the schema after `handle_enum` and `handle_pattern`, which remove keywords.
 
         If a subclass keeps the ``enum`` and the schema allows null, null is added to the ``enum``.
@@ -163,16 +169,16 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
         return schema
 
 
-def _is_checked(schema: Any) -> bool:
+def _has_removed_keyword(schema: Any) -> bool:
     """Return True if a schema or one of its subschemas has ``enum`` or ``pattern``."""
     if isinstance(schema, Mapping):
-        return any(keyword in schema for keyword in _NOT_CHECKED) or any(
-            map(_is_checked, schema.values())
+        return any(keyword in schema for keyword in _REMOVED_KEYWORDS) or any(
+            map(_has_removed_keyword, schema.values())
         )
-    return isinstance(schema, list) and any(map(_is_checked, schema))
+    return isinstance(schema, list) and any(map(_has_removed_keyword, schema))
 
 
-def _null_once(choices: list[Any]) -> list[Any]:
+def _allow_null_once(choices: list[Any]) -> list[Any]:
     """Return the options of a ``oneOf``, changed so that at most one of them allows null.
 
     A value that matches two options of a ``oneOf`` is invalid. If several options allow null, null

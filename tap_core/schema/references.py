@@ -66,7 +66,7 @@ _DEPTHS: Final = (8, 4, 2, 1)
 """Maximum depths of expansion that are tried in turn for a schema with more references."""
 
 
-class _TooManyError(Exception):
+class _TooManyReferencesError(Exception):
     """Error for a schema with more than 5,000 references, counted after expansion."""
 
 
@@ -107,25 +107,25 @@ def normalize(schema: Mapping[str, Any]) -> JsonSchema:
     Keys and property names are sorted. ``type`` becomes a list. ``type``, ``required`` and ``enum``
     are sorted without duplicates, and an empty ``required`` is removed.
     """
-    form = map_subschemas(_sorted(schema), normalize)
+    form = map_subschemas(_sort_keys(schema), normalize)
     if isinstance(kind := form.get("type"), str):
         form["type"] = [kind]
     for keyword, value in form.items():
         if keyword in _MAPPING_KEYWORDS and isinstance(value, dict):
-            form[keyword] = _sorted(value)
+            form[keyword] = _sort_keys(value)
         elif keyword in _SET_KEYWORDS and isinstance(value, list):
-            form[keyword] = _as_sorted_set(value)
+            form[keyword] = _sort_set(value)
     if form.get("required") == []:
         del form["required"]
     return form
 
 
-def _sorted(mapping: Mapping[str, Any]) -> dict[str, Any]:
+def _sort_keys(mapping: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of a mapping with sorted keys."""
     return {key: mapping[key] for key in sorted(mapping)}
 
 
-def _as_sorted_set(values: list[Any]) -> list[Any]:
+def _sort_set(values: list[Any]) -> list[Any]:
     """Return a list without duplicates, sorted by the JSON text of its values."""
     by_text = {json.dumps(value, sort_keys=True, default=repr): value for value in values}
     return [by_text[text] for text in sorted(by_text)]
@@ -136,19 +136,19 @@ def map_subschemas(schema: Mapping[str, Any], step: Callable[[JsonSchema], Any])
 
     Subschemas are the schemas in ``properties``, ``items``, ``anyOf`` and similar keywords.
     """
-    return {key: _mapped_value(key, value, step) for key, value in schema.items()}
+    return {key: _map_keyword(key, value, step) for key, value in schema.items()}
 
 
-def _mapped_value(keyword: str, value: Any, step: _Step) -> Any:
+def _map_keyword(keyword: str, value: Any, step: _Step) -> Any:
     """Return a copy of a keyword's value with ``step`` applied to each schema in it."""
     if isinstance(value, Mapping) and keyword in _MAPPING_KEYWORDS:
-        return {name: _applied(inner, step) for name, inner in value.items()}
+        return {name: _apply(inner, step) for name, inner in value.items()}
     if isinstance(value, list) and keyword in _LIST_KEYWORDS:
-        return [_applied(inner, step) for inner in value]
-    return _applied(value, step) if keyword in _SCHEMA_KEYWORDS else deepcopy(value)
+        return [_apply(inner, step) for inner in value]
+    return _apply(value, step) if keyword in _SCHEMA_KEYWORDS else deepcopy(value)
 
 
-def _applied(value: Any, step: _Step) -> Any:
+def _apply(value: Any, step: _Step) -> Any:
     """Return ``step(value)`` if the schema ``value`` is a dict; otherwise return it unchanged."""
     return step(dict(value)) if isinstance(value, Mapping) else value
 
@@ -182,14 +182,14 @@ class _Scope:
 
         Raises:
             SchemaNotValidError: There is no such schema, or it contains the reference.
-            _TooManyError: The number of references exceeds the limit.
+            _TooManyReferencesError: The number of references exceeds the limit.
         """
         from referencing.exceptions import Unresolvable
 
         if len(self.visited) >= self.deepest:
             return {}, self
         if next(self.count) >= _MAX_REFERENCES:
-            raise _TooManyError
+            raise _TooManyReferencesError
         try:
             resolved = self.resolver.lookup(_complete_pointer(reference))
         except Unresolvable as ex:
@@ -257,17 +257,19 @@ def _expand_references(schema: JsonSchema, scope: _Scope) -> JsonSchema:
     ``cut_circles``, `SchemaNotValidError` is raised instead.
     """
     for deepest in (sys.maxsize, *_DEPTHS) if scope.cut_circles else (sys.maxsize,):
-        with contextlib.suppress(_TooManyError):
-            return _replaced(schema, replace(scope, deepest=deepest, count=itertools.count()))
+        with contextlib.suppress(_TooManyReferencesError):
+            return _replace_references(
+                schema, replace(scope, deepest=deepest, count=itertools.count())
+            )
     msg = f"The schema has more than {_MAX_REFERENCES} references, one within the other"
     raise SchemaNotValidError(msg)
 
 
-def _replaced(schema: JsonSchema, scope: _Scope) -> JsonSchema:
+def _replace_references(schema: JsonSchema, scope: _Scope) -> JsonSchema:
     """Return a schema with every reference replaced, also inside the schemas referred to."""
     rest = {key: value for key, value in schema.items() if key != "$ref"}
-    result = map_subschemas(rest, lambda inner: _replaced(inner, scope))
+    result = map_subschemas(rest, lambda inner: _replace_references(inner, scope))
     if "$ref" in schema:
         target, inside = scope.follow(schema["$ref"])
-        result.update(_replaced(target, inside))
+        result.update(_replace_references(target, inside))
     return result

@@ -30,9 +30,9 @@ def check_schema_size(schema: object, stream: str) -> None:
 
 
 def count_objects(schema: object, *, most: int) -> int:
-    """Return the number of JSON objects in a schema; if there are more than ``most``, any such one.
+    """Return the number of JSON objects in a schema, or any number above ``most`` if it is larger.
 
-    Each property is one object, and a nested object two.
+    A property counts as one object, and one with a nested object as two.
     """
     count = 0
     waiting: list[Any] = [schema]

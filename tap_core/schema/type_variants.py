@@ -20,6 +20,7 @@ __all__ = [
     "allows_undeclared_properties",
     "get_allowed_types",
     "get_types",
+    "intersect_types",
     "merge_object_variants",
     "object_schema",
     "split_variants",
@@ -38,7 +39,7 @@ _KEYWORD_TYPES: Mapping[str, type] = MappingProxyType({"format": str, "propertie
 
 _NUMBERS = {"integer", "number"}
 
-_KIND_OF_VALUE: Mapping[type, str] = MappingProxyType(
+_TYPE_OF_VALUE: Mapping[type, str] = MappingProxyType(
     {bool: "boolean", int: "integer", float: "number", Decimal: "number", str: "string"}
 )
 
@@ -86,7 +87,7 @@ def split_variants(schema: Any) -> Iterator[tuple[str, _Schema]]:
             yield ANY_SCHEMA, {}
         return
     base, option_lists = _split_combinators(schema)
-    for number, variant in enumerate(_expanded(base, option_lists)):
+    for number, variant in enumerate(_expand_options(base, option_lists)):
         if number == _MAX_VARIANTS:
             raise SchemaNotValidError(
                 f"its anyOf, oneOf and allOf together allow more than {_MAX_VARIANTS:,}"
@@ -95,7 +96,7 @@ def split_variants(schema: Any) -> Iterator[tuple[str, _Schema]]:
         yield variant
 
 
-def _expanded(
+def _expand_options(
     base: _Schema, option_lists: Sequence[_Alternatives]
 ) -> Iterator[tuple[str, _Schema]]:
     """Yield a (type name, schema) pair for each combination of one option per list.
@@ -108,12 +109,12 @@ def _expanded(
         narrowed, inner = _split_combinators(option_lists[0][0])
         base, option_lists = _intersect(base, narrowed), [*inner, *option_lists[1:]]
     if not option_lists:
-        for kind in _kinds(base):
+        for kind in _get_type_names(base):
             yield kind, base
         return
     for alternative in option_lists[0]:
         narrowed, inner = _split_combinators(alternative)
-        yield from _expanded(_intersect(base, narrowed), [*inner, *option_lists[1:]])
+        yield from _expand_options(_intersect(base, narrowed), [*inner, *option_lists[1:]])
 
 
 def _split_combinators(schema: _Schema) -> tuple[_Schema, list[_Alternatives]]:
@@ -153,7 +154,7 @@ def _intersect(first: _Schema, second: _Schema) -> _Schema:
     """
     merged = {**first, **second}
     if "type" in first and "type" in second:
-        merged["type"] = _shared_types(get_types(first), get_types(second))
+        merged["type"] = intersect_types(get_types(first), get_types(second))
     if "properties" in first and "properties" in second:
         merged["properties"] = _intersect_properties(first["properties"], second["properties"])
     return merged
@@ -168,19 +169,19 @@ def _intersect_properties(first: _Schema, second: _Schema) -> dict[str, Any]:
     return {**first, **second, **{name: {"allOf": [first[name], second[name]]} for name in names}}
 
 
-def _shared_types(first: Sequence[str], second: Sequence[str]) -> list[str]:
+def intersect_types(first: Sequence[str], second: Sequence[str]) -> list[str]:
     """Return the type names that two lists share. Integer and number share integer."""
     shared = [kind for kind in first if kind in second]
     if (
         not _NUMBERS.isdisjoint(first)
         and not _NUMBERS.isdisjoint(second)
-        and (_NUMBERS.isdisjoint(shared))
+        and _NUMBERS.isdisjoint(shared)
     ):
         shared.append("integer")  # an integer is a number
     return shared
 
 
-def _kinds(schema: _Schema) -> list[str]:
+def _get_type_names(schema: _Schema) -> list[str]:
     """Return the type names of a schema, except null.
 
     Without ``type``, they are inferred from ``properties``, ``items``, ``const`` or ``enum``.
@@ -189,10 +190,10 @@ def _kinds(schema: _Schema) -> list[str]:
         return [kind for kind in get_types(schema) if kind != "null"]
     if schema.get("properties"):
         return ["object"]
-    return ["array"] if schema.get("items") else _kinds_of_values(schema) or [ANY_SCHEMA]
+    return ["array"] if schema.get("items") else _get_types_of_values(schema) or [ANY_SCHEMA]
 
 
-def _kinds_of_values(schema: _Schema) -> list[str]:
+def _get_types_of_values(schema: _Schema) -> list[str]:
     """Return the type names of the values in ``const`` or ``enum``, sorted and except null.
 
     The list is empty if the schema has neither keyword, or if a value is a list or an object.
@@ -200,7 +201,7 @@ def _kinds_of_values(schema: _Schema) -> list[str]:
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     if not isinstance(values, list):
         return []
-    kinds = {_KIND_OF_VALUE.get(type(value), ANY_SCHEMA) for value in values if value is not None}
+    kinds = {_TYPE_OF_VALUE.get(type(value), ANY_SCHEMA) for value in values if value is not None}
     return [] if ANY_SCHEMA in kinds else sorted(kinds)
 
 
@@ -230,11 +231,11 @@ def merge_object_variants(variants: Sequence[_Schema]) -> _Schema:
     merged: dict[str, Any] = {}
     if any(map(allows_undeclared_properties, variants)):
         merged["additionalProperties"] = True
-    merged["properties"] = {} if open_ended else _merged_properties(variants)
+    merged["properties"] = {} if open_ended else _merge_properties(variants)
     return merged
 
 
-def _merged_properties(variants: Iterable[_Schema]) -> dict[str, Any]:
+def _merge_properties(variants: Iterable[_Schema]) -> dict[str, Any]:
     """Return the properties of several object schemas in one dict, by name.
 
     If the schemas declare a property differently, it becomes ``{"anyOf": [...]}`` with all its

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SCHEMA_SECONDS",
-    "bound_validator",
     "check_deadline",
     "find_schema_errors",
     "has_unique_items",
     "limit_time",
+    "make_safe_validator",
     "validator_class",
 ]
 
@@ -41,8 +41,8 @@ SCHEMA_SECONDS: Final = Limit("TAP_CORE_SCHEMA_SECONDS", 30)
 References of a small schema can lead to more subschemas than any computer can check.
 """
 
-_OF_LIBRARY: Final = "jsonschema._"
-_BOUND_RE: Final = SimpleNamespace(**{**vars(re), "search": search})
+_LIBRARY_PREFIX: Final = "jsonschema._"
+_LIMITED_RE: Final = SimpleNamespace(**{**vars(re), "search": search})
 
 
 @cache
@@ -53,7 +53,7 @@ def validator_class() -> type[Draft202012Validator]:
     """
     from jsonschema import Draft202012Validator
 
-    kind: type[Draft202012Validator] = bound_validator(Draft202012Validator)
+    kind: type[Draft202012Validator] = make_safe_validator(Draft202012Validator)
     return kind
 
 
@@ -61,13 +61,13 @@ def find_schema_errors(schema: Any) -> Iterator[tuple[list[str | int], str]]:
     """Yield a (path, message) pair for each violation of JSON Schema Draft 7 in a schema."""
     from jsonschema import Draft7Validator
 
-    kind = bound_validator(Draft7Validator)
+    kind = make_safe_validator(Draft7Validator)
     for error in kind(kind.META_SCHEMA, format_checker=kind.FORMAT_CHECKER).iter_errors(schema):
         yield list(error.absolute_path), f"this is not a valid JSON Schema: {error.message}."
 
 
 @cache
-def bound_validator(base: Any) -> Any:
+def make_safe_validator(base: Any) -> Any:
     """Return a version of a jsonschema validator class that is safe for untrusted schemas.
 
     The check of a value and the matching of a regular expression have time limits, and references
@@ -76,18 +76,20 @@ def bound_validator(base: Any) -> Any:
     from jsonschema import validators
 
     copied_globals: dict[int, dict[str, Any]] = {}
-    checks = {name: _bound_copy(check, copied_globals) for name, check in base.VALIDATORS.items()}
+    checks = {
+        name: _limit_function(check, copied_globals) for name, check in base.VALIDATORS.items()
+    }
     extend: Any = validators.extend  # its stubs leave it untyped
-    bound = extend(base, checks)
-    checker = _format_checker(base.FORMAT_CHECKER)
-    bound.FORMAT_CHECKER = checker
-    bound.check_schema = lambda schema, format_checker=checker: base.check_schema(
+    safe = extend(base, checks)
+    checker = _make_format_checker(base.FORMAT_CHECKER)
+    safe.FORMAT_CHECKER = checker
+    safe.check_schema = lambda schema, format_checker=checker: base.check_schema(
         schema, format_checker=format_checker
     )
-    bound.__init__ = _with_empty_registry(bound.__init__)
-    bound.iter_errors = _within_time(_reporting_references(bound.iter_errors))
-    bound.evolve = _evolving_bound(bound, bound.evolve)
-    return bound
+    safe.__init__ = _add_empty_registry(safe.__init__)
+    safe.iter_errors = _set_deadline(_report_references(safe.iter_errors))
+    safe.evolve = _evolve_safely(safe, safe.evolve)
+    return safe
 
 
 def has_unique_items(items: Sequence[Any]) -> bool:
@@ -115,7 +117,7 @@ def _sort_key(value: Any) -> tuple[Any, ...]:
     return (name,) if value is None else (name, value)
 
 
-def _with_empty_registry(original: Any) -> Any:
+def _add_empty_registry(original: Any) -> Any:
     """Return a version of a validator's ``__init__`` with an empty registry of documents.
 
     A reference to another document is then an error.
@@ -131,11 +133,11 @@ def _with_empty_registry(original: Any) -> Any:
     return initialize
 
 
-def _reporting_references(original: Any) -> Any:
-    """Return a version of a validator's ``iter_errors`` that reports a schema's faults clearly.
+def _report_references(original: Any) -> Any:
+    """Return a version of a validator's ``iter_errors`` that raises `InvalidJSONSchema`.
 
-    It raises `InvalidJSONSchema` for a reference to a schema that is not in the same document, and
-    for an unknown ``$schema``. ``original`` is the method to wrap.
+    It raises this error for a reference to a schema that is not in the same document, and for an
+    unknown ``$schema``. ``original`` is the method to wrap.
     """
 
     def iter_errors(self: Any, instance: Any, _schema: Any = None) -> Iterator[Any]:
@@ -169,11 +171,11 @@ class _Check(threading.local):
 _check: Final = _Check()
 
 
-def _within_time(original: Any) -> Any:
+def _set_deadline(original: Any) -> Any:
     """Return a version of a validator's ``iter_errors`` that sets the deadline of the check.
 
-    A check that is a part of another one has the deadline of that one. ``original`` is the method
-    to wrap.
+    The check of a subschema keeps the deadline of the whole check. ``original`` is the method to
+    wrap.
     """
 
     def iter_errors(self: Any, instance: Any, _schema: Any = None) -> Iterator[Any]:
@@ -194,10 +196,10 @@ def _begin_check(seconds: float) -> None:
 
 
 def limit_time(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """Return a version of a function that checks a value, which sets the deadline of the check.
+    """Return a function that calls ``check``, which checks a value, with a deadline.
 
-    It has half of the time, because jsonschema may check the value again. ``check`` must call
-    `check_deadline` now and then.
+    The time is half of `SCHEMA_SECONDS`, because jsonschema may check the value again. ``check``
+    must call `check_deadline` regularly.
     """
 
     def limited_check(value: Any) -> bool:
@@ -219,21 +221,21 @@ def check_deadline() -> None:
         )
 
 
-def _evolving_bound(bound: Any, original: Any) -> Any:
+def _evolve_safely(safe: Any, original: Any) -> Any:
     """Return a version of a validator's ``evolve`` that creates only safe validators.
 
     It also checks the deadline. jsonschema calls ``evolve`` to create the validator of a subschema.
     For a subschema with another ``$schema`` it chooses another validator class, which is then
-    replaced by its `bound_validator`.
+    replaced by its `make_safe_validator`.
     """
 
     def evolve(self: Any, **changes: Any) -> Any:
         check_deadline()
         validator = original(self, **changes)
-        if type(validator) is bound:
+        if type(validator) is safe:
             return validator
         kind: Any = type(validator)
-        return bound_validator(kind)(
+        return make_safe_validator(kind)(
             validator.schema,
             format_checker=validator.format_checker,
             registry=validator._registry,  # noqa: SLF001  not available publicly
@@ -243,7 +245,7 @@ def _evolving_bound(bound: Any, original: Any) -> Any:
     return evolve
 
 
-def _format_checker(base: FormatChecker) -> FormatChecker:
+def _make_format_checker(base: FormatChecker) -> FormatChecker:
     """Return a copy of a format checker that limits the size and time of checks for ``regex``."""
     from jsonschema import FormatChecker
 
@@ -259,17 +261,19 @@ def _is_pattern(value: object) -> bool:
 # jsonschema's functions, with limits for regular expressions
 
 
-def _bound_copy(function: Any, copied_globals: dict[int, dict[str, Any]]) -> Any:
+def _limit_function(function: Any, copied_globals: dict[int, dict[str, Any]]) -> Any:
     """Return a copy of a jsonschema function that matches regular expressions within limits.
 
     A value that is not a function of jsonschema is returned unchanged. ``copied_globals`` is a
     cache of copied module globals, by the ``id`` of the original globals.
     """
-    if not isinstance(function, FunctionType) or not function.__module__.startswith(_OF_LIBRARY):
+    if not isinstance(function, FunctionType) or not function.__module__.startswith(
+        _LIBRARY_PREFIX
+    ):
         return function
     copy = FunctionType(
         function.__code__,
-        _bound_globals(function.__globals__, copied_globals),
+        _limit_globals(function.__globals__, copied_globals),
         function.__name__,
         function.__defaults__,
         function.__closure__,
@@ -278,7 +282,7 @@ def _bound_copy(function: Any, copied_globals: dict[int, dict[str, Any]]) -> Any
     return copy
 
 
-def _bound_globals(
+def _limit_globals(
     module_globals: Mapping[str, Any], copied_globals: dict[int, dict[str, Any]]
 ) -> dict[str, Any]:
     """Return a copy of a module's globals with safe versions of ``re`` and jsonschema functions."""
@@ -287,11 +291,11 @@ def _bound_globals(
     copy = copied_globals[id(module_globals)] = dict(module_globals)
     for name, value in module_globals.items():
         if value is re:
-            copy[name] = _BOUND_RE
+            copy[name] = _LIMITED_RE
         elif name == "uniq":
             copy[name] = has_unique_items
-        elif isinstance(value, ModuleType) and value.__name__.startswith(_OF_LIBRARY):
-            copy[name] = SimpleNamespace(**_bound_globals(vars(value), copied_globals))
+        elif isinstance(value, ModuleType) and value.__name__.startswith(_LIBRARY_PREFIX):
+            copy[name] = SimpleNamespace(**_limit_globals(vars(value), copied_globals))
         else:
-            copy[name] = _bound_copy(value, copied_globals)
+            copy[name] = _limit_function(value, copied_globals)
     return copy

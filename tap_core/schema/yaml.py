@@ -12,11 +12,9 @@ from typing import Any
 
 import yaml
 
-from tap_core.schema.yaml_nodes import check_nodes, check_text, read_scalar
+from tap_core.schema.yaml_nodes import TAG_PREFIX, check_nodes, check_text, read_scalar
 
 __all__ = ["load_yaml"]
-
-_TAG = "tag:yaml.org,2002:"
 
 
 def load_yaml(text: str | bytes) -> Any:
@@ -62,7 +60,7 @@ class _JsonLoader(yaml.SafeLoader):
         self.flatten_mapping(node)
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
-                key.tag = f"{_TAG}str"
+                key.tag = f"{TAG_PREFIX}str"
         return super().construct_mapping(node, deep)
 
 
@@ -74,4 +72,6 @@ for _name, _pattern, _first in (
     ("float", r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?", "-0123456789"),
     ("merge", r"<<", "<"),
 ):
-    _JsonLoader.add_implicit_resolver(_TAG + _name, re.compile(rf"^(?:{_pattern})$"), list(_first))
+    _JsonLoader.add_implicit_resolver(
+        TAG_PREFIX + _name, re.compile(rf"^(?:{_pattern})$"), list(_first)
+    )

@@ -16,27 +16,28 @@ import yaml
 from tap_core.exceptions import LimitExceededError
 from tap_core.limits.environment import Limit
 
-__all__ = ["YAML_NODES", "check_nodes", "check_text", "read_scalar", "too_many_nodes"]
+__all__ = ["TAG_PREFIX", "YAML_NODES", "check_nodes", "check_text", "read_scalar", "too_many_nodes"]
 
 YAML_NODES: Final = Limit("TAP_CORE_YAML_NODES", 300_000)
 """Maximum number of nodes of a document with aliases expanded."""
 
-_DEEPEST: Final = 100
-_TAG: Final = "tag:yaml.org,2002:"
+_MAX_DEPTH: Final = 100
+TAG_PREFIX: Final = "tag:yaml.org,2002:"
+"""Beginning of the tags of YAML itself, such as ``tag:yaml.org,2002:int``."""
 _SCALARS: Final = frozenset(
     {
-        f"{_TAG}{name}"
+        f"{TAG_PREFIX}{name}"
         for name in ("bool", "float", "int", "merge", "null", "str", "timestamp", "value")
     }
 )
-_NUMBERS: Final = frozenset({f"{_TAG}float", f"{_TAG}int"})
+_NUMBERS: Final = frozenset({f"{TAG_PREFIX}float", f"{TAG_PREFIX}int"})
 _LONGEST_NUMBER: Final = 4300
 """Maximum length of a number in characters: Python's limit for the digits of an integer.
 
 A limit is needed because the time for parsing a number in base 60 is quadratic.
 """
 
-_SHOWN: Final = 40
+_LONGEST_SHOWN: Final = 40
 _PARSER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -56,11 +57,11 @@ def check_text(text: str | bytes) -> None:
             depth -= 1
             continue
         count += 1
-        if depth > _DEEPEST:
+        if depth > _MAX_DEPTH:
             line = event.start_mark.line + 1 if event.start_mark else 0
             raise LimitExceededError(
-                f"A YAML document may be nested at most {_DEEPEST} levels deep, and line {line} is"
-                " deeper: reduce its nesting."
+                f"A YAML document may be nested at most {_MAX_DEPTH} levels deep, and line {line}"
+                " is deeper: reduce its nesting."
             )
         if count > limit:
             raise too_many_nodes()
@@ -87,7 +88,7 @@ def check_nodes(root: yaml.Node) -> None:
                 raise too_many_nodes()
         elif id(node) not in sizes:
             if id(node) in open_nodes:
-                raise _refused(node, "an anchor contains itself")
+                raise _make_error(node, "an anchor contains itself")
             _check_tag(node)
             open_nodes.add(id(node))
             waiting.append((node, True))
@@ -101,15 +102,17 @@ def read_scalar(node: yaml.ScalarNode, construct: Callable[[yaml.ScalarNode], An
         yaml.constructor.ConstructorError: The text is invalid for its tag, or the number is too
             long.
     """
-    kind = node.tag.removeprefix(_TAG)
+    kind = node.tag.removeprefix(TAG_PREFIX)
     if node.tag in _NUMBERS and len(node.value) > _LONGEST_NUMBER:
         problem = f"this {kind} has more than {_LONGEST_NUMBER:,} characters: put it in quotes"
-        raise _refused(node, problem)
+        raise _make_error(node, problem)
     try:
         return construct(node)
     except (ArithmeticError, AttributeError, LookupError, ValueError):
-        shown = node.value if len(node.value) <= _SHOWN else f"{node.value[:_SHOWN]}…"
-        raise _refused(
+        shown = (
+            node.value if len(node.value) <= _LONGEST_SHOWN else f"{node.value[:_LONGEST_SHOWN]}…"
+        )
+        raise _make_error(
             node, f"{shown!r} is not a valid {kind}: correct it, or remove its tag"
         ) from None
 
@@ -136,11 +139,11 @@ def _check_tag(node: yaml.Node) -> None:
         is_known = node.tag in _SCALARS
     else:
         kind = "map" if isinstance(node, yaml.MappingNode) else "seq"
-        is_known = node.tag == f"{_TAG}{kind}"
+        is_known = node.tag == f"{TAG_PREFIX}{kind}"
     if not is_known:
-        raise _refused(node, f"the tag {node.tag} is not known")
+        raise _make_error(node, f"the tag {node.tag} is not known")
 
 
-def _refused(node: yaml.Node, problem: str) -> yaml.constructor.ConstructorError:
+def _make_error(node: yaml.Node, problem: str) -> yaml.constructor.ConstructorError:
     """Return the error for a YAML node that is not allowed, with the node's line and column."""
     return yaml.constructor.ConstructorError(None, None, problem, node.start_mark)

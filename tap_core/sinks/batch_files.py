@@ -59,7 +59,7 @@ class BatchFileReader:
         self._schema = schema
         self._storage = config.storage if config is not None else None
         self._limits = limits
-        self._conform = _conform(stream, schema)
+        self._conform = _compile_conform(stream, schema)
 
     def records(self, address: str, encoding: BaseBatchFileEncoding) -> Iterator[Record]:
         """Yield the records of the batch file at the URL ``address``.
@@ -72,18 +72,18 @@ class BatchFileReader:
             address, encoding, stream=self._stream, storage=self._storage, limits=self._limits
         )
         if encoding.format == BatchFileFormat.PARQUET:
-            rows = map(_dropping_nulls(self._schema), rows)
+            rows = map(_make_null_remover(self._schema), rows)
         return map(self._conform, rows)
 
 
-def _conform(stream: str, schema: JsonSchema) -> Callable[[Record], Record]:
+def _compile_conform(stream: str, schema: JsonSchema) -> Callable[[Record], Record]:
     """Return a function that converts the values of a record to the types in a JSON Schema.
 
     The function keeps undeclared properties. ``stream`` is the stream's name, for warnings.
     """
-    opened = _allow_extra_properties(schema)
+    open_schema = _allow_extra_properties(schema)
     shape = compile_conformer_only(
-        schema=opened,
+        schema=open_schema,
         mask=SelectionMask(),
         level=TypeConformanceLevel.RECURSIVE,
         unmapped=warn_once(stream, logger),
@@ -112,16 +112,16 @@ def _allow_extra_properties(schema: Any) -> Any:
     return made
 
 
-def _dropping_nulls(schema: JsonSchema) -> Callable[[Record], Record]:
+def _make_null_remover(schema: JsonSchema) -> Callable[[Record], Record]:
     """Return a function that removes properties with null from a record of a Parquet file.
 
     Only nulls that the schema forbids are removed: Parquet stores a missing property as null, so
     the property was missing in the original record.
     """
     properties = schema.get("properties") or {}
-    strict = [name for name, each in properties.items() if not _admits_null(each)]
+    strict = [name for name, each in properties.items() if not _allows_null(each)]
     nested = [
-        (name, _dropping_nulls(each))
+        (name, _make_null_remover(each))
         for name, each in properties.items()
         if isinstance(each, dict) and each.get("properties")
     ]
@@ -138,7 +138,7 @@ def _dropping_nulls(schema: JsonSchema) -> Callable[[Record], Record]:
     return drop
 
 
-def _admits_null(schema: Any) -> bool:
+def _allows_null(schema: Any) -> bool:
     """Return True if a schema allows null, by its ``type``, ``anyOf``, ``oneOf`` or ``enum``."""
     if not isinstance(schema, dict):
         return bool(schema)
@@ -146,4 +146,4 @@ def _admits_null(schema: Any) -> bool:
     if kinds is not None:
         return "null" in ([kinds] if isinstance(kinds, str) else kinds)
     options = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
-    return any(map(_admits_null, options)) if options else None in schema.get("enum", (None,))
+    return any(map(_allows_null, options)) if options else None in schema.get("enum", (None,))

@@ -24,7 +24,7 @@ FormatChecker = Callable[[object, str], bool]
 
 
 class _Missing:
-    """Class of the value that generated code gets for a missing property of an object."""
+    """Class of the placeholder for a missing property of an object, in generated code."""
 
 
 _MISSING: Final = _Missing()
@@ -38,8 +38,8 @@ _CLASSES: Final[Mapping[str, frozenset[type]]] = {
     "object": frozenset({dict}),
     "array": frozenset({list}),
 }
-_EVERYDAY: Final = frozenset().union(*_CLASSES.values())
-_SCALARS: Final = _EVERYDAY - {dict, list}
+_JSON_CLASSES: Final = frozenset().union(*_CLASSES.values())
+_SCALARS: Final = _JSON_CLASSES - {dict, list}
 
 _COMPARISONS: Final = {
     "minimum": "<",
@@ -47,17 +47,22 @@ _COMPARISONS: Final = {
     "exclusiveMinimum": "<=",
     "exclusiveMaximum": ">=",
 }
-_TEXT: Final = frozenset({"minLength", "maxLength", "pattern"})
-_NUMBER: Final = frozenset({*_COMPARISONS, "multipleOf"})
-_LIST: Final = frozenset({"items", "minItems", "maxItems", "uniqueItems"})
-_OBJECT: Final = frozenset(
+_STRING_KEYWORDS: Final = frozenset({"minLength", "maxLength", "pattern"})
+_NUMBER_KEYWORDS: Final = frozenset({*_COMPARISONS, "multipleOf"})
+_ARRAY_KEYWORDS: Final = frozenset({"items", "minItems", "maxItems", "uniqueItems"})
+_OBJECT_KEYWORDS: Final = frozenset(
     {"properties", "required", "additionalProperties", "minProperties", "maxProperties"}
 )
-_BRANCHES: Final = frozenset({"anyOf", "allOf", "oneOf"})
-_UNDERSTOOD: Final = (
-    _TEXT | _NUMBER | _LIST | _OBJECT | _BRANCHES | {"type", "enum", "const", "format"}
+_COMBINATORS: Final = frozenset({"anyOf", "allOf", "oneOf"})
+_SUPPORTED: Final = (
+    _STRING_KEYWORDS
+    | _NUMBER_KEYWORDS
+    | _ARRAY_KEYWORDS
+    | _OBJECT_KEYWORDS
+    | _COMBINATORS
+    | {"type", "enum", "const", "format"}
 )
-_NOT_UNDERSTOOD: Final = frozenset(
+_UNSUPPORTED: Final = frozenset(
     {
         "$ref",
         "$dynamicRef",
@@ -73,10 +78,11 @@ _NOT_UNDERSTOOD: Final = frozenset(
         "unevaluatedProperties",
     }
 )
-_UNSURE: Final = ["return False"]
+_UNDECIDED: Final = ["return False"]
+"""Source lines for a schema that only jsonschema can check."""
 
-_SMALL: Final = 20
-"""Maximum number of JSON objects in a schema whose check of a record always ends soon."""
+_SMALL_SCHEMA: Final = 20
+"""Maximum number of JSON objects in a schema whose check of a record needs no deadline."""
 
 
 def compile_validator(
@@ -92,22 +98,18 @@ def compile_validator(
         formats: String formats to check, such as "date-time". Other formats are ignored.
         conforms: Returns True if a value has a format; None to check no formats.
     """
-    writer = _Writer(formats, conforms)
+    generator = _CodeGenerator(formats, conforms)
     try:
-        name = writer.function(schema)
-        source = "\n".join(writer.source)
-        exec(source, writer.names)  # noqa: S102 - source of literals and generated names
+        name = generator.add_function(schema)
+        source = "\n".join(generator.source)
+        exec(source, generator.names)  # noqa: S102 - source of literals and generated names
     except (RecursionError, MemoryError, SyntaxError):  # nested beyond what Python compiles
-        return _never_sure
-    check: Callable[[Any], bool] = writer.names[name]
-    return limit_time(check) if writer.is_timed else check
+        return lambda _value: False
+    check: Callable[[Any], bool] = generator.names[name]
+    return limit_time(check) if generator.is_timed else check
 
 
-def _never_sure(_value: Any) -> bool:
-    return False
-
-
-class _Writer:
+class _CodeGenerator:
     """Generator of Python source for functions that check values against JSON Schemas.
 
     A generated function returns True only if the value is valid, and False if it is invalid or the
@@ -130,17 +132,17 @@ class _Writer:
         self.is_timed = False
         """True if the generated code calls `check_deadline`."""
 
-    def function(self, schema: Any, beginning: Sequence[str] = ()) -> str:
+    def add_function(self, schema: Any, beginning: Sequence[str] = ()) -> str:
         """Generate a function that checks values against a schema, and return its name.
 
         ``beginning`` are the first source lines of the function.
         """
-        value = self._variable()
-        return self._function(value, [*beginning, *self._checks(schema, value)])
+        value = self._new_variable()
+        return self._add_function(value, [*beginning, *self._check(schema, value)])
 
-    def _function(self, value: str, body: list[str]) -> str:
-        name = self._bind(None)
-        self.source += [f"def {name}({value}):", *_indented(body), "    return True"]
+    def _add_function(self, value: str, body: list[str]) -> str:
+        name = self._bind(None)  # `exec` assigns the function to this name
+        self.source += [f"def {name}({value}):", *_indent(body), "    return True"]
         return name
 
     def _bind(self, value: Any) -> str:
@@ -149,49 +151,51 @@ class _Writer:
         self.names[name] = value
         return name
 
-    def _variable(self) -> str:
+    def _new_variable(self) -> str:
         self._variables += 1
         return f"v{self._variables}"
 
-    def _class_set(self, classes: frozenset[type]) -> str:
+    def _bind_classes(self, classes: frozenset[type]) -> str:
         if classes not in self._classes:
             self._classes[classes] = self._bind(classes)
         return self._classes[classes]
 
     # Keywords for values of any class
 
-    def _checks(self, schema: Any, value: str) -> list[str]:
+    def _check(self, schema: Any, value: str) -> list[str]:
         """Return source lines that check the variable named ``value`` against a schema.
 
         The lines execute ``return False`` unless the value is certainly valid.
         """
         if schema is True:
             return []
-        if not isinstance(schema, dict) or not schema.keys().isdisjoint(_NOT_UNDERSTOOD):
-            return _UNSURE
+        if not isinstance(schema, dict) or not schema.keys().isdisjoint(_UNSUPPORTED):
+            return _UNDECIDED
         if not self._get_keywords(schema):
             return []
-        lines = [f"if {value}.__class__ not in {self._class_set(_allowed(schema))}: return False"]
-        lines += self._enumerated(schema, value)
+        lines = [
+            f"if {value}.__class__ not in {self._bind_classes(_get_classes(schema))}: return False"
+        ]
+        lines += self._check_enum(schema, value)
         for test, body in (
-            (f"{value}.__class__ is str", self._text(schema, value)),
-            (f"{value}.__class__ in numbers", self._number(schema, value)),
-            (f"{value}.__class__ is list", self._list(schema, value)),
-            (f"{value}.__class__ is dict", self._object(schema, value)),
+            (f"{value}.__class__ is str", self._check_string(schema, value)),
+            (f"{value}.__class__ in numbers", self._check_number(schema, value)),
+            (f"{value}.__class__ is list", self._check_array(schema, value)),
+            (f"{value}.__class__ is dict", self._check_object(schema, value)),
         ):
             if body:
-                lines += [f"if {test}:", *_indented(body)]
-        return lines + self._format(schema, value) + self._branches(schema, value)
+                lines += [f"if {test}:", *_indent(body)]
+        return lines + self._check_format(schema, value) + self._check_combinators(schema, value)
 
     def _get_keywords(self, schema: dict[str, Any]) -> set[str]:
         """Return the keywords of a JSON Schema for which code must be generated.
 
         ``format`` is one of them only if the schema's format must be checked.
         """
-        words = schema.keys() & _UNDERSTOOD
+        words = schema.keys() & _SUPPORTED
         return words if schema.get("format") in self._formats else words - {"format"}
 
-    def _enumerated(self, schema: dict[str, Any], value: str) -> list[str]:
+    def _check_enum(self, schema: dict[str, Any], value: str) -> list[str]:
         """Return source lines that check the variable ``value`` against ``enum`` and ``const``.
 
         The lines compare classes too: in Python 1 equals True, but in JSON 1 and true differ.
@@ -200,52 +204,54 @@ class _Writer:
         allowed += [[schema["const"]]] if "const" in schema else []
         lines = []
         for values in allowed:
-            known = frozenset((each.__class__, each) for each in values if _is_scalar(each))
+            known = frozenset(
+                (each.__class__, each) for each in values if each.__class__ in _SCALARS
+            )
             pair = f"({value}.__class__, {value})"
             test = f"{value}.__class__ not in scalars or {pair} not in {self._bind(known)}"
             lines.append(f"if {test}: return False")
         return lines
 
-    def _format(self, schema: dict[str, Any], value: str) -> list[str]:
+    def _check_format(self, schema: dict[str, Any], value: str) -> list[str]:
         if schema.get("format") not in self._formats:
             return []
         return [f"if not conforms({value}, {self._bind(schema['format'])}): return False"]
 
-    def _branches(self, schema: dict[str, Any], value: str) -> list[str]:
+    def _check_combinators(self, schema: dict[str, Any], value: str) -> list[str]:
         lines = []
         for word, joint in (("anyOf", " or "), ("allOf", " and "), ("oneOf", " or ")):
             if word not in schema:
                 continue
             if word == "oneOf" and not _are_exclusive(schema[word]):
-                return _UNSURE
-            timed = self._timed(schema[word])
+                return _UNDECIDED
+            timed = self._check_time(schema[word])
             calls = joint.join(
-                f"{self.function(branch, timed)}({value})" for branch in schema[word]
+                f"{self.add_function(branch, timed)}({value})" for branch in schema[word]
             )
             lines.append(f"if not ({calls}): return False")
         return lines
 
-    def _timed(self, schemas: Any) -> list[str]:
-        """Return the source line that checks the deadline, which repeated code begins with.
+    def _check_time(self, schemas: Any) -> list[str]:
+        """Return the source line that checks the deadline, for code that a record runs repeatedly.
 
-        Return no line if ``schemas``, for which the code is, are small: a record has a limited
+        Return no line if ``schemas``, which the code checks, are small: a record has a limited
         number of values, and each is checked at most once for each schema.
         """
-        if count_objects(schemas, most=_SMALL) <= _SMALL:
+        if count_objects(schemas, most=_SMALL_SCHEMA) <= _SMALL_SCHEMA:
             return []
         self.is_timed = True
         return ["check_deadline()"]
 
     # Keywords for values of one class
 
-    def _text(self, schema: dict[str, Any], value: str) -> list[str]:
-        lines = self._length(schema, value, "minLength", "maxLength")
+    def _check_string(self, schema: dict[str, Any], value: str) -> list[str]:
+        lines = self._check_length(schema, value, "minLength", "maxLength")
         if "pattern" in schema:
             search = self._bind(compile_pattern(schema["pattern"]).search)
             lines.append(f"if {search}({value}) is None: return False")
         return lines
 
-    def _number(self, schema: dict[str, Any], value: str) -> list[str]:
+    def _check_number(self, schema: dict[str, Any], value: str) -> list[str]:
         lines = [
             f"if {value} {sign} {self._bind(schema[word])}: return False"
             for word, sign in _COMPARISONS.items()
@@ -253,68 +259,68 @@ class _Writer:
         ]
         divisor = schema.get("multipleOf")
         if isinstance(divisor, float):  # jsonschema rounds differently
-            return _UNSURE
+            return _UNDECIDED
         if divisor is not None:
             lines.append(f"if {value} % {self._bind(divisor)}: return False")
         return lines
 
-    def _list(self, schema: dict[str, Any], value: str) -> list[str]:
-        lines = self._length(schema, value, "minItems", "maxItems")
-        item = self._variable()
+    def _check_array(self, schema: dict[str, Any], value: str) -> list[str]:
+        lines = self._check_length(schema, value, "minItems", "maxItems")
+        item = self._new_variable()
         items = schema.get("items", True)
-        body = self._flat(item, self._checks(items, item))
+        body = self._unnest(item, self._check(items, item))
         if body:
-            lines += [f"for {item} in {value}:", *_indented([*self._timed(items), *body])]
+            lines += [f"for {item} in {value}:", *_indent([*self._check_time(items), *body])]
         if schema.get("uniqueItems"):
             lines.append(f"if len({value}) > 1 and not only_once({value}): return False")
         return lines
 
-    def _object(self, schema: dict[str, Any], value: str) -> list[str]:
+    def _check_object(self, schema: dict[str, Any], value: str) -> list[str]:
         properties = schema.get("properties", {})
         required = set(schema.get("required", ()))
-        lines = self._length(schema, value, "minProperties", "maxProperties")
+        lines = self._check_length(schema, value, "minProperties", "maxProperties")
         lines += [
             f"if {name!r} not in {value}: return False"
             for name in sorted(required - properties.keys())
         ]
         for name, known in properties.items():
-            lines += self._property(value, name, known, required=name in required)
-        return lines + self._additional(schema, value)
+            lines += self._check_property(value, name, known, required=name in required)
+        return lines + self._check_additional(schema, value)
 
-    def _property(self, value: str, name: str, schema: Any, *, required: bool) -> list[str]:
+    def _check_property(self, value: str, name: str, schema: Any, *, required: bool) -> list[str]:
         found = f"{value}.get({name!r}, missing)"
         if self._is_type_only(schema):
-            classes = _allowed(schema) if required else _allowed(schema) | {_Missing}
-            return [f"if {found}.__class__ not in {self._class_set(classes)}: return False"]
-        item = self._variable()
-        body = self._flat(item, self._checks(schema, item))
+            classes = _get_classes(schema) if required else _get_classes(schema) | {_Missing}
+            return [f"if {found}.__class__ not in {self._bind_classes(classes)}: return False"]
+        item = self._new_variable()
+        body = self._unnest(item, self._check(schema, item))
         if not body:
             return [f"if {name!r} not in {value}: return False"] if required else []
-        lines = [f"{item} = {found}", f"if {item} is not missing:", *_indented(body)]
+        lines = [f"{item} = {found}", f"if {item} is not missing:", *_indent(body)]
         return [*lines, "else: return False"] if required else lines
 
     def _is_type_only(self, schema: Any) -> bool:
-        if not isinstance(schema, dict) or not schema.keys().isdisjoint(_NOT_UNDERSTOOD):
+        if not isinstance(schema, dict) or not schema.keys().isdisjoint(_UNSUPPORTED):
             return False
         return self._get_keywords(schema) == {"type"}
 
-    def _additional(self, schema: dict[str, Any], value: str) -> list[str]:
+    def _check_additional(self, schema: dict[str, Any], value: str) -> list[str]:
         others = schema.get("additionalProperties", True)
         known = self._bind(frozenset(schema.get("properties", ())))
         if others is False:
             return [f"if not {known}.issuperset({value}): return False"]
-        name, item = self._variable(), self._variable()
-        body = self._flat(item, self._checks(others, item))
+        name, item = self._new_variable(), self._new_variable()
+        body = self._unnest(item, self._check(others, item))
         if not body:
             return []
-        step = [*self._timed(others), f"{item} = {value}[{name}]", *body]
+        step = [*self._check_time(others), f"{item} = {value}[{name}]", *body]
         return [
             f"for {name} in {value}:",
             f"    if {name} not in {known}:",
-            *_indented(_indented(step)),
+            *_indent(_indent(step)),
         ]
 
-    def _flat(self, item: str, body: list[str]) -> list[str]:
+    def _unnest(self, item: str, body: list[str]) -> list[str]:
         """Move source lines with nested blocks to a new function, and return a line that calls it.
 
         Otherwise nested schemas would exceed Python's limit on nested blocks. Lines without blocks
@@ -322,9 +328,9 @@ class _Writer:
         """
         if not any(line.endswith(":") for line in body):
             return body
-        return [f"if not {self._function(item, body)}({item}): return False"]
+        return [f"if not {self._add_function(item, body)}({item}): return False"]
 
-    def _length(self, schema: dict[str, Any], value: str, least: str, most: str) -> list[str]:
+    def _check_length(self, schema: dict[str, Any], value: str, least: str, most: str) -> list[str]:
         return [
             f"if len({value}) {sign} {self._bind(schema[word])}: return False"
             for word, sign in ((least, "<"), (most, ">"))
@@ -332,13 +338,13 @@ class _Writer:
         ]
 
 
-def _allowed(schema: dict[str, Any]) -> frozenset[type]:
+def _get_classes(schema: dict[str, Any]) -> frozenset[type]:
     """Return the Python classes of the values that a schema's ``type`` allows.
 
     Without ``type``, return the classes of all JSON values.
     """
     if "type" not in schema:
-        return _EVERYDAY
+        return _JSON_CLASSES
     names = schema["type"]
     listed = [names] if isinstance(names, str) else names
     return frozenset().union(*(_CLASSES.get(name, frozenset()) for name in listed))
@@ -348,13 +354,9 @@ def _are_exclusive(branches: list[Any]) -> bool:
     """Return True if no value can match two schemas of a ``oneOf``, because their types differ."""
     if not all(isinstance(branch, dict) and "type" in branch for branch in branches):
         return False
-    classes = [_allowed(branch) for branch in branches]
+    classes = [_get_classes(branch) for branch in branches]
     return sum(map(len, classes)) == len(frozenset().union(*classes))
 
 
-def _is_scalar(value: Any) -> bool:
-    return value.__class__ in _SCALARS
-
-
-def _indented(lines: list[str]) -> list[str]:
+def _indent(lines: list[str]) -> list[str]:
     return [f"    {line}" for line in lines]

@@ -384,11 +384,11 @@ class Sink(abc.ABC):
         for path in files:
             context: dict[str, Any] = {"records": []}
             for record in reader.records(path, encoding):
-                context["records"].append(self._admitted(record, context))
+                context["records"].append(self._prepare_file_record(record, context))
             self.record_counter_metric.increment(len(context["records"]))
             self.process_batch(context)
 
-    def _admitted(self, record: Record, context: dict[str, Any]) -> Record:
+    def _prepare_file_record(self, record: Record, context: dict[str, Any]) -> Record:
         """Prepare a record of a batch file for writing: validate, parse and preprocess it.
 
         Args:
@@ -400,6 +400,6 @@ class Sink(abc.ABC):
             self._add_sdc_metadata_to_record(record, message, context)
         else:
             self._remove_sdc_metadata_from_record(record)
-        admitted = self.preprocess_record(self._validate_and_parse(record), context)
-        self._singer_validate_message(admitted)
-        return admitted
+        prepared = self.preprocess_record(self._validate_and_parse(record), context)
+        self._singer_validate_message(prepared)
+        return prepared

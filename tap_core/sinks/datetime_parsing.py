@@ -116,17 +116,17 @@ def _normalize_text(text: Any) -> Any:
     return _FRACTION.sub(lambda found: f".{found[1]:0<6}", plain)
 
 
-def _old_datetime(text: str) -> datetime:
+def _parse_datetime_3_10(text: str) -> datetime:
     return datetime.fromisoformat(_normalize_text(text))
 
 
-def _old_time(text: str) -> time:
+def _parse_time_3_10(text: str) -> time:
     return time.fromisoformat(_normalize_text(text))
 
 
-_OLD: Final = sys.version_info < (3, 11)
+_IS_PYTHON_3_10: Final = sys.version_info < (3, 11)
 _READERS: Final[dict[str, _Reader]] = {
-    "date-time": _old_datetime if _OLD else datetime.fromisoformat,
+    "date-time": _parse_datetime_3_10 if _IS_PYTHON_3_10 else datetime.fromisoformat,
     "date": date.fromisoformat,
-    "time": _old_time if _OLD else time.fromisoformat,
+    "time": _parse_time_3_10 if _IS_PYTHON_3_10 else time.fromisoformat,
 }

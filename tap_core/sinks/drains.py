@@ -1,4 +1,4 @@
-"""Helpers for draining sinks in parallel, and for writing a state to stdout."""
+"""Draining of sinks in parallel threads, and output of a state to stdout."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def write_state_line(line: bytes) -> None:
 
     ``line`` has no line feed at its end.
     """
-    below = getattr(sys.stdout, "buffer", None)
-    if below is None:
+    binary = getattr(sys.stdout, "buffer", None)
+    if binary is None:
         sys.stdout.write(f"{line.decode()}\n")
     else:
         sys.stdout.flush()
-        below.write(line + b"\n")
+        binary.write(line + b"\n")
     sys.stdout.flush()

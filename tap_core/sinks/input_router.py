@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tap_core.batch.encodings import BaseBatchFileEncoding
 from tap_core.batch.limits import FileLimits
+from tap_core.compat.author_overrides import is_any_overridden
 from tap_core.events import ActivateVersion, BatchFiles, Checkpoint, Event, Rows, SchemaEvent
 from tap_core.exceptions import BatchFileError, InvalidJSONSchema, InvalidRecord
 from tap_core.limits.memory import InputTooLargeError
@@ -46,7 +47,7 @@ class InputRouter:
 
     def __init__(self, target: Any) -> None:
         self._target = target
-        self._described: dict[str, SchemaEvent] = {}
+        self._schema_events: dict[str, SchemaEvent] = {}
         self._routes: dict[str, tuple[StreamRoute, ...]] = {}
         self._pipelines: dict[Sink, RecordPipeline] = {}
 
@@ -77,10 +78,10 @@ class InputRouter:
 
     def _process_schema(self, event: SchemaEvent) -> None:
         name = event.stream.name
-        own = self._target._overrides("_process_schema_message")
-        if not own and self._described.get(name) == event:
+        is_overridden = self._target._overrides("_process_schema_message")
+        if not is_overridden and self._schema_events.get(name) == event:
             return
-        self._described[name] = event
+        self._schema_events[name] = event
         try:
             self._target._process_schema_message(schema_message(event))
         except RecursionError:
@@ -166,7 +167,7 @@ class InputRouter:
         This is the fast path for a stream without stream maps or overridden hooks of the target.
         """
         target, pipeline = self._target, self.get_pipeline(sink)
-        take, weighs, version = pipeline.take, pipeline.weighs, rows.version
+        add_record, counts_bytes, version = pipeline.add_record, pipeline.counts_bytes, rows.version
         watermark, clock = target._states.watermark, time.monotonic
         holders, most = watermark.holders, target._MAX_RECORD_AGE_IN_MINUTES * 60
         count, signals = 0, target._signals.received
@@ -174,14 +175,14 @@ class InputRouter:
             for body, extracted in zip(rows.rows, times, strict=True):
                 if signals:
                     return
-                if weighs:
+                if counts_bytes:
                     sink._batch_bytes_read += len(body)
                 try:
                     record = decode_record(body)
                 except InvalidRecord as error:
                     _refuse(error, (sink,))
                     continue
-                is_full = take(record, extracted, version)
+                is_full = add_record(record, extracted, version)
                 count += 1
                 if sink not in holders:
                     watermark.add_holder(sink)
@@ -205,7 +206,7 @@ class InputRouter:
         """Add the record of a RECORD message, passed as a dict, to the sinks of its stream."""
         routes = self.get_routes(message["stream"])
         record = dict(message["record"])
-        size = len(serialize_json(record)) if any(map(self._weighs, routes)) else 0
+        size = len(serialize_json(record)) if any(map(self._limits_bytes, routes)) else 0
         self.deliver(routes, record, message.get("time_extracted"), message.get("version"), size)
         self._target._handle_max_record_age()
 
@@ -236,15 +237,16 @@ class InputRouter:
             target._assert_sink_exists(route.alias)
             sink = target.get_sink(route.alias, record=mapped)
             pipeline = self.get_pipeline(sink)
-            if pipeline.weighs:
+            if pipeline.counts_bytes:
                 sink._batch_bytes_read += size
-            is_full = pipeline.take(mapped, extracted, version)
+            is_full = pipeline.add_record(mapped, extracted, version)
             sink.record_counter_metric.increment()
             target._states.watermark.add_holder(sink)
             if is_full:
                 target._drain_full(sink)
 
-    def _weighs(self, route: StreamRoute) -> bool:
+    def _limits_bytes(self, route: StreamRoute) -> bool:
+        """Return True if the sink of a route limits the bytes of a batch."""
         sink = self._target._sinks_active.get(route.alias)
         return sink is not None and sink.MAX_BYTES is not None
 
@@ -273,19 +275,20 @@ class InputRouter:
         """
         target = self._target
         encoding = BaseBatchFileEncoding.from_dict(message["encoding"])
-        taken = []
+        loaded_here = []
         for route in self.get_routes(message["stream"]):
             sink = target.get_sink(route.alias)
             target.drain_one(sink)
             target._states.release()
             if target._is_stopping:
                 return
-            if sink.whole_batch_files or _reads_files(sink):
+            is_overridden = is_any_overridden(sink, Sink, "process_batch_files")
+            if sink.whole_batch_files or is_overridden:
                 sink.process_batch_files(encoding, message["manifest"])
             else:
-                taken.append(route)
-        if taken:
-            self._load_files(encoding, message, tuple(taken))
+                loaded_here.append(route)
+        if loaded_here:
+            self._load_files(encoding, message, tuple(loaded_here))
         target._states.release()
         target._handle_max_record_age()
 
@@ -300,16 +303,16 @@ class InputRouter:
         The records are processed like those of RECORD messages.
         """
         target, name, version = self._target, message["stream"], message.get("version")
-        own = target._overrides("_process_record_message")
+        is_overridden = target._overrides("_process_record_message")
 
-        def take(record: Record, size: int) -> None:
-            if own:
+        def add_record(record: Record, size: int) -> None:
+            if is_overridden:
                 target._process_record_message(record_message(name, record, None, version))
             else:
                 self.deliver(routes, record, None, version, size)
 
         for path in message["manifest"]:
-            self._load_file(path, encoding, name, routes, take)
+            self._load_file(path, encoding, name, routes, add_record)
 
     def _load_file(
         self,
@@ -317,27 +320,27 @@ class InputRouter:
         encoding: BaseBatchFileEncoding,
         stream: str,
         routes: tuple[StreamRoute, ...],
-        take: Callable[[Record, int], None],
+        add_record: Callable[[Record, int], None],
     ) -> None:
-        """Pass each record of a batch file to ``take``, then drain the sinks.
+        """Pass each record of a batch file to ``add_record``, then drain the sinks.
 
         Args:
             path: URL of the file.
             encoding: Format and compression of the file.
             stream: Name of the stream.
             routes: Routes of the stream, which have its sinks.
-            take: Adds a record to the sinks. Its second argument is the size of the record in
-                bytes, or 0 if no sink limits the bytes of a batch.
+            add_record: Function that adds a record to the sinks. Its second argument is the size of
+                the record in bytes, or 0 if no sink limits the bytes of a batch.
         """
         target = self._target
         sinks = [target.get_sink(route.alias) for route in routes]
-        weighs = any(map(self._weighs, routes))
+        limits_bytes = any(map(self._limits_bytes, routes))
         schema, _ = target._raw_schemas.get(stream, (sinks[0].original_schema, None))
         reader = BatchFileReader(stream, schema, sinks[0].batch_config, sinks[0].batch_limits)
         for record in reader.records(path, encoding):
             if target._is_stopping:
                 return
-            take(record, len(serialize_json(record)) if weighs else 0)
+            add_record(record, len(serialize_json(record)) if limits_bytes else 0)
             target._handle_max_record_age()
         for sink in sinks:
             target.drain_one(sink)
@@ -351,9 +354,3 @@ def _refuse(error: InvalidRecord, sinks: Sequence[Sink]) -> None:
     """
     for sink in sinks:
         sink._refuse(InvalidRecord(f"{sink.stream_name}: {error.error_message}", {}))
-
-
-def _reads_files(sink: Sink) -> bool:
-    """Return True if a sink overrides `Sink.process_batch_files`, to load batch files itself."""
-    hook = "process_batch_files"
-    return hook in vars(sink) or getattr(type(sink), hook) is not getattr(Sink, hook)

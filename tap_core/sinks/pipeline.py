@@ -12,8 +12,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+from tap_core.compat.author_overrides import is_any_overridden
 from tap_core.exceptions import InvalidRecord, LimitExceededError
 from tap_core.sinks.core import Sink
 from tap_core.sinks.datetime_parsing import date_fields, parse_datetimes, parse_datetimes_lenient
@@ -24,22 +25,20 @@ from tap_core.types import Record
 
 __all__ = ["RecordPipeline", "compile_pipeline"]
 
-_Context: TypeAlias = dict[str, Any]
 _Step: TypeAlias = Callable[[Record], object]
-_Take: TypeAlias = Callable[[Record, str | None, int | None], bool]
 
 
 @dataclass(frozen=True)
 class RecordPipeline:
-    """Sink of a target, with the compiled function that processes its records.
+    """Compiled function that processes the records of one sink."""
 
-    The function ``take(record, time_extracted, version)`` adds one record, which it may modify, to
-    the sink. It returns True if the sink is then full and must be drained.
+    add_record: Callable[[Record, str | None, int | None], bool]
+    """Function that adds a record, with its ``time_extracted`` and its table version, to the sink.
+
+    It may change the record. It returns True if the sink is then full and must be drained.
     """
 
-    sink: Sink
-    take: _Take
-    weighs: bool
+    counts_bytes: bool
     """True if the caller must add each record's size to ``sink._batch_bytes_read``."""
 
 
@@ -49,18 +48,21 @@ def compile_pipeline(sink: Sink) -> RecordPipeline:
     Steps that this sink does not need are left out, for speed. The sink's schema must not change
     later.
     """
-    enrich = _enrich(sink) if sink.include_sdc_metadata_properties else None
-    check = _check(sink, strips=enrich is None)
-    preprocess = sink.preprocess_record if _overrides(sink, "preprocess_record") else None
-    check_keys = _check_keys(sink)
-    after = sink._after_process_record if _has_afterthought(sink) else None
-    is_full = _is_full(sink)
-    context_of, process = sink._get_context, sink.process_record
+    adds_metadata = sink.include_sdc_metadata_properties
+    check = _compile_check(sink, removes_metadata=not adds_metadata)
+    preprocess = sink.preprocess_record if _is_overridden(sink, "preprocess_record") else None
+    check_keys = _compile_key_check(sink)
+    has_after = _is_overridden(sink, "_after_process_record")
+    has_after = has_after or sink.logger.isEnabledFor(logging.DEBUG)
+    after = sink._after_process_record if has_after else None
+    is_full = _compile_is_full(sink)
+    get_context, process = sink._get_context, sink.process_record
 
-    def take(record: Record, extracted: str | None, version: int | None) -> bool:
-        context = context_of(record)
-        if enrich is not None:
-            enrich(record, extracted, version, context)
+    def add_record(record: Record, extracted: str | None, version: int | None) -> bool:
+        context = get_context(record)
+        if adds_metadata:
+            message = record_message(sink.stream_name, record, extracted, version)
+            sink._add_sdc_metadata_to_record(record, message, context)
         check(record)
         if preprocess is not None:
             record = preprocess(record, context)
@@ -72,69 +74,46 @@ def compile_pipeline(sink: Sink) -> RecordPipeline:
             after(context)
         return is_full()
 
-    return RecordPipeline(sink, take, weighs=sink.MAX_BYTES is not None)
+    return RecordPipeline(add_record, counts_bytes=sink.MAX_BYTES is not None)
 
 
-def _overrides(sink: Sink, name: str) -> bool:
-    return getattr(type(sink), name) is not getattr(Sink, name) or name in vars(sink)
-
-
-def _has_afterthought(sink: Sink) -> bool:
-    return _overrides(sink, "_after_process_record") or sink.logger.isEnabledFor(logging.DEBUG)
-
-
-# The _sdc_ columns
-
-
-def _enrich(sink: Sink) -> Callable[[Record, str | None, int | None, _Context], None]:
-    def enrich(
-        record: Record, extracted: str | None, version: int | None, context: _Context
-    ) -> None:
-        message = record_message(sink.stream_name, record, extracted, version)
-        sink._add_sdc_metadata_to_record(record, message, context)
-
-    return enrich
+def _is_overridden(sink: Sink, *hooks: str) -> bool:
+    return is_any_overridden(sink, Sink, *hooks)
 
 
 # Validation and dates
 
 
-def _check(sink: Sink, *, strips: bool) -> _Step:
+def _compile_check(sink: Sink, *, removes_metadata: bool) -> _Step:
     """Return a function that validates the records of a sink, and parses their dates in place.
 
-    If ``strips`` is True, the function first removes the ``_sdc_`` metadata columns from the
-    record.
+    If ``removes_metadata`` is True, the function first removes the ``_sdc_`` metadata columns from
+    the record.
     """
-    strip = sink._remove_sdc_metadata_from_record
-    own_strip = strips and _overrides(sink, "_remove_sdc_metadata_from_record")
-    own_check = _overrides(sink, "_validate_and_parse")
-    if own_check or own_strip or "properties" not in sink.schema:
+    remove = sink._remove_sdc_metadata_from_record if removes_metadata else _do_nothing
+    is_remove_overridden = removes_metadata and _is_overridden(
+        sink, "_remove_sdc_metadata_from_record"
+    )
+    is_check_overridden = is_remove_overridden or _is_overridden(sink, "_validate_and_parse")
+    if is_check_overridden or "properties" not in sink.schema:
         validate_and_parse = sink._validate_and_parse
 
-        def by_hooks(record: Record) -> None:
-            if strips:
-                strip(record)
+        def check_by_hooks(record: Record) -> None:
+            remove(record)
             validate_and_parse(record)
 
-        return by_hooks
-    return _compiled_check(sink, strips=strips)
-
-
-def _compiled_check(sink: Sink, *, strips: bool) -> _Step:
+        return check_by_hooks
     known = frozenset(sink.schema["properties"])
-    if strips:  # treated as undeclared, so that they are removed
+    if removes_metadata:  # treated as undeclared, so that they are removed
         known -= set(METADATA_COLUMNS)
-    strip = sink._remove_sdc_metadata_from_record if strips else _nothing
-    validate = _validate(sink)
-    parse = _parse(sink)
-    schema = sink.schema
+    validate, parse, schema = _compile_validation(sink), _compile_parsing(sink), sink.schema
 
     def check(record: Record) -> None:
         if known.issuperset(record):
             validate(record)
             parse(record)
             return
-        strip(record)
+        remove(record)
         validate(record)
         sink._warn_of_undeclared_fields(record, schema)
         parse(record)
@@ -142,22 +121,23 @@ def _compiled_check(sink: Sink, *, strips: bool) -> _Step:
     return check
 
 
-def _nothing(_record: Record) -> None:
+def _do_nothing(_record: Record) -> None:
     pass
 
 
-def _validate(sink: Sink) -> _Step:
+def _compile_validation(sink: Sink) -> _Step:
+    """Return a function that validates a record; an invalid one is logged or is an error."""
     validator = sink._validator
     if validator is None:
-        return _nothing
+        return _do_nothing
     if type(validator) is not JSONSchemaValidator:
-        return _tolerant(sink, validator.validate)
-    is_sure_of = validator.certain_check
-    validate_slowly = _tolerant(sink, validator.validate_with_jsonschema)
+        return _handle_invalid(sink, validator.validate)
+    is_certainly_valid = validator.certain_check
+    validate_slowly = _handle_invalid(sink, validator.validate_with_jsonschema)
 
     def validate(record: Record) -> None:
         try:
-            if is_sure_of(record):
+            if is_certainly_valid(record):
                 return
         except LimitExceededError:
             raise
@@ -168,27 +148,30 @@ def _validate(sink: Sink) -> _Step:
     return validate
 
 
-def _tolerant(sink: Sink, validate: _Step) -> _Step:
-    def tolerant(record: Record) -> None:
+def _handle_invalid(sink: Sink, validate: _Step) -> _Step:
+    """Return a function that calls ``validate``, and lets the sink log or raise its error."""
+
+    def validate_and_handle(record: Record) -> None:
         try:
             validate(record)
         except InvalidRecord as error:
             sink._refuse(error)
 
-    return tolerant
+    return validate_and_handle
 
 
-def _parse(sink: Sink) -> _Step:
-    if _overrides(sink, "_parse_timestamps_in_record"):
+def _compile_parsing(sink: Sink) -> _Step:
+    """Return a function that replaces the date and time texts of a record, in place."""
+    if _is_overridden(sink, "_parse_timestamps_in_record"):
         hook = sink._parse_timestamps_in_record
 
-        def by_hook(record: Record) -> None:
+        def parse_by_hook(record: Record) -> None:
             hook(record=record, schema=sink.schema, treatment=sink.datetime_error_treatment)
 
-        return by_hook
+        return parse_by_hook
     fields = date_fields(sink.schema)
     if not fields:
-        return _nothing
+        return _do_nothing
     readers = tuple((field.name, field.read) for field in fields)
 
     def parse(record: Record) -> None:
@@ -204,37 +187,31 @@ def _parse(sink: Sink) -> _Step:
 # Keys and size
 
 
-def _check_keys(sink: Sink) -> _Step:
-    complain = sink._singer_validate_message
-    if _overrides(sink, "_singer_validate_message"):
-        return complain
+def _compile_key_check(sink: Sink) -> _Step:
+    """Return a function that raises an error for a record without all key properties."""
+    raise_error = sink._singer_validate_message
+    if _is_overridden(sink, "_singer_validate_message"):
+        return raise_error
     keys = tuple(sink._key_properties)
 
     def check_keys(record: Record) -> None:
         for key in keys:
             if key not in record:
-                complain(record)
+                raise_error(record)
 
     return check_keys
 
 
-def _is_full(sink: Sink) -> Callable[[], bool]:
-    limit = _fixed_limit(sink)
-    if limit is None:
-        return lambda: sink.is_full
-    return lambda: sink._batch_records_read >= limit
+def _compile_is_full(sink: Sink) -> Callable[[], bool]:
+    """Return a function that returns True if the current batch of the sink is full.
 
-
-def _fixed_limit(sink: Sink) -> int | None:
-    """Return the number of records at which a batch of the sink is full, if the number is fixed.
-
-    Return None if the sink's ``is_full`` must be called after each record: the sink limits batches
-    in another way, for example by bytes, or may change the limit.
+    It calls the sink's ``is_full``, unless a batch is full at a fixed number of records.
     """
-    kind = type(sink)
-    if _overrides(sink, "is_full") or sink.MAX_BYTES is not None:
-        return None
-    if _overrides(sink, "current_size") or _overrides(sink, "batch_size_rows"):
-        return None
-    own = _overrides(sink, "max_size")
-    return None if own and isinstance(getattr(kind, "max_size"), property) else sink.max_size  # noqa: B009
+    is_limited_otherwise = sink.MAX_BYTES is not None or _is_overridden(
+        sink, "is_full", "current_size", "batch_size_rows"
+    )
+    is_property = isinstance(getattr(type(sink), "max_size", None), property)
+    if is_limited_otherwise or (_is_overridden(sink, "max_size") and is_property):
+        return lambda: sink.is_full
+    limit = sink.max_size
+    return lambda: sink._batch_records_read >= limit

@@ -38,24 +38,24 @@ def _is_schema(schema: Any) -> bool:
         return True
     if not isinstance(schema, dict):
         return False
-    return all(_fits(word, value) for word, value in schema.items())
+    return all(_is_valid_keyword(word, value) for word, value in schema.items())
 
 
-def _fits(word: str, value: Any) -> bool:
+def _is_valid_keyword(word: str, value: Any) -> bool:
     rule = _RULES.get(word)
     if rule is not None:
         return rule(value)
     # The meta-schema accepts any value for an unknown keyword.
-    return not word.startswith("$") and word not in _OTHER_WORDS
+    return not word.startswith("$") and word not in _UNSUPPORTED
 
 
 def _is_type(value: Any) -> bool:
     if isinstance(value, str):
         return value in _TYPES
-    return _is_set_of_texts(value) and len(value) > 0 and _TYPES.issuperset(value)
+    return _is_set_of_strings(value) and len(value) > 0 and _TYPES.issuperset(value)
 
 
-def _is_set_of_texts(value: Any) -> bool:
+def _is_set_of_strings(value: Any) -> bool:
     return (
         isinstance(value, list)
         and all(isinstance(each, str) for each in value)
@@ -83,47 +83,47 @@ def _are_branches(value: Any) -> bool:
     return isinstance(value, list) and len(value) > 0 and all(_is_schema(each) for each in value)
 
 
-def _is_text(value: Any) -> bool:
+def _is_string(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _is_flag(value: Any) -> bool:
+def _is_boolean(value: Any) -> bool:
     return isinstance(value, bool)
 
 
-def _is_list(value: Any) -> bool:
+def _is_array(value: Any) -> bool:
     return isinstance(value, list)
 
 
-def _is_anything(_value: Any) -> bool:
+def _is_any(_value: Any) -> bool:
     return True
 
 
 _RULES: Final[dict[str, Callable[[Any], bool]]] = {
     "type": _is_type,
     "properties": _are_properties,
-    "required": _is_set_of_texts,
+    "required": _is_set_of_strings,
     "items": _is_schema,
     "additionalProperties": _is_schema,
     "anyOf": _are_branches,
     "allOf": _are_branches,
     "oneOf": _are_branches,
-    "enum": _is_list,
-    "const": _is_anything,
-    "default": _is_anything,
-    "examples": _is_list,
+    "enum": _is_array,
+    "const": _is_any,
+    "default": _is_any,
+    "examples": _is_array,
     "pattern": _is_pattern,
-    "format": _is_text,
-    "title": _is_text,
-    "description": _is_text,
+    "format": _is_string,
+    "title": _is_string,
+    "description": _is_string,
     "multipleOf": lambda value: _is_number(value) and value > 0,
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _is_number),
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), _is_count),
     **dict.fromkeys(("minProperties", "maxProperties"), _is_count),
-    **dict.fromkeys(("uniqueItems", "readOnly", "writeOnly", "deprecated"), _is_flag),
+    **dict.fromkeys(("uniqueItems", "readOnly", "writeOnly", "deprecated"), _is_boolean),
     "$schema": lambda value: isinstance(value, str) and _DIALECT.fullmatch(value) is not None,
 }
-_OTHER_WORDS: Final = frozenset(
+_UNSUPPORTED: Final = frozenset(
     {
         "contains",
         "contentEncoding",
@@ -146,3 +146,4 @@ _OTHER_WORDS: Final = frozenset(
         "unevaluatedProperties",
     }
 )
+"""Keywords whose values this check does not examine, so that jsonschema must decide."""

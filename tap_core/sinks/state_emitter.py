@@ -35,7 +35,8 @@ class StateEmitter:
         if state == self.newest:
             return
         self.newest = state
-        if len(state) > len(b"false") or decode_state(state):  # ignore empty states
+        # Only a short state can be empty: null, false, {}, [], "" or 0.
+        if len(state) > len(b"false") or decode_state(state):
             self.watermark.add_state(state)
             self.release()
 

@@ -69,7 +69,7 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
     @cached_property
     def validator(self) -> Draft202012Validator:
         """The validator of the package jsonschema for the records' schema, created when needed."""
-        return validator_class()(self.schema, format_checker=self._checker())
+        return validator_class()(self.schema, format_checker=self._get_format_checker())
 
     @cached_property
     def certain_check(self) -> Callable[[Any], bool]:
@@ -79,7 +79,7 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
         """
         if not self._validate_formats:
             return compile_validator(self.schema)
-        checker = self._checker()
+        checker = self._get_format_checker()
         return compile_validator(self.schema, formats=checker.checkers, conforms=checker.conforms)
 
     def validate(self, record: Record) -> None:
@@ -119,7 +119,7 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
                 record,
             ) from None
 
-    def _checker(self) -> FormatChecker:
+    def _get_format_checker(self) -> FormatChecker:
         from jsonschema import FormatChecker
 
         if not self._validate_formats:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from urllib.parse import quote, quote_plus
 
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 
 from tap_core.exceptions import ConfigurationError
+from tap_core.redaction import Secrets
 
 __all__ = [
     "DatabaseUnreachableError",
@@ -21,8 +21,6 @@ __all__ = [
     "parse_url",
     "translate_url_errors",
 ]
-
-_HIDDEN = "***"
 
 
 class DatabaseUnreachableError(ConfigurationError, exc.OperationalError):
@@ -102,22 +100,14 @@ def _make_connection_error(context: sa.engine.ExceptionContext) -> BaseException
     if engine is None or context.connection is not None:
         return None
     url = engine.url
-    secret = str(url.password or "")
+    hide = Secrets.from_values([str(url.password or "")]).hide_values
     original.args = tuple(
-        _without(secret, argument) if isinstance(argument, str) else argument
-        for argument in original.args
+        hide(argument) if isinstance(argument, str) else argument for argument in original.args
     )
-    reason = " ".join(_without(secret, str(original)).split()) or type(original).__name__
+    reason = " ".join(hide(str(original)).split()) or type(original).__name__
     location = f"{url.host or 'this machine'}{f':{url.port}' if url.port else ''}"
     return DatabaseUnreachableError(
         f"No connection to database '{url.database or ''}' at {location}"
         f" ({engine.dialect.name}): {reason}",
         original,
     )
-
-
-def _without(secret: str, text: str) -> str:
-    """Return a text in which ``***`` replaces a secret, also where the secret is URL-encoded."""
-    for form in {secret, quote(secret, safe=""), quote_plus(secret)} - {""}:
-        text = text.replace(form, _HIDDEN)
-    return text

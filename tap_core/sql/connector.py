@@ -191,6 +191,16 @@ class SQLConnector:
         with self._engine.connect().execution_options(stream_results=True) as connection:
             yield connection
 
+    @contextmanager
+    def _transaction(self) -> Iterator[sa.Connection]:
+        """Context manager for a connection with a transaction.
+
+        The transaction is committed at the end of the block, or rolled back after an error.
+        """
+        with self._connect() as connection, connection.begin():
+            connection.execution_options(stream_results=False)  # server-side cursors can only read
+            yield connection
+
     def serialize_json(self, obj: object) -> str:
         """Return a value as JSON text, for a JSON column; override for another encoding."""
         return dump_json(obj)
@@ -273,6 +283,14 @@ class SQLConnector:
         """Return the column type for a property's JSON Schema; override to support more types."""
         return self.jsonschema_to_sql.to_sql_type(jsonschema_type)
 
+    def _get_type_for_schema(self, definition: Any) -> _Type:
+        """Return the column type for a property's schema, or a similar type that the database has.
+
+        The schemas True and False are treated as ``{}``.
+        """
+        schema: JsonSchema = definition if isinstance(definition, dict) else {}
+        return adapt_type(self.to_sql_type(schema), self._dialect)
+
     # Deprecated members
 
     @deprecated(
@@ -304,7 +322,7 @@ class SQLConnector:
         )
         return self.create_sqlalchemy_connection()
 
-    # Sources of the catalog; each may be overridden
+    # Discovery
 
     def get_schema_names(self, engine: sa.Engine, inspected: sa.Inspector) -> list[str]:  # noqa: ARG002
         """Return the names of the database schemas to discover; override to restrict them."""
@@ -322,7 +340,7 @@ class SQLConnector:
         Override it to restrict discovery to some tables and views.
         """
         tables = [(name, False) for name in inspected.get_table_names(schema=schema_name)]
-        return tables + [(name, True) for name in self._view_names(inspected, schema_name)]
+        return tables + [(name, True) for name in self._get_view_names(inspected, schema_name)]
 
     def discover_catalog_entry(
         self,
@@ -339,11 +357,12 @@ class SQLConnector:
         """Return the catalog entry of one table or view.
 
         Columns and keys are passed as SQLAlchemy has reflected them. The key properties of the
-        entry are the primary key or, without one, the columns of the first unique index. The
-        replication method is empty, because the user chooses it.
+        entry are the columns in ``reflected_pk``, which are none for a table without a primary key.
+        If it is None, they are the columns of the first unique index. The replication method is
+        empty, because the user chooses it.
         """
         stream = f"{schema_name}-{table_name}" if schema_name else table_name
-        keys = _keys(reflected_pk, reflected_indices or [])
+        keys = _find_keys(reflected_pk, reflected_indices or [])
         schema = self._build_schema(reflected_columns or [], keys)
         return CatalogEntry(
             tap_stream_id=stream,
@@ -373,7 +392,7 @@ class SQLConnector:
 
         Args:
             exclude_schemas: Names of database schemas to skip.
-            reflect_indices: True to query unique indexes too, for tables without a primary key.
+            reflect_indices: True to query unique indexes too, for `discover_catalog_entry`.
 
         Raises:
             DatabaseUnreachableError: The database cannot be reached.
@@ -396,7 +415,87 @@ class SQLConnector:
             )
         return entries
 
-    # Names and tables
+    def _discover_entries(
+        self, engine: sa.Engine, inspected: sa.Inspector, schema: str, reflect_indices: bool
+    ) -> Iterator[CatalogEntry]:
+        """Yield the catalog entries of all tables, then of all views, in one database schema."""
+        reflection = _SchemaReflection(self, inspected, schema)
+        primary_keys = reflection.inspect_all(
+            inspected.get_multi_pk_constraint, inspected.get_pk_constraint
+        )
+        indices: Mapping[_Key, list[ReflectedIndex]] = (
+            reflection.inspect_all(inspected.get_multi_indexes, inspected.get_indexes)
+            if reflect_indices
+            else {}
+        )
+        listed = self._get_listed_objects(engine, inspected, schema)
+        for kind, is_view in ((ObjectKind.TABLE, False), (ObjectKind.ANY_VIEW, True)):
+            columns = reflection.inspect_all(
+                inspected.get_multi_columns, inspected.get_columns, kind
+            )
+            for key, reflected in columns.items():
+                if listed is None or (key[1], is_view) in listed:
+                    yield self.discover_catalog_entry(
+                        engine,
+                        inspected,
+                        key[0],
+                        key[1],
+                        is_view,
+                        reflected_columns=reflected,
+                        reflected_pk=primary_keys.get(key),
+                        reflected_indices=indices.get(key, []),
+                    )
+
+    def _get_listed_objects(
+        self, engine: sa.Engine, inspected: sa.Inspector, schema: str
+    ) -> Collection[tuple[str, bool]] | None:
+        """Return the (name, is_view) pairs to discover, from an overridden `get_object_names`.
+
+        Return None if `get_object_names` is not overridden. Then all tables and views are
+        discovered.
+        """
+        if not is_any_overridden(self, SQLConnector, "get_object_names"):
+            return None
+        return set(self.get_object_names(engine, inspected, schema))
+
+    def _build_schema(
+        self, columns: Sequence[ReflectedColumn], keys: Collection[str]
+    ) -> JsonSchema:
+        """Return the JSON Schema of a table's rows; the columns in ``keys`` are required."""
+        return th.PropertiesList(
+            *(
+                th.Property(
+                    column["name"],
+                    th.CustomType(self.to_jsonschema_type(column["type"])),
+                    nullable=column.get("nullable", False),
+                    required=column["name"] in keys,
+                    description=column.get("comment"),
+                )
+                for column in columns
+            )
+        ).to_dict()
+
+    def _get_view_names(self, inspected: sa.Inspector, schema: str) -> list[str]:
+        """Return the names of the views in a database schema.
+
+        If the dialect cannot list views, log a warning and return an empty list.
+        """
+        try:
+            return inspected.get_view_names(schema=schema)
+        except NotImplementedError:
+            self._warn_no_view_detection()
+            return []
+
+    def _warn_no_view_detection(self) -> None:
+        """Log a warning, once per connector, that the dialect cannot list views."""
+        if not self._warned_of_views:
+            self._warned_of_views = True
+            self.logger.warning(
+                "Provider does not support get_view_names(). Streams list may be incomplete or"
+                " `is_view` may be unpopulated."
+            )
+
+    # Existing tables
 
     def parse_full_table_name(
         self, full_table_name: str | FullyQualifiedName
@@ -444,106 +543,7 @@ class SQLConnector:
         _, schema, table = self.parse_full_table_name(full_table_name)
         return sa.Table(table, sa.MetaData(), *columns, schema=schema)
 
-    # Reflection
-
-    def _discover_entries(
-        self, engine: sa.Engine, inspected: sa.Inspector, schema: str, reflect_indices: bool
-    ) -> Iterator[CatalogEntry]:
-        """Yield the catalog entries of all tables, then of all views, in one database schema."""
-        reflection = _SchemaReflection(self, inspected, schema)
-        primary_keys = reflection.inspect_all(
-            inspected.get_multi_pk_constraint, inspected.get_pk_constraint
-        )
-        indices: Mapping[_Key, list[ReflectedIndex]] = (
-            reflection.inspect_all(inspected.get_multi_indexes, inspected.get_indexes)
-            if reflect_indices
-            else {}
-        )
-        listed = self._get_listed_objects(engine, inspected, schema)
-        for kind, is_view in ((ObjectKind.TABLE, False), (ObjectKind.ANY_VIEW, True)):
-            columns = reflection.inspect_all(
-                inspected.get_multi_columns, inspected.get_columns, kind
-            )
-            for key, reflected in columns.items():
-                if listed is None or (key[1], is_view) in listed:
-                    yield self.discover_catalog_entry(
-                        engine,
-                        inspected,
-                        key[0],
-                        key[1],
-                        is_view,
-                        reflected_columns=reflected,
-                        reflected_pk=primary_keys.get(key),
-                        reflected_indices=indices.get(key, []),
-                    )
-
-    def _get_listed_objects(
-        self, engine: sa.Engine, inspected: sa.Inspector, schema: str
-    ) -> Collection[tuple[str, bool]] | None:
-        """Return the (name, is_view) pairs to discover, from an overridden `get_object_names`.
-
-        Return None if `get_object_names` is not overridden. Then all tables and views are
-        discovered.
-        """
-        method = getattr(type(self), "get_object_names", None)
-        if method is SQLConnector.get_object_names:
-            return None
-        return set(self.get_object_names(engine, inspected, schema))
-
-    def _build_schema(
-        self, columns: Sequence[ReflectedColumn], keys: Collection[str]
-    ) -> JsonSchema:
-        """Return the JSON Schema of a table's rows; the columns in ``keys`` are required."""
-        return th.PropertiesList(
-            *(
-                th.Property(
-                    column["name"],
-                    th.CustomType(self.to_jsonschema_type(column["type"])),
-                    nullable=column.get("nullable", False),
-                    required=column["name"] in keys,
-                    description=column.get("comment"),
-                )
-                for column in columns
-            )
-        ).to_dict()
-
-    def _view_names(self, inspected: sa.Inspector, schema: str) -> list[str]:
-        """Return the names of the views in a database schema.
-
-        If the dialect cannot list views, log a warning and return an empty list.
-        """
-        try:
-            return inspected.get_view_names(schema=schema)
-        except NotImplementedError:
-            self._warn_no_view_detection()
-            return []
-
-    def _warn_no_view_detection(self) -> None:
-        """Log a warning, once per connector, that the dialect cannot list views."""
-        if not self._warned_of_views:
-            self._warned_of_views = True
-            self.logger.warning(
-                "Provider does not support get_view_names(). Streams list may be incomplete or"
-                " `is_view` may be unpopulated."
-            )
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sa.Connection]:
-        """Context manager for a connection with a transaction.
-
-        The transaction is committed at the end of the block, or rolled back after an error.
-        """
-        with self._connect() as connection, connection.begin():
-            connection.execution_options(stream_results=False)  # server-side cursors can only read
-            yield connection
-
-    def _column_type_for(self, definition: Any) -> _Type:
-        """Return the column type for a property's schema, or a similar type that the database has.
-
-        The schemas True and False are treated as ``{}``.
-        """
-        schema: JsonSchema = definition if isinstance(definition, dict) else {}
-        return adapt_type(self.to_sql_type(schema), self._dialect)
+    # Columns
 
     def column_exists(self, full_table_name: _Name, column_name: str) -> bool:
         """Return True if a table has a column of this name; case matters."""
@@ -606,9 +606,9 @@ class SQLConnector:
         current = self._get_column_type(full_table_name, column_name)
         sql_type = adapt_type(sql_type, self._dialect)
         collation = self.remove_collation(current)
-        if self._is_same(current, sql_type):
+        if self._is_same_type(current, sql_type):
             return
-        merged = self._type_for_both(current, sql_type)
+        merged = self._merge_column_types(current, sql_type)
         if str(merged) == str(current):
             return
         if collation:
@@ -619,22 +619,22 @@ class SQLConnector:
                 f" '{full_table_name}.{column_name}' from '{current}' to '{merged}'."
             )
         with self._transaction() as connection:
-            connection.execute(self._alter_statement(full_table_name, column_name, merged))
+            connection.execute(self._build_alter_statement(full_table_name, column_name, merged))
 
-    def _is_same(self, current: _Type, sql_type: _Type) -> bool:
+    def _is_same_type(self, current: _Type, sql_type: _Type) -> bool:
         """Return True if two types have the same name in SQLAlchemy or in SQL of this database."""
         if str(current) == str(sql_type):
             return True
-        return bool(self._type_name(current) == self._type_name(sql_type))
+        return bool(self._compile_type_name(current) == self._compile_type_name(sql_type))
 
-    def _type_name(self, sql_type: _Type) -> str:
+    def _compile_type_name(self, sql_type: _Type) -> str:
         """Return the SQL name of a type in this database, or SQLAlchemy's name if SQL lacks one."""
         try:
             return sql_type.compile(dialect=self._dialect)
         except (sa.exc.CompileError, NotImplementedError):  # a reflected type without a name
             return str(sql_type)
 
-    def _type_for_both(self, current: _Type, new: _Type) -> _Type:
+    def _merge_column_types(self, current: _Type, new: _Type) -> _Type:
         """Return a column type for values of both ``current`` and ``new``.
 
         It is ``new`` if ``current`` would round or truncate values of ``new``, or if ``new`` is
@@ -647,7 +647,9 @@ class SQLConnector:
             return new
         return self.merge_sql_types([current, new])
 
-    def _alter_statement(self, table_name: _Name, column_name: str, column_type: _Type) -> sa.DDL:
+    def _build_alter_statement(
+        self, table_name: _Name, column_name: str, column_type: _Type
+    ) -> sa.DDL:
         """Return the ALTER TABLE statement that changes a column's type.
 
         `get_column_alter_ddl` builds it. For PostgreSQL, which needs another syntax, that method
@@ -662,12 +664,12 @@ class SQLConnector:
             return self.get_column_alter_ddl(
                 table_name=table_name, column_name=quoted, column_type=column_type
             )
-        return _ddl(
+        return _make_ddl(
             "ALTER TABLE %(table_name)s ALTER COLUMN %(column_name)s TYPE %(column_type)s",
             {
                 "table_name": table_name,
                 "column_name": quoted,
-                "column_type": self._type_name(column_type),
+                "column_type": self._compile_type_name(column_type),
             },
         )
 
@@ -702,7 +704,7 @@ class SQLConnector:
         if others:
             return self.merge_sql_types([self.merge_sql_types([first, second]), *others])
         for option in (first, second):
-            if _may_become(option, current):
+            if _keeps_values(option, current):
                 return option
         raise ValueError(f"Unable to merge sql types: {', '.join(map(str, (first, second)))}")
 
@@ -733,7 +735,7 @@ class SQLConnector:
     def get_column_add_ddl(self, table_name: _Name, column_name: str, column_type: _Type) -> sa.DDL:
         """Return the ALTER TABLE statement that adds a column; override for another syntax."""
         clause = CreateColumn(sa.Column(column_name, column_type)).compile(dialect=self._dialect)
-        return _ddl(
+        return _make_ddl(
             "ALTER TABLE %(table_name)s ADD COLUMN %(create_column_clause)s",
             {"table_name": table_name, "create_column_clause": clause.string},
         )
@@ -741,7 +743,7 @@ class SQLConnector:
     @staticmethod
     def get_column_rename_ddl(table_name: _Name, column_name: str, new_column_name: str) -> sa.DDL:
         """Return the ALTER TABLE statement that renames a column; override for another syntax."""
-        return _ddl(
+        return _make_ddl(
             "ALTER TABLE %(table_name)s RENAME COLUMN %(column_name)s to %(new_column_name)s",
             {
                 "table_name": table_name,
@@ -756,7 +758,7 @@ class SQLConnector:
 
         Override this method for databases with another syntax; PostgreSQL needs no override.
         """
-        return _ddl(
+        return _make_ddl(
             "ALTER TABLE %(table_name)s ALTER COLUMN %(column_name)s (%(column_type)s)",
             {
                 "table_name": table_name,
@@ -809,7 +811,7 @@ class SQLConnector:
         _, schema_name, table_name = self.parse_full_table_name(full_table_name)
         # An autoincrement column would generate keys for rows without a key.
         columns = [
-            sa.Column(name, self._column_type_for(definition), autoincrement=False)
+            sa.Column(name, self._get_type_for_schema(definition), autoincrement=False)
             for name, definition in properties.items()
         ]
         keys = [key for key in primary_keys or () if key in properties]
@@ -863,8 +865,8 @@ class SQLConnector:
         )
         existing = {} if is_overridden else self.get_table_columns(full_table_name)
         for name, definition in properties.items():
-            sql_type = self._column_type_for(definition)
-            if name in existing and self._is_same(existing[name].type, sql_type):
+            sql_type = self._get_type_for_schema(definition)
+            if name in existing and self._is_same_type(existing[name].type, sql_type):
                 continue
             self.prepare_column(full_table_name, name, sql_type)
 
@@ -930,7 +932,7 @@ class _SchemaReflection:
             )
         reflected = {
             (self._schema, name): self._inspect_one(inspect_single, name)
-            for name in self._names(kind)
+            for name in self._list_names(kind)
         }
         return {key: metadata for key, metadata in reflected.items() if metadata is not None}
 
@@ -949,23 +951,24 @@ class _SchemaReflection:
             )
             return None
 
-    def _names(self, kind: ObjectKind) -> list[str]:
+    def _list_names(self, kind: ObjectKind) -> list[str]:
         """Return the names of all tables, or of all views including materialized views."""
         if kind is ObjectKind.TABLE:
             return self._inspected.get_table_names(schema=self._schema)
-        names = self._connector._view_names(self._inspected, self._schema)  # noqa: SLF001
+        names = self._connector._get_view_names(self._inspected, self._schema)  # noqa: SLF001
         try:
             return [*names, *self._inspected.get_materialized_view_names(schema=self._schema)]
         except NotImplementedError:
             return names
 
 
-def _keys(
+def _find_keys(
     primary: ReflectedPrimaryKeyConstraint | None, indices: Sequence[ReflectedIndex]
 ) -> list[str]:
-    """Return the columns of the primary key or, without one, of the first unique index.
+    """Return the columns of the reflected primary key or, if that is None, of a unique index.
 
-    Without both, return an empty list.
+    A table without a primary key has one without columns; the result is then an empty list, as in
+    singer_sdk. The index is the first unique one on columns only, not on expressions.
     """
     if primary and "constrained_columns" in primary:
         return list(primary["constrained_columns"])
@@ -978,12 +981,12 @@ def _first_line(error: Exception) -> str:
     return (str(error) or type(error).__name__).splitlines()[0]
 
 
-def _ddl(statement: str, context: dict[str, object]) -> sa.DDL:
+def _make_ddl(statement: str, context: dict[str, object]) -> sa.DDL:
     make: Callable[[str, dict[str, object]], sa.DDL] = sa.DDL
     return make(statement, context)
 
 
-def _may_become(option: _Type, current: _Type) -> bool:
+def _keeps_values(option: _Type, current: _Type) -> bool:
     """Return True if a change of a column from ``current`` to ``option`` keeps all values."""
     if not is_text(option):
         return str(option) == str(current)

@@ -17,14 +17,15 @@ __all__ = ["check_name_clashes", "conform_name", "replace_leading_digit", "snake
 
 _DROPPED: Final = re.compile(r"[^a-zA-Z0-9_\-.\s]")
 _UNDERSCORES: Final = str.maketrans(".- ", "___")
-_LETTERS: Final = dict(zip(string.digits, string.ascii_lowercase, strict=False))
+_LETTER_BY_DIGIT: Final = dict(zip(string.digits, string.ascii_lowercase, strict=False))
 
 
 def conform_name(name: str) -> str:
     """Convert a name to lower-case letters, digits and underscores: ``Order-ID`` to ``order_id``.
 
-    A leading digit is replaced by a letter. A name without any such character is converted to its
-    code points, such as ``u65e5_u672c``.
+    A leading digit is replaced by a letter, and dots, dashes and spaces by underscores. Other
+    characters are removed. If none remains, the name is converted to its code points, such as
+    ``u65e5_u672c``.
     """
     plain = _DROPPED.sub("", name).lower().strip().translate(_UNDERSCORES)
     if not plain:
@@ -34,14 +35,16 @@ def conform_name(name: str) -> str:
 
 def replace_leading_digit(string: str) -> str:
     """Return a name with a leading digit replaced by a letter: 0 by a, 1 by b, up to 9 by j."""
-    return _LETTERS.get(string[:1], string[:1]) + string[1:]
+    return _LETTER_BY_DIGIT.get(string[:1], string[:1]) + string[1:]
 
 
 def snakecase(string: str) -> str:
     """Return a name in snake case: ``userName`` becomes ``user_name``."""
     joined = re.sub(r"[-.\s]", "_", string)
-    parted = joined[:1].lower() + re.sub(r"[A-Z]", lambda found: f"_{found[0].lower()}", joined[1:])
-    return re.sub(r"_{2,}", "_", parted).rstrip("_")
+    separated = joined[:1].lower() + re.sub(
+        r"[A-Z]", lambda found: f"_{found[0].lower()}", joined[1:]
+    )
+    return re.sub(r"_{2,}", "_", separated).rstrip("_")
 
 
 def check_name_clashes(conformed: Mapping[str, str]) -> None:

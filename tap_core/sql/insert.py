@@ -25,7 +25,7 @@ RowExtractor: TypeAlias = Callable[[Record], _Row]
 
 
 @dataclass(frozen=True)
-class _Native:
+class _DriverInsert:
     """INSERT statement that the database driver executes directly, without SQLAlchemy.
 
     Attributes:
@@ -47,7 +47,7 @@ class BulkInsert:
 
     statement: sa.Executable
     columns: tuple[str, ...]
-    native: _Native | None
+    driver_insert: _DriverInsert | None
 
     def run(self, connection: sa.Connection, rows: list[_Row]) -> int:
         """Insert rows, and return the number of inserted rows that the driver reports.
@@ -57,11 +57,13 @@ class BulkInsert:
             rows: Lists of values in column order. Values that the driver does not accept are
                 converted in place.
         """
-        if self.native is None:
+        if self.driver_insert is None:
             named = [dict(zip(self.columns, row, strict=True)) for row in rows]
             return connection.execute(self.statement, named).rowcount
-        _convert_values(self.native, rows)
-        return connection.exec_driver_sql(self.native.text, _parameters(self.native, rows)).rowcount
+        _convert_values(self.driver_insert, rows)
+        return connection.exec_driver_sql(
+            self.driver_insert.text, _make_parameters(self.driver_insert, rows)
+        ).rowcount
 
 
 def prepare_insert(
@@ -72,10 +74,10 @@ def prepare_insert(
     If SQLAlchemy would only call the driver's ``executemany`` for an INSERT, the driver is called
     directly. Any other statement is executed by SQLAlchemy.
     """
-    native = None
+    driver_insert = None
     if isinstance(statement, sa.Insert) and _uses_executemany(dialect):
-        native = _native(statement, columns, dialect)
-    return BulkInsert(statement, tuple(columns), native)
+        driver_insert = _compile_for_driver(statement, columns, dialect)
+    return BulkInsert(statement, tuple(columns), driver_insert)
 
 
 def make_extractor(
@@ -92,12 +94,12 @@ def make_extractor(
     """
     declared, ordered, names = frozenset(properties), tuple(properties), tuple(columns)
 
-    def pick(record: Record) -> _Row:
+    def extract(record: Record) -> _Row:
         if declared.issuperset(record):
             return [*map(record.get, ordered)]
         return [*map(conform(record).get, names)]
 
-    return pick
+    return extract
 
 
 def _uses_executemany(dialect: Dialect) -> bool:
@@ -106,7 +108,9 @@ def _uses_executemany(dialect: Dialect) -> bool:
     return not many_at_once and dialect.bind_typing is not BindTyping.SETINPUTSIZES
 
 
-def _native(statement: sa.Insert, columns: Sequence[str], dialect: Dialect) -> _Native:
+def _compile_for_driver(
+    statement: sa.Insert, columns: Sequence[str], dialect: Dialect
+) -> _DriverInsert:
     """Compile an INSERT to SQL text for the database driver, and find its columns' conversions."""
     compiled: Any = statement.compile(dialect=dialect, column_keys=list(columns))
     escaped: Mapping[str, str] = compiled.escaped_bind_names
@@ -118,25 +122,25 @@ def _native(statement: sa.Insert, columns: Sequence[str], dialect: Dialect) -> _
             converters.append((position, kind.converters))
         elif process := kind.dialect_impl(dialect).bind_processor(dialect):
             processors.append((position, process))
-    return _Native(compiled.string, keys, tuple(converters), tuple(processors))
+    return _DriverInsert(compiled.string, keys, tuple(converters), tuple(processors))
 
 
-def _convert_values(native: _Native, rows: Iterable[_Row]) -> None:
+def _convert_values(driver_insert: _DriverInsert, rows: Iterable[_Row]) -> None:
     """Convert the values in ``rows`` that the driver does not accept, in place."""
-    for position, converters in native.converters:
+    for position, converters in driver_insert.converters:
         get_converter = converters.get
         for row in rows:
             convert = get_converter(row[position].__class__)
             if convert is not None:
                 row[position] = convert(row[position])
-    for position, process in native.processors:
+    for position, process in driver_insert.processors:
         for row in rows:
             row[position] = process(row[position])
 
 
-def _parameters(native: _Native, rows: list[_Row]) -> Any:
+def _make_parameters(driver_insert: _DriverInsert, rows: list[_Row]) -> Any:
     """Return rows as the driver's parameters: tuples, or dicts if the parameters have names."""
-    if native.keys is None:
+    if driver_insert.keys is None:
         return [*map(tuple, rows)]
-    keys = native.keys
+    keys = driver_insert.keys
     return [dict(zip(keys, row, strict=True)) for row in rows]

@@ -65,7 +65,7 @@ def make_binder(
         dump: Function that returns an object or array as JSON text, for text columns.
     """
     kinds = get_allowed_types(schema)
-    if kinds & _NESTED and (column_binding := _own_binding(column_type, dialect)):
+    if kinds & _NESTED and (column_binding := _get_column_binding(column_type, dialect)):
         return column_binding
     converters: dict[type, Callable[[Any], Any]] = {}
     if kinds & _NESTED:
@@ -77,12 +77,12 @@ def make_binder(
             for kind, converter in converters.items()
             if not _has_adapter(dialect, kind)
         }
-    elif _lacks_zone(column_type):
-        converters[datetime] = _in_utc
+    elif _lacks_time_zone(column_type):
+        converters[datetime] = _to_utc
     return ConvertingType(converters) if converters else sa.types.NullType()
 
 
-def _own_binding(
+def _get_column_binding(
     column_type: sa.types.TypeEngine[Any], dialect: Dialect
 ) -> sa.types.TypeEngine[Any] | None:
     """Return a column type that accepts dicts and lists, such as JSON, as the driver's parameters.
@@ -95,8 +95,7 @@ def _own_binding(
         return column_type
     if isinstance(column_type, sa.String):
         return None
-    knows = column_type.dialect_impl(dialect).bind_processor(dialect)
-    return column_type if knows else None
+    return column_type if column_type.dialect_impl(dialect).bind_processor(dialect) else None
 
 
 # Rules of specific databases
@@ -109,13 +108,13 @@ def _sqlite_converters(kinds: frozenset[str]) -> dict[type, Callable[[Any], Any]
     """
     converters: dict[type, Callable[[Any], Any]] = {}
     if "string" in kinds:
-        converters = {datetime: _spaced, date: date.isoformat, time: time.isoformat}
+        converters = {datetime: _format_with_space, date: date.isoformat, time: time.isoformat}
     if kinds & _NUMBERS:
         converters[Decimal] = str
     return converters
 
 
-def _spaced(instant: datetime) -> str:
+def _format_with_space(instant: datetime) -> str:
     return instant.isoformat(" ")
 
 
@@ -127,11 +126,11 @@ def _has_adapter(dialect: Dialect, kind: type) -> bool:
     return adapter is not None and getattr(adapter, "__module__", "") != "sqlite3.dbapi2"
 
 
-def _lacks_zone(column_type: sa.types.TypeEngine[Any]) -> bool:
+def _lacks_time_zone(column_type: sa.types.TypeEngine[Any]) -> bool:
     return isinstance(column_type, sa.DateTime) and not column_type.timezone
 
 
-def _in_utc(instant: datetime) -> datetime:
+def _to_utc(instant: datetime) -> datetime:
     """Convert a datetime with an offset to UTC without one; return any other unchanged."""
     if instant.tzinfo is None:
         return instant

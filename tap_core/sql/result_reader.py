@@ -18,6 +18,7 @@ from uuid import UUID
 from sqlalchemy import String
 
 from tap_core.records.conform import conform_primitive, to_json_compatible
+from tap_core.sql.type_widening import infer_value_type
 from tap_core.typing.inspect import is_boolean_type
 
 if TYPE_CHECKING:
@@ -31,12 +32,11 @@ __all__ = [
     "MAX_PAGE_ROWS",
     "PAGE_BYTES",
     "ColumnProcessor",
-    "DriverText",
     "RowReader",
+    "TextRule",
     "compile_row_reader",
     "get_processors",
     "get_text_columns",
-    "infer_value_type",
     "iterate_pages",
 ]
 
@@ -68,7 +68,7 @@ RowReader: TypeAlias = Callable[[Iterable[Any]], list["Record"]]
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-class DriverText(NamedTuple):
+class TextRule(NamedTuple):
     """Rule for converting a column's values, such as dates, to text while rows are read.
 
     The rule applies to values of certain Python types, by ``kinds`` and ``others``. Values of other
@@ -137,7 +137,7 @@ def _estimate_row_bytes(page: Sequence[Sequence[Any]]) -> int:
 
 def compile_row_reader(
     names: Sequence[str],
-    texts: Mapping[str, DriverText] | None = None,
+    texts: Mapping[str, TextRule] | None = None,
     processors: Sequence[ColumnProcessor | None] = (),
 ) -> RowReader:
     """Return a function that converts a page of rows to records, which are dicts.
@@ -165,7 +165,7 @@ def compile_row_reader(
     return reader
 
 
-def _make_value_expression(text: DriverText, number: int, value: str) -> str:
+def _make_value_expression(text: TextRule, number: int, value: str) -> str:
     """Return Python source code of an expression that converts a value to text by a rule.
 
     Args:
@@ -182,7 +182,7 @@ def _make_value_expression(text: DriverText, number: int, value: str) -> str:
 
 def get_text_columns(
     columns: Mapping[str, sa.Column[Any]], properties: Mapping[str, JsonSchema]
-) -> dict[str, DriverText]:
+) -> dict[str, TextRule]:
     """Return the rules for columns whose values must be converted to text, by column name.
 
     Columns that are not in ``properties`` are skipped, because their values are dropped.
@@ -195,25 +195,16 @@ def get_text_columns(
     return rules
 
 
-def infer_value_type(column_type: Any) -> type:
-    """Return the Python type of the values of a SQLAlchemy type, or `object` if not known."""
-    try:
-        kind: type = column_type.python_type
-    except NotImplementedError:
-        return object
-    return kind
-
-
-def _get_text_rule(column_type: Any, schema: JsonSchema) -> DriverText | None:
+def _get_text_rule(column_type: Any, schema: JsonSchema) -> TextRule | None:
     """Return the rule for converting a column's values to text, or None if JSON supports them."""
     kind = infer_value_type(column_type)
     if kind is bytes and is_boolean_type(schema):
-        return DriverText(frozenset((bytes,)), r"VALUE != b'\x00'")
+        return TextRule(frozenset((bytes,)), r"VALUE != b'\x00'")
     if kind in _EXPRESSIONS:
-        return DriverText(frozenset((kind,)), _EXPRESSIONS[kind])
+        return TextRule(frozenset((kind,)), _EXPRESSIONS[kind])
     if kind in _NUMBERS or isinstance(column_type, String):
         return None
-    return DriverText(_UNCHANGED, "to_json(VALUE)", others=True)
+    return TextRule(_UNCHANGED, "to_json(VALUE)", others=True)
 
 
 def _to_json_value(value: Any) -> Any:

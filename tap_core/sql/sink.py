@@ -52,13 +52,13 @@ class _Plan:
         table: Full name of the table.
         schema: JSON Schema of the stream.
         insertion: INSERT statement.
-        pick: Function that returns a record's values in the order of the columns.
+        extract: Function that returns a record's values in the order of the columns.
     """
 
     table: str
     schema: JsonSchema
     insertion: BulkInsert
-    pick: RowExtractor
+    extract: RowExtractor
 
 
 class SQLSink(BatchSink, Generic[_C]):
@@ -93,11 +93,11 @@ class SQLSink(BatchSink, Generic[_C]):
             key_properties: Names of the stream's primary key properties.
             connector: Connector to the database; by default the one shared by the target's sinks.
         """
-        self._connector: _C = connector or self._shared_connector(target)
+        self._connector: _C = connector or self._get_shared_connector(target)
         self._plan: _Plan | None = None
         super().__init__(target, stream_name, schema, key_properties)
 
-    def _shared_connector(self, target: PluginBase) -> _C:
+    def _get_shared_connector(self, target: PluginBase) -> _C:
         """Return the target's connector, or a new one if the target is not a `SQLTarget`."""
         find = getattr(target, "_connector_for", None)
         if find is None:
@@ -182,7 +182,7 @@ class SQLSink(BatchSink, Generic[_C]):
     def _check_conformed_names_not_duplicated(conformed_property_names: dict[str, str]) -> None:
         check_name_clashes(conformed_property_names)
 
-    def _conformed(self, names: Iterable[str]) -> dict[str, str]:
+    def _conform_names(self, names: Iterable[str]) -> dict[str, str]:
         """Return a dict from each name to its database identifier.
 
         Raises:
@@ -199,7 +199,7 @@ class SQLSink(BatchSink, Generic[_C]):
             ConformedNameClashException: Two properties have the same column name.
         """
         properties = schema["properties"]
-        renamed = {new: properties[name] for name, new in self._conformed(properties).items()}
+        renamed = {new: properties[name] for name, new in self._conform_names(properties).items()}
         return {**schema, "properties": renamed}
 
     def conform_record(self, record: Record) -> Record:
@@ -208,7 +208,7 @@ class SQLSink(BatchSink, Generic[_C]):
         Raises:
             ConformedNameClashException: Two properties have the same column name.
         """
-        return {new: record[name] for name, new in self._conformed(record).items()}
+        return {new: record[name] for name, new in self._conform_names(record).items()}
 
     # Writing
 
@@ -294,9 +294,9 @@ class SQLSink(BatchSink, Generic[_C]):
         Raises:
             UnstorableValueError: The database cannot store a value; no row is inserted.
         """
-        plan = self._plan_for(full_table_name, schema)
+        plan = self._get_plan(full_table_name, schema)
         records = [*records]
-        rows = [*map(plan.pick, records)]
+        rows = [*map(plan.extract, records)]
         self.logger.info("Inserting with SQL: %s", plan.insertion.statement)
         if not rows:
             return 0
@@ -307,10 +307,10 @@ class SQLSink(BatchSink, Generic[_C]):
             reason = find_driver_error(error)
             if reason is None:
                 raise
-            unstorable_error = self._unstorable(reason, plan, records)
+            unstorable_error = self._find_unstorable_value(reason, plan, records)
             raise unstorable_error from (error if are_rows_shown() else None)
 
-    def _unstorable(
+    def _find_unstorable_value(
         self, reason: BaseException, plan: _Plan, records: list[Record]
     ) -> UnstorableValueError:
         """Return the error for a batch that the database rejected, with the value if it is found.
@@ -322,10 +322,10 @@ class SQLSink(BatchSink, Generic[_C]):
             suppress(Exception),  # the first error is the one to report
             self.connector._transaction() as connection,  # noqa: SLF001
         ):
-            cell = find_cell(connection, plan.insertion, [*map(plan.pick, records)])
+            cell = find_cell(connection, plan.insertion, [*map(plan.extract, records)])
         return make_unstorable_error(self.stream_name, self.connector._dialect.name, reason, cell)  # noqa: SLF001
 
-    def _plan_for(self, full_table_name: _Name, schema: JsonSchema) -> _Plan:
+    def _get_plan(self, full_table_name: _Name, schema: JsonSchema) -> _Plan:
         """Return the prepared INSERT for a table and a schema. The last one is cached."""
         table, plan = str(full_table_name), self._plan
         if plan is None or plan.table != table or plan.schema is not schema:
@@ -345,12 +345,12 @@ class SQLSink(BatchSink, Generic[_C]):
             statement = sa.text(statement)
         columns = tuple(self.conform_schema(schema)["properties"])
         if is_any_overridden(self, SQLSink, "generate_insert_statement"):
-            insertion = BulkInsert(statement, columns, native=None)
+            insertion = BulkInsert(statement, columns, driver_insert=None)
         else:
             insertion = prepare_insert(statement, columns, self.connector._dialect)  # noqa: SLF001
-        return _Plan(str(full_table_name), schema, insertion, self._picker(schema, columns))
+        return _Plan(str(full_table_name), schema, insertion, self._make_extractor(schema, columns))
 
-    def _picker(self, schema: JsonSchema, columns: tuple[str, ...]) -> RowExtractor:
+    def _make_extractor(self, schema: JsonSchema, columns: tuple[str, ...]) -> RowExtractor:
         conform = self.conform_record
         if is_any_overridden(self, SQLSink, "conform_record", "conform_schema"):
             return lambda record: [*map(conform(record).get, columns)]

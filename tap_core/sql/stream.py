@@ -17,6 +17,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from tap_core.compat.author_overrides import is_any_overridden
 from tap_core.exceptions import InvalidReplicationKeyException
 from tap_core.parsing.iso8601 import parse_instant
 from tap_core.records.prune import get_selected_schema
@@ -28,9 +29,9 @@ from tap_core.sql.result_reader import (
     compile_row_reader,
     get_processors,
     get_text_columns,
-    infer_value_type,
     iterate_pages,
 )
+from tap_core.sql.type_widening import infer_value_type
 from tap_core.state.comparison import ValueKind
 from tap_core.streams.core import Stream
 from tap_core.sync.plan import get_plan
@@ -82,7 +83,7 @@ class SQLStream(Stream, abc.ABC):
         """
         self._connector: SQLConnector = connector or self.connector_class(dict(tap.config))
         self.catalog_entry = catalog_entry
-        self._read_entry: tuple[dict[str, Any], CatalogEntry] | None = None
+        self._parsed_entry: tuple[dict[str, Any], CatalogEntry] | None = None
         super().__init__(tap=tap, schema=self.schema, name=self.tap_stream_id)
 
     # Properties from the catalog entry
@@ -90,10 +91,10 @@ class SQLStream(Stream, abc.ABC):
     @property
     def _singer_catalog_entry(self) -> CatalogEntry:
         """Catalog entry of the stream as an object, parsed again when `catalog_entry` changes."""
-        if self._read_entry is None or self._read_entry[0] != self.catalog_entry:
+        if self._parsed_entry is None or self._parsed_entry[0] != self.catalog_entry:
             entry = copy.deepcopy(self.catalog_entry)
-            self._read_entry = entry, CatalogEntry.from_dict(entry)
-        return self._read_entry[1]
+            self._parsed_entry = entry, CatalogEntry.from_dict(entry)
+        return self._parsed_entry[1]
 
     @property
     def connector(self) -> SQLConnector:
@@ -240,7 +241,7 @@ class SQLStream(Stream, abc.ABC):
         if context:
             raise NotImplementedError(f"Stream '{self.name}' does not support partitioning.")
         query = self.build_query(context=context)
-        texts = get_text_columns(_columns(query), self._conformed_properties())
+        texts = get_text_columns(_get_query_columns(query), self._conformed_properties())
         with self.connector._connect() as connection:  # noqa: SLF001 - plugins override it
             result = connection.execute(query, execution_options=_get_streaming_options(connection))
             with result:  # closes the cursor if the consumer stops early
@@ -254,7 +255,7 @@ class SQLStream(Stream, abc.ABC):
         The database counts the rows. Return None instead of a pair if `estimates_by_count` is False
         or if a subclass overrides `get_records`.
         """
-        if not self.estimates_by_count or _is_overridden(self, "get_records"):
+        if not self.estimates_by_count or is_any_overridden(self, SQLStream, "get_records"):
             return None
         self._write_starting_replication_value(None)  # the query starts at this value
         rows = self.build_query().order_by(None).subquery()
@@ -269,7 +270,7 @@ class SQLStream(Stream, abc.ABC):
         """
         plan = get_plan(self)
         if (
-            _is_overridden(self, "get_records")
+            is_any_overridden(self, SQLStream, "get_records")
             or self.TYPE_CONFORMANCE_LEVEL == TypeConformanceLevel.NONE
             or self._tap.run._source is not plan  # noqa: SLF001 - the stream that the engine reads
             or not plan.uses_fast_path
@@ -293,22 +294,15 @@ def _build_order(column: sa.Column[Any], stream: SQLStream) -> sa.ColumnElement[
     return sa.nulls_first(order) if stream.supports_nulls_first or may_be_last else order
 
 
-def _is_overridden(stream: SQLStream, *names: str) -> bool:
-    """Return True if a subclass or the stream itself overrides one of these methods."""
-    return any(
-        getattr(getattr(stream, name), "__func__", None) is not getattr(SQLStream, name)
-        for name in names
-    )
-
-
 def _sorts_by_collation(stream: SQLStream) -> bool:
     """Return True if the query of a stream sorts its rows by a replication key of text.
 
     The order is that of the column's collation, not that of the code points, by which Python sorts.
     Return False if the query is overridden, because it may not sort.
     """
-    is_own = not _is_overridden(stream, "apply_query_filters", "build_query", "get_records")
-    return is_own and stream._reader.make_comparator().kind is ValueKind.TEXT  # noqa: SLF001
+    if is_any_overridden(stream, SQLStream, "apply_query_filters", "build_query", "get_records"):
+        return False
+    return stream._reader.make_comparator().kind is ValueKind.TEXT  # noqa: SLF001
 
 
 def _get_streaming_options(connection: sa.Connection) -> dict[str, Any]:
@@ -320,7 +314,7 @@ def _get_streaming_options(connection: sa.Connection) -> dict[str, Any]:
     return {"stream_results": True, "max_row_buffer": MAX_PAGE_ROWS, **chosen}
 
 
-def _columns(query: sa.Select[Any]) -> dict[str, Any]:
+def _get_query_columns(query: sa.Select[Any]) -> dict[str, Any]:
     """Return the columns of a query, by their names in its result."""
     return {str(column.key): column for column in getattr(query, "selected_columns", ())}
 

@@ -128,8 +128,7 @@ class SQLTarget(Target):
 
     def _overrides(self, hook: str) -> bool:
         """Return True if a subclass of `SQLTarget` overrides the method named ``hook``."""
-        is_overridden = getattr(type(self), hook) is not getattr(SQLTarget, hook)
-        return is_overridden and super()._overrides(hook)
+        return getattr(type(self), hook) is not getattr(SQLTarget, hook)
 
 
 def _is_in_sqlite(sink: Sink) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import sqlalchemy as sa
 from sqlalchemy.engine.interfaces import Dialect
 
-__all__ = ["adapt_type", "is_text", "is_wider", "loses_precision", "type_rank"]
+__all__ = ["adapt_type", "infer_value_type", "is_text", "is_wider", "loses_precision", "type_rank"]
 
 _Type: TypeAlias = sa.types.TypeEngine[Any]
 
@@ -37,13 +37,21 @@ def adapt_type(sql_type: _Type, dialect: Dialect) -> _Type:
     return sql_type
 
 
+def infer_value_type(sql_type: _Type) -> type:
+    """Return the Python type of a column's values, or `object` if it is not known."""
+    try:
+        return sql_type.python_type
+    except NotImplementedError:  # types that only one database has
+        return object
+
+
 def type_rank(sql_type: _Type) -> tuple[int, int]:
     """Return a (rank, length) sort key for a column type; a more general type has a higher rank.
 
     Ordered from the highest rank: text, date-times, floats, integers, others.
     """
     length = int(getattr(sql_type, "length", None) or 0)
-    python_type = _python_type(sql_type)
+    python_type = infer_value_type(sql_type)
     for kinds, number in _RANKS:
         if issubclass(python_type, kinds):
             return number, length
@@ -91,11 +99,3 @@ def _get_byte_size(integer_type: sa.Integer) -> int:
 def _unwrap(sql_type: _Type) -> _Type:
     """Return the type that a `TypeDecorator` wraps; return any other type unchanged."""
     return sql_type.impl_instance if isinstance(sql_type, sa.TypeDecorator) else sql_type
-
-
-def _python_type(sql_type: _Type) -> type:
-    """Return the Python type of a column's values, or `object` if it is not known."""
-    try:
-        return sql_type.python_type
-    except NotImplementedError:  # types that only one database has
-        return object

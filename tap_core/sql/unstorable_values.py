@@ -1,8 +1,9 @@
 """Search for the value in a batch of rows that the database or its driver rejects.
 
-The driver's error seldom has the row and column. So the search inserts half of the rows again, and
-continues with the rejected half, until one row and one value remain. Each trial runs in a savepoint
-that is rolled back. The search runs only on databases where a rollback is known to remove rows.
+The driver's error seldom names the row and column. So the search inserts half of the rows again,
+and continues with the rejected half, until one row remains; then it inserts each value of this row
+alone. Each trial runs in a savepoint that is rolled back. The search runs only on databases where a
+rollback is known to remove rows.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ __all__ = [
     "make_unstorable_error",
 ]
 
-_OF_VALUES: Final = (ArithmeticError, TypeError, ValueError)
+_VALUE_ERRORS: Final = (ArithmeticError, TypeError, ValueError)
 """Built-in errors that drivers raise for values; SQLAlchemy passes them on unchanged."""
 
 _ROLLS_BACK: Final = frozenset({"postgresql", "sqlite"})
-_SHOWN: Final = 60
+_LONGEST_SHOWN: Final = 60
 
 
 class UnstorableValueError(DataError, exc.DataError):
@@ -66,7 +67,7 @@ def find_driver_error(error: Exception) -> BaseException | None:
     if isinstance(error, exc.DBAPIError):
         return None
     plain = error.orig if isinstance(error, exc.StatementError) else error
-    return plain if isinstance(plain, _OF_VALUES) else None
+    return plain if isinstance(plain, _VALUE_ERRORS) else None
 
 
 def make_unstorable_error(
@@ -148,4 +149,4 @@ def _format_value(value: Any) -> str:
         text = repr(value)
     except ValueError:  # an integer with more digits than Python converts to text
         return describe_value(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"

@@ -485,7 +485,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
             jitter=self.backoff_jitter,
             handler=self.backoff_handler,
             logger=self.logger,
-            ask_server=self.respect_retry_after,
+            respect_retry_after=self.respect_retry_after,
             is_over=lambda: bool(self._tap.run.is_broken),
         )(func)
 

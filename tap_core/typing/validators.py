@@ -12,7 +12,7 @@ from copy import deepcopy
 from typing import Any
 
 from tap_core.config.similar_names import find_similar
-from tap_core.schema import validators as bound
+from tap_core.schema import validators as safe_validators
 from tap_core.types import JsonSchema
 
 __all__ = ["extend_validator_with_defaults"]
@@ -26,7 +26,7 @@ def __getattr__(name: str) -> Any:
             which uses this function too.
     """
     if name == "DEFAULT_JSONSCHEMA_VALIDATOR":
-        return bound.validator_class()
+        return safe_validators.validator_class()
     if name.startswith("_"):  # names that Python's import system looks up
         raise AttributeError(f"tap_core.typing has no attribute {name!r}")
     known = importlib.import_module("tap_core.typing").__dict__
@@ -59,4 +59,6 @@ def extend_validator_with_defaults(validator_class: Any) -> Any:
         yield from validate_properties(validator, properties, instance, schema)
 
     extend: Any = validators.extend  # its stubs leave it untyped
-    return bound.bound_validator(extend(validator_class, {"properties": fill_and_validate}))
+    return safe_validators.make_safe_validator(
+        extend(validator_class, {"properties": fill_and_validate})
+    )

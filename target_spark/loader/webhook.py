@@ -82,7 +82,7 @@ def send_outcome(url: str, report: Mapping[str, Any]) -> None:
         jitter=random_jitter,
         handler=lambda _: None,
         logger=logger,
-        ask_server=False,  # its Retry-After may be an hour; see _iterate_waits
+        respect_retry_after=False,  # its Retry-After may be an hour; see _iterate_waits
     )(_post)
     reason = None
     try:

@@ -196,7 +196,7 @@ def test_newest_refresh_token_is_found_for_any_older_one(replacements):
     known, newest = RefreshTokens(), {}
     for used, token in replacements:
         if used != token:
-            known.replaced(used, token)
+            known.record_replacement(used, token)
             newest[used] = token
-            assert known.newest(used) == known.newest(token) == token
-    assert all(known.newest(each) in "abcd" for each in "abcd")
+            assert known.get_latest(used) == known.get_latest(token) == token
+    assert all(known.get_latest(each) in "abcd" for each in "abcd")

@@ -223,3 +223,15 @@ TestStandard = get_tap_test_class(
     CSVTap,
     config={"path": str(Path(__file__).parent / "people"), "read_mode": "merge"},
 )
+
+
+def test_files_with_the_same_stream_name_are_an_error(folder):
+    class TwoSuffixes(CSVTap):
+        valid_extensions = (".csv", ".tsv")
+
+    put(folder / "b.tsv", "id,name\n3,three\n")
+    with pytest.raises(ConfigValidationError) as error:
+        synced(folder, tap=TwoSuffixes)
+    fault = "'path': ./b.csv and ./b.tsv have the same stream name 'b': rename all but one, or set"
+    assert error.value.errors == [f"{fault} 'read_mode' to 'merge'"]
+    assert len(records(synced(folder, tap=TwoSuffixes, read_mode="merge"))) == 4

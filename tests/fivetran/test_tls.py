@@ -108,7 +108,7 @@ def test_no_request_is_sent_to_a_server_with_an_untrusted_certificate(certificat
 def test_plain_http_is_refused_under_fivetran(address, may, monkeypatch) -> None:
     """F8: only under a Fivetran server."""
     check_https(address)
-    monkeypatch.setattr("tap_core.http.https_policy._demanded", threading.Event())
+    monkeypatch.setattr("tap_core.http.https_policy._is_required", threading.Event())
     require_https()
     if may:
         check_https(address)

@@ -474,7 +474,7 @@ def test_redirect_from_http_to_https_is_allowed(server, secure, certificate, sou
 
 def test_redirect_to_plain_http_is_refused_if_https_is_required(server, source, monkeypatch):
     """SEC9: under --port every hop of a request must be encrypted."""
-    monkeypatch.setattr("tap_core.http.https_policy._demanded", threading.Event())
+    monkeypatch.setattr("tap_core.http.https_policy._is_required", threading.Event())
     require_https()
     server.answers(redirect("http://plain.example/there"))
     with pytest.raises(ConfigurationError, match="plain HTTP"):

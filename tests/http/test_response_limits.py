@@ -445,7 +445,7 @@ def test_retried_download_gets_the_full_limits_again():
         ResponseLimits(max_download_bytes=1_000_000, max_response_seconds=0.1), is_file=True
     )
     deadline.count(10_000_000)
-    deadline.try_again()
+    deadline.begin_retry()
     deadline.count(10_000_000)
     assert (deadline.left() or 0) > 1
 

@@ -11,7 +11,7 @@ import pytest
 
 from tap_core import BatchSink, Target
 from tap_core.exceptions import InvalidRecord
-from tap_core.sinks.datetime_parsing import _old_datetime, _old_time
+from tap_core.sinks.datetime_parsing import _parse_datetime_3_10, _parse_time_3_10
 from tap_core.sinks.validation import BaseJSONSchemaValidator
 
 PROPERTIES = {
@@ -177,9 +177,9 @@ def test_first_unparsable_date_in_record_order_is_the_error():
 
 
 def test_date_parsers_for_python_3_10_match_later_versions():
-    assert _old_datetime("2024-01-31T12:00:00.5Z") == datetime(
+    assert _parse_datetime_3_10("2024-01-31T12:00:00.5Z") == datetime(
         2024, 1, 31, 12, microsecond=500_000, tzinfo=timezone.utc
     )
-    assert _old_datetime("2024-01-31T12:00:00.123456789+00:00").microsecond == 123_456
-    assert _old_time("12:30:00.25") == time(12, 30, microsecond=250_000)
-    assert isinstance(_old_datetime("2024-01-31"), date)
+    assert _parse_datetime_3_10("2024-01-31T12:00:00.123456789+00:00").microsecond == 123_456
+    assert _parse_time_3_10("12:30:00.25") == time(12, 30, microsecond=250_000)
+    assert isinstance(_parse_datetime_3_10("2024-01-31"), date)

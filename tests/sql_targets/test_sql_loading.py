@@ -439,9 +439,9 @@ def test_settings_of_missing_capabilities_are_not_added():
 
 def test_drivers_with_bulk_insert_are_called_through_sqlalchemy():
     table = sa.Table("a", sa.MetaData(), sa.Column("id", sa.Integer()))
-    assert prepare_insert(sa.insert(table), ["id"], psycopg2.dialect()).native is None
-    assert prepare_insert(sa.text("INSERT"), ["id"], sqlite.dialect()).native is None
-    assert prepare_insert(sa.insert(table), ["id"], sqlite.dialect()).native is not None
+    assert prepare_insert(sa.insert(table), ["id"], psycopg2.dialect()).driver_insert is None
+    assert prepare_insert(sa.text("INSERT"), ["id"], sqlite.dialect()).driver_insert is None
+    assert prepare_insert(sa.insert(table), ["id"], sqlite.dialect()).driver_insert is not None
 
 
 @pytest.mark.parametrize(

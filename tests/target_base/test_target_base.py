@@ -461,7 +461,7 @@ def test_draining_message_after_sigterm_does_nothing(last):
     class Direct(Stopping):
         def _process_record_message(self, message_dict):
             sink = self._sinks_active["a"]
-            self._router.get_pipeline(sink).take(message_dict["record"], None, None)
+            self._router.get_pipeline(sink).add_record(message_dict["record"], None, None)
             self._states.watermark.add_holder(sink)
 
     notes = fed(schema(), *rows(1), state(1), last, kind=Direct)

@@ -17,7 +17,7 @@ import requests
 from requests.auth import AuthBase
 
 from tap_core.authenticators.token_endpoint import TokenFieldNames
-from tap_core.http.origins import describe_redirect
+from tap_core.http.origins import make_redirect_error
 from tap_core.http.transport import ask_token_endpoint
 from tap_core.manifest.cdk_compat.datetimes import (
     AirbyteDateTime,
@@ -339,7 +339,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
                 data=self.build_refresh_request_body(),
                 headers=self.build_refresh_request_headers(),
             )
-        if (redirect := describe_redirect(response)) is not None:
+        if (redirect := make_redirect_error(response)) is not None:
             raise redirect
         self._log_response(response)
         response.raise_for_status()
