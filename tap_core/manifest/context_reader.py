@@ -34,7 +34,6 @@ from tap_core.streams.windows import WindowReader
 from tap_core.sync.window_state import close_window
 
 if TYPE_CHECKING:
-    from tap_core.exceptions import ConfigurationError
     from tap_core.http.request import HTTPRequest
     from tap_core.incremental.cursor import DatetimeBasedCursor
     from tap_core.manifest.cdk_compat.models import CdkStreamSlice
@@ -146,26 +145,12 @@ class ManifestReader(WindowReader):
         if cursor is not None:
             self.find_time_range(cursor)
 
-    def make_edge_error(self, message: str, name: str) -> ConfigurationError:
-        """Return the error for an invalid start or end datetime of the cursor.
-
-        The message names the config keys that the template of the datetime uses. ``name`` is
-        ``start`` or ``end``.
-        """
+    def find_edge_settings(self, message: str, name: str) -> set[str]:  # noqa: ARG002
+        """Return the config keys that the template of the cursor's start or end uses."""
         node = self._components.incremental_node.get("incremental_sync") or {}
         given = node.get(f"{name}_datetime")
         texts = given.values() if isinstance(given, Mapping) else [given]
-        named = {
-            cursor_slice
-            for text in texts
-            if isinstance(text, str)
-            for cursor_slice in find_config_keys(text)
-        }
-        if named:
-            settings = " and ".join(f"'{cursor_slice}'" for cursor_slice in sorted(named))
-            word = "setting" if len(named) == 1 else "settings"
-            message = f"{message.rstrip('.')}. It comes from the {word} {settings}."
-        return super().make_edge_error(message, name)
+        return {key for text in texts if isinstance(text, str) for key in find_config_keys(text)}
 
     def find_time_range(self, cursor: DatetimeBasedCursor) -> tuple[dt.datetime, dt.datetime]:
         """Return (start, end) of the period that the cursor reads.
