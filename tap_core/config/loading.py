@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tap_core.config.dotenv_file import read_dotenv
+from tap_core.config.similar_names import find_similar
 from tap_core.exceptions import ConfigFileError, ConfigValidationError
 from tap_core.limits.memory import (
     DOCUMENT_BYTES,
@@ -193,7 +194,27 @@ def read_environment(
             is_hidden = is_secret(setting, schema) or not is_showable(text)
             shown = "" if is_hidden else f" (it is {text!r})"
             faults[setting] = f"{setting}: variable {variable} must be {error}{shown}"
+    _warn_of_misspelled_variables(variables, config_schema.get("properties", {}), prefix)
     return EnvironmentConfig(values, faults)
+
+
+def _warn_of_misspelled_variables(
+    variables: Mapping[str, str], settings: Iterable[str], prefix: str
+) -> None:
+    """Log a warning for each variable whose name is similar to that of a setting without a value.
+
+    The log level of the plugin is not a setting, but has a variable with the prefix, too.
+    """
+    known = {env_var_name("", setting) for setting in settings}
+    unset = [name for name in known if prefix + name not in variables]
+    for variable in sorted(variables):
+        name = variable.removeprefix(prefix)
+        if name in {variable, "LOGLEVEL", *known} or name.startswith("_"):
+            continue
+        if near := find_similar(name, unset):
+            logger.warning(
+                "Variable '%s' is not a setting. Did you mean '%s'?", variable, prefix + near
+            )
 
 
 def parse_environment_config(
