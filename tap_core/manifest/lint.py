@@ -100,7 +100,8 @@ def lint_manifest(source: Path | str) -> LintResult:
     try:
         manifest = read_manifest(source)
         found = list(_iterate_problems(manifest))
-        streams, templates = _count(manifest, "streams"), _count(manifest, "dynamic_streams")
+        counted = replace(manifest, problems=[])  # they are in ``found`` already
+        streams, templates = len(counted.streams), len(counted.dynamic_streams)
     except ManifestError as error:
         found = [ManifestProblem(error.line, error.path, error.message)]
     seen: dict[tuple[int, str], Problem] = {}
@@ -110,12 +111,6 @@ def lint_manifest(source: Path | str) -> LintResult:
         seen.setdefault((problem.line, problem.message), problem)
     ordered = sorted(seen.values(), key=lambda problem: problem.line)
     return LintResult(name, ordered, streams, templates)
-
-
-def _count(manifest: Manifest, key: str) -> int:
-    """Return the number of items in the manifest's top-level list ``key``; 0 if it is missing."""
-    found = manifest.raw.get(key)
-    return len(found) if isinstance(found, list) else 0
 
 
 def _iterate_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
