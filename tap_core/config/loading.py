@@ -361,6 +361,16 @@ def check_nesting(config: Mapping[str, Any]) -> None:
 
     Copying, validation and redaction of deeper settings would exceed Python's recursion limit.
     """
+    errors = [
+        f"{name}: settings have at most {_MOST_LEVELS} levels of objects and arrays."
+        for name, value in config.items()
+        if _is_nested_too_deeply({name: value})
+    ]
+    if errors:
+        raise ConfigValidationError(" ".join(errors), errors=errors)
+
+
+def _is_nested_too_deeply(config: Mapping[str, Any]) -> bool:
     level: list[Any] = [config]
     for _ in range(_MOST_LEVELS):
         level = [
@@ -369,10 +379,7 @@ def check_nesting(config: Mapping[str, Any]) -> None:
             for inner in (outer.values() if isinstance(outer, Mapping) else outer)
             if isinstance(inner, (Mapping, list))
         ]
-        if not level:
-            return
-    error = f"The settings are nested too deeply: at most {_MOST_LEVELS} levels are allowed."
-    raise ConfigValidationError(error, errors=[error])
+    return bool(level)
 
 
 def deep_copy_config(value: Any) -> Any:

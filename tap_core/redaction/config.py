@@ -170,18 +170,19 @@ class _ValueLocation(NamedTuple):
 
 
 def _values(value: Any, location: _ValueLocation) -> Iterator[str]:
-    """Yield the secret strings in a config value, including nested objects and arrays."""
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield from _values(inner, location.inside(str(name)))
-    elif isinstance(value, (list, tuple)):
-        for inner in value:
-            yield from _values(inner, location.item())
-    elif isinstance(value, str):
-        is_hidden = location.is_marked or location.is_named
-        yield from _text_values(value, is_hidden and not _is_shown(value, location.schema))
-    elif _is_secret_number(value, location):
-        yield str(value)
+    """Yield the secret strings in a config value, also in objects and arrays of any depth."""
+    rest = [(value, location)]
+    while rest:
+        value, location = rest.pop()
+        if isinstance(value, Mapping):
+            rest += [(inner, location.inside(str(name))) for name, inner in value.items()]
+        elif isinstance(value, (list, tuple)):
+            rest += [(inner, location.item()) for inner in value]
+        elif isinstance(value, str):
+            is_hidden = location.is_marked or location.is_named
+            yield from _text_values(value, is_hidden and not _is_shown(value, location.schema))
+        elif _is_secret_number(value, location):
+            yield str(value)
 
 
 def _is_secret_number(value: Any, location: _ValueLocation) -> bool:

@@ -91,7 +91,7 @@ def test_settings_of_more_than_100_levels_are_an_error(source, levels, write, mo
     else:
         config = {}
         monkeypatch.setenv("TAP_NESTED_FOLDER", text)
-    with pytest.raises(ConfigValidationError, match="at most 100 levels") as caught:
+    with pytest.raises(ConfigValidationError, match=r"^folder: .* at most 100 levels") as caught:
         Nested(config=config, parse_env_config=source == "environment")
     assert len(caught.value.errors) == 1
 
