@@ -46,8 +46,6 @@ from tap_core.singerlib.catalog import Catalog
 from tap_core.singerlib.json import dump_json, read_json_file
 from tap_core.state.checkpoint_policy import CheckpointPolicy
 from tap_core.state.document import StateDocument
-from tap_core.state.reader import check_bookmarks
-from tap_core.state.state_dicts import write_stream_state
 from tap_core.sync.override_detection import get_member, is_overridden
 from tap_core.telemetry import trace_run
 from tap_core.types import JsonSchema, TapState
@@ -493,13 +491,7 @@ class Tap(PluginBase):
 
         Override this method to convert states of earlier versions of the tap.
         """
-        if self.has_shared_state:
-            own = {"bookmarks", "currently_syncing"}
-            self.document.tap_state.update({k: v for k, v in state.items() if k not in own})
-        check_bookmarks(state)
-        for stream, bookmark in (state.get("bookmarks") or {}).items():
-            for key, value in (bookmark or {}).items():
-                write_stream_state(self.document.tap_state, stream, key, value)
+        self.document.load(state, keep_other_keys=self.has_shared_state)
 
     # Syncing
 

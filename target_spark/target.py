@@ -378,7 +378,7 @@ class TargetSpark(PluginBase):
         wake_up, loader = cast(WakeupPipe, self._signals.wake_up), session.loader
         is_empty = True
         for block in read_blocks(source, wake_up, _BEAT_SECONDS):
-            is_empty = is_empty and not block
+            is_empty = is_empty and (block is None or block.isspace())
             for event in mapped(decoder.feed(block) if block else ()):
                 loader.process_event(event)
                 del event  # frees its rows while waiting for the next block

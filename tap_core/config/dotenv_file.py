@@ -42,7 +42,7 @@ def read_dotenv(prefix: str, path: StrPath | None = None) -> dict[str, str]:
     for file in [Path(path)] if path else _candidates():
         text = _read_file(file)
         if text is not None:
-            return _parse_variables(text, prefix)
+            return _parse_variables(text, prefix, file)
     return {}
 
 
@@ -109,12 +109,22 @@ def _read_trusted(file: Path) -> str | None:
     return content.decode("utf-8-sig")
 
 
-def _parse_variables(text: str, prefix: str) -> dict[str, str]:
-    """Parse the text of a ``.env`` file; return the variables whose names begin with ``prefix``."""
-    from dotenv.main import DotEnv
+def _parse_variables(text: str, prefix: str, file: Path) -> dict[str, str]:
+    """Parse the text of a ``.env`` file; return the variables whose names begin with ``prefix``.
 
+    Log a warning for each statement that cannot be parsed; its text may contain a secret.
+    """
+    from dotenv.main import resolve_variables
+    from dotenv.parser import parse_stream
+
+    statements = list(parse_stream(io.StringIO(text)))
+    for invalid in (one.original for one in statements if one.error):
+        blank_lines = invalid.string[: -len(invalid.string.lstrip()) or None].count("\n")
+        line = invalid.line + blank_lines
+        logger.warning("%s, line %d: this is not NAME=value and is skipped.", file, line)
     # As in load_dotenv, a variable of the environment wins over one of the file.
-    parsed = DotEnv(None, io.StringIO(text), interpolate=True, override=False).dict()
+    named = ((one.key, one.value) for one in statements if one.key is not None)
+    parsed = resolve_variables(named, override=False)
     return {
         name: value
         for name, value in parsed.items()

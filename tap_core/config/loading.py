@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tap_core.config.dotenv_file import read_dotenv
+from tap_core.config.similar_names import find_similar
 from tap_core.exceptions import ConfigFileError, ConfigValidationError
 from tap_core.limits.memory import (
     DOCUMENT_BYTES,
@@ -193,7 +194,27 @@ def read_environment(
             is_hidden = is_secret(setting, schema) or not is_showable(text)
             shown = "" if is_hidden else f" (it is {text!r})"
             faults[setting] = f"{setting}: variable {variable} must be {error}{shown}"
+    _warn_of_misspelled_variables(variables, config_schema.get("properties", {}), prefix)
     return EnvironmentConfig(values, faults)
+
+
+def _warn_of_misspelled_variables(
+    variables: Mapping[str, str], settings: Iterable[str], prefix: str
+) -> None:
+    """Log a warning for each variable whose name is similar to that of a setting without a value.
+
+    The log level of the plugin is not a setting, but has a variable with the prefix, too.
+    """
+    known = {env_var_name("", setting) for setting in settings}
+    unset = [name for name in known if prefix + name not in variables]
+    for variable in sorted(variables):
+        name = variable.removeprefix(prefix)
+        if name in {variable, "LOGLEVEL", *known} or name.startswith("_"):
+            continue
+        if near := find_similar(name, unset):
+            logger.warning(
+                "Variable '%s' is not a setting. Did you mean '%s'?", variable, prefix + near
+            )
 
 
 def parse_environment_config(
@@ -340,6 +361,16 @@ def check_nesting(config: Mapping[str, Any]) -> None:
 
     Copying, validation and redaction of deeper settings would exceed Python's recursion limit.
     """
+    errors = [
+        f"{name}: settings have at most {_MAX_LEVELS} levels of objects and arrays."
+        for name, value in config.items()
+        if _is_nested_too_deeply({name: value})
+    ]
+    if errors:
+        raise ConfigValidationError(" ".join(errors), errors=errors)
+
+
+def _is_nested_too_deeply(config: Mapping[str, Any]) -> bool:
     level: list[Any] = [config]
     for _ in range(_MAX_LEVELS):
         level = [
@@ -348,10 +379,7 @@ def check_nesting(config: Mapping[str, Any]) -> None:
             for inner in (outer.values() if isinstance(outer, Mapping) else outer)
             if isinstance(inner, (Mapping, list))
         ]
-        if not level:
-            return
-    error = f"The settings are nested too deeply: at most {_MAX_LEVELS} levels are allowed."
-    raise ConfigValidationError(error, errors=[error])
+    return bool(level)
 
 
 def deep_copy_config(value: Any) -> Any:

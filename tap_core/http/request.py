@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -153,14 +154,10 @@ def prepare_request(
     if not any(name.lower() == "user-agent" for name in headers):
         headers["User-Agent"] = user_agent
     request.headers = headers
-    try:
+    with explain_unsendable(ChainMap(headers, session.headers or {}), kind=InvalidHeader):
         if not _is_plain(session) or request.cookies or not request.auth:
             return session.prepare_request(request)
         return _prepare_plain(session, request)
-    except InvalidHeader as error:
-        if unsendable := explain_unsendable({**session.headers, **headers}, error):
-            raise unsendable from None
-        raise
 
 
 def _prepare_plain(

@@ -214,13 +214,10 @@ class _Exchange:
         request.hooks = {**hooks, "response": [read, *others, finish] if others else [finish]}
         IN_FORCE.is_undeclared_host = not self._route.is_declared(request)
         try:
-            return self._session.send(request, **self._arguments, **arguments)
-        except ValueError as error:
-            if unsendable := explain_unsendable(request.headers, error, proxy):
-                raise unsendable from None
-            if isinstance(error, InvalidHostError):
-                raise requests.exceptions.InvalidURL(error, request=request) from error
-            raise
+            with explain_unsendable(request.headers, proxy):
+                return self._session.send(request, **self._arguments, **arguments)
+        except InvalidHostError as error:
+            raise requests.exceptions.InvalidURL(error, request=request) from error
         finally:
             IN_FORCE.is_undeclared_host = False
             request.hooks = {**hooks, "response": others}
@@ -293,13 +290,10 @@ def ask_token_endpoint(
         limit_proxied_responses(session, url, proxy)
     before, IN_FORCE.deadline = IN_FORCE.deadline, deadline
     try:
-        return session.post(
-            url, timeout=timeout, allow_redirects=False, hooks={"response": read}, **request
-        )
-    except ValueError as error:
-        if unsendable := explain_unsendable(request.get("headers") or {}, error, proxy):
-            raise unsendable from None
-        raise
+        with explain_unsendable(request.get("headers") or {}, proxy):
+            return session.post(
+                url, timeout=timeout, allow_redirects=False, hooks={"response": read}, **request
+            )
     finally:
         deadline.end()
         IN_FORCE.deadline = before

@@ -7,10 +7,11 @@ name the header or the environment variable.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, cast
 
-from requests.exceptions import InvalidHeader, InvalidProxyURL, RequestException
+from requests.exceptions import InvalidHeader, InvalidProxyURL
 from requests.utils import prepend_scheme_if_needed
 from urllib3.exceptions import LocationParseError
 from urllib3.util import parse_url
@@ -32,23 +33,23 @@ def complete_proxy_url(proxy: str) -> str:
     return complete(proxy, "http")
 
 
+@contextmanager
 def explain_unsendable(
-    headers: Mapping[str, Any], error: ValueError, proxy: str | None = None
-) -> RequestException | None:
-    """Return an error for the user about the header or the proxy that prevents a request.
+    headers: Mapping[str, Any], proxy: str | None = None, kind: type[ValueError] = ValueError
+) -> Iterator[None]:
+    """Replace an error of the ``with`` block by one that names the header or proxy that caused it.
 
-    Return None if neither is the cause. The message shows no header value and no password.
-
-    Args:
-        headers: Headers of the request.
-        error: Error of the library that should have prepared or sent the request.
-        proxy: URL of the proxy for the request, or None.
+    Errors of other types than ``kind`` or with another cause are raised unchanged. The message
+    shows no header value and no password. ``proxy`` is the URL of the request's proxy, or None.
     """
-    if fault := next(filter(None, map(_find_header_fault, headers.items())), None):
-        return InvalidHeader(fault)
-    if proxy and (fault := _find_proxy_fault(proxy, error)):
-        return InvalidProxyURL(fault)
-    return None
+    try:
+        yield
+    except kind as error:
+        if fault := next(filter(None, map(_find_header_fault, headers.items())), None):
+            raise InvalidHeader(fault) from None
+        if proxy and (fault := _find_proxy_fault(proxy, error)):
+            raise InvalidProxyURL(fault) from None
+        raise
 
 
 def _find_header_fault(header: tuple[str, Any]) -> str | None:

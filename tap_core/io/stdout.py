@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import sys
@@ -56,7 +57,8 @@ class StdoutWriter:
         self._wait = wait or (lambda _: None)
         self._lock = threading.RLock()
         self._later: deque[_Block] = deque()
-        self._is_writing = self._is_broken = False
+        self._is_writing = False
+        self._failure: OSError | None = None
 
     @classmethod
     @contextlib.contextmanager
@@ -89,7 +91,16 @@ class StdoutWriter:
     @property
     def is_broken(self) -> bool:
         """True after a write has failed, for example because the reader closed the pipe."""
-        return self._is_broken
+        return self._failure is not None
+
+    def describe_failure(self) -> str:
+        """Return the sentence of an error message that says why a write has failed."""
+        error = self._failure
+        if error is None or error.errno == errno.EPIPE:
+            return "The output was closed by its reader."
+        if error.errno is None:  # raised by this module
+            return str(error)
+        return f"Standard output cannot be written: {error.strerror}."
 
     def write(self, lines: bytes) -> None:
         """Write complete lines, after waiting for other threads that are writing.
@@ -117,7 +128,7 @@ class StdoutWriter:
             self._later.append(_Block(memoryview(lines)))
 
     def _send(self, lines: bytes) -> None:
-        if self._is_broken:
+        if self.is_broken:
             raise BrokenPipeError("The output is closed: nothing more can be written.")
         self._later.append(_Block(memoryview(lines)))
         if self._is_writing:  # called from a signal handler during a write; that write continues
@@ -125,8 +136,8 @@ class StdoutWriter:
         self._is_writing = True
         try:
             self._write_all()
-        except OSError:
-            self._is_broken = True
+        except OSError as error:
+            self._failure = error
             raise
         finally:
             self._is_writing = False

@@ -35,7 +35,6 @@ from tap_core.streams.windows import WindowReader
 from tap_core.sync.window_state import close_window
 
 if TYPE_CHECKING:
-    from tap_core.exceptions import ConfigurationError
     from tap_core.http.request import HTTPRequest
     from tap_core.incremental.cursor import DatetimeBasedCursor
     from tap_core.manifest.cdk_compat.models import CdkStreamSlice
@@ -150,21 +149,12 @@ class ManifestReader(WindowReader):
         if cursor is not None:
             self.find_time_range(cursor)
 
-    def make_edge_error(self, message: str, name: str) -> ConfigurationError:
-        """Return the error for an invalid start or end datetime of the cursor.
-
-        The message names the config keys that the template of the datetime uses. ``name`` is
-        ``start`` or ``end``.
-        """
+    def find_edge_settings(self, message: str, name: str) -> set[str]:  # noqa: ARG002
+        """Return the config keys that the template of the cursor's start or end uses."""
         node = self._components.incremental_node.get("incremental_sync") or {}
         declared = node.get(f"{name}_datetime")
         texts = declared.values() if isinstance(declared, Mapping) else [declared]
-        keys = {key for text in texts if isinstance(text, str) for key in find_config_keys(text)}
-        if keys:
-            settings = " and ".join(f"'{key}'" for key in sorted(keys))
-            noun = "setting" if len(keys) == 1 else "settings"
-            message = f"{message.rstrip('.')}. It comes from the {noun} {settings}."
-        return super().make_edge_error(message, name)
+        return {key for text in texts if isinstance(text, str) for key in find_config_keys(text)}
 
     def find_time_range(self, cursor: DatetimeBasedCursor) -> tuple[dt.datetime, dt.datetime]:
         """Return (start, end) of the period that the cursor reads.

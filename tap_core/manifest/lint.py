@@ -75,7 +75,8 @@ def lint_manifest(source: Path | str) -> LintResult:
     try:
         manifest = read_manifest(source)
         problems = list(_iterate_problems(manifest))
-        streams, templates = _count(manifest, "streams"), _count(manifest, "dynamic_streams")
+        counted = replace(manifest, problems=[])  # they are in `problems` already
+        streams, templates = len(counted.streams), len(counted.dynamic_streams)
     except ManifestError as error:
         problems = [ManifestProblem(error.line, error.path, error.message)]
     distinct: dict[tuple[int, str], ManifestProblem] = {}
@@ -83,12 +84,6 @@ def lint_manifest(source: Path | str) -> LintResult:
         distinct.setdefault((problem.line, problem.message), replace(problem, file=name))
     ordered = sorted(distinct.values(), key=lambda problem: problem.line)
     return LintResult(name, ordered, streams, templates)
-
-
-def _count(manifest: Manifest, key: str) -> int:
-    """Return the number of items in the manifest's top-level list ``key``; 0 if it is missing."""
-    value = manifest.raw.get(key)
-    return len(value) if isinstance(value, list) else 0
 
 
 def _iterate_problems(manifest: Manifest) -> Iterator[ManifestProblem]:

@@ -36,7 +36,9 @@ __all__ = ["Manifest", "get_dynamic_stream_names", "parse_value", "read_manifest
 
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TEXT_TAGS: Final = frozenset({f"{TAG_PREFIX}str", f"{TAG_PREFIX}timestamp", f"{TAG_PREFIX}value"})
-_SCALAR_TAGS: Final = frozenset({f"{TAG_PREFIX}int", f"{TAG_PREFIX}float", f"{TAG_PREFIX}bool", f"{TAG_PREFIX}null"})
+_SCALAR_TAGS: Final = frozenset(
+    {f"{TAG_PREFIX}int", f"{TAG_PREFIX}float", f"{TAG_PREFIX}bool", f"{TAG_PREFIX}null"}
+)
 _NOT_BUILT: Final = frozenset({"definitions", "schemas", "metadata"})
 """Top-level keys that are not built, but may be targets of references."""
 _TOO_DEEP: Final = "this is nested too deeply after its references are resolved: make it flatter."

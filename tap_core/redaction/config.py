@@ -172,20 +172,21 @@ class _ValueLocation(NamedTuple):
 
 
 def _iterate_secrets(value: Any, location: _ValueLocation) -> Iterator[str]:
-    """Yield the secret strings in a config value, including nested objects and arrays."""
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield from _iterate_secrets(inner, location.inside(str(name)))
-    elif isinstance(value, (list, tuple)):
-        for inner in value:
-            yield from _iterate_secrets(inner, location.item())
-    elif isinstance(value, str):
-        is_hidden = location.is_marked or location.is_named
-        yield from _iterate_text_secrets(
-            value, is_hidden and not _is_public(value, location.schema)
-        )
-    elif _is_secret_number(value, location):
-        yield str(value)
+    """Yield the secret strings in a config value, also in objects and arrays of any depth."""
+    rest = [(value, location)]
+    while rest:
+        value, location = rest.pop()
+        if isinstance(value, Mapping):
+            rest += [(inner, location.inside(str(name))) for name, inner in value.items()]
+        elif isinstance(value, (list, tuple)):
+            rest += [(inner, location.item()) for inner in value]
+        elif isinstance(value, str):
+            is_hidden = location.is_marked or location.is_named
+            yield from _iterate_text_secrets(
+                value, is_hidden and not _is_public(value, location.schema)
+            )
+        elif _is_secret_number(value, location):
+            yield str(value)
 
 
 def _is_secret_number(value: Any, location: _ValueLocation) -> bool:

@@ -13,13 +13,18 @@ from tap_core.scaffold.auth import AUTHENTICATION
 from tap_core.scaffold.pagination import PAGINATION
 from tap_core.scaffold.settings import KIND_SETTINGS, ProjectSetting
 
-__all__ = ["KINDS", "Project", "ProjectError"]
+__all__ = ["KINDS", "RESERVED_NAMES", "Project", "ProjectError"]
 
 KINDS: Final[dict[str, tuple[str, ...]]] = {
     "tap": ("rest", "graphql", "sql", "other"),
     "target": ("batch", "record", "sql"),
 }
 """Kinds of projects by plugin type; the first kind is the default."""
+
+RESERVED_NAMES: Final = frozenset(
+    {"tap-core", "tap-core-sdk", "tap-manifest", "target-spark", "target-batch", "target-record"}
+)
+"""Plugin names that would hide a package, command or class (`BatchSink`) of the SDK."""
 
 _NAME: Final = re.compile(r"(tap|target)(-[a-z][a-z0-9]*)+")
 _PAGINATIONS: Final = {"rest": tuple(PAGINATION), "graphql": ("cursor",)}
@@ -66,7 +71,12 @@ class Project:
                 f"{name!r} is not a valid plugin name: tap-… or target-…, lower-case letters and"
                 " digits, words joined by a dash."
             )
-        plugin_type = name.partition("-")[0]
+        plugin_type, _, rest = name.partition("-")
+        if name in RESERVED_NAMES:
+            raise ProjectError(
+                f"{name!r} is a name of the SDK, which the new package would hide: choose another"
+                f" name, such as '{plugin_type}-my-{rest}'."
+            )
         kind = _choose("kind", kind, KINDS[plugin_type])
         http = plugin_type == "tap" and kind in _PAGINATIONS
         return cls(

@@ -12,9 +12,8 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from decimal import Decimal
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from functools import cache
-from itertools import pairwise
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -42,6 +41,8 @@ References of a small schema can lead to more subschemas than any computer can c
 """
 
 _LIBRARY_PREFIX: Final = "jsonschema._"
+_CONTAINERS: Final = (list, tuple, Mapping)
+_EXACT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _LIMITED_RE: Final = SimpleNamespace(**{**vars(re), "search": search})
 
 
@@ -95,26 +96,56 @@ def make_safe_validator(base: Any) -> Any:
 def has_unique_items(items: Sequence[Any]) -> bool:
     """Return True if no two items of a JSON array are equal: ``[1, true]``, but not ``[1, 1.0]``.
 
-    The items are sorted, because jsonschema compares every object with every other, and chosen
-    numbers could have the same hash.
+    Texts and digests of the items are compared: jsonschema compares every item with every other,
+    chosen numbers could have the same hash, and sorting compares nested items again at each level.
     """
     if all(item.__class__ is str for item in items):
         return len(set(items)) == len(items)
-    keys = sorted(map(_sort_key, items))
-    return all(key != following for key, following in pairwise(keys))
+    known = set()
+    for item in items:
+        check_deadline()
+        key = _digest(item) if isinstance(item, _CONTAINERS) else _describe_scalar(item)
+        if key in known:
+            return False
+        known.add(key)
+    return True
 
 
-def _sort_key(value: Any) -> tuple[Any, ...]:
-    """Return a tuple that sorts JSON values of all types; the tuples of equal values are equal."""
-    if isinstance(value, Mapping):
-        return "object", sorted((name, _sort_key(item)) for name, item in value.items())
-    if isinstance(value, (list, tuple)):
-        return "array", list(map(_sort_key, value))
-    if value != value:  # noqa: PLR0124  NaN equals only itself
-        return "nan", id(value)
+def _digest(value: Any) -> bytes:
+    """Return a SHA-256 digest of a JSON array or object; only equal ones have the same.
+
+    Raises `LimitExceededError` if the check of which this is a part takes too long.
+    """
+    from hashlib import sha256
+
+    digest = sha256()
+    rest = [value]
+    while rest:
+        check_deadline()
+        item = rest.pop()
+        if isinstance(item, (list, tuple)):
+            part = f"array {len(item)}:"
+            rest.extend(item)
+        elif isinstance(item, Mapping):
+            names = sorted(item)
+            part = f"object {len(names)}:" + "".join(map(_describe_scalar, names))
+            rest.extend(item[name] for name in names)
+        else:
+            part = _describe_scalar(item)
+        digest.update(part.encode("utf-8", "surrogatepass"))
+    return digest.digest()
+
+
+def _describe_scalar(value: Any) -> str:
+    """Return a text that is the same for equal JSON values, and not the beginning of another."""
     kind = value.__class__
-    name = "number" if kind in {int, float, Decimal} else kind.__name__
-    return (name,) if value is None else (name, value)
+    if value != value:  # noqa: PLR0124  NaN equals only itself
+        text = f"nan {id(value)}"
+    elif kind in {int, float, Decimal}:
+        text = f"number {_EXACT.normalize(Decimal(value)) if value else 0}"
+    else:
+        text = f"{kind.__name__} {value}"
+    return f"{len(text)}:{text}"
 
 
 def _add_empty_registry(original: Any) -> Any:

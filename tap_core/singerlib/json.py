@@ -88,7 +88,11 @@ def describe_json_error(error: ValueError) -> str:
 
     ``error`` is the exception that the JSON parser raised.
     """
+    if isinstance(error, UnreadableJSONError):
+        return str(error)
     if isinstance(error, json.JSONDecodeError):
+        if not error.doc.strip():
+            return "it is empty"
         return f"{error.msg} (line {error.lineno}, column {error.colno})"
     return "it is not UTF-8 text" if isinstance(error, UnicodeError) else str(error)
 

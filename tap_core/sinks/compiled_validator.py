@@ -130,7 +130,7 @@ class _CodeGenerator:
         self._classes: dict[frozenset[type], str] = {}
         self._variables = 0
         self.is_timed = False
-        """True if the generated code calls `check_deadline`."""
+        """True if the generated code calls `check_deadline`, also through `has_unique_items`."""
 
     def add_function(self, schema: Any, beginning: Sequence[str] = ()) -> str:
         """Generate a function that checks values against a schema, and return its name.
@@ -272,6 +272,7 @@ class _CodeGenerator:
         if body:
             lines += [f"for {item} in {value}:", *_indent([*self._check_time(items), *body])]
         if schema.get("uniqueItems"):
+            self.is_timed = True
             lines.append(f"if len({value}) > 1 and not only_once({value}): return False")
         return lines
 

@@ -17,14 +17,18 @@ import copy
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from tap_core.state.encoded_stream_state import EncodedStreamState
 from tap_core.state.encoder import Encoder
-from tap_core.state.state_dicts import reset_state_progress_markers
+from tap_core.state.reader import check_bookmarks
+from tap_core.state.state_dicts import reset_state_progress_markers, write_stream_state
 from tap_core.types import Context, TapState
 
-__all__ = ["StateDocument"]
+__all__ = ["PER_STREAM_KEYS", "StateDocument"]
+
+PER_STREAM_KEYS: Final = frozenset({"bookmarks", "currently_syncing"})
+"""Top-level keys of a state document that are about single streams, unlike all others."""
 
 _BYTES_PER_CHANGE = 100
 
@@ -46,6 +50,26 @@ class StateDocument:
         self._last_text: bytes | None = None
         self.runs: int = 0
         """Number of syncs started with this document."""
+        self.input_state: Mapping[str, Any] = {}
+        """State of an earlier sync that was passed to the tap, with streams that have no use."""
+
+    def load(self, state: Mapping[str, Any], *, keep_other_keys: bool) -> None:
+        """Merge the state of an earlier sync into the state dict.
+
+        Args:
+            state: State of the earlier sync.
+            keep_other_keys: True to copy the top-level keys other than ``bookmarks``, too.
+
+        Raises:
+            StateFileError: A value in the state has the wrong type.
+        """
+        self.input_state = state
+        if keep_other_keys:
+            self.tap_state.update({k: v for k, v in state.items() if k not in PER_STREAM_KEYS})
+        check_bookmarks(state)
+        for stream, bookmark in (state.get("bookmarks") or {}).items():
+            for key, value in (bookmark or {}).items():
+                write_stream_state(self.tap_state, stream, key, value)
 
     # Lookup of state dicts
 

@@ -553,7 +553,7 @@ class Stream(StreamProperties, abc.ABC):
     def _parse_datetime(self, value: str) -> datetime:
         """Parse a date-time; a value without a time zone is UTC."""
         found = self._reader.parse_datetime(value)
-        return parse_state_datetime(self.name, value) if found is None else found
+        return parse_state_datetime(self, value) if found is None else found
 
     def _write_replication_key_signpost(
         self, context: Context | None, value: datetime | str | float | None

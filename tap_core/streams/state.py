@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tap_core.exceptions import StreamSetupError
 from tap_core.parsing.iso8601 import parse_instant
+from tap_core.redaction import is_secret
+from tap_core.redaction.config import is_showable, property_schema
 from tap_core.redaction.row_values import show_value
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
 from tap_core.state.manager import StreamStateManager
@@ -100,16 +102,23 @@ def get_partitions_in_state(
     return contexts or None
 
 
-def parse_state_datetime(stream_name: str, value: str) -> datetime:
-    """Parse a date-time in ISO 8601; a value without a time zone is UTC.
+def parse_state_datetime(stream: SyncStream, value: str) -> datetime:
+    """Parse a date-time in ISO 8601, from the state or ``start_date``; without a zone it is UTC.
 
     Raises:
-        StreamSetupError: The value is not a date-time.
+        StreamSetupError: The value is not a date-time; the message names the setting.
     """
     found = parse_instant(value)
+    if found is None and value == stream._config.get("start_date"):
+        setting = property_schema(getattr(stream._tap, "config_jsonschema", {}), "start_date")
+        is_shown = is_showable(value) and not is_secret("start_date", setting)
+        raise StreamSetupError(
+            f"start_date: stream '{stream.name}' needs a date or date-time in ISO 8601, such as"
+            " 2024-01-31 or 2024-01-31T08:00:00Z" + (f" (it is {value!r})." if is_shown else ".")
+        )
     if found is None:
         shown = show_value(value, repr(value))
-        msg = f"Stream '{stream_name}': {shown} is not a date-time in ISO 8601."
+        msg = f"Stream '{stream.name}': {shown} is not a date-time in ISO 8601."
         raise StreamSetupError(msg)
     return found[0]
 

@@ -368,12 +368,25 @@ class WindowReader(ContextReader):
             raise self.make_edge_error(secrets.hide(str(error)), name) from None
         return found
 
-    def make_edge_error(self, message: str, name: str) -> ConfigurationError:  # noqa: ARG002
-        """Return the error for a cursor's start or end setting that is not a valid date-time.
+    def make_edge_error(self, message: str, name: str) -> ConfigurationError:
+        """Return the error for a cursor's start or end that is not a valid date-time.
 
-        ``name`` is ``start`` or ``end``; a subclass may mention it in the message.
+        The message names the settings from which it comes. ``name`` is ``start`` or ``end``.
         """
+        named = sorted(self.find_edge_settings(message, name))
+        if named:
+            settings = " and ".join(f"'{setting}'" for setting in named)
+            word = "setting" if len(named) == 1 else "settings"
+            message = f"{message.rstrip('.')}. It comes from the {word} {settings}."
         return ConfigurationError(f"Stream '{self.stream.name}': {message}")
+
+    def find_edge_settings(self, message: str, name: str) -> Iterable[str]:  # noqa: ARG002
+        """Return the names of the settings from which the cursor's start or end comes.
+
+        These are the settings whose text is quoted in ``message``, the error that was raised.
+        """
+        texts = {key: text for key, text in self.stream.config.items() if isinstance(text, str)}
+        return [key for key, text in texts.items() if text and repr(text) in message]
 
     def find_stored(
         self, cursor: DatetimeBasedCursor, context: Context | None

@@ -26,6 +26,7 @@ from tap_core.sync.concurrency import (
 from tap_core.sync.finalization import StreamFinalizer
 from tap_core.sync.log_sync import is_read_from_log, sync_change_log
 from tap_core.sync.plan import is_mapped
+from tap_core.sync.unused_state import find_unused_state
 from tap_core.sync.worker_pool import SyncJob, WorkerPool
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class StreamScheduler:
         self._run = run
         self._streams = streams = list(tap.streams.values())
         self._logger = tap.logger
+        self._tap = tap
         self._threads = apply_user_limit(
             tap.max_parallel_streams, tap.config, "max_parallel_streams"
         )
@@ -86,13 +88,15 @@ class StreamScheduler:
             raise next(iter(self._failures.values()))
 
     def _warn_of_likely_mistakes(self) -> None:
-        """Log a warning if nothing is selected, and for primary keys that no record can have."""
+        """Log a warning if nothing is selected, and for states and primary keys without effect."""
         selected = [stream for stream in self._streams if stream.selected]
         if self._streams and not selected:
             self._logger.warning(
                 "No stream is selected, so no record is read. Select streams in the catalog"
                 " (--catalog)."
             )
+        for warning in find_unused_state(self._tap):
+            self._logger.warning("%s", warning)
         for stream in selected:
             declared = stream.effective_schema.get("properties")
             missing = [key for key in stream.primary_keys or () if key not in (declared or {key})]

@@ -431,8 +431,10 @@ def _load_state(
         kept, previous = split_bookmarks(bookmarks, streams, overwrites, missing)
         for name, sent in previous.items():
             streams[name].previously_sent_state = sent
-        state = {**state, "bookmarks": kept}
-    tap.load_state(state)
+        tap.load_state({**state, "bookmarks": kept})
+    else:
+        tap.load_state(state)
+    tap.document.input_state = state
 
 
 def _refuse_overwrites(tap: Tap, target: CommandTarget, options: LoadOptions) -> None:

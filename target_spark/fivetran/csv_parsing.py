@@ -93,7 +93,9 @@ def check_columns(names: Sequence[str], fivetran_schema: FivetranSchema, kind: F
         for column in _get_required_columns(fivetran_schema, kind)
         if not counts[column.name]
     ]:
-        raise FileFaultError(f"lacks columns that the table has: {list_names(missing, _MAX_LISTED)}")
+        raise FileFaultError(
+            f"lacks columns that the table has: {list_names(missing, _MAX_LISTED)}"
+        )
 
 
 def key_columns(fivetran_schema: FivetranSchema, kind: FileKind) -> tuple[DestinationColumn, ...]:

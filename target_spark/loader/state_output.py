@@ -45,13 +45,16 @@ class StateMessageWriter:
         """Write one state as a line. Block while the pipe is full.
 
         Raises:
-            StateOutputError: The process that reads standard output has closed it.
+            StateOutputError: The process that reads standard output has closed it, or its disk is
+                full.
         """
         try:
             self._wire.write(state + b"\n")
         except OSError as error:
+            is_closed = isinstance(error, BrokenPipeError)
+            cause = ": the process that reads the states may have ended" if is_closed else ""
             raise StateOutputError(
-                f"A state could not be written to standard output ({error.strerror or error}): the"
-                " process that reads the states may have ended. The rows that were committed are"
-                " in the tables; the next run continues from the last state that was written."
+                f"A state could not be written to standard output ({error.strerror or error})"
+                f"{cause}. The rows that were committed are in the tables; the next run continues"
+                " from the last state that was written."
             ) from error

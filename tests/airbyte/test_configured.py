@@ -150,7 +150,7 @@ def test_names_may_be_any_text() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "this is not JSON"),
+        ("", "this is not JSON: it is empty"),
         ("nope", "this is not JSON"),
         (b"\xff\xfe{", "this is not JSON"),
         ('{"streams": [', "line 1, column"),

@@ -262,7 +262,7 @@ def test_closed_output_pipe_ends_a_read_without_a_traceback(tmp_path: Path) -> N
         tap.stdout.close()
         assert tap.wait(timeout=60) == 1
         log = tap.stderr.read().decode()
-    assert "the output was closed by its reader" in log
+    assert "The output was closed by its reader." in log
     assert "Traceback" not in log
 
 

@@ -114,6 +114,19 @@ def test_variable_with_a_second_underscore_is_ignored(monkeypatch):
     assert read_environment(schema, PREFIX).values == {}
 
 
+def test_misspelled_variable_is_a_warning_with_the_similar_setting(monkeypatch, caplog):
+    """Its value is not shown, because it may be a secret."""
+    schema = {"properties": {name: {} for name in ("access_token", "log_level", "api-url", "user")}}
+    for name in ("ACCES_TOKEN", "LOGLEVEL", "_USER", "API_URL", "API_URI", "REGION"):
+        monkeypatch.setenv(f"TAP_X_{name}", "s3cret")
+    monkeypatch.setenv("TAP_XACCESS_TOKEN", "s3cret")
+    with caplog.at_level("WARNING"):
+        assert read_environment(schema, PREFIX).values == {"api-url": "s3cret"}
+    assert [record.getMessage() for record in caplog.records] == [
+        "Variable 'TAP_X_ACCES_TOKEN' is not a setting. Did you mean 'TAP_X_ACCESS_TOKEN'?"
+    ]
+
+
 def test_every_invalid_variable_is_reported(monkeypatch):
     monkeypatch.setenv("TAP_X_A", "x")
     monkeypatch.setenv("TAP_X_B", "y")

@@ -62,6 +62,18 @@ def test_environment_variables_override_and_expand_dotenv_values(
     assert parse_environment_config(SCHEMA, PREFIX) == {"a": "environment"}
 
 
+def test_invalid_line_of_a_dotenv_file_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its text is not shown, because it may be a secret."""
+    file = tmp_path / ".env"
+    write(file, "# comment\nTAP_X_A=1\nexport s3cret value\n\nTAP_X_B='open\nTAP_X_C=2\n")
+    assert read_dotenv(PREFIX, file)["TAP_X_A"] == "1"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{file}, line {number}: this is not NAME=value and is skipped." for number in (3, 5)
+    ]
+
+
 @pytest.mark.parametrize("mark", [".git", "meltano.yml"])
 def test_dotenv_is_searched_only_in_working_directory_and_project_root(
     folder: Path, mark: str

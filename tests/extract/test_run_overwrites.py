@@ -11,6 +11,7 @@ import pytest
 
 from tap_core import Stream, Tap
 from tap_core import typing as th
+from tap_core.sync.unused_state import find_unused_state
 from tap_core.types import Context, Record
 from target_spark.config import settings
 from target_spark.extract.cli import _load_state, _make_overwrite_check
@@ -81,6 +82,16 @@ def test_stream_whose_table_is_overwritten_starts_from_the_beginning(tmp_path: P
     assert load(tmp_path) == ({"shops": BOOKMARK, "other": BOOKMARK}, None)
     assert load(tmp_path, write_mode="overwrite") == ({"other": BOOKMARK}, None)
     assert load(tmp_path, full_refresh=["shops"]) == ({"other": BOOKMARK}, None)
+
+
+def test_bookmark_of_a_stream_that_restarts_is_not_called_foreign(tmp_path: Path) -> None:
+    config = {"path": str(tmp_path), "write_mode": "overwrite"}
+    target, tap = TargetSpark(config=config), TapShops()
+    overwrites = _make_overwrite_check(target, settings.load_options(target.config))
+    for state, count in (("shops", 0), ("other", 1)):
+        _load_state(tap, {"bookmarks": {state: BOOKMARK}}, overwrites)
+        assert len(list(find_unused_state(tap))) == count
+        tap.document.tap_state.clear()
 
 
 def test_parent_of_an_overwritten_child_is_read_in_full_and_not_sent_again(tmp_path: Path) -> None:

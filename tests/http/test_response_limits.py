@@ -333,15 +333,18 @@ SLOW = [
 
 
 @pytest.mark.parametrize("write", SLOW, ids=lambda write: write.__name__)
-def test_slow_response_is_aborted_after_the_time_limit(write):
-    """SEC13: a server that sends slowly is cut off, in headers and body alike."""
+def test_slow_response_is_aborted_after_the_time_limit(write, monkeypatch):
+    """SEC13: a server that sends slowly is cut off, in headers and body alike.
+
+    No silence counts as a lost connection, because a busy machine may send the bytes too late.
+    """
+    monkeypatch.setattr(Deadline, "longest_silence", lambda _deadline, left: left)
     with raw_server(write) as server, pytest.raises(ResponseTooSlowError) as refused:
         Source(server).records(**members(server, timeout=60, **SHORT))  # type: ignore[arg-type]
     assert "1 seconds after its first byte" in str(refused.value)
     assert "raise max_response_seconds" in str(refused.value)
     if write is not redirect_slowly:
-        # A machine that stalls for half of the time limit loses a connection, which is retried.
-        assert len(server.requests) <= 3
+        assert len(server.requests) == 1
 
 
 def test_endless_100_continue_responses_hit_the_size_limit():

@@ -167,6 +167,7 @@ def test_invalid_start_date_is_an_error_that_names_the_stream(server: Server) ->
     _, error = failed(ConfigurationError, kind, config={"url": server.url, "start_date": "soon"})
     assert "'articles'" in str(error)
     assert "start_datetime" in str(error)
+    assert str(error).endswith(" It comes from the setting 'start_date'.")
     _, error = failed(ConfigurationError, kind, config={"url": server.url})
     assert "start_date" in str(error)
 

@@ -57,6 +57,7 @@ def run(folder: Path, words: str) -> subprocess.CompletedProcess[str]:
         ("tap test-stream numbers >&-", CLOSED),
         ("tap --discover >/dev/full", FULL),
         ("tap --version >/dev/full", FULL),
+        ("tap spec >/dev/full", "Standard output cannot be written: No space left on device."),
     ],
 )
 def test_standard_output_that_cannot_be_written_is_an_error_of_one_line(

@@ -113,6 +113,21 @@ def test_closed_reader_raises_state_output_error() -> None:
         os.close(kept)
 
 
+def test_full_disk_is_named_in_the_state_output_error() -> None:
+    kept = os.dup(1)
+    full = os.open("/dev/full", os.O_WRONLY)
+    os.dup2(full, 1)
+    os.close(full)
+    try:
+        with StateMessageWriter.open() as state_writer, pytest.raises(StateOutputError) as caught:
+            state_writer.emit(b"1")
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+    assert "standard output (No space left on device). The rows" in str(caught.value)
+    assert "ended" not in str(caught.value)
+
+
 def test_closed_standard_output_raises_state_output_error() -> None:
     kept = os.dup(1)
     os.close(1)

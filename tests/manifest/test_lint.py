@@ -331,6 +331,15 @@ def test_summary_counts_streams_and_problems():
     assert lint_manifest("a: [1").summarize() == "manifest: 1 error."
 
 
+def test_summary_counts_the_streams_of_conditional_streams():
+    head, body = _NAMED.split("streams:\n")
+    others = body.replace("name: items", "name: more") + body.replace("name: items", "name: most")
+    node = "  - type: ConditionalStreams\n    condition: '{{ config.start }}'\n    streams:\n"
+    text = f"{head}streams:\n{body}{node}{indent(others, '    ')}"
+    assert lint_manifest(text).summarize() == "manifest: 3 streams, no problems."
+    assert "error" in lint_manifest("type: DeclarativeSource\nstreams: 1").summarize()
+
+
 def test_schemas_of_parent_streams_are_checked():
     parent = _NAMED.split("streams:\n")[1].replace("type: integer", "type: integr")
     router = (

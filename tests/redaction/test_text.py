@@ -93,6 +93,13 @@ def test_private_key_is_a_secret_of_every_setting():
     assert hide("line MIIEow+/IBAAKCAQEA= of the key") == "line *** of the key"
 
 
+def test_secret_is_found_at_any_depth():
+    value = {"password": "deep-s3cret"}
+    for _ in range(3_000):
+        value = {"a": [value]}
+    assert collect_secrets({"file": value}).values == ("deep-s3cret",)
+
+
 def test_public_key_and_certificate_are_not_hidden():
     for text in (KEY.replace("PRIVATE", "PUBLIC"), "-----BEGIN CERTIFICATE-----\nMII"):
         assert redact_text(text) == text

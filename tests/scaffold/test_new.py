@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import packages_distributions
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,6 +16,12 @@ import yaml
 
 from tap_core.cli import main
 from tap_core.scaffold import Project, ProjectError, write
+from tap_core.scaffold.project_options import RESERVED_NAMES
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -311,7 +318,29 @@ def test_invalid_project_options_are_rejected_with_the_valid_ones(
         Project.from_options(*arguments)
 
 
-@pytest.mark.parametrize("words", [["example"], ["tap-x", "--kind", "soap"]])
+def test_name_that_would_hide_a_name_of_the_sdk_is_rejected() -> None:
+    """No other package that the SDK imports, and none of Python, has a name of this form."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    libraries = {re.split(r"[^\w-]", line)[0] for line in project["dependencies"]}
+    packages = {
+        *sys.stdlib_module_names,
+        *(name for name, owners in packages_distributions().items() if libraries & {*owners}),
+        *(path.parent.name for path in ROOT.glob("*/__init__.py")),
+    }
+    commands = {*project["scripts"], project["name"]}
+    hidden = {name.replace("_", "-") for name in packages | commands}
+    classes = {"target-batch", "target-record"}  # BatchSink(BatchSink)
+    assert {name for name in hidden | classes if name.startswith(("tap-", "target-"))} == (
+        RESERVED_NAMES
+    )
+    for name in {"requests", "json", "singer-sdk"} | hidden | classes:
+        with pytest.raises(ProjectError):
+            Project.from_options(name)
+    with pytest.raises(ProjectError, match="choose another name, such as 'tap-my-core'"):
+        Project.from_options("tap-core")
+
+
+@pytest.mark.parametrize("words", [["example"], ["tap-x", "--kind", "soap"], ["target-spark"]])
 def test_invalid_option_of_the_command_is_a_usage_error(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -42,6 +42,7 @@ def test_valid_catalog_is_parsed():
     "text, fault",
     [
         ("{", "'k.json' is not JSON: .* line 1, column 2"),
+        ("\n", "'k.json' is not JSON: it is empty"),
         ("[]", "'k.json' has no list of 'streams'"),
         ('{"streams": {}}', "no list"),
         ('{"streams": ["users"]}', "no list"),

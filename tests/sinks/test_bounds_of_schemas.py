@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import tracemalloc
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,9 @@ JSON_VALUES = st.recursive(
 @example([1, True])
 @example([[0], [False]])
 @example([{"a": 1}, {"a": Decimal("1.0")}])
+@example([{"a": [1], "b": 0}, {"b": -0.0, "a": [Decimal("1e0")]}])
+@example([["a", "b"], ["ab"], [["a"], "b"], [], [[]], {}, [{}], "[]", "\ud800", [0.1]])
+@example([10**400, 10**400 + 1, Decimal("1e999999"), 1e308])
 def test_items_are_unique_if_jsonschema_says_so(items: list[Any]):
     assert has_unique_items(items) is Draft202012Validator({"uniqueItems": True}).is_valid(items)
 
@@ -176,6 +180,37 @@ def test_comparing_many_items_takes_less_than_quadratic_time():
     for repeated in ([*items, {"tags": [0], "id": 0.0}], [*same_hash, 0.0]):
         with pytest.raises(InvalidRecord, match="has non-unique elements"):
             check.validate({"x": repeated})
+
+
+def nested(value: Any, depth: int) -> Any:
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("schema", [{"uniqueItems": True}, {"$ref": "#/$defs/list"}])
+def test_comparing_large_items_ends_at_a_time_limit(schema: Any, monkeypatch: pytest.MonkeyPatch):
+    """SEC13: the sorted copies of 10,000 lists with 400 levels took two minutes and a gigabyte."""
+    monkeypatch.setitem(vars(SCHEMA_SECONDS), "value", 0.02)
+    definitions = {"list": {"uniqueItems": True}}
+    check = JSONSchemaValidator({"properties": {"x": schema}, "$defs": definitions})
+    with pytest.raises(LimitExceededError, match="TAP_CORE_SCHEMA_SECONDS"):
+        check.validate({"x": [nested(number, 400) for number in range(1_000)]})
+
+
+def test_comparing_nested_items_takes_no_memory_per_level():
+    """SEC13: a copy of each item would have 80 MB here."""
+    same = nested(0, 400)
+    items = [[same, number] for number in range(200)]
+    deep = [nested(number, 10_000) for number in range(2)]
+    tracemalloc.start()
+    try:
+        assert has_unique_items(items)
+        assert has_unique_items(deep)
+        assert not has_unique_items([*items, [same, 199.0]])
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
 
 
 PIECES = [

@@ -6,8 +6,9 @@ import datetime as dt
 
 import pytest
 
+from tap_core.exceptions import ConfigurationError
 from tests.streams.test_stream_declarations import only
-from tests.sync.syncing import DATETIME, INTEGER, STARTED, schema, stream, sync
+from tests.sync.syncing import DATETIME, INTEGER, STARTED, failed, schema, stream, sync
 
 UTC = dt.timezone.utc
 AT = {"replication_key": "at", "schema": schema(at=DATETIME, p=INTEGER)}
@@ -80,6 +81,26 @@ def test_starting_timestamp_requires_a_timestamp_replication_key():
 def test_invalid_timestamp_bookmark_is_named_in_the_error():
     with pytest.raises(ValueError, match="'soon' is not a date-time"):
         start(AT, "soon", look="get_starting_timestamp")
+
+
+def test_invalid_start_date_is_named_as_a_setting_with_the_accepted_forms():
+    """Its value is shown unless it is secret."""
+
+    def read(stream, context):
+        stream.get_starting_timestamp(context)
+        yield {"id": 1}
+
+    def fail(**options):
+        kind = stream("a", read, schema=schema(id=INTEGER, at=DATETIME), replication_key="at")
+        return str(failed(ConfigurationError, kind, validate_config=False, **options)[1])
+
+    bookmark = {"replication_key": "at", "replication_key_value": "2024-01-01"}
+    for state in ({}, {"bookmarks": {"a": bookmark}}):
+        assert fail(config={"start_date": "yesterday"}, state=state) == (
+            "start_date: stream 'a' needs a date or date-time in ISO 8601, such as 2024-01-31 or"
+            " 2024-01-31T08:00:00Z (it is 'yesterday')."
+        )
+    assert "x" * 50 not in fail(config={"start_date": "x" * 50})
 
 
 def test_full_table_stream_has_no_starting_value():

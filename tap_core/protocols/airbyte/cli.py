@@ -9,6 +9,7 @@ Source: the Airbyte protocol, sections "Common Interface" and "Source".
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 from collections.abc import Callable, Mapping
@@ -117,12 +118,11 @@ class _CommandRun:
 
     def _failed(self, error: Exception) -> int:
         if not self.wire.is_broken:
-            try:
+            with contextlib.suppress(OSError):
                 self.wire.write(trace_line("ERROR", error_body(error, self.hide)))
-            except OSError as gone:
-                error = gone
         if self.wire.is_broken:
-            write_to_stderr(f"{self.hide(str(error))}: the output was closed by its reader.\n")
+            cause = "" if isinstance(error, OSError) else f"{self.hide(str(error)).rstrip('.')}. "
+            write_to_stderr(f"{cause}{self.wire.describe_failure()}\n")
         return 1
 
     def _report_exit(self, leave: BaseException) -> int:

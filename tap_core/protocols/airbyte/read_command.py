@@ -19,9 +19,14 @@ from tap_core.protocols.airbyte.catalog import (
     parse_configured_catalog,
     stream_id,
 )
-from tap_core.protocols.airbyte.state import InputState, parse_states, to_state_document
-from tap_core.protocols.airbyte.state_splitting import PER_STREAM_KEYS
+from tap_core.protocols.airbyte.state import (
+    InputState,
+    parse_states,
+    to_singer_state,
+    to_state_document,
+)
 from tap_core.protocols.airbyte.writer import AirbyteWriter
+from tap_core.state.document import PER_STREAM_KEYS
 from tap_core.sync.interfaces import SyncTap
 
 __all__ = ["ReadRequest", "read"]
@@ -70,6 +75,7 @@ def read(tap: SyncTap, request: ReadRequest, write: Callable[[bytes], None]) -> 
     _check_stream_maps(tap, names)
     document, previous = to_state_document(request.state, tap.streams, in_full)
     _resume(tap, document)
+    tap.document.input_state = to_singer_state(request.state, tap.streams)
     for name, state in previous.items():
         tap.streams[name].previously_sent_state = state
     writer = AirbyteWriter(write, names, shared=tap.has_shared_state)

@@ -27,10 +27,11 @@ from tap_core.protocols.airbyte.json_input import JsonNode
 from tap_core.protocols.resume import split_bookmarks
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
 from tap_core.singerlib.json import describe_json_error
+from tap_core.state.document import PER_STREAM_KEYS
 from tap_core.state.reader import as_bytes, parse_json
 from tap_core.sync.interfaces import SyncStream
 
-__all__ = ["InputState", "parse_states", "to_state_document"]
+__all__ = ["InputState", "parse_states", "to_singer_state", "to_state_document"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -42,8 +43,6 @@ _OTHER_MESSAGES: Final = frozenset(
 )
 _GLOBAL: Final = ("global", "global_")
 """Two names of the same field. The second is used by the protocol's Python models."""
-
-_UNFINISHED: Final = "currently_syncing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,12 +213,27 @@ def to_state_document(
     document = {
         name: deepcopy(value)
         for name, value in {**input_state.legacy, **input_state.shared}.items()
-        if name not in ("bookmarks", _UNFINISHED)
+        if name not in PER_STREAM_KEYS
     }
     kept, previous = split_bookmarks(
         _bookmarks(input_state, streams), streams, _is_restarted, full_refresh
     )
     return ({"bookmarks": kept, **document} if kept else document), previous
+
+
+def to_singer_state(input_state: InputState, streams: Mapping[str, SyncStream]) -> dict[str, Any]:
+    """Return all that a parsed Airbyte state has, in Singer's form, for messages about the state.
+
+    ``bookmarks`` has the states of unknown streams too, but not those of streams to reset.
+    """
+    known = {stream_id(stream) for stream in streams.values()}
+    unknown = {
+        f"{one.namespace or ''} {one.name}".strip(): state
+        for one, state in input_state.streams.items()
+        if state is not None and one not in known
+    }
+    bookmarks = {**unknown, **_bookmarks(input_state, streams)}
+    return {**input_state.legacy, **input_state.shared, "bookmarks": bookmarks}
 
 
 def _bookmarks(input_state: InputState, streams: Mapping[str, SyncStream]) -> dict[str, Any]:

@@ -17,11 +17,9 @@ import msgspec
 from tap_core.events import StreamId
 from tap_core.exceptions import DataError
 from tap_core.protocols.airbyte.messages import descriptor, encode_json
+from tap_core.state.document import PER_STREAM_KEYS
 
-__all__ = ["PER_STREAM_KEYS", "StreamStates"]
-
-PER_STREAM_KEYS: Final = frozenset({"bookmarks", "currently_syncing"})
-"""Top-level names of a state document that are not part of the shared state."""
+__all__ = ["StreamStates"]
 
 _NOTHING: Final = b"{}"
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode

@@ -186,6 +186,7 @@ def _resume(tap: SyncTap, state: dict[str, Any]) -> None:
     bookmarks: dict[str, Any] = found if isinstance(found, dict) else {}
     kept, previous = split_bookmarks(bookmarks, tap.streams, _is_restarted)
     tap.load_state({**state, "bookmarks": kept})
+    tap.document.input_state = state
     for name, before in previous.items():
         tap.streams[name].previously_sent_state = before
 

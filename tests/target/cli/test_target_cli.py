@@ -284,10 +284,11 @@ def test_signal_ends_a_command_by_this_signal(tmp_path: Path, number: signal.Sig
 
 
 def test_empty_input_is_complete_with_a_warning_about_the_tap(tmp_path: Path) -> None:
-    done = run(tmp_path, b"")
-    assert done.returncode == 0
-    assert b"The input was empty. If a tap was to write it, the tap has failed" in done.stderr
-    assert b"The input was empty" not in run(tmp_path, b"\n").stderr
+    for blank in (b"", b"\n \r\n"):
+        done = run(tmp_path, blank)
+        assert done.returncode == 0
+        assert b"The input was empty. If a tap was to write it, the tap has failed" in done.stderr
+    assert b"The input was empty" not in run(tmp_path, b"\n{\n").stderr
 
 
 @pytest.mark.parametrize("torn", [b'{"type":"STATE","val', b"not json\n" + state(2)])
