@@ -53,8 +53,14 @@ if TYPE_CHECKING:
 __all__ = ["ReplayResult", "ReplayWriter", "reload_records", "replay"]
 
 _NEVER: Final = 1 << 62
+"""Limit that no batch reaches, so that all records are loaded in one batch."""
+
 _PLACE: Final = "__target_spark_place"
+"""Column with the number of a record in the order in which the records were quarantined."""
+
 _IN_ORDER: Final = ("quarantined_at", "run", "batch", "ordinal")
+"""Columns of the quarantine table that determine this order."""
+
 _TIME: Final = "date_format(`extracted_at`, \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'\")"
 
 
@@ -313,6 +319,7 @@ class ReplayWriter(BatchWriter):
         marker = self._writer.get_last_metadata(spark, table)
         loaded_by = (marker and marker.replay) or ""
         waiting = quarantined.where(f"`replay` IS NULL OR `replay` <> '{loaded_by}'")
+        # A replay that failed before its commit may have quarantined records a second time.
         failed = waiting.selectExpr("`replay` AS `run`").where("`run` IS NOT NULL").distinct()
         waiting = waiting.join(failed, "run", "left_anti").select(*SCHEMA.types)
         unclaimed = waiting.withColumn("replay", F.lit(None).cast("string"))

@@ -25,9 +25,15 @@ COLORS: Final = 6
 
 _WIDTH, _HEIGHT, _BAR_HEIGHT = 560, 340, 28
 _LABELS: Final = 4
+"""Maximum number of runs whose label is shown below a chart."""
+
 _BARS: Final = 20
+"""Maximum number of streams in a chart by stream."""
+
 _MARGIN: Final = 6
 _LEGEND_COLUMNS, _LEGEND_ROW = 3, 21
+"""Number of columns of a legend, and height of its rows in pixels."""
+
 _LONGEST_NAME: Final = 24
 _LONGEST_IN_LEGEND: Final = 14
 _REMOVED: Final = {"comment", "desc", "script", "style", "title"}  # its only title is "Pygal"

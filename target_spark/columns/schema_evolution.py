@@ -618,6 +618,7 @@ def _wider_number(old: ColumnType, new: ColumnType) -> ColumnType | None:
 
 
 def _takes(old: Decimal, new: Integer | Decimal) -> bool:
+    # A 64-bit integer has 19 digits; 20 are necessary only to widen a column of them.
     needed = 19 if isinstance(new, Integer) else count_integer_digits(new)
     scale = new.scale if isinstance(new, Decimal) else 0
     return count_integer_digits(old) >= needed and old.scale >= scale

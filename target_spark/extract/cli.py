@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 __all__ = ["RunArguments", "run_tap"]
 
 _BEAT_SECONDS: Final = 0.5
+"""Seconds between two calls of `Loader.poll` while the tap sends no events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,6 +453,7 @@ def _refuse_overwrites(tap: Tap, target: CommandTarget, options: LoadOptions) ->
 
 
 def _leave() -> None:
+    """End the sync of the tap after a signal."""
     raise SystemExit(0)
 
 

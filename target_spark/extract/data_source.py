@@ -120,10 +120,7 @@ class TapReader(DataSourceReader):
 
 @dataclass
 class TapPartition(InputPartition):
-    """Spark input partition: a group of contexts of a stream, which one Spark task reads.
-
-    A context identifies a partition of a stream, as in singer_sdk, for example one parent record.
-    """
+    """Spark input partition: a group of contexts of a stream, which one Spark task reads."""
 
     group: PartitionGroup
 

@@ -42,6 +42,7 @@ _ROWS, _BYTES = 10_000, 4 << 20
 """Approximate maximum rows and bytes of a record batch."""
 
 _ALL_AT_ONCE: Final = 1 << 31
+"""Number of contexts above that of any stream, so that one call of `sync` passes all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,6 @@ class PartitionGroup:
 def plan_groups(request: ReadOptions) -> list[PartitionGroup]:
     """Divide the contexts of a stream into at most ``request.partitions`` groups.
 
-    A context identifies a partition of a stream, as in singer_sdk, for example one parent record.
     If ``request.partitions`` is None, each context is a separate group.
 
     Raises:
@@ -101,7 +101,6 @@ def _collected(request: ReadOptions) -> list[WorkUnit | None]:
 class _ContextCollector:
     """Output of a tap on the driver, which collects the contexts of a stream without its records.
 
-    A context identifies a partition of a stream, as in singer_sdk, for example one parent record.
     The tap also uses the object as its distributor (`tap_core.sync.work_units.WorkDistributor`): it
     passes contexts to `sync` instead of reading them.
     """
@@ -143,8 +142,6 @@ class _ContextCollector:
 def read_batches(request: ReadOptions, group: PartitionGroup) -> Iterator[pa.RecordBatch]:
     """Read the contexts of a group, and yield their records as Arrow record batches.
 
-    A context identifies a partition of a stream, as in singer_sdk, for example one parent record.
-
     Args:
         request: The options of the DataFrame reader.
         group: The contexts to read.
@@ -168,8 +165,6 @@ def _read_context(
     request: ReadOptions, group: PartitionGroup, part: WorkUnit | None, sink: _RecordBatchOutput
 ) -> bool:
     """Read one context of a stream with retries. Return True if it has records.
-
-    A context is, for example, one parent record.
 
     Args:
         request: The options of the DataFrame reader.

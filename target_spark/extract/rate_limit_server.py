@@ -51,9 +51,15 @@ __all__ = [
 
 _LOOPBACK: Final = "127.0.0.1"
 _PORT: Final = "spark.tap.permits.port"
+"""Spark setting with the port on which the driver listens."""
+
 _LAST_PORT: Final = 65_535
 _HANDSHAKE_SECONDS: Final = 3.0
+"""Seconds within which a client must authenticate."""
+
 _BACKLOG: Final = 1024
+"""Maximum number of connections that wait to be accepted."""
+
 _ANSWER_SECONDS: Final = 30.0
 _TRIES: Final = 4
 _FIRST_PAUSE_SECONDS: Final = 0.5
@@ -265,6 +271,7 @@ def _bind_socket(host: str, port: int) -> socket.socket:
 
 
 def _proof(key: bytes, challenge: bytes) -> bytes:
+    """Return a client's response to a challenge, which proves that it has the secret key."""
     return hmac.new(key, challenge, hashlib.sha256).hexdigest().encode()
 
 
@@ -275,6 +282,7 @@ def _without_infinity(terms: RateLimits) -> RateLimits:
 
 
 def _whole(terms: RateLimits) -> RateLimits:
+    """Return the rate limits with infinity again where `_without_infinity` has put -1."""
     rates = tuple((math.inf if most < 0 else most, each) for most, each in terms.rates)
     return RateLimits(terms.kind, rates)
 

@@ -55,8 +55,6 @@ _DIGITS: Final = re.compile(r"([1-9]\d?),(\d\d?)")
 class ReadOptions:
     """Parsed options of a DataFrame reader for one stream of a tap.
 
-    A context identifies a partition of a stream, as in singer_sdk, for example one parent record.
-
     Attributes:
         source: The class, settings and catalog of the tap.
         stream: The name of the stream in the tap.
@@ -65,7 +63,7 @@ class ReadOptions:
         state: The Singer state to continue from.
         nulls: True to replace a value that cannot be converted to its column's type by null; False
             to raise an error.
-        tries: The number of attempts to read a context.
+        tries: The number of attempts to read a context (a partition of the stream, as in Singer).
         partitions: The maximum number of Spark partitions; None for one partition per context.
     """
 

@@ -48,7 +48,11 @@ _T = TypeVar("_T")
 
 _POLL_SECONDS: Final = 0.1
 _ROWS: Final = "stream INT, value BINARY"
+"""Spark schema of the output of `SparkTask`."""
+
 _MANY: Final = 1 << 16
+"""More rows than `spark.range` has partitions, of which there is one for each task slot."""
+
 _TASKS_PER_SLOT: Final = 8
 """Spark tasks per task slot of the cluster.
 
@@ -63,8 +67,10 @@ _PARTS_PER_SLOT: Final = 64
 A job ends with its slowest partition, and other slots are idle until then."""
 
 _WRITERS: Final = "spark.sql.maxConcurrentOutputFileWriters"
+"""Spark setting for the number of files that a task writes at once, one per stream."""
 
 _ORDINAL: Final = r"CAST(regexp_extract(value, '^\\{\"n\":([0-9]+)', 1) AS BIGINT)"
+"""SQL of the ordinal of a row, which is at the beginning of its line."""
 
 
 class SparkDistributor:

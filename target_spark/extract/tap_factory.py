@@ -120,7 +120,10 @@ def _get_cached_tap(key: _CacheKey) -> Tap:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _CacheKey:
-    """Key of the cached tap. Two keys are equal if their `TapSpec` objects have the same run id."""
+    """Key of the cached tap. Two keys are equal if their `TapSpec` objects have the same run id.
+
+    A `TapSpec` itself is no key, because its settings are a dict, which has no hash.
+    """
 
     source: TapSpec
 

@@ -206,6 +206,15 @@ def _read_lines(path: str) -> list[_Line]:
 
 
 def _check_filled(table_schema: TableSchema, by_source: Mapping[str, pa.Array]) -> None:
+    """Check that no text partition column has an empty string, which Delta would store as null.
+
+    Args:
+        table_schema: The table schema, whose attribute ``filled`` names the properties to check.
+        by_source: The values of the columns by property name.
+
+    Raises:
+        UnsupportedBatchError: A value is an empty string.
+    """
     for source in table_schema.filled:
         if any(value == "" for value in by_source[source].to_pylist()):
             raise UnsupportedBatchError(f"{source}: an empty string in a partition column")

@@ -267,6 +267,13 @@ class ArrowConverter:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _array(self, type_: ColumnType, values: list[Any], path: _Path) -> pa.Array:
+        """Return the decoded values of a column, field or array item as an Arrow array.
+
+        ``path`` is the path of the values in the record.
+
+        Raises:
+            ConversionError: A value cannot be converted to the type.
+        """
         if isinstance(type_, Array):
             inner = self._array(
                 type_.element, list(chain.from_iterable(filter(None, values))), (*path, _ITEM)
@@ -289,6 +296,7 @@ class ArrowConverter:
         return self._scalars(type_, values, path)
 
     def _scalars(self, type_: ColumnType, values: list[Any], path: _Path) -> pa.Array:
+        """Convert scalar values as a whole, or one by one if a value has a less common form."""
         if self._counts_zoneless and isinstance(type_, Timestamp):
             count = sum(map(_has_no_timezone, map(_get_text, values)))
             self.zoneless += Counter({path[0]: count})
@@ -402,6 +410,7 @@ _ZONE: Final = r"(?:Z|[+-](?:0[0-9]|1[0-7]):?[0-5][0-9])"
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 """Start of the year 0001 and end of the year 9999, in microseconds since 1970."""
 _FIRST_DAY: Final = -719_162
+"""The day 0001-01-01, in days since 1970-01-01."""
 
 
 def _instants(values: list[Any], _type: ColumnType) -> pa.Array:
@@ -474,6 +483,8 @@ _USUAL: Final[Mapping[type[ColumnType], Any]] = MappingProxyType(
         Binary: str,
     }
 )
+"""Python types to which the fast decoder decodes the JSON values of each column type."""
+
 _QUICK: Final[Mapping[type[ColumnType], Callable[[list[Any], Any], pa.Array]]] = MappingProxyType(
     {
         Boolean: _plain,
@@ -486,3 +497,4 @@ _QUICK: Final[Mapping[type[ColumnType], Callable[[list[Any], Any], pa.Array]]] =
         Binary: _reject,
     }
 )
+"""Functions that convert the decoded values of a column at once, by column type."""

@@ -68,6 +68,8 @@ _SINGER: Final = r'\A\{\s*+"type"\s*+:\s*+"RECORD"\s*+,.*"record"\s*+:\s*+\{'
 
 _READ_FAILURES: Final = re.compile(r"reading file (\S+?)\.(?:\s|$)|Path does not exist: (\S+)\. ")
 _CLASH: Final = "CANNOT_MERGE_SCHEMAS"
+"""Spark's error for Parquet files whose columns have the same name and incompatible types."""
+
 _CORRUPT_FILE: Final = re.compile(
     r"Unexpected end of (?:input stream|ZLIB input stream)|not a (?:gzip|Parquet) file"
     r"|incorrect (?:header|data|length) check"
@@ -79,6 +81,7 @@ _TO_JSON: Final = (
     r"map('timestampFormat', 'yyyy-MM-dd\'T\'HH:mm:ss.SSSSSSXXX',"
     r" 'timestampNTZFormat', 'yyyy-MM-dd\'T\'HH:mm:ss.SSSSSS')"
 )
+"""SQL of the options with which ``to_json`` writes timestamps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -520,6 +523,10 @@ def _build_record_sql(schema: StructType, in_json: Collection[str]) -> str:
 
 
 def _spliced(name: str) -> str:
+    """Return the SQL of a JSON object's member, such as ``,"a":1``, for a column with JSON text.
+
+    The SQL returns "" if the value is null. A text that is not valid JSON becomes a JSON string.
+    """
     value, key = quote(name), json.dumps(name, ensure_ascii=False)
     is_json = f"{value} != 'null' AND {_ONE_VALUE.format(value)}"
     body = f"if({is_json}, {value}, {_encode_as_json(value)})"

@@ -124,6 +124,7 @@ def _changes(fault_arrays: Mapping[str, str]) -> str:
 
 
 def _faults_of_a_value(type_: ColumnType, *, truncate: bool) -> str:
+    """Return the SQL of an array with the path and error text of each fault in the column ``i``."""
     cases = ", ".join(
         f"CASE WHEN {fault.condition}"
         f" THEN named_struct('path', {sql_literal(fault.path)},"
@@ -217,6 +218,15 @@ def _format_type(type_: ColumnType) -> str:
 def _faults_inside(
     value: str, type_: ColumnType, path: str, depth: int = 0, *, truncate: bool
 ) -> Iterator[_Fault]:
+    """Yield the possible faults of a value: one for each scalar inside it, or for itself.
+
+    Args:
+        value: The SQL of the value.
+        type_: The type of the value.
+        path: The path of the value inside its column.
+        depth: The number of enclosing SQL lambda functions, which makes argument names unique.
+        truncate: True to accept a date-time with digits after the microseconds.
+    """
     if isinstance(type_, Struct):
         for field in type_.fields:
             if field.feed is ColumnSource.PROPERTY:

@@ -35,6 +35,10 @@ def extract_nested(table_schema: TableSchema) -> tuple[str, ...]:
 
 
 def _text_at(path: tuple[str, ...], table_schema: TableSchema) -> str:
+    """Return the SQL that extracts the value at ``path`` in a record as text.
+
+    If the path leads through a text column, the rest of the path is extracted from its JSON text.
+    """
     column = table_schema.column_fed_by(path[0])
     value = quote("r", path[0])
     for at, part in enumerate(path[1:], 1):

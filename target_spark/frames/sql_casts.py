@@ -48,7 +48,9 @@ _EXPONENT = "[eE][+-]?[0-9]{1,4}"
 _DAY = "(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _CLOCK = "[0-9]{2}:[0-9]{2}:[0-9]{2}"
 _MICROS = "([.][0-9]{1,6}0*)?"
+"""Regular expression for the decimal places of a second, to the microsecond."""
 _CUT = "([.][0-9]+)?"
+"""Regular expression for the decimal places of a second, if those after the sixth are dropped."""
 _OFFSET = "[+-][0-9]{2}(:?[0-9]{2})?"
 
 _ANY_NUMBER = f"{_WHOLE}([.][0-9]+)?([eE][+-]?[0-9]+)?"
@@ -151,6 +153,7 @@ def has_no_timezone(text: str) -> str:
 
 
 def _when(text: str, pattern: str, value: str, otherwise: str = "NULL") -> str:
+    """Return SQL with the result ``value`` if the whole ``text`` matches ``pattern``."""
     return rf"CASE WHEN {text} RLIKE r'\A{pattern}\z' THEN {value} ELSE {otherwise} END"
 
 

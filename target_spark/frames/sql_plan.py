@@ -281,6 +281,14 @@ def _metadata(name: str) -> str:
 
 
 def _converted(value: str, type_: ColumnType, convert: _Convert, depth: int = 0) -> str:
+    """Return the SQL that converts a value of any type; structs and arrays are converted inside.
+
+    Args:
+        value: The SQL of the value.
+        type_: The type of the value.
+        convert: Function that returns the SQL that converts a scalar value.
+        depth: The number of enclosing SQL lambda functions, which makes argument names unique.
+    """
     if not is_converted(type_):
         return value
     if isinstance(type_, Struct):
@@ -316,6 +324,7 @@ def count_missing_timezones(table_schema: TableSchema) -> Mapping[str, str]:
 
 
 def _zoneless(value: str, type_: ColumnType, depth: int = 0) -> Iterator[str]:
+    """Yield the SQL of the number of date-times without a time zone, for each part of a value."""
     if isinstance(type_, Timestamp | LocalTimestamp):
         yield f"if({has_no_timezone(value)}, 1, 0)"
     elif isinstance(type_, Struct):

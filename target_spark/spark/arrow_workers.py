@@ -56,7 +56,7 @@ def map_in_arrow(
         name: The name of the function in query plans.
     """
     function: Any = partial(_run_change, change)
-    if not hasattr(frame, "_jdf"):
+    if not hasattr(frame, "_jdf"):  # with Spark Connect
         function.__name__ = name
         return frame.mapInArrow(function, schema)
     from pyspark.sql.udf import UserDefinedFunction

@@ -72,11 +72,10 @@ def build_archive(archive: Path, table_format: str) -> None:
 
 
 def _messages() -> Iterator[str]:
-    """Yield Singer messages with sample rows; loading them builds an archive of Java classes.
+    """Yield the Singer messages of the sample load, whose Java classes the archive will contain.
 
-    The archive contains the Java classes that this load needs. The records have columns of all
-    types, and one record does not match its schema. They fill three batches: the first creates the
-    table, the others update and add rows.
+    The records have columns of all types, and one record does not match its schema. They fill three
+    batches: the first creates the table, the others update and add rows.
     """
     properties = {
         "id": {"type": "integer"},

@@ -21,8 +21,15 @@ if TYPE_CHECKING:
 __all__ = ["check_server"]
 
 _LEAST: Final = (4, 0)
+"""Oldest minor version of Spark whose server can load tables."""
+
 _NOWHERE: Final = "file:///target-spark-looks-whether-this-is-known"
+"""URL of a folder that does not exist. If the server knows the table format, a statement about a
+table there fails with an error of the format's library."""
+
 _CATALOG: Final = "target_spark_probe"
+"""Name of the Iceberg catalog that the check configures in its session."""
+
 _EXTENSIONS: Final = "spark.sql.extensions"
 
 
@@ -54,6 +61,7 @@ def check_server(spark: SparkSession, table_format: str) -> None:
 
 
 def _of_delta(spark: SparkSession) -> str | None:
+    """Return the reason why a server cannot write Delta tables; None if it can."""
     from pyspark.errors import PySparkException
 
     try:
@@ -65,6 +73,7 @@ def _of_delta(spark: SparkSession) -> str | None:
 
 
 def _of_iceberg(spark: SparkSession) -> str | None:
+    """Return the reason why a server cannot write Iceberg tables; None if it can."""
     from pyspark.errors import PySparkException
 
     key = f"spark.sql.catalog.{_CATALOG}"
@@ -91,3 +100,4 @@ _TRIALS: Final[Mapping[str, Callable[[SparkSession], str | None]]] = {
     "iceberg": _of_iceberg,
     "parquet": lambda _spark: None,
 }
+"""Check of each table format: a function that returns the reason why a server cannot write it."""

@@ -46,6 +46,8 @@ _NOISY_MODULES: Final = r"pyspark\.(sql\.connect|logger)\."
 target itself reports such failures."""
 
 _KILL_SECONDS: Final = 1.0
+"""Seconds after which `ConnectSession.kill` returns, even if the server has not responded."""
+
 _END_SECONDS: Final = 2.0
 """Seconds to wait until the server has stopped the operations of an ended session."""
 
@@ -55,7 +57,9 @@ is slow for small tables."""
 
 _START_SETTINGS: Final = ("spark.master", "spark.app.name", "spark.remote")
 """Spark settings that are not set in a session on a server, where they have no effect."""
+
 _SERVER_SETTINGS: Final = ("spark.hadoop.", "spark.jars", "spark.driver.", "spark.executor.")
+"""Prefixes of the Spark settings that have an effect only if they are set when a server starts."""
 
 
 class ConnectSession:
@@ -192,6 +196,7 @@ class ConnectSession:
                 f" setting remote) cannot be used: {self._hide(first_error_line(error))}. Check the"
                 " address, and that the server runs and accepts this machine."
             )
+            # A cause with a secret in its text is left out, because logs show it.
             self._failure.__cause__ = error if str(error) == self._hide(str(error)) else None
 
     def _begin(self) -> None:

@@ -101,6 +101,8 @@ two minutes, in each of the five attempts that the loader makes."""
 
 _SDK = "software.amazon.awssdk"
 _ASKED_OF_SDK = ("s3", "s3-transfer-manager", "sts")
+"""The modules of Amazon's SDK that hadoop-aws uses."""
+
 _BESIDE_THEM = (
     "annotations",
     "apache-client",
@@ -131,10 +133,14 @@ _BESIDE_THEM = (
     "third-party-jackson-core",
     "utils",
 )
+"""The modules of Amazon's SDK on which those in `_ASKED_OF_SDK` depend."""
+
 _OF_OTHERS = (
     "org.reactivestreams:reactive-streams:1.0.4",
     "software.amazon.eventstream:eventstream:1.0.1",
 )
+"""Dependencies of Amazon's SDK that have other versions than its modules."""
+
 _EXCLUDES_FOR_S3 = (
     f"{_SDK}:bundle",
     "software.amazon.s3.analyticsaccelerator:*",

@@ -43,12 +43,16 @@ __all__ = [
 logger: logging.Logger = logging.getLogger(__name__)
 
 _COLLECTOR = re.compile(r"-XX:\+Use\w*GC")
+"""Regular expression for a JVM option that chooses a garbage collector."""
+
 _PATIENT = (
     "-XX:Tier4InvocationThreshold=50000",
     "-XX:Tier4MinInvocationThreshold=6000",
     "-XX:Tier4CompileThreshold=150000",
     "-XX:Tier4BackEdgeThreshold=400000",
 )
+"""JVM options with which the second compiler starts later. The values are ten times Java's."""
+
 _WITHOUT_SECOND_COMPILER = "-XX:TieredStopAtLevel=1"
 _CODE_CACHE = "-XX:ReservedCodeCacheSize=240m"
 """JVM option for the size of the memory for compiled code. If Java uses only one compiler, its

@@ -40,6 +40,9 @@ _OPTION: Final = re.compile(rf"(?:{_QUOTED}|[^\s'\"\\])+", re.DOTALL)
 a shell, as in Spark's launcher."""
 
 _QUOTING: Final = re.compile(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)", re.DOTALL)
+"""Regular expression for quoted text in an option: in single quotes, in double quotes, or one
+character after a backslash."""
+
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 _NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9._-]")
 
@@ -113,7 +116,7 @@ def _parse_submit_arguments(text: str) -> tuple[Namespace, list[str]]:
     Return the parsed options ``--conf``, ``--properties-file`` and ``--driver-java-options``, and
     the list of all other arguments.
     """
-    import argparse  # few settings need it
+    import argparse  # not needed before Spark starts
 
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False, exit_on_error=False)
     parser.add_argument("--conf", "-c", action="append", default=[])
@@ -154,6 +157,8 @@ def _hide_options(key: str, text: str, file: Path) -> str:
 
 
 def _unquote(option: str) -> str:
+    """Return a Java option without the quotes and backslashes of a shell."""
+
     def plain(found: re.Match[str]) -> str:
         single, double, escaped = found.groups()
         return single or escaped or _ESCAPED.sub(r"\1", double or "")
@@ -174,6 +179,8 @@ def _format_properties(settings: Mapping[str, str]) -> str:
 
 
 def _escape(text: str) -> str:
+    """Return a key or value escaped for a Java properties file, in ASCII."""
+
     def units(found: re.Match[str]) -> str:
         return re.sub("(.{4})", r"\\u\1", found[0].encode("utf-16-be", "surrogatepass").hex())
 

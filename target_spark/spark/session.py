@@ -103,7 +103,11 @@ _OUT_OF_MEMORY = {3, 52}
 Spark."""
 
 _LOCAL = re.compile(r"local(?:\[(\w+|\*)\])?")
+"""Regular expression for a local master URL; group 1 is the number of threads, or ``*``."""
+
 _TRIES = 2
+"""Number of attempts to run a task, with a local master."""
+
 _STILL_WAITING = (
     "The run was stopped before the cluster had assigned executors. Nothing was written, and no"
     " state was emitted; check in the cluster's UI which applications use its cores and memory."
