@@ -485,7 +485,7 @@ def _replay(plugin: CommandTarget, stream: str, schema: str, *, overwrite: bool)
 
     try:
         source = open_binary(sys.stdin) if schema == "-" else Path(schema)
-        text = read_at_most(source, DOCUMENT_BYTES).decode("utf-8")
+        text = read_at_most(source, DOCUMENT_BYTES).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError, InputTooLargeError) as error:
         reason = getattr(error, "strerror", None) or error
         _print_line(f"The file of --schema cannot be read: {schema}: {reason}")

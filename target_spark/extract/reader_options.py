@@ -24,6 +24,7 @@ from tap_core.redaction import clean_document, make_redactor
 from tap_core.state.reader import parse_json, read_state
 from tap_core.sync.plan import get_schemas
 from target_spark.columns import ColumnOptions, Decimal, TableSchema, schema_from_json_schema
+from target_spark.columns.types import MAX_DIGITS
 from target_spark.errors import FrameError, TargetSparkError, UnsupportedError
 from target_spark.extract.tap_factory import TapSpec, import_tap_class
 from target_spark.loader.stream_context import resolve_schema
@@ -48,7 +49,7 @@ OPTIONS: Final[Mapping[str, str]] = {
 }
 
 _TRIES: Final = 3
-_DIGITS: Final = re.compile(r"([1-9]\d?),(\d\d?)")
+_DECIMAL: Final = re.compile(r"([1-9]\d?),(\d\d?)")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -177,17 +178,23 @@ def _find_stream(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
 
 
 def _column_options(options: Mapping[str, str]) -> ColumnOptions:
-    digits = options.get("numbers_as_decimal")
-    match = None if digits is None else _DIGITS.fullmatch(digits)
-    if digits is not None and match is None:
-        raise UnsupportedError(
-            f"numbers_as_decimal is {digits!r}: expected precision and scale, as in 38,9."
-        )
     return ColumnOptions(
-        plain_numbers=None if match is None else Decimal(int(match[1]), int(match[2])),
+        plain_numbers=_parse_decimal(options.get("numbers_as_decimal")),
         oversized_as_text=_is_true(options, "oversized_numbers_as_text"),
         truncate_timestamps=_is_true(options, "truncate_timestamps"),
     )
+
+
+def _parse_decimal(text: str | None) -> Decimal | None:
+    if text is None:
+        return None
+    match = _DECIMAL.fullmatch(text)
+    if match is None or not int(match[2]) <= int(match[1]) <= MAX_DIGITS:
+        raise UnsupportedError(
+            f"numbers_as_decimal is {text!r}: expected precision and scale, as in 38,9, with at"
+            f" most {MAX_DIGITS} digits and no more places than digits."
+        )
+    return Decimal(int(match[1]), int(match[2]))
 
 
 # -------------------------------------------------------------------------------- settings
