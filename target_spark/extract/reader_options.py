@@ -26,7 +26,7 @@ from tap_core.sync.plan import get_schemas
 from target_spark.columns import ColumnOptions, Decimal, TableSchema, schema_from_json_schema
 from target_spark.columns.types import MAX_DIGITS
 from target_spark.errors import FrameError, TargetSparkError, UnsupportedError
-from target_spark.extract.tap_factory import TapSpec, import_tap_class
+from target_spark.extract.tap_factory import TapSpec, describe_error, import_tap_class
 from target_spark.loader.stream_context import resolve_schema
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class ReadOptions:
 
     def describe_error(self, error: BaseException) -> str:
         """Return the class name and text of an error, without secrets of the tap's settings."""
-        return _describe_error(self.source, error)
+        return describe_error(self.source, error)
 
 
 def select_single_stream(tap: Tap, stream: str) -> Tap:
@@ -109,7 +109,7 @@ def parse_options(
         FrameError: The tap cannot list its streams.
     """
     options = _parse_options(raw_options)
-    tap, stream = _needed(options, "tap"), _needed(options, "stream")
+    tap, stream = _get_required(options, "tap"), _get_required(options, "stream")
     source = TapSpec(
         id=uuid.uuid4().hex,
         tap=tap,
@@ -119,7 +119,7 @@ def parse_options(
     state = _read_document(options.get("state"), read_state, "state") or {}
     described, origin = _discover_stream(source, stream)
     table_schema = schema_from_json_schema(
-        resolve_schema(described), described.keys, _column_options(options)
+        resolve_schema(described), described.keys, _parse_column_options(options)
     )
     return ReadOptions(
         source,
@@ -128,8 +128,8 @@ def parse_options(
         table_schema,
         state,
         nulls=_get_choice(options, "misfits", ("error", "null")) == "null",
-        tries=_count(options, "tries") or _TRIES,
-        partitions=_count(options, "partitions"),
+        tries=_get_count(options, "tries") or _TRIES,
+        partitions=_get_count(options, "partitions"),
     )
 
 
@@ -142,13 +142,8 @@ def _discover_stream(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
     except (TargetSparkError, ConfigurationError):
         raise
     except Exception as error:  # noqa: BLE001  it is reported without secrets
-        why = _describe_error(source, error)
+        why = describe_error(source, error)
         raise FrameError(f"The tap {source.tap} cannot list its streams: {why}") from None
-
-
-def _describe_error(source: TapSpec, error: BaseException) -> str:
-    schema = import_tap_class(source.tap)._full_schema()  # noqa: SLF001  (every plugin's)
-    return make_redactor(source.config, schema)(f"{type(error).__name__}: {error}")
 
 
 def _find_stream(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
@@ -177,7 +172,7 @@ def _find_stream(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
     )
 
 
-def _column_options(options: Mapping[str, str]) -> ColumnOptions:
+def _parse_column_options(options: Mapping[str, str]) -> ColumnOptions:
     return ColumnOptions(
         plain_numbers=_parse_decimal(options.get("numbers_as_decimal")),
         oversized_as_text=_is_true(options, "oversized_numbers_as_text"),
@@ -289,13 +284,13 @@ def _parse_options(raw_options: Mapping[str, str]) -> dict[str, str]:
     return options
 
 
-def _needed(options: Mapping[str, str], name: str) -> str:
+def _get_required(options: Mapping[str, str], name: str) -> str:
     if not options.get(name):
         raise UnsupportedError(f"The option {name} is missing: {OPTIONS[name]}.")
     return options[name]
 
 
-def _count(options: Mapping[str, str], name: str) -> int | None:
+def _get_count(options: Mapping[str, str], name: str) -> int | None:
     text = options.get(name)
     if text is None:
         return None
