@@ -119,7 +119,7 @@ _Limit: TypeAlias = Annotated[
     str, typer.Option("--limit", metavar="N", help="Show at most N runs.")
 ]
 
-_NAMED: Final = 10
+_MAX_NAMES: Final = 10
 
 
 @commands.command()
@@ -422,7 +422,7 @@ def _print_line(text: str) -> None:
 # last-state
 
 
-def _print_last_state(plugin: CommandTarget, job: str) -> int:
+def _print_last_state(target: CommandTarget, job: str) -> int:
     from target_spark.cli.last_state import (
         UNCOVERED_ROWS,
         find_recoverable_tables,
@@ -430,56 +430,60 @@ def _print_last_state(plugin: CommandTarget, job: str) -> int:
     )
     from target_spark.spark.spark_provider import start_spark_on_demand
 
-    config = plugin.config
+    config = target.config
     jobs = (job,) if job else (settings.get_job_name(config), *settings.former_jobs(config))
     with start_spark_on_demand(settings.spark_settings(config)) as get_spark:
         tables = find_recoverable_tables(settings.load_options(config), get_spark)
-    _print_unknown([each.table for each in tables if each.unknown])
+    _print_unknown_tables([each.table for each in tables if each.unknown])
     last = get_job_metadata(jobs, tables)
     if last is None or last.state is None:
-        _print_line(_nothing_found(jobs, tables))
+        _print_line(_describe_missing_state(jobs, tables))
         return 1
-    _print_line(_origin(jobs, last, tables))
+    _print_line(_describe_origin(jobs, last, tables))
     if last.uncovered_since is not None:
         _print_line(UNCOVERED_ROWS)
     print(last.state)  # noqa: T201  (the result)
     return 0
 
 
-def _print_unknown(tables: Sequence[str]) -> None:
+def _print_unknown_tables(tables: Sequence[str]) -> None:
     if tables:
         _print_line(
-            f"Unknown: {_some(tables)} have rows but no commit metadata of target-spark."
+            f"Unknown: {_list_names(tables)} have rows but no commit metadata of target-spark."
             " No state covers them."
         )
 
 
-def _origin(jobs: Sequence[str], last: CommitMetadata, tables: Sequence[RecoveredTable]) -> str:
+def _describe_origin(
+    jobs: Sequence[str], last: CommitMetadata, tables: Sequence[RecoveredTable]
+) -> str:
     of_job = [each.table for each in tables if each.marker and each.marker.job in jobs]
     return (
         f"Job {jobs[0]}: the last committed state, of run {last.run}, from the tables"
-        f" {_some(of_job)}."
+        f" {_list_names(of_job)}."
     )
 
 
-def _nothing_found(jobs: Sequence[str], tables: Sequence[RecoveredTable]) -> str:
+def _describe_missing_state(jobs: Sequence[str], tables: Sequence[RecoveredTable]) -> str:
     others = sorted({each.marker.job for each in tables if each.marker is not None} - {*jobs})
     looked_at = (
-        f"tables {_some([each.table for each in tables])}" if tables else "there are no tables"
+        f"tables {_list_names([each.table for each in tables])}"
+        if tables
+        else "there are no tables"
     )
-    hint = f" They belong to the jobs {_some(others)}: name one with --job." if others else ""
+    hint = f" They belong to the jobs {_list_names(others)}: name one with --job." if others else ""
     return f"No table holds a state of job {jobs[0]} ({looked_at}).{hint}"
 
 
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+def _list_names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return ", ".join(names[:_MAX_NAMES]) + more
 
 
 # replay
 
 
-def _replay(plugin: CommandTarget, stream: str, schema: str, *, overwrite: bool) -> int:
+def _replay(target: CommandTarget, stream: str, schema: str, *, overwrite: bool) -> int:
     from target_spark.cli.replay import replay
     from target_spark.cli.schema_input import parse_schemas, select_one
 
@@ -490,7 +494,7 @@ def _replay(plugin: CommandTarget, stream: str, schema: str, *, overwrite: bool)
         reason = getattr(error, "strerror", None) or error
         _print_line(f"The file of --schema cannot be read: {schema}: {reason}")
         return 1
-    described = select_one(plugin.make_event_mapper()(parse_schemas(text)), stream)
-    outcome = replay(plugin.config, described, overwrite=overwrite)
+    described = select_one(target.make_event_mapper()(parse_schemas(text)), stream)
+    outcome = replay(target.config, described, overwrite=overwrite)
     print(redact_line(outcome.describe()))  # noqa: T201  (the result)
     return 1 if outcome.found and outcome.unfit == outcome.found else 0

@@ -20,7 +20,7 @@ __all__ = ["describe_engine", "show_engines", "start", "stop"]
 
 _START_SECONDS: Final = 600.0
 _RESPONSE_SECONDS: Final = 30.0
-_NAMED: Final = 5
+_MAX_NAMES: Final = 5
 
 
 def start(settings: SparkSettings) -> tuple[int, list[str]]:
@@ -49,7 +49,7 @@ def start(settings: SparkSettings) -> tuple[int, list[str]]:
         connection.close()
         found = folder.request(_START_SECONDS, request="status", wait=True)
     except UntrustedPathError as error:
-        raise _untrusted(error) from None
+        raise _make_untrusted_error(error) from None
     except OSError as error:
         raise SparkUnavailableError(
             f"The engine ended at its start ({error}); its messages are in a log below"
@@ -81,10 +81,10 @@ def show_engines(settings: SparkSettings) -> tuple[int, list[str]]:
                 continue
             is_fit = folder.path.name == identity.key and may_use_engine(settings)
             code = 0 if is_fit else code
-            lines.append(f"{_describe(found)}. {_fit(identity, folder)}")
+            lines.append(f"{_describe(found)}. {_describe_fit(identity, folder)}")
             lines += [f"  used by {run}" for run in found["runs"]]
     except UntrustedPathError as error:
-        raise _untrusted(error) from None
+        raise _make_untrusted_error(error) from None
     return code, lines or ["No engine is running."]
 
 
@@ -101,7 +101,7 @@ def stop(settings: SparkSettings) -> tuple[int, list[str]]:
         folder = EngineFolder.find(Identity.of_run(settings).key)
         found = None if folder is None else _request(folder, "stop")
     except UntrustedPathError as error:
-        raise _untrusted(error) from None
+        raise _make_untrusted_error(error) from None
     if found is None:
         return 0, ["No engine with these settings is running."]
     if found["runs"]:
@@ -146,15 +146,15 @@ def _describe(found: dict[str, Any]) -> str:
     return f"process {found['pid']}, JVM {found['jvm']}, Spark {application}, {state}"
 
 
-def _fit(identity: Identity, folder: EngineFolder) -> str:
+def _describe_fit(identity: Identity, folder: EngineFolder) -> str:
     names = find_differences(identity, folder.read_description().get("identity", {}))
     if not names:
         return "A run with these settings uses it."
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"It was started with another value of: {', '.join(names[:_NAMED])}{more}."
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return f"It was started with another value of: {', '.join(names[:_MAX_NAMES])}{more}."
 
 
-def _untrusted(error: UntrustedPathError) -> SparkUnavailableError:
+def _make_untrusted_error(error: UntrustedPathError) -> SparkUnavailableError:
     return SparkUnavailableError(
         f"No engine is used: {error}. Let only this user enter that folder, or remove it."
     )
