@@ -342,12 +342,8 @@ def _print_overview(
 ) -> int:
     """Run a command that reads tables and prints text, such as `runs`; return its exit code.
 
-    Args:
-        context: Context of the typer command, whose ``obj`` is the target class.
-        config: Values of the option ``--config``.
-        find: Function that reads the tables. It is called with the settings.
-        describe: Function that returns the text to print. It is called with the settings and the
-            result of ``find``.
+    ``find`` reads the tables, and ``describe`` returns the text to print for the settings and the
+    result of ``find``.
     """
 
     def act(target: CommandTarget) -> int:
@@ -398,10 +394,6 @@ def _create_target(plugin: type[CommandTarget], config_input: ConfigInput) -> Co
 
     The setting ``report`` is removed. With it, the target would overwrite the report file of the
     last load. Also replace the target's signal handlers: SIGINT and SIGTERM end the command.
-
-    Args:
-        plugin: The target class.
-        config_input: The settings from the option ``--config``.
     """
     config = {**config_input.config, "report": None}
     target = plugin(config=config, parse_env_config=config_input.parse_env)

@@ -139,10 +139,7 @@ def _read_configuration(
 ) -> tuple[Mapping[str, Any], list[str]]:
     """Read and validate the settings files.
 
-    Args:
-        validate: A function that validates the configuration. It returns the settings, or raises
-            `ConfigurationError`.
-        config_args: The values of the option ``--config``.
+    The parameters are those of `checks`.
 
     Returns:
         The settings and a list of error texts. Without errors, the list is empty. With errors, the

@@ -127,10 +127,6 @@ def _request(folder: EngineFolder, request: str) -> dict[str, Any] | None:
     """Send a request, such as "status", to a background Spark process; return its response.
 
     Return None if the process does not respond, because it has ended.
-
-    Args:
-        folder: The folder of the process, with the socket on which it listens.
-        request: The name of the request.
     """
     try:
         return folder.request(_RESPONSE_SECONDS, request=request)

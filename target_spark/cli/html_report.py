@@ -115,14 +115,7 @@ def write_html_report(
 def _read_page(
     options: LoadOptions, reader: TableReader, limit: int, clean: Callable[[str], str]
 ) -> dict[str, Any]:
-    """Read the tables, and return the values for the template of the HTML report.
-
-    Args:
-        options: The options of the load, which determine the locations of the tables.
-        reader: The reader of the tables.
-        limit: The number of newest runs that the report contains.
-        clean: Function that redacts secrets and escapes control characters in a text.
-    """
+    """Read the tables, and return the values for the template of the HTML report."""
     rows = read_run_rows(reader, options, limit)
     if not rows:
         raise TableError(f"The table of runs ({options.runs_table.key}) is empty.")
@@ -153,10 +146,7 @@ def _read_page(
 def _describe_run(rows: Sequence[Mapping[str, Any]], clean: Callable[[str], str]) -> dict[str, Any]:
     """Return the values that the HTML report shows for one run, such as its outcome.
 
-    Args:
-        rows: The rows of the run, one per stream, from the table in which target-spark records its
-            runs.
-        clean: Function that redacts secrets and escapes control characters in a text.
+    ``rows`` are the rows of the run in the table of runs, one per stream.
     """
     first = rows[0]
     return {
@@ -192,11 +182,7 @@ def _add_lateness(
     ``since_commit`` is the time since the last commit. ``behind`` is the time from the newest row
     to the end of the stream's last run.
 
-    Args:
-        table: The overview of the table.
-        rows: The recorded runs, with one row per run and stream. At least one is of the table's
-            stream.
-        now: The current time.
+    ``rows`` has one row per run and stream, with at least one of the stream of the table.
     """
     ended = max(row["ended"] for row in rows if row["stream"] == table["stream"])
     commit, newest = table.get("last_commit"), table.get("newest_row")
@@ -241,8 +227,7 @@ def _show_document(
 def _draw(page: Mapping[str, Any]) -> dict[str, list[Plot]]:
     """Return the bar charts of the report, in the order of the page.
 
-    Args:
-        page: The values for the template of the report, as `_read_page` returns them.
+    ``page`` is the result of `_read_page`.
 
     Returns:
         The charts under the keys "runs" and "tables", the two sections of the page.

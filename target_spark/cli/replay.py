@@ -355,10 +355,8 @@ class ReplayWriter(BatchWriter):
 
         The id marks the records that this run loads, so that the next run can complete the replay.
 
-        Args:
-            spark: The session.
-            positions: The positions (from `_get_unloaded_records`) of the records that get no id,
-                because they stay in the quarantine.
+        The records at ``positions`` (from `_get_unloaded_records`) get no id, because they stay in
+        the quarantine.
         """
         path = self._folder.new_path("stay")
         path.write_text("".join(f'{{"{_POSITION}":{each}}}\n' for each in positions), "ascii")

@@ -179,12 +179,6 @@ def _find_runs(
     """Return rows of the table of runs, newest run first; None if the table does not exist.
 
     Each run of target-spark has appended one row per stream to this table.
-
-    Args:
-        reader: The reader of tables.
-        options: The options of the load, which determine the location of the table.
-        limit: The maximum number of runs.
-        stream: The stream whose rows are returned; None for all streams.
     """
     table = options.runs_table
     if reader.get_column_types(table) is None:
@@ -226,10 +220,7 @@ def _find_table(
 def _read_quarantine(reader: TableReader, table: Table, samples: int) -> dict[str, Any] | None:
     """Return the number of quarantined rows, their most frequent reasons, and the newest rows.
 
-    Args:
-        reader: The reader of tables.
-        table: The quarantine table, with the rows of a stream that did not fit their columns.
-        samples: The maximum number of rows to return.
+    ``samples`` is the maximum number of rows to return.
 
     Returns:
         A JSON object, or None if the quarantine table does not exist.

@@ -172,10 +172,6 @@ def _merge_columns(
 def _check_policy(merge: _Merge, policy: OnSchemaChange) -> None:
     """Raise if the policy ``on_schema_change`` forbids a change that a merge of schemas requires.
 
-    Args:
-        merge: The completed merge, with the changes that the table needs.
-        policy: The value of the setting.
-
     Raises:
         SchemaChangeError: At least one change is forbidden, or a required property would have no
             column. The message lists the columns.
@@ -213,10 +209,6 @@ def _drop_whole_record_source(columns: Sequence[Column], keys: Collection[str]) 
 
     A stream that declares only keys, or no properties, has such a column. When the stream declares
     other properties later, the column stays in the table, but its ``feed`` becomes NOTHING.
-
-    Args:
-        columns: The columns of the table.
-        keys: The names of the key properties.
 
     Returns:
         All columns, unchanged except for the column with whole records.
@@ -396,10 +388,6 @@ class _Merge:
 
         The result is False if the table column belongs to another property: one that fills it now,
         or one that filled it before and is still declared in the schema.
-
-        Args:
-            at: The index of the table column.
-            new: The column of the new schema.
         """
         column = self.columns[at]
         if at in self._claimed or (not self._path and is_internal(column.name)):
@@ -521,12 +509,6 @@ def _join_types(old: ColumnType, new: ColumnType, rules: _Rules, path: _Path) ->
     """Return a type that can store the values of two types, and the table changes that it needs.
 
     Return None if there is no such type, or if the policy or the table format forbids widening.
-
-    Args:
-        old: The type of the existing column.
-        new: The type that the stream requires.
-        rules: The rules of the merge, such as the policy.
-        path: The path of the column, for the schema changes.
     """
     if old == new or isinstance(old, Text):
         return old, []

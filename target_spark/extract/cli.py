@@ -233,9 +233,6 @@ class _TapSync:
         A state that is stored in one table has the bookmarks of all streams. The bookmark of a
         stream whose own table does not exist is ignored, because the older rows are missing: the
         table was removed, or its name has changed.
-
-        Args:
-            session: The running load.
         """
         overwrites = _make_overwrite_check(self._target, self._options)
         if self._state is not None:
@@ -421,11 +418,8 @@ def _load_state(
     These are the streams whose tables are overwritten or do not exist. With a bookmark, the tap
     would send only new rows of them, and the tables would lack all older rows.
 
-    Args:
-        tap: The tap.
-        state: The state.
-        overwrites: Function that returns True for a stream whose table is overwritten.
-        missing: The names of the streams whose tables do not exist.
+    ``overwrites`` is a function that returns True for a stream whose table is overwritten, and
+    ``missing`` has the names of the streams whose tables do not exist.
     """
     bookmarks, streams = state.get("bookmarks"), tap.streams
     if isinstance(bookmarks, dict):

@@ -166,11 +166,7 @@ def _read_context(
 ) -> bool:
     """Read one context of a stream with retries. Return True if it has records.
 
-    Args:
-        options: The options of the DataFrame reader.
-        group: The group of the context.
-        part: The context; None for the whole stream.
-        sink: The output to which the records are written.
+    If ``part`` is None, read the whole stream.
 
     Raises:
         FrameError: All attempts failed.

@@ -396,9 +396,7 @@ def _call_with_retries(call: Callable[[], _T], reason: Callable[[Exception], Exc
 
     The pauses before the retries are 0.5, 1 and 2 seconds.
 
-    Args:
-        call: The function to call.
-        reason: A function that converts the last error to the exception to raise.
+    ``reason`` converts the last error to the exception to raise.
     """
     pause = _FIRST_PAUSE_SECONDS
     for left in reversed(range(_ATTEMPTS)):

@@ -149,10 +149,6 @@ def _discover_stream(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
 def _find_stream(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
     """Find the schema of a stream by its name after stream maps, which may rename it.
 
-    Args:
-        source: The class, settings and catalog of the tap.
-        name: The name after stream maps.
-
     Returns:
         The schema, and the name of the stream in the tap.
 

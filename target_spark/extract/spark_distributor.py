@@ -171,9 +171,7 @@ class SparkDistributor:
     def _reserve_ordinals(self, results: Iterable[PartResult], first: int) -> dict[int, int]:
         """Reserve the positions in the input (ordinals) of all rows that a Spark job has read.
 
-        Args:
-            results: The results of the partitions, with their row counts.
-            first: The number of the job's first partition among all partitions of the run.
+        ``first`` is the number of the job's first partition among all partitions of the run.
 
         Returns:
             The first ordinal of each partition, by the partition's number in the run.
@@ -310,12 +308,6 @@ def _copy_rows_below(spark: SparkSession, address: str, destination: str, ordina
     """Copy the rows of a Spark job to another URL, without those from a position in the input on.
 
     This leaves out the rows of a failed partition and of all later partitions.
-
-    Args:
-        spark: The session.
-        address: The URL of the folder with all rows.
-        destination: The URL of the folder to write to.
-        ordinal: The position in the input of the first row to leave out.
     """
     lines = spark.read.schema("value STRING, stream INT").text(address)
     rows = lines.where(f"stream <> {RESULT_STREAM}").where(f"{_ORDINAL} < {ordinal}")
@@ -391,10 +383,6 @@ def _run_cancellable(engine: SparkProvider, step: Callable[[SparkSession], _T]) 
 
     If an exception such as KeyboardInterrupt is raised in the calling thread, cancel the Spark jobs
     of the function.
-
-    Args:
-        engine: The Spark process of the run.
-        step: The function, whose argument is a Spark session.
 
     Raises:
         BaseException: The exception that the function raised.

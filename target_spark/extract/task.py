@@ -138,11 +138,6 @@ class SparkTask:
 
         If Spark repeats this task, sync in a forked child process, because the tap may have crashed
         the worker process before. A crash of the child process raises an exception here.
-
-        Args:
-            part: The partition.
-            sink: The tap's output, which converts and counts the rows.
-            lines: The files to which ``sink`` writes the rows.
         """
         if not _is_task_retry():
             return sync_part(self.source, part, sink)

@@ -127,11 +127,6 @@ def _check_trusted(folder: Path) -> None:
 def _check_jar(folder: Path, coordinates: str, jar: Path) -> None:
     """Check that a cached jar has the SHA-256 of the published jar.
 
-    Args:
-        folder: The cache folder, for the error message.
-        coordinates: The Maven coordinates of the jar.
-        jar: The path of the jar.
-
     Raises:
         SparkUnavailableError: The SHA-256 differs.
         UntrustedPathError: Another user can change the file.

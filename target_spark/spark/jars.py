@@ -309,12 +309,6 @@ def _find_storage_libraries(
 
     A library is left out if the user provides the first of its requested jars.
 
-    Args:
-        addresses: The paths and URLs of the run's tables and files.
-        conf: The user's Spark settings.
-        user_jars: Paths or Maven coordinates of the user's jars.
-        spark_version: The version of Spark.
-
     Raises:
         SparkUnavailableError: No version of an object storage's jars is known for this version of
             Spark.
@@ -328,10 +322,7 @@ def _find_storage_libraries(
 def _get_versions(artifact: str, scheme: str, spark_version: str) -> tuple[str, str]:
     """Return the versions of Hadoop and of Amazon's SDK that are used with a version of Spark.
 
-    Args:
-        artifact: The name of the jar, such as hadoop-aws, for the error message.
-        scheme: The scheme of the URLs that need the jar, for the error message.
-        spark_version: The version of Spark.
+    ``artifact`` and ``scheme``, such as hadoop-aws and s3a, are for the error message.
 
     Raises:
         SparkUnavailableError: No versions are known for this version of Spark.
@@ -401,13 +392,6 @@ def _find_required_libraries(
     """Yield the `Library` (set of jars) of the table format and of each storage that the run uses.
 
     A library is left out if the user provides the first of its requested jars.
-
-    Args:
-        table_format: The table format.
-        conf: The user's Spark settings.
-        addresses: The paths and URLs of the run's tables and files.
-        user_jars: Paths or Maven coordinates of the user's jars.
-        spark_version: The version of Spark.
     """
     artifacts = required_jars(table_format, spark_version)
     if artifacts and not _has_artifact(artifacts[0], user_jars):
@@ -485,11 +469,6 @@ def _get_verified_jars(
     conf: Mapping[str, str], libraries: Sequence[Library], home: Path
 ) -> list[str]:
     """Download missing jars, verify all jars by SHA-256, and return their paths in the cache.
-
-    Args:
-        conf: The Spark settings with the names of the jars and the cache folder.
-        libraries: The sets of jars.
-        home: The installation folder of Spark.
 
     Raises:
         SparkUnavailableError: A jar cannot be downloaded, or differs from the published one.

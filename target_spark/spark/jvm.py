@@ -103,10 +103,7 @@ def _find_or_create_home(package: Path, spark_version: str, jars: Mapping[str, s
 
     Return None if that fails, or if another user can change the folder.
 
-    Args:
-        package: The folder of the installed PySpark.
-        spark_version: The version of Spark.
-        jars: Jars to copy into the folder: path -> required SHA-256.
+    ``jars`` maps the path of each jar to copy into the folder to its required SHA-256.
     """
     home = share_folder() / f"spark-{_hash(str(package), spark_version, *jars.values())}"
     copies = [home / "jars" / Path(jar).name for jar in jars]
@@ -198,10 +195,7 @@ def _create_home(package: Path, home: Path, jars: Mapping[str, str]) -> None:
 
     The creation is atomic. If another process creates the folder first, that folder is kept.
 
-    Args:
-        package: The folder of the installed PySpark.
-        home: The folder to create.
-        jars: Jars to copy into the folder: path -> required SHA-256.
+    ``jars`` maps the path of each jar to copy into the folder to its required SHA-256.
 
     Raises:
         OSError: The folder cannot be created, or the SHA-256 of a jar differs.

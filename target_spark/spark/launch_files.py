@@ -131,10 +131,7 @@ def _hide_options(key: str, text: str, file: Path) -> str:
     Return the options for the command line: all other options, and ``@file`` if the file was
     written.
 
-    Args:
-        key: The name of the setting, for the error message.
-        text: The Java options.
-        file: The path of the file to write.
+    ``key`` is the name of the setting, for the error message.
 
     Raises:
         SparkUnavailableError: The options contain an unpaired quotation mark or backslash.

@@ -612,11 +612,6 @@ class Session:
     def _launch(self, conf: Mapping[str, str], home: Path, java: str) -> None:
         """Start the JVM; pass its settings in private files, which other users cannot read.
 
-        Args:
-            conf: All Spark settings.
-            home: The installation folder of Spark.
-            java: The path of the Java program.
-
         Raises:
             SparkUnavailableError: The JVM ended before it was ready.
         """
