@@ -117,9 +117,9 @@ def read_arrow_batch(
     _check_supported(table_schema, metadata)
     lines = [line for path in paths for line in _read_lines(path)]
     properties = _property_columns(table_schema)
-    of_properties = replace(table_schema, columns=tuple(properties.values()))
+    property_schema = replace(table_schema, columns=tuple(properties.values()))
     try:
-        converter = ArrowConverter(of_properties, counts_zoneless=True)
+        converter = ArrowConverter(property_schema, counts_zoneless=True)
     except ValueError as error:  # msgspec matches no names with quotes or control characters
         raise UnsupportedBatchError("a property has an unusual name") from error
     try:
@@ -128,13 +128,13 @@ def read_arrow_batch(
         raise UnsupportedBatchError(str(error)) from error
     by_source = dict(zip(properties, records.columns, strict=True))
     _check_filled(table_schema, by_source)
-    head = _MetadataColumns(lines, metadata)
+    metadata_columns = _MetadataColumns(lines, metadata)
     arrays = {}
     for column in table_schema.columns:
         if _is_property(column) or _is_deletion_time(column):
             arrays[column.name] = by_source[column.source]
         elif column.feed is ColumnSource.METADATA:
-            arrays[column.name] = head.build(column.source)
+            arrays[column.name] = metadata_columns.build(column.source)
         elif column.feed is ColumnSource.EMPTIED:
             arrays[column.name] = pa.nulls(len(lines), arrow_type(column.type))
     arrays[ORDINAL] = pa.array([line.n for line in lines], pa.int64())
@@ -153,10 +153,12 @@ def _check_supported(table_schema: TableSchema, metadata: BatchMetadata) -> None
             raise UnsupportedBatchError(f"column {column.name} is filled by a nested value")
         if column.feed is ColumnSource.WHOLE:
             raise UnsupportedBatchError(f"column {column.name} is filled by the whole record")
-        is_standard = column.type == _METADATA_TYPES.get(column.source)
-        if column.feed is ColumnSource.METADATA and not is_standard:
-            raise UnsupportedBatchError(f"column {column.name} is of type {column.type.ddl}")
-        if column.feed is not ColumnSource.NOTHING and not _is_convertible(column.type):
+        is_standard = (
+            column.feed is not ColumnSource.METADATA
+            or column.type == _METADATA_TYPES.get(column.source)
+        )
+        is_written = column.feed is not ColumnSource.NOTHING
+        if not is_standard or (is_written and not _is_convertible(column.type)):
             raise UnsupportedBatchError(f"column {column.name} is of type {column.type.ddl}")
 
 
