@@ -103,8 +103,6 @@ def read_arrow_batch(
 ) -> ArrowBatch:
     """Read rows from spool files into an Arrow table, without Spark.
 
-    Spool files keep rows on disk until they are committed, with one row per line as JSON.
-
     Args:
         paths: Local paths or ``file:`` URLs of the spool files.
         table_schema: The schema to whose column types the values are converted.
@@ -209,10 +207,6 @@ def _read_lines(path: str) -> list[_Line]:
 
 def _check_filled(table_schema: TableSchema, by_source: Mapping[str, pa.Array]) -> None:
     """Check that no text partition column has an empty string, which Delta would store as null.
-
-    Args:
-        table_schema: The table schema, whose attribute ``filled`` names the properties to check.
-        by_source: The values of the columns by property name.
 
     Raises:
         UnsupportedBatchError: A value is an empty string.

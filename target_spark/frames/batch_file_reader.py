@@ -90,8 +90,7 @@ _TO_JSON_OPTIONS: Final = (
 class BatchFileFrame:
     """Description of the spool files that Spark has written from the files of BATCH messages.
 
-    Spool files keep rows on disk until they are committed, with one row per line as JSON. An
-    ordinal is the position of a row or message in the input.
+    An ordinal is the position of a row or message in the input.
 
     Attributes:
         paths: The folders of the spool files.
@@ -173,8 +172,6 @@ def spool_lines_from_files(
 ) -> BatchFileFrame:
     """Read the files of BATCH messages, and write their rows to spool files.
 
-    Spool files keep rows on disk until they are committed, with one row per line as JSON.
-
     Args:
         spark: The session of the calling thread.
         files: The files, in the order of the messages.
@@ -213,8 +210,7 @@ def assign_ordinals(
 ) -> None:
     """Copy spool files, and increase each row's ordinal by the line count of earlier batch files.
 
-    Spool files keep rows on disk until they are committed, with one row per line as JSON. In the
-    original, the ordinal of a row is the position of its message in the input, where a BATCH
+    In the original, the ordinal of a row is the position of its message in the input, where a BATCH
     message counts as one. In the copy, each line of a batch file counts as one.
 
     Args:
@@ -256,10 +252,7 @@ def _create_scans(
     One DataFrame reads all files of the group, unless they are Parquet files with incompatible
     column types. Then each file is read as a separate DataFrame.
 
-    Args:
-        spark: The session.
-        files: All files.
-        group: The indexes of the group's files in ``files``.
+    ``group`` has the indexes of the group's files in ``files``.
     """
     numbers: dict[str, list[int]] = defaultdict(list)
     for number in group:
@@ -286,10 +279,7 @@ def _create_scans(
 def _check_formats(files: Sequence[BatchFile], numbers: _Numbers, blocks: Sequence[_Block]) -> None:
     """Check that each file contains records in the format that its BATCH message declares.
 
-    Args:
-        files: The files of all BATCH messages.
-        numbers: The indexes in ``files`` of each file to check, by normalized URL.
-        blocks: The sections of the files to check, as Spark has read them.
+    ``numbers`` has the indexes in ``files`` of each file to check, by normalized URL.
 
     Raises:
         FilesError: A file is a folder, contains Singer messages, or has a line that is not a JSON
@@ -433,11 +423,8 @@ def _write_spool_lines(spark: SparkSession, read: DataFrame, starts: str, path: 
 
     Return the number of rows in which a value was replaced.
 
-    Args:
-        spark: The session.
-        read: The rows to write, with the columns of ``_Scan.lines``.
-        starts: The SQL of a table with the first ordinal (position in the input) of each block.
-        path: The path or URL of the folder to write to.
+    ``read`` has the columns of `_Scan.lines`, and ``starts`` is the SQL of a table with the first
+    ordinal (position in the input) of each block.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as F  # noqa: N812 - the usual name
@@ -535,10 +522,7 @@ def _build_member_sql(name: str) -> str:
 def _replace_nan(value: str, type_: DataType, depth: int = 0) -> str:
     """Return the SQL that replaces NaN and infinities in a value by null, as JSON has neither.
 
-    Args:
-        value: The SQL of the value.
-        type_: The Spark type of the value.
-        depth: The number of enclosing SQL lambda functions, which makes argument names unique.
+    ``depth`` is the number of enclosing SQL lambda functions, which makes argument names unique.
     """
     kind: Any = type_
     name = type_.typeName()

@@ -146,8 +146,7 @@ def _build_fault_array(type_: ColumnType, *, truncate: bool) -> str:
 def _build_reasons_sql(faults: Mapping[str, str]) -> str:
     """Return the SQL of an array with the texts of the errors that a row has.
 
-    Args:
-        faults: For each error text, the SQL condition that is true if the row has the error.
+    ``faults`` has the SQL condition that is true if the row has the error, by error text.
     """
     cases = (
         f"CASE WHEN {condition} THEN {sql_literal(reason)} END"
@@ -221,12 +220,8 @@ def _find_faults(
 ) -> Iterator[_Fault]:
     """Yield the possible faults of a value: one for each scalar inside it, or for itself.
 
-    Args:
-        value: The SQL of the value.
-        type_: The type of the value.
-        path: The path of the value inside its column.
-        depth: The number of enclosing SQL lambda functions, which makes argument names unique.
-        truncate: True to accept a date-time with digits after the microseconds.
+    ``path`` is the path of the value inside its column. ``depth`` is the number of enclosing SQL
+    lambda functions, which makes argument names unique.
     """
     if isinstance(type_, Struct):
         for field in type_.fields:

@@ -59,12 +59,7 @@ def _find_field(column: Column | None, source: str) -> Column | None:
 
 
 def _extract_from_json(text: str, path: tuple[str, ...]) -> str:
-    """Return the SQL that extracts a nested value as text from a JSON object in a string.
-
-    Args:
-        text: The SQL expression of the string.
-        path: The names of the properties that lead to the value.
-    """
+    """Return the SQL that extracts a nested value as text from a JSON object in a string."""
     schema = "STRING"
     for part in reversed(path[1:]):
         schema = f"STRUCT<{quote(part)}: {schema}>"

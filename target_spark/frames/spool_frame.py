@@ -94,8 +94,6 @@ def read_spool(
 ) -> SpoolFrame:
     """Return the rows in spool files as a `SpoolFrame`, which separates valid and invalid rows.
 
-    Spool files keep rows on disk until they are committed, with one row per line as JSON.
-
     Args:
         spark: The session.
         paths: The paths or URLs of the spool files.
@@ -108,10 +106,9 @@ def read_spool(
 class SpoolFrame:
     """The rows of one commit, read from spool files as DataFrames of good and bad rows.
 
-    Spool files keep rows on disk until they are committed, with one row per line as JSON. A row is
-    bad, and must be quarantined, if a value cannot be converted exactly to its column's type. If
-    ``table_schema.nulls_invalid_values`` is set (for Airbyte), such values become null instead,
-    except in keys and deletion times.
+    A row is bad, and must be quarantined, if a value cannot be converted exactly to its column's
+    type. If ``table_schema.nulls_invalid_values`` is set (for Airbyte), such values become null
+    instead, except in keys and deletion times.
     """
 
     def __init__(

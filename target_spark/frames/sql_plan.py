@@ -287,11 +287,8 @@ def _build_metadata_sql(name: str) -> str:
 def _convert_value(value: str, type_: ColumnType, convert: _Convert, depth: int = 0) -> str:
     """Return the SQL that converts a value of any type; structs and arrays are converted inside.
 
-    Args:
-        value: The SQL of the value.
-        type_: The type of the value.
-        convert: Function that returns the SQL that converts a scalar value.
-        depth: The number of enclosing SQL lambda functions, which makes argument names unique.
+    ``convert`` returns the SQL that converts a scalar. ``depth`` is the number of enclosing SQL
+    lambda functions, which makes argument names unique.
     """
     if not is_converted(type_):
         return value
