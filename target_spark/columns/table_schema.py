@@ -243,6 +243,14 @@ class TableSchema:
         return self.column_fed_by(META, ColumnSource.METADATA) is not None
 
     @property
+    def has_deletion_time(self) -> bool:
+        """True if the table has the column `_sdc_deleted_at`, which is filled from the record.
+
+        It is the only metadata column whose value comes from the record.
+        """
+        return self.column_fed_by(DELETED_AT, ColumnSource.METADATA) is not None
+
+    @property
     def must_fit(self) -> frozenset[str]:
         """Names of the properties for which a value of the wrong type always quarantines the row.
 

@@ -129,10 +129,10 @@ def read_arrow_batch(
     metadata_columns = _MetadataColumns(lines, metadata)
     arrays = {}
     for column in table_schema.columns:
-        if _is_property(column) or _is_deletion_time(column):
-            arrays[column.name] = by_source[column.source]
-        elif column.feed is ColumnSource.METADATA:
+        if column.feed is ColumnSource.METADATA and column.source != DELETED_AT:
             arrays[column.name] = metadata_columns.build(column.source)
+        elif column.is_fed:
+            arrays[column.name] = by_source[column.source]
         elif column.feed is ColumnSource.EMPTIED:
             arrays[column.name] = pa.nulls(len(lines), arrow_type(column.type))
     arrays[ORDINAL] = pa.array([line.n for line in lines], pa.int64())
@@ -172,10 +172,6 @@ def _is_property(column: Column) -> bool:
     return column.feed is ColumnSource.PROPERTY
 
 
-def _is_deletion_time(column: Column) -> bool:
-    return column.feed is ColumnSource.METADATA and column.source == DELETED_AT
-
-
 def _property_columns(table_schema: TableSchema) -> dict[str, Column]:
     """Return the table columns that are filled from properties of a record, by property name.
 
@@ -185,7 +181,8 @@ def _property_columns(table_schema: TableSchema) -> dict[str, Column]:
         UnsupportedBatchError: The property ``_sdc_deleted_at`` fills two columns.
     """
     columns = {column.source: column for column in table_schema.columns if _is_property(column)}
-    for deletion_time in filter(_is_deletion_time, table_schema.columns):
+    deletion_time = table_schema.column_fed_by(DELETED_AT, ColumnSource.METADATA)
+    if deletion_time is not None:
         if DELETED_AT in columns:
             raise UnsupportedBatchError(f"property {DELETED_AT} fills two columns")
         columns[DELETED_AT] = replace(deletion_time, feed=ColumnSource.PROPERTY)

@@ -21,7 +21,6 @@ from target_spark.columns import (
     METADATA_COLUMNS,
     Array,
     Boolean,
-    Column,
     ColumnSource,
     ColumnType,
     Double,
@@ -38,7 +37,6 @@ __all__ = [
     "READER_OPTIONS",
     "WHOLE_FILES",
     "from_json",
-    "has_deletion_time",
     "parse_record_text",
     "read_lines",
     "record_fields",
@@ -159,7 +157,7 @@ def record_fields(table_schema: TableSchema, *, parse_numbers: bool = False) -> 
         for column in table_schema.columns
         if column.feed is ColumnSource.PROPERTY and not column.path
     }
-    if has_deletion_time(table_schema.columns):
+    if table_schema.has_deletion_time:
         fields.setdefault(
             DELETED_AT, source_type(METADATA_COLUMNS[DELETED_AT], parse_numbers=parse_numbers)
         )
@@ -173,14 +171,6 @@ def _struct_type(table_schema: TableSchema, *, parse_numbers: bool = False) -> s
 def _format_struct(types: Mapping[str, str]) -> str:
     """Return the DDL of a struct from the DDL of its fields by name."""
     return f"STRUCT<{', '.join(f'{quote(name)}: {type_}' for name, type_ in types.items())}>"
-
-
-def has_deletion_time(columns: Sequence[Column]) -> bool:
-    """Return True if the columns include ``_sdc_deleted_at``, which is read from the JSON record.
-
-    It is the only metadata column whose value comes from the record.
-    """
-    return any(c.feed is ColumnSource.METADATA and c.source == DELETED_AT for c in columns)
 
 
 def source_type(type_: ColumnType, *, parse_numbers: bool = False) -> str:

@@ -39,7 +39,6 @@ from target_spark.columns import (
     Timestamp,
 )
 from target_spark.frames.airbyte_meta import build_meta, get_extracted_at, raw_id
-from target_spark.frames.json_reader import has_deletion_time
 from target_spark.frames.sql_casts import exact_cast, fast_cast, has_no_timezone, is_converted
 from target_spark.tables.identifiers import quote
 
@@ -176,7 +175,7 @@ def converted_columns(table_schema: TableSchema) -> list[Column]:
     Booleans and text, which need no conversion, are left out.
     """
     columns = [column for column in table_schema.columns if column.feed is ColumnSource.PROPERTY]
-    if has_deletion_time(table_schema.columns):
+    if table_schema.has_deletion_time:
         columns.append(Column(DELETED_AT, DELETED_AT, METADATA_COLUMNS[DELETED_AT]))
     return [column for column in columns if is_converted(column.type)]
 
