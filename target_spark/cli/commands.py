@@ -341,12 +341,8 @@ def _print_overview(
 ) -> int:
     """Run a command that reads tables and prints text, such as `runs`; return its exit code.
 
-    Args:
-        context: Context of the typer command, whose ``obj`` is the target class.
-        config: Values of the option ``--config``.
-        find: Function that reads the tables. It is called with the settings.
-        describe: Function that returns the text to print. It is called with the settings and the
-            result of ``find``.
+    ``find`` reads the tables, and ``describe`` returns the text to print for the settings and the
+    result of ``find``.
     """
 
     def act(target: CommandTarget) -> int:
@@ -397,10 +393,6 @@ def _create_target(plugin: type[CommandTarget], config_input: ConfigInput) -> Co
 
     The setting ``report`` is removed. With it, the target would overwrite the report file of the
     last load. Also replace the target's signal handlers: SIGINT and SIGTERM end the command.
-
-    Args:
-        plugin: The target class.
-        config_input: The settings from the option ``--config``.
     """
     config = {**config_input.config, "report": None}
     target = plugin(config=config, parse_env_config=config_input.parse_env)
@@ -421,7 +413,7 @@ def _print_line(text: str) -> None:
 # last-state
 
 
-def _print_last_state(plugin: CommandTarget, job: str) -> int:
+def _print_last_state(target: CommandTarget, job: str) -> int:
     from target_spark.cli.last_state import (
         UNCOVERED_ROWS,
         find_recoverable_tables,
@@ -429,23 +421,23 @@ def _print_last_state(plugin: CommandTarget, job: str) -> int:
     )
     from target_spark.spark.spark_provider import start_spark_on_demand
 
-    config = plugin.config
+    config = target.config
     jobs = (job,) if job else (settings.get_job_name(config), *settings.former_jobs(config))
     with start_spark_on_demand(settings.spark_settings(config)) as get_spark:
         tables = find_recoverable_tables(settings.load_options(config), get_spark)
-    _print_unknown([each.table for each in tables if each.unknown])
+    _print_unknown_tables([each.table for each in tables if each.unknown])
     last = get_job_metadata(jobs, tables)
     if last is None or last.state is None:
-        _print_line(_nothing_found(jobs, tables))
+        _print_line(_describe_missing_state(jobs, tables))
         return 1
-    _print_line(_origin(jobs, last, tables))
+    _print_line(_describe_origin(jobs, last, tables))
     if last.uncovered_since is not None:
         _print_line(UNCOVERED_ROWS)
     print(last.state)  # noqa: T201  (the result)
     return 0
 
 
-def _print_unknown(tables: Sequence[str]) -> None:
+def _print_unknown_tables(tables: Sequence[str]) -> None:
     if tables:
         _print_line(
             f"Unknown: {list_names(tables)} have rows but no commit metadata of target-spark."
@@ -453,7 +445,9 @@ def _print_unknown(tables: Sequence[str]) -> None:
         )
 
 
-def _origin(jobs: Sequence[str], last: CommitMetadata, tables: Sequence[RecoveredTable]) -> str:
+def _describe_origin(
+    jobs: Sequence[str], last: CommitMetadata, tables: Sequence[RecoveredTable]
+) -> str:
     of_job = [each.table for each in tables if each.marker and each.marker.job in jobs]
     return (
         f"Job {jobs[0]}: the last committed state, of run {last.run}, from the tables"
@@ -461,7 +455,7 @@ def _origin(jobs: Sequence[str], last: CommitMetadata, tables: Sequence[Recovere
     )
 
 
-def _nothing_found(jobs: Sequence[str], tables: Sequence[RecoveredTable]) -> str:
+def _describe_missing_state(jobs: Sequence[str], tables: Sequence[RecoveredTable]) -> str:
     others = sorted({each.marker.job for each in tables if each.marker is not None} - {*jobs})
     looked_at = (
         f"tables {list_names([each.table for each in tables])}" if tables else "there are no tables"
@@ -473,18 +467,18 @@ def _nothing_found(jobs: Sequence[str], tables: Sequence[RecoveredTable]) -> str
 # replay
 
 
-def _replay(plugin: CommandTarget, stream: str, schema: str, *, overwrite: bool) -> int:
+def _replay(target: CommandTarget, stream: str, schema: str, *, overwrite: bool) -> int:
     from target_spark.cli.replay import replay
     from target_spark.cli.schema_input import parse_schemas, select_one
 
     try:
         source = open_binary(sys.stdin) if schema == "-" else Path(schema)
-        text = read_at_most(source, DOCUMENT_BYTES).decode("utf-8")
+        text = read_at_most(source, DOCUMENT_BYTES).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError, InputTooLargeError) as error:
         reason = getattr(error, "strerror", None) or error
         _print_line(f"The file of --schema cannot be read: {schema}: {reason}")
         return 1
-    described = select_one(plugin.make_event_mapper()(parse_schemas(text)), stream)
-    outcome = replay(plugin.config, described, overwrite=overwrite)
+    described = select_one(target.make_event_mapper()(parse_schemas(text)), stream)
+    outcome = replay(target.config, described, overwrite=overwrite)
     print(redact_line(outcome.describe()))  # noqa: T201  (the result)
     return 1 if outcome.found and outcome.unfit == outcome.found else 0

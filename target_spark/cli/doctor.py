@@ -16,7 +16,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -53,7 +52,7 @@ __all__ = ["Check", "checks", "preflight_checks", "run_checks", "storage_checks"
 
 _Verdict: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 
-_PROBE: Final = "target_spark_probe"
+_TEST_TABLE: Final = "target_spark_probe"
 _TABLE_STEPS: Final = ("made", "written", "read", "removed (remove it)")
 """The steps of the test with a table in order, each as the end of "a table could not be …"."""
 
@@ -65,10 +64,10 @@ _PLATFORMS: Final = (
 )
 """Managed Spark platforms: the variable that each sets, and its value if it is always the same."""
 
-_NEEDED: Final = {"java", "pyspark", "jars"}
+_NEEDED_FOR_SPARK: Final = {"java", "pyspark", "jars"}
 """The checks that must succeed before Spark can be started."""
 
-_LEAST_FREE_BYTES: Final = 1 << 30
+_MIN_FREE_BYTES: Final = 1 << 30
 """Free space in bytes below which a warning is printed."""
 
 
@@ -92,7 +91,7 @@ class Check:
 
 
 def run_checks(
-    check: Callable[[ConfigInput], Mapping[str, Any]],
+    validate: Callable[[ConfigInput], Mapping[str, Any]],
     config_args: Sequence[str],
     *,
     as_json: bool = False,
@@ -102,13 +101,13 @@ def run_checks(
     Return the exit code: 1 if a check failed, else 0.
 
     Args:
-        check: A function that validates the configuration. It returns the settings, or raises
+        validate: A function that validates the configuration. It returns the settings, or raises
             `ConfigurationError`.
         config_args: The values of the option ``--config``: file paths or ``ENV``.
         as_json: True to print one JSON document; False to print one line per check.
     """
     results = []
-    for result in checks(check, config_args):
+    for result in checks(validate, config_args):
         results.append(result)
         if not as_json:
             print(redact_line(result.line()), flush=True)  # noqa: T201  (the result)
@@ -118,32 +117,29 @@ def run_checks(
 
 
 def checks(
-    check: Callable[[ConfigInput], Mapping[str, Any]], config_args: Sequence[str]
+    validate: Callable[[ConfigInput], Mapping[str, Any]], config_args: Sequence[str]
 ) -> Iterator[Check]:
     """Run all checks of `target-spark doctor` one after the other, and yield their results.
 
     The texts of the results contain no secrets.
 
     Args:
-        check: A function that validates the configuration. It returns the settings, or raises
+        validate: A function that validates the configuration. It returns the settings, or raises
             `ConfigurationError`.
         config_args: The values of the option ``--config``.
     """
-    config, faults = _read_configuration(check, config_args)
+    config, faults = _read_configuration(validate, config_args)
     hide = make_redactor(config)
-    for result in _checks(config, faults):
+    for result in _check_all(config, faults):
         yield replace(result, text=redact(hide(result.text)))
 
 
 def _read_configuration(
-    check: Callable[[ConfigInput], Mapping[str, Any]], config_args: Sequence[str]
+    validate: Callable[[ConfigInput], Mapping[str, Any]], config_args: Sequence[str]
 ) -> tuple[Mapping[str, Any], list[str]]:
     """Read and validate the settings files.
 
-    Args:
-        check: A function that validates the configuration. It returns the settings, or raises
-            `ConfigurationError`.
-        config_args: The values of the option ``--config``.
+    The parameters are those of `checks`.
 
     Returns:
         The settings and a list of error texts. Without errors, the list is empty. With errors, the
@@ -153,31 +149,30 @@ def _read_configuration(
     try:
         config_input = ConfigInput.from_cli_args(*config_args)
         config = config_input.config
-        return check(config_input), []
+        return validate(config_input), []
     except ConfigurationError as error:
         return config, list(getattr(error, "errors", None) or [str(error)])
 
 
-def _checks(config: Mapping[str, Any], faults: Sequence[str]) -> Iterator[Check]:
-    for fault in faults:
-        yield Check("configuration", "failed", fault)
-    if not faults:
-        table_format = settings.with_defaults(config)["format"]
-        text = f"job {settings.get_job_name(config)}, format {table_format}"
-        yield Check("configuration", "ok", text)
+def _check_all(config: Mapping[str, Any], faults: Sequence[str]) -> Iterator[Check]:
     if faults:
-        yield from _programs(config)
+        for fault in faults:
+            yield Check("configuration", "failed", fault)
+        yield from _check_programs(config)
         yield Check("the rest", "skipped", "requires a valid configuration")
         return
+    table_format = settings.with_defaults(config)["format"]
+    text = f"job {settings.get_job_name(config)}, format {table_format}"
+    yield Check("configuration", "ok", text)
     results = list(preflight_checks(config))
     yield from results
-    yield _job_lock(config)
-    yield from _engine(config)
-    if any(check.verdict == "failed" for check in results if check.name in _NEEDED):
+    yield _check_job_lock(config)
+    yield from _check_engine(config)
+    if any(check.verdict == "failed" for check in results if check.name in _NEEDED_FOR_SPARK):
         yield Check("spark", "skipped", "requires the checks that failed above")
         yield from _check_security(config)
         return
-    yield from _with_spark(config)
+    yield from _check_with_spark(config)
 
 
 def preflight_checks(config: Mapping[str, Any]) -> Iterator[Check]:
@@ -189,18 +184,18 @@ def preflight_checks(config: Mapping[str, Any]) -> Iterator[Check]:
     Args:
         config: The settings, which must be valid.
     """
-    yield from _programs(config)
+    yield from _check_programs(config)
     if not config.get("remote"):  # a server's jars are checked later
-        yield _tried("jars", lambda: _jars(config))
-    yield _staging(config)
+        yield _make_check("jars", lambda: _describe_jars(config))
+    yield _check_staging(config)
     yield from _check_path(config)
 
 
-def _programs(config: Mapping[str, Any]) -> Iterator[Check]:
+def _check_programs(config: Mapping[str, Any]) -> Iterator[Check]:
     if not config.get("remote"):
-        yield _tried("java", check_java)
-    yield _tried("pyspark", _describe_pyspark)
-    yield from _platform()
+        yield _make_check("java", check_java)
+    yield _make_check("pyspark", _describe_pyspark)
+    yield from _check_platform()
 
 
 def _describe_pyspark() -> str:
@@ -210,12 +205,11 @@ def _describe_pyspark() -> str:
         SparkUnavailableError: PySpark is not installed, or Databricks Connect replaces it.
     """
     home = os.environ.get("SPARK_HOME")
-    return f"PySpark {_version()}" + (
-        f"; Spark is started from SPARK_HOME ({home})" if home else ""
-    )
+    origin = f"; Spark is started from SPARK_HOME ({home})" if home else ""
+    return f"PySpark {_get_pyspark_version()}{origin}"
 
 
-def _platform() -> Iterator[Check]:
+def _check_platform() -> Iterator[Check]:
     """Yield a check that names the managed Spark platform of this process, such as Databricks.
 
     Yield nothing on other machines. The check is a warning if ``SPARK_HOME`` is set, because it
@@ -237,14 +231,15 @@ def _platform() -> Iterator[Check]:
         return
 
 
-def _tried(name: str, step: Callable[[], str]) -> Check:
+def _make_check(name: str, step: Callable[[], str]) -> Check:
+    """Return a check whose text is the result of ``step``, or failed with the text of its error."""
     try:
         return Check(name, "ok", step())
     except (TargetSparkError, OSError) as error:
         return Check(name, "failed", str(error))
 
 
-def _version() -> str:
+def _get_pyspark_version() -> str:
     try:
         return find_pyspark_version()
     except SparkUnavailableError:
@@ -253,14 +248,14 @@ def _version() -> str:
         raise
 
 
-def _jars(config: Mapping[str, Any]) -> str:
+def _describe_jars(config: Mapping[str, Any]) -> str:
     """Return a text that says, for each required jar, if it is local or Spark will download it.
 
     Raises:
         SparkUnavailableError: The format does not support this Spark version, or a configured jar
             is missing.
     """
-    spark_settings, version = settings.spark_settings(config), _version()
+    spark_settings, version = settings.spark_settings(config), _get_pyspark_version()
     missing = [
         jar for jar in spark_settings.jars if (path := to_local_folder(jar)) and not path.is_file()
     ]
@@ -280,10 +275,11 @@ def _jars(config: Mapping[str, Any]) -> str:
         version,
         spark_settings.addresses,
     )
-    return "; ".join(map(partial(_jar, conf), needed)) or f"{spark_settings.format} needs none"
+    jars = [_describe_jar(conf, each) for each in needed]
+    return "; ".join(jars) or f"{spark_settings.format} needs none"
 
 
-def _jar(conf: Mapping[str, str], needed: str) -> str:
+def _describe_jar(conf: Mapping[str, str], needed: str) -> str:
     if needed in conf.get("spark.jars.packages", ""):
         return f"{needed} is not in the cache; Spark downloads it at its start"
     return f"{needed.split(':')[1]} is on this machine"
@@ -292,40 +288,43 @@ def _jar(conf: Mapping[str, str], needed: str) -> str:
 # Folders and the job lock
 
 
-def _staging(config: Mapping[str, Any]) -> Check:
+def _check_staging(config: Mapping[str, Any]) -> Check:
     system = tempfile.gettempdir()  # for temporary files if staging is a remote URL
     folder = to_local_folder(settings.get_staging(config) or system) or Path(system)
     fault = _explain_not_writable(folder)
     if fault:
         return Check("staging", "failed", f"{fault}. Set staging to a folder that can be written")
     wanted_bytes = settings.load_options(config).spool_bytes
-    free = shutil.disk_usage(_nearest_existing(folder)).free
+    free = shutil.disk_usage(_find_nearest_existing(folder)).free
     if free < wanted_bytes:
         text = (
-            f"{folder} has {_size(free)} free, and up to {_size(wanted_bytes)} of rows are stored"
-            " there: free space, lower max_spool_bytes, or set staging to another disk"
+            f"{folder} has {_format_size(free)} free, and up to {_format_size(wanted_bytes)} of"
+            " rows are stored there: free space, lower max_spool_bytes, or set staging to another"
+            " disk"
         )
         return Check("staging", "warning", text)
-    return Check("staging", "ok", f"{folder} ({_size(free)} free)")
+    return Check("staging", "ok", f"{folder} ({_format_size(free)} free)")
 
 
 def _check_path(config: Mapping[str, Any]) -> Iterator[Check]:
-    folder = to_local_folder(settings.get_path(config)) if settings.get_path(config) else None
+    path = settings.get_path(config)
+    folder = to_local_folder(path) if path else None
     if folder is None:
         return
     fault = _explain_not_writable(folder)
     if fault:
         yield Check("path", "failed", f"{fault}. Set path to a folder that can be written")
         return
-    free = shutil.disk_usage(_nearest_existing(folder)).free
-    if free < _LEAST_FREE_BYTES:
-        yield Check("path", "warning", f"{folder} has only {_size(free)} free: free space there")
+    free = shutil.disk_usage(_find_nearest_existing(folder)).free
+    if free < _MIN_FREE_BYTES:
+        text = f"{folder} has only {_format_size(free)} free: free space there"
+        yield Check("path", "warning", text)
         return
     note = "" if folder.is_dir() else ", created by the first run"
-    yield Check("path", "ok", f"{folder} ({_size(free)} free{note})")
+    yield Check("path", "ok", f"{folder} ({_format_size(free)} free{note})")
 
 
-def _nearest_existing(folder: Path) -> Path:
+def _find_nearest_existing(folder: Path) -> Path:
     """Return ``folder`` if it exists, else its nearest parent folder that exists."""
     return next(each for each in (folder, *folder.absolute().parents) if each.exists())
 
@@ -335,7 +334,7 @@ def _explain_not_writable(folder: Path) -> str:
 
     Return "" if the folder can be used.
     """
-    nearest = _nearest_existing(folder)
+    nearest = _find_nearest_existing(folder)
     if not nearest.is_dir():
         return f"{nearest} is a file"
     if not os.access(nearest, os.W_OK | os.X_OK):
@@ -343,23 +342,23 @@ def _explain_not_writable(folder: Path) -> str:
     return ""
 
 
-def _size(nbytes: int) -> str:
+def _format_size(nbytes: int) -> str:
     return f"{nbytes / 1e9:.1f} GB"
 
 
-def _job_lock(config: Mapping[str, Any]) -> Check:
+def _check_job_lock(config: Mapping[str, Any]) -> Check:
     job, location = settings.get_job_name(config), settings.get_location(config)
     names = (job, *settings.former_jobs(config))
     try:
         owner = next(filter(None, (get_lock_holder(location, name) for name in names)), None)
     except (TargetSparkError, OSError) as error:
-        return Check("lease", "failed", str(error))
+        return Check("lock", "failed", str(error))
     if owner is None:
-        return Check("lease", "ok", f"no run of job {job} is active")
-    return Check("lease", "warning", f"a run of job {job} is active: {owner}; another must wait")
+        return Check("lock", "ok", f"no run of job {job} is active")
+    return Check("lock", "warning", f"a run of job {job} is active: {owner}; another must wait")
 
 
-def _engine(config: Mapping[str, Any]) -> Iterator[Check]:
+def _check_engine(config: Mapping[str, Any]) -> Iterator[Check]:
     spark_settings = settings.spark_settings(config)
     if not may_use_engine(spark_settings):
         return
@@ -377,7 +376,7 @@ def _engine(config: Mapping[str, Any]) -> Iterator[Check]:
 # Checks with a running Spark
 
 
-def _with_spark(config: Mapping[str, Any]) -> Iterator[Check]:
+def _check_with_spark(config: Mapping[str, Any]) -> Iterator[Check]:
     began = time.monotonic()
     shared = settings.shared_folders(config)
     session = start_spark(replace(settings.spark_settings(config), shared=shared, engine="never"))
@@ -438,7 +437,7 @@ def _check_staging_address(staging: str, spark: SparkSession) -> Check:
         file = folder.new_path("probe")
         file.write_text("here\n", encoding="utf-8")
         staging_area = StagingArea(
-            folder, staging, RunInfo(_PROBE, uuid.uuid4().hex, 0), is_exclusive=False
+            folder, staging, RunInfo(_TEST_TABLE, uuid.uuid4().hex, 0), is_exclusive=False
         )
         try:
             with staged_for_spark(spark, staging_area, [str(file)]) as addresses:
@@ -455,16 +454,16 @@ def storage_checks(options: LoadOptions, spark: SparkSession) -> Iterator[Check]
 
     Each check creates, writes, reads and drops a test table in the location.
     """
-    for table in _probe_tables(options):
-        yield _storage(options, spark, table)
+    for table in _choose_test_tables(options):
+        yield _check_storage(options, spark, table)
 
 
-def _probe_tables(options: LoadOptions) -> list[Table]:
+def _choose_test_tables(options: LoadOptions) -> list[Table]:
     """Return the test tables to create: one in each location in which the settings put tables.
 
     The tables have random names, so that they do not exist yet. This function creates none.
     """
-    name = f"{_PROBE}_{uuid.uuid4().hex[:8]}"
+    name = f"{_TEST_TABLE}_{uuid.uuid4().hex[:8]}"
     probes: dict[str, Table] = {}
     for stream in (name, *options.streams):
         table = options.table(StreamId(stream))
@@ -474,7 +473,7 @@ def _probe_tables(options: LoadOptions) -> list[Table]:
     return list(probes.values())
 
 
-def _storage(options: LoadOptions, spark: SparkSession, table: Table) -> Check:
+def _check_storage(options: LoadOptions, spark: SparkSession, table: Table) -> Check:
     location = ".".join(table.identifier[:-1]) or table.path.rpartition("/")[0]
     steps: list[str] = []
     try:
@@ -503,7 +502,7 @@ def _try_table(options: LoadOptions, spark: SparkSession, table: Table) -> Itera
     try:
         writer.create(spark, table, table_schema, TableLayout(), has_rows=True)
         yield "made"
-        marker = CommitMetadata(_PROBE, uuid.uuid4().hex, int(time.time() * 1000), 1, 0)
+        marker = CommitMetadata(_TEST_TABLE, uuid.uuid4().hex, int(time.time() * 1000), 1, 0)
         writer.append(spark, table, spark.range(1).selectExpr("id"), marker)
         yield "written"
         _check_read_rows([tuple(row) for row in writer.rows(spark, table).collect()])

@@ -21,7 +21,7 @@ __all__ = ["describe_engine", "show_engines", "start", "stop"]
 
 _START_SECONDS: Final = 600.0
 _RESPONSE_SECONDS: Final = 30.0
-_NAMED: Final = 5
+_MAX_NAMES: Final = 5
 
 
 def start(settings: SparkSettings) -> tuple[int, list[str]]:
@@ -50,7 +50,7 @@ def start(settings: SparkSettings) -> tuple[int, list[str]]:
         connection.close()
         found = folder.request(_START_SECONDS, request="status", wait=True)
     except UntrustedPathError as error:
-        raise _untrusted(error) from None
+        raise _make_untrusted_error(error) from None
     except OSError as error:
         raise SparkUnavailableError(
             f"The engine ended at its start ({error}); its messages are in a log below"
@@ -82,10 +82,10 @@ def show_engines(settings: SparkSettings) -> tuple[int, list[str]]:
                 continue
             is_fit = folder.path.name == identity.key and may_use_engine(settings)
             code = 0 if is_fit else code
-            lines.append(f"{_describe(found)}. {_fit(identity, folder)}")
+            lines.append(f"{_describe(found)}. {_describe_fit(identity, folder)}")
             lines += [f"  used by {run}" for run in found["runs"]]
     except UntrustedPathError as error:
-        raise _untrusted(error) from None
+        raise _make_untrusted_error(error) from None
     return code, lines or ["No engine is running."]
 
 
@@ -102,7 +102,7 @@ def stop(settings: SparkSettings) -> tuple[int, list[str]]:
         folder = EngineFolder.find(Identity.of_run(settings).key)
         found = None if folder is None else _request(folder, "stop")
     except UntrustedPathError as error:
-        raise _untrusted(error) from None
+        raise _make_untrusted_error(error) from None
     if found is None:
         return 0, ["No engine with these settings is running."]
     if found["runs"]:
@@ -128,10 +128,6 @@ def _request(folder: EngineFolder, request: str) -> dict[str, Any] | None:
     """Send a request, such as "status", to a background Spark process; return its response.
 
     Return None if the process does not respond, because it has ended.
-
-    Args:
-        folder: The folder of the process, with the socket on which it listens.
-        request: The name of the request.
     """
     try:
         return folder.request(_RESPONSE_SECONDS, request=request)
@@ -147,14 +143,14 @@ def _describe(found: dict[str, Any]) -> str:
     return f"process {found['pid']}, JVM {found['jvm']}, Spark {application}, {state}"
 
 
-def _fit(identity: Identity, folder: EngineFolder) -> str:
+def _describe_fit(identity: Identity, folder: EngineFolder) -> str:
     names = find_differences(identity, folder.read_description().get("identity", {}))
     if not names:
         return "A run with these settings uses it."
-    return f"It was started with another value of: {list_names(names, _NAMED)}."
+    return f"It was started with another value of: {list_names(names, _MAX_NAMES)}."
 
 
-def _untrusted(error: UntrustedPathError) -> SparkUnavailableError:
+def _make_untrusted_error(error: UntrustedPathError) -> SparkUnavailableError:
     return SparkUnavailableError(
         f"No engine is used: {error}. Let only this user enter that folder, or remove it."
     )

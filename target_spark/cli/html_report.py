@@ -24,6 +24,7 @@ from tap_core.redaction import clean_document, make_redactor, redact_lines
 from tap_core.redaction.row_values import show_value
 from target_spark.cli.table_overview import read_run_rows, read_table
 from target_spark.config.options import LoadOptions
+from target_spark.errors import TableError
 from target_spark.loader.report import COMPLETE
 from target_spark.storage.commit_retry import first_error_line
 
@@ -31,22 +32,20 @@ if TYPE_CHECKING:
     from target_spark.cli.report_plots import Plot
     from target_spark.writers.table_reader import TableReader
 
-__all__ = ["LAST_RUNS", "write_html_report"]
-
-LAST_RUNS: Final = 20
-"""The default number of runs in the report."""
+__all__ = ["write_html_report"]
 
 _SAMPLES: Final = 5
 _LONGEST_TEXT: Final = 10_000
 """The number of characters after which a state or a record is cut on the page."""
 
 _COUNTS: Final = ("received", "written", "inserted", "updated", "deleted", "quarantined")
-_SHOWN: Final = ("run", "started", "stream", "table", *_COUNTS, "bytes", "commits")
+_RUN_COLUMNS: Final = ("job", "run", "started", "ended", "seconds", "outcome", "error")
+_SHOWN_COLUMNS: Final = ("run", "started", "stream", "table", *_COUNTS, "bytes", "commits")
 """The values that the page shows for each stream of a run: columns of the table of runs, in which
 each run of target-spark has one row per stream."""
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
-_PARTS: Final = {"jinja2", "markupsafe", "pygal"}
+_EXTRA_PACKAGES: Final = {"jinja2", "markupsafe", "pygal"}
 
 
 def write_html_report(
@@ -54,7 +53,7 @@ def write_html_report(
     options: LoadOptions,
     reader: TableReader,
     path: str,
-    limit: int = LAST_RUNS,
+    limit: int = 20,
 ) -> None:
     """Write the HTML report on runs and tables to a file that only the current user can read.
 
@@ -68,15 +67,15 @@ def write_html_report(
     Raises:
         ConfigurationError: A library of the extra ``report`` is missing.
         OSError: The file cannot be written.
-        TargetSparkError: The table in which target-spark records its runs is missing or cannot be
-            read.
+        TargetSparkError: The table in which target-spark records its runs is missing or empty, or
+            cannot be read.
     """
     try:
         import jinja2
 
         from target_spark.cli.report_plots import COLORS
     except ModuleNotFoundError as missing:
-        if missing.name not in _PARTS:
+        if missing.name not in _EXTRA_PACKAGES:
             raise
         raise ConfigurationError(
             f"The HTML report needs the package {missing.name}, which is missing: run"
@@ -116,18 +115,13 @@ def write_html_report(
 def _read_page(
     options: LoadOptions, reader: TableReader, limit: int, clean: Callable[[str], str]
 ) -> dict[str, Any]:
-    """Read the tables, and return the values for the template of the HTML report.
-
-    Args:
-        options: The options of the load, which determine the locations of the tables.
-        reader: The reader of the tables.
-        limit: The number of newest runs that the report contains.
-        clean: Function that redacts secrets and escapes control characters in a text.
-    """
+    """Read the tables, and return the values for the template of the HTML report."""
     rows = read_run_rows(reader, options, limit)
+    if not rows:
+        raise TableError(f"The table of runs ({options.runs_table.key}) is empty.")
     now = datetime.now(timezone.utc)
     tables = [
-        _read_table(reader, options, stream, clean)
+        _try_read_table(reader, options, stream, clean)
         for stream in sorted({row["stream"] for row in rows})
     ]
     page = {
@@ -135,7 +129,7 @@ def _read_page(
         "runs": [
             _describe_run(list(group), clean) for _, group in groupby(rows, lambda row: row["run"])
         ],
-        "rows": [{name: row[name] for name in _SHOWN} for row in rows],
+        "rows": [{name: row[name] for name in _SHOWN_COLUMNS} for row in rows],
         "tables": [_add_lateness(table, rows, now) for table in tables],
         "changes": [
             {**change, "stream": row["stream"], "started": row["started"]}
@@ -152,15 +146,11 @@ def _read_page(
 def _describe_run(rows: Sequence[Mapping[str, Any]], clean: Callable[[str], str]) -> dict[str, Any]:
     """Return the values that the HTML report shows for one run, such as its outcome.
 
-    Args:
-        rows: The rows of the run, one per stream, from the table in which target-spark records its
-            runs.
-        clean: Function that redacts secrets and escapes control characters in a text.
+    ``rows`` are the rows of the run in the table of runs, one per stream.
     """
     first = rows[0]
     return {
-        **{name: first[name] for name in ("job", "run", "started", "ended", "seconds", "error")},
-        "outcome": first["outcome"],
+        **{name: first[name] for name in _RUN_COLUMNS},
         "is_complete": first["outcome"] == COMPLETE,
         "quarantined": sum(row["quarantined"] for row in rows),
         "before": _show_document(first["state_before"], clean),
@@ -168,7 +158,7 @@ def _describe_run(rows: Sequence[Mapping[str, Any]], clean: Callable[[str], str]
     }
 
 
-def _read_table(
+def _try_read_table(
     reader: TableReader, options: LoadOptions, stream: str, clean: Callable[[str], str]
 ) -> dict[str, Any]:
     """Return an overview of a stream's table, or the error text if the table cannot be read.
@@ -192,11 +182,7 @@ def _add_lateness(
     ``since_commit`` is the time since the last commit. ``behind`` is the time from the newest row
     to the end of the stream's last run.
 
-    Args:
-        table: The overview of the table.
-        rows: The recorded runs, with one row per run and stream. At least one is of the table's
-            stream.
-        now: The current time.
+    ``rows`` has one row per run and stream, with at least one of the stream of the table.
     """
     ended = max(row["ended"] for row in rows if row["stream"] == table["stream"])
     commit, newest = table.get("last_commit"), table.get("newest_row")
@@ -241,8 +227,7 @@ def _show_document(
 def _draw(page: Mapping[str, Any]) -> dict[str, list[Plot]]:
     """Return the bar charts of the report, in the order of the page.
 
-    Args:
-        page: The values for the template of the report, as `_read_page` returns them.
+    ``page`` is the result of `_read_page`.
 
     Returns:
         The charts under the keys "runs" and "tables", the two sections of the page.
@@ -254,7 +239,7 @@ def _draw(page: Mapping[str, Any]) -> dict[str, list[Plot]]:
     seconds = {"seconds": [run["seconds"] for run in runs]}
     of_runs = [plot_per_run("Time per run", "outcomes", labels, seconds, _format_duration)]
     for title, column, format_value in _PER_RUN:
-        values = _collect(page, column)
+        values = _collect_by_stream(page, column)
         of_runs.append(plot_per_run(title, "counts", labels, values, format_value))
     of_tables = []
     for title, name, format_value in _PER_TABLE:
@@ -265,7 +250,7 @@ def _draw(page: Mapping[str, Any]) -> dict[str, list[Plot]]:
     return {"runs": of_runs, "tables": of_tables}
 
 
-def _collect(page: Mapping[str, Any], column: str) -> dict[str, list[float]]:
+def _collect_by_stream(page: Mapping[str, Any], column: str) -> dict[str, list[float]]:
     """Return a number of each stream and run, such as the rows received, for a bar chart.
 
     Args:

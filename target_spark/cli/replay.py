@@ -52,10 +52,16 @@ if TYPE_CHECKING:
 
 __all__ = ["ReplayResult", "ReplayWriter", "reload_records", "replay"]
 
-_NEVER: Final = 1 << 62
-_PLACE: Final = "__target_spark_place"
-_IN_ORDER: Final = ("quarantined_at", "run", "batch", "ordinal")
-_TIME: Final = "date_format(`extracted_at`, \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'\")"
+_NO_LIMIT: Final = 1 << 62
+"""Limit that no batch reaches, so that all records are loaded in one batch."""
+
+_POSITION: Final = "__target_spark_place"
+"""Column with the number of a record in the order in which the records were quarantined."""
+
+_ORDER: Final = ("quarantined_at", "run", "batch", "ordinal")
+"""Columns of the quarantine table that determine this order."""
+
+_EXTRACTED_AT: Final = "date_format(`extracted_at`, \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'\")"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +192,10 @@ def reload_records(
 def _as_one_batch(options: LoadOptions) -> LoadOptions:
     return replace(
         options,
-        flush_rows=_NEVER,
-        flush_bytes=_NEVER,
-        flush_seconds=float(_NEVER),
-        spool_bytes=_NEVER,
+        flush_rows=_NO_LIMIT,
+        flush_bytes=_NO_LIMIT,
+        flush_seconds=float(_NO_LIMIT),
+        spool_bytes=_NO_LIMIT,
         max_quarantined=QuarantineLimit(),
     )
 
@@ -241,7 +247,7 @@ class ReplayWriter(BatchWriter):
             self._staged = source
             count = source.count()
             if not count:  # records that an earlier replay loaded may still be there
-                self._rewrite(spark, source.drop(_PLACE))
+                self._rewrite(spark, source.drop(_POSITION))
             yield count
 
     def records(self, described: SchemaEvent) -> Iterator[Rows]:
@@ -250,14 +256,14 @@ class ReplayWriter(BatchWriter):
         Records that are not JSON objects are left out, and counted in `unreadable`.
         """
         positioned = self._source.selectExpr(
-            f"`{_PLACE}` AS place", "raw", f"{_TIME} AS extracted", "version"
+            f"`{_POSITION}` AS position", "raw", f"{_EXTRACTED_AT} AS extracted", "version"
         )
-        for row in positioned.orderBy("place").toLocalIterator():
+        for row in positioned.orderBy("position").toLocalIterator():
             rows = _decode_record(described, row.raw, row.extracted, row.version)
             if rows is None:
-                self._unreadable.append(row.place)
+                self._unreadable.append(row.position)
             else:
-                self._positions.append(row.place)
+                self._positions.append(row.position)
                 yield rows
 
     def write(self, request: CommitRequest) -> CommitResult:
@@ -313,11 +319,12 @@ class ReplayWriter(BatchWriter):
         marker = self._writer.get_last_metadata(spark, table)
         loaded_by = (marker and marker.replay) or ""
         waiting = quarantined.where(f"`replay` IS NULL OR `replay` <> '{loaded_by}'")
+        # A replay that failed before its commit may have quarantined records a second time.
         failed = waiting.selectExpr("`replay` AS `run`").where("`run` IS NOT NULL").distinct()
         waiting = waiting.join(failed, "run", "left_anti").select(*SCHEMA.types)
         unclaimed = waiting.withColumn("replay", F.lit(None).cast("string"))
-        return unclaimed.orderBy(*map(quote, _IN_ORDER)).withColumn(
-            _PLACE, F.monotonically_increasing_id()
+        return unclaimed.orderBy(*map(quote, _ORDER)).withColumn(
+            _POSITION, F.monotonically_increasing_id()
         )
 
     def _find_existing_keys(self, spark: SparkSession, request: CommitRequest) -> frozenset[int]:
@@ -345,24 +352,20 @@ class ReplayWriter(BatchWriter):
         )
         return frozenset(row[0] for row in matching.select(quote(ordinal)).toLocalIterator())
 
-    def _claim_records(self, spark: SparkSession, stay: Collection[int]) -> DataFrame:
+    def _claim_records(self, spark: SparkSession, positions: Collection[int]) -> DataFrame:
         """Return the quarantined records, with this run's id in the column ``replay``.
 
         The id marks the records that this run loads, so that the next run can complete the replay.
 
-        Args:
-            spark: The session.
-            stay: The numbers (from `_get_unloaded_records`) of the records that get no id, because
-                they stay in the quarantine.
+        The records at ``positions`` (from `_get_unloaded_records`) get no id, because they stay in
+        the quarantine.
         """
         path = self._folder.new_path("stay")
-        path.write_text("".join(f'{{"{_PLACE}":{place}}}\n' for place in stay), "ascii")
-        staying = spark.read.schema(f"`{_PLACE}` BIGINT, `stays` BOOLEAN").json(
-            to_spark_uri(str(path))
-        )
+        path.write_text("".join(f'{{"{_POSITION}":{each}}}\n' for each in positions), "ascii")
+        staying = spark.read.schema(f"`{_POSITION}` BIGINT").json(to_spark_uri(str(path)))
         staying = staying.withColumn("stays", F.lit(True))  # noqa: FBT003
         claim = F.when(F.col("stays"), None).otherwise(F.lit(self._run.id))
-        joined = self._source.join(staying, _PLACE, "left").withColumn("replay", claim)
+        joined = self._source.join(staying, _POSITION, "left").withColumn("replay", claim)
         return joined.select(*SCHEMA.types)
 
     def _remove(self, spark: SparkSession) -> None:

@@ -24,13 +24,19 @@ COLORS: Final = 6
 """The number of colors for streams, which the report's style sheet defines as ``--color-0`` etc."""
 
 _WIDTH, _HEIGHT, _BAR_HEIGHT = 560, 340, 28
-_LABELS: Final = 4
-_BARS: Final = 20
+_MAX_LABELS: Final = 4
+"""Maximum number of runs whose label is shown below a chart."""
+
+_MAX_BARS: Final = 20
+"""Maximum number of streams in a chart by stream."""
+
 _MARGIN: Final = 6
 _LEGEND_COLUMNS, _LEGEND_ROW = 3, 21
-_LONGEST_NAME: Final = 24
-_LONGEST_IN_LEGEND: Final = 14
-_REMOVED: Final = {"comment", "desc", "script", "style", "title"}  # its only title is "Pygal"
+"""Number of columns of a legend, and height of its rows in pixels."""
+
+_MAX_NAME_LENGTH: Final = 24
+_MAX_LEGEND_LENGTH: Final = 14
+_REMOVED_ELEMENTS: Final = {"comment", "desc", "script", "style", "title"}  # the title is "Pygal"
 _OTHERS: Final = "other streams"
 _FONT_SIZES: Final = Style(label_font_size=13, major_label_font_size=13, legend_font_size=14)
 """Font sizes in pixels from which pygal computes the layout of a chart.
@@ -74,7 +80,7 @@ def plot_per_run(
         values: For each stream, its value in each run.
         format_value: A function that formats a value with its unit.
     """
-    series = _join_last(values)
+    series = _add_up_last(values)
     totals = [sum(each) for each in zip(*values.values(), strict=True)]
     greatest = max(range(len(totals)), key=totals.__getitem__)
     summary = (
@@ -82,7 +88,7 @@ def plot_per_run(
         f" {format_value(totals[-1])}. The greatest value is {format_value(totals[greatest])}, of"
         f" the run {runs[greatest]}."
     )
-    step = -(-len(runs) // _LABELS)
+    step = -(-len(runs) // _MAX_LABELS)
     chart = _configure(pygal.StackedBar, format_value, _HEIGHT)
     chart.x_labels = list(runs)
     chart.x_labels_major = list(runs[::step])
@@ -110,7 +116,7 @@ def plot_by_stream(
         values: The value of each stream, with at least one stream.
         format_value: A function that formats a value with its unit.
     """
-    shown = sorted(values, key=lambda name: -values[name])[:_BARS]
+    shown = sorted(values, key=lambda name: -values[name])[:_MAX_BARS]
     summary = (
         f"Bars for {_count(len(shown), 'stream')} of {len(values)}. The greatest value is"
         f" {format_value(values[shown[0]])}, of {shown[0]}; the smallest is"
@@ -135,8 +141,8 @@ def _configure(kind: type[Any], format_value: Callable[[float], str], height: in
         margin_right=28,
         legend_at_bottom=True,
         legend_at_bottom_columns=_LEGEND_COLUMNS,
-        truncate_legend=_LONGEST_IN_LEGEND,
-        truncate_label=_LONGEST_NAME,
+        truncate_legend=_MAX_LEGEND_LENGTH,
+        truncate_label=_MAX_NAME_LENGTH,
         max_scale=5,
         value_formatter=format_value,
     )
@@ -168,11 +174,11 @@ def _remove_scripts(root: Any) -> None:
             if tag == "desc" and child.get("class") == "value":
                 child.tag = "title"
                 child.attrib.clear()
-            elif tag in _REMOVED:
+            elif tag in _REMOVED_ELEMENTS:
                 parent.remove(child)
 
 
-def _join_last(values: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
+def _add_up_last(values: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
     if len(values) <= COLORS:
         return dict(values)
     shown, joined = [*values][: COLORS - 1], [*values.values()][COLORS - 1 :]
@@ -185,4 +191,4 @@ def _count(number: int, noun: str) -> str:
 
 
 def _shorten(name: str) -> str:
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+    return name if len(name) <= _MAX_NAME_LENGTH else f"{name[: _MAX_NAME_LENGTH - 1]}…"

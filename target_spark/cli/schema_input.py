@@ -61,7 +61,7 @@ def _parse_documents(text: str) -> list[Any]:
     except ValueError:
         pass
     lines = []
-    for line in text.splitlines():
+    for line in text.split("\n"):  # a string in JSON may contain other line separators
         if '"SCHEMA"' in line:
             try:
                 lines.append(json.loads(line))

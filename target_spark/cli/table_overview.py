@@ -37,12 +37,12 @@ __all__ = [
 ]
 
 _LAST_RUNS: Final = 5
-_REASONS: Final = 5
-_RECEIVED: Final = ("_sdc_received_at", EXTRACTED_AT)
+_MAX_REASONS: Final = 5
+_TIME_COLUMNS: Final = ("_sdc_received_at", EXTRACTED_AT)
 """Columns from which the age of the newest row is computed: the time at which target-spark received
 a row, or at which an Airbyte source read it."""
 
-_COUNTED: Final = ("written", "inserted", "updated", "deleted", "quarantined")
+_COUNT_COLUMNS: Final = ("written", "inserted", "updated", "deleted", "quarantined")
 
 
 def list_runs(
@@ -98,7 +98,7 @@ def read_table(
     """
     table, types = _find_table(reader, options, stream)
     metadata = reader.get_last_metadata(table)
-    received = next((name for name in _RECEIVED if name in types), None)
+    received = next((name for name in _TIME_COLUMNS if name in types), None)
     return {
         "stream": stream,
         "table": table.key,
@@ -127,12 +127,13 @@ def to_json(config: Mapping[str, Any], overview: Any) -> str:
 
 def describe_runs(config: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
     """Format the result of `list_runs` as lines of text, with secrets redacted."""
-    return _clean(config, _format_runs(rows)) or "The table of runs has no run of this stream."
+    text = _join_redacted(config, _format_runs(rows))
+    return text or "The table of runs has no run of this stream."
 
 
 def describe_table(config: Mapping[str, Any], overview: Mapping[str, Any]) -> str:
     """Format the result of `show_table` as lines of text, with secrets redacted."""
-    return _clean(config, _format_table(overview))
+    return _join_redacted(config, _format_table(overview))
 
 
 @contextmanager
@@ -178,23 +179,17 @@ def _find_runs(
     """Return rows of the table of runs, newest run first; None if the table does not exist.
 
     Each run of target-spark has appended one row per stream to this table.
-
-    Args:
-        reader: The reader of tables.
-        options: The options of the load, which determine the location of the table.
-        limit: The maximum number of runs.
-        stream: The stream whose rows are returned; None for all streams.
     """
     table = options.runs_table
     if reader.get_column_types(table) is None:
         return None
     rows = [row for row in reader.read_rows(table) if stream in {None, row["stream"]}]
-    rows.sort(key=_get_run)
-    by_run = [list(group) for _, group in groupby(rows, _get_run)]
+    rows.sort(key=_get_run_key)
+    by_run = [list(group) for _, group in groupby(rows, _get_run_key)]
     return [row for group in reversed(by_run[-limit:]) for row in group]
 
 
-def _get_run(row: Mapping[str, Any]) -> tuple[datetime, str]:
+def _get_run_key(row: Mapping[str, Any]) -> tuple[datetime, str]:
     return row["started"], row["run"]
 
 
@@ -225,17 +220,14 @@ def _find_table(
 def _read_quarantine(reader: TableReader, table: Table, samples: int) -> dict[str, Any] | None:
     """Return the number of quarantined rows, their most frequent reasons, and the newest rows.
 
-    Args:
-        reader: The reader of tables.
-        table: The quarantine table, with the rows of a stream that did not fit their columns.
-        samples: The maximum number of rows to return.
+    ``samples`` is the maximum number of rows to return.
 
     Returns:
         A JSON object, or None if the quarantine table does not exist.
     """
     if reader.get_column_types(table) is None:
         return None
-    reasons = reader.count_items(table, "reasons", _REASONS)
+    reasons = reader.count_items(table, "reasons", _MAX_REASONS)
     found = {"samples": reader.read_quarantine(table, samples)} if samples else {}
     return {
         **found,
@@ -248,7 +240,7 @@ def _read_quarantine(reader: TableReader, table: Table, samples: int) -> dict[st
 # Text
 
 
-def _clean(config: Mapping[str, Any], lines: Iterator[str]) -> str:
+def _join_redacted(config: Mapping[str, Any], lines: Iterator[str]) -> str:
     hide = make_redactor(config)
     return "\n".join(redact_line(hide(line)) for line in lines)
 
@@ -262,7 +254,7 @@ def _format_rows(count: int) -> str:
 
 
 def _format_runs(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    for _, group in groupby(rows, _get_run):
+    for _, group in groupby(rows, _get_run_key):
         streams = list(group)
         run = streams[0]
         yield (
@@ -270,7 +262,7 @@ def _format_runs(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             f" job {run['job']}, run {run['run']}"
         )
         for row in streams:
-            counts = [f"{row[name]:,} {name}" for name in _COUNTED if row[name]]
+            counts = [f"{row[name]:,} {name}" for name in _COUNT_COLUMNS if row[name]]
             yield f"  {row['stream']}: " + ", ".join([f"{row['received']:,} received", *counts])
             if row["schema_changes"]:
                 yield f"    schema changes: {row['schema_changes']}"

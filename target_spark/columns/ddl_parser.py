@@ -27,9 +27,12 @@ from target_spark.columns.types import (
     UnmanagedType,
 )
 
-__all__ = ["parse_ddl"]
+__all__ = ["LIMITED_TEXT", "parse_ddl"]
 
-_PLAIN: dict[str, ColumnType] = {
+LIMITED_TEXT = re.compile(r"(?:var)?char\((\d+)\)", re.IGNORECASE)
+"""Regular expression for the DDL of a string type with a maximum length: ``varchar(10)``."""
+
+_SIMPLE_TYPES: dict[str, ColumnType] = {
     "boolean": Boolean(),
     "tinyint": Integer(8),
     "byte": Integer(8),
@@ -48,12 +51,14 @@ _PLAIN: dict[str, ColumnType] = {
     "binary": Binary(),
 }
 
-_DECIMAL = re.compile(r"(?:decimal|numeric|dec)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?")
-_ARRAY = re.compile(r"array\s*<(.*)>", re.DOTALL)
-_STRUCT = re.compile(r"struct\s*<(.*)>", re.DOTALL)
+_DECIMAL = re.compile(
+    r"(?:decimal|numeric|dec)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?", re.IGNORECASE
+)
+_ARRAY = re.compile(r"array\s*<(.*)>", re.IGNORECASE | re.DOTALL)
+_STRUCT = re.compile(r"struct\s*<(.*)>", re.IGNORECASE | re.DOTALL)
 _QUOTED_FIELD = re.compile(r"\s*`((?:[^`]|``)*)`\s*:?(.*)", re.DOTALL)
-_PIECE = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|[<(]|[>)]|,|[^`'<>(),]+|.", re.DOTALL)
-_SUFFIX = re.compile(r"\s+(?:not\s+null\b|comment\s+'(?:[^'\\]|\\.)*')", re.IGNORECASE)
+_TOKEN = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|[<(]|[>)]|,|[^`'<>(),]+|.", re.DOTALL)
+_FIELD_SUFFIX = re.compile(r"\s+(?:not\s+null\b|comment\s+'(?:[^'\\]|\\.)*')", re.IGNORECASE)
 
 
 def parse_ddl(ddl: str) -> ColumnType:
@@ -63,17 +68,16 @@ def parse_ddl(ddl: str) -> ColumnType:
     returned as an `UnmanagedType`.
     """
     text = ddl.strip()
-    plain = _PLAIN.get(text.lower())
+    plain = _SIMPLE_TYPES.get(text.lower())
     if plain is not None:
         return plain
-    lowered = text.lower()
-    if match := _DECIMAL.fullmatch(lowered):
+    if match := _DECIMAL.fullmatch(text):
         precision, scale = match.groups()
         return Decimal(int(precision or 10), int(scale or 0))
-    if lowered.startswith("array") and (match := _ARRAY.fullmatch(text[:5].lower() + text[5:])):
+    if match := _ARRAY.fullmatch(text):
         return Array(parse_ddl(match[1]))
-    if lowered.startswith("struct") and (match := _STRUCT.fullmatch(text[:6].lower() + text[6:])):
-        return Struct(tuple(_field(part) for part in _split_fields(match[1])))
+    if match := _STRUCT.fullmatch(text):
+        return Struct(tuple(_parse_field(part) for part in _split_fields(match[1])))
     return UnmanagedType(text)
 
 
@@ -84,7 +88,7 @@ def _split_fields(text: str) -> list[str]:
     "b:decimal(5,2)"]``.
     """
     parts, depth, current = [], 0, ""
-    for piece in _PIECE.findall(text):
+    for piece in _TOKEN.findall(text):
         depth += (piece in {"<", "("}) - (piece in {">", ")"})
         if piece == "," and depth == 0:
             parts.append(current)
@@ -94,10 +98,10 @@ def _split_fields(text: str) -> list[str]:
     return [part for part in (*parts, current) if part.strip()]
 
 
-def _field(text: str) -> Column:
+def _parse_field(text: str) -> Column:
     if match := _QUOTED_FIELD.fullmatch(text):
         name, ddl = match[1].replace("``", "`"), match[2]
     else:
         name, _, ddl = text.strip().partition(":")
-    bare = _SUFFIX.sub("", ddl)
+    bare = _FIELD_SUFFIX.sub("", ddl)
     return Column(name, name, parse_ddl(bare), feed=ColumnSource.NOTHING)

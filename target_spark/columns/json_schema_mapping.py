@@ -67,13 +67,15 @@ __all__ = ["WHOLE_RECORD", "schema_from_json_schema", "undeclared_keys"]
 WHOLE_RECORD = "record"
 """Name of the column with the whole record as JSON, for a stream without declared properties."""
 
-_DEEPEST = 50
+_MAX_DEPTH = 50
 """Maximum nesting of structs and arrays. Deeper objects and lists become columns of JSON text,
 because Spark fails with a stack overflow at a few more levels."""
 
-_ANYTHING: Mapping[str, Any] = MappingProxyType({})
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
 
-_TIME: Mapping[str, Any] = MappingProxyType({"type": "string", "format": "date-time"})
+_DELETION_TIME_SCHEMA: Mapping[str, Any] = MappingProxyType(
+    {"type": "string", "format": "date-time"}
+)
 """Schema of the property `_sdc_deleted_at`, which marks a row as deleted if it is not null.
 
 It replaces the schema that the stream declares: in a text column, any text would delete the row."""
@@ -85,7 +87,7 @@ def schema_from_json_schema(
     schema: _Schema,
     keys: Sequence[str],
     options: ColumnOptions,
-    nested: Mapping[str, Sequence[str]] = _ANYTHING,
+    nested: Mapping[str, Sequence[str]] = _EMPTY,
 ) -> TableSchema:
     """Convert the JSON Schema of a stream to the columns of its table.
 
@@ -113,14 +115,15 @@ def schema_from_json_schema(
     if DELETED_AT in names:
         declared.pop(DELETED_AT, None)
     elif DELETED_AT in declared:
-        declared[DELETED_AT] = _TIME
+        declared[DELETED_AT] = _DELETION_TIME_SCHEMA
     nested_names = nested_sources(nested, declared)
     plain_keys = [key for key in keys if key not in nested_names]
-    properties = {**dict.fromkeys(plain_keys, _ANYTHING), **declared}
+    properties = {**dict.fromkeys(plain_keys, _EMPTY), **declared}
     reserved = (*names, ORDINAL, *options.reserved)
-    record = _columns(properties, options, reserved=reserved)
+    record = _build_columns(properties, options, reserved=reserved)
     record += nested_columns(
         nested,
+        nested_names,
         declared,
         partial(_to_column_type, options=options, depth=0),
         (*reserved, *(column.name for column in record)),
@@ -140,7 +143,7 @@ def schema_from_json_schema(
 
 
 def undeclared_keys(
-    schema: _Schema, keys: Sequence[str], nested: Mapping[str, Sequence[str]] = _ANYTHING
+    schema: _Schema, keys: Sequence[str], nested: Mapping[str, Sequence[str]] = _EMPTY
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the keys that a JSON Schema does not declare, and the properties that it declares.
 
@@ -158,7 +161,7 @@ def undeclared_keys(
     return (undeclared if declared else ()), declared
 
 
-def _columns(
+def _build_columns(
     properties: Mapping[str, Any],
     options: ColumnOptions,
     reserved: Sequence[str] = (),
@@ -166,36 +169,40 @@ def _columns(
 ) -> tuple[Column, ...]:
     names = sanitize_names(list(properties), reserved)
     return tuple(
-        Column(source, names[source], _to_column_type(schema, options, depth), _comment(schema))
+        Column(source, names[source], _to_column_type(schema, options, depth), _get_comment(schema))
         for source, schema in properties.items()
     )
 
 
-def _comment(schema: Any) -> str | None:
+def _get_comment(schema: Any) -> str | None:
     text = schema.get("description") if isinstance(schema, Mapping) else None
     return text if isinstance(text, str) and text else None
 
 
 def _to_column_type(schema: Any, options: ColumnOptions, depth: int) -> ColumnType:
-    if depth > _DEEPEST:
+    if depth > _MAX_DEPTH:
         return Text()
     variants = list(split_variants(schema))
     kinds = {kind for kind, _ in variants}
     if kinds == {"object"}:
-        return _struct(merge_object_variants([variant for _, variant in variants]), options, depth)
+        return _to_struct_type(
+            merge_object_variants([variant for _, variant in variants]), options, depth
+        )
     if kinds == {"array"}:
-        return _array([variant for _, variant in variants], options, depth)
-    return _find_common_type([_scalar(kind, variant, options) for kind, variant in variants])
+        return _to_array_type([variant for _, variant in variants], options, depth)
+    return _find_common_type(
+        [_to_scalar_type(kind, variant, options) for kind, variant in variants]
+    )
 
 
-def _struct(schema: _Schema, options: ColumnOptions, depth: int) -> ColumnType:
+def _to_struct_type(schema: _Schema, options: ColumnOptions, depth: int) -> ColumnType:
     properties = schema.get("properties")
     if not properties or allows_undeclared_properties(schema):
         return Text()
-    return Struct(_columns(properties, options, depth=depth + 1))
+    return Struct(_build_columns(properties, options, depth=depth + 1))
 
 
-def _array(variants: Sequence[_Schema], options: ColumnOptions, depth: int) -> ColumnType:
+def _to_array_type(variants: Sequence[_Schema], options: ColumnOptions, depth: int) -> ColumnType:
     items = [variant.get("items") for variant in variants]
     tuples = any(variant.get("prefixItems") for variant in variants)
     if tuples or not all(isinstance(item, Mapping) and item for item in items):
@@ -204,17 +211,17 @@ def _array(variants: Sequence[_Schema], options: ColumnOptions, depth: int) -> C
     return Array(_to_column_type(item, options, depth + 1))
 
 
-def _scalar(kind: str, schema: _Schema, options: ColumnOptions) -> ColumnType:
+def _to_scalar_type(kind: str, schema: _Schema, options: ColumnOptions) -> ColumnType:
     if kind == "boolean":
         return Boolean()
     if kind == "integer":
         return to_integer_type(schema, options)
     if kind == "number":
         return to_number_type(schema, options)
-    return _string(schema, options) if kind == "string" else Text()
+    return _to_string_type(schema, options) if kind == "string" else Text()
 
 
-def _string(schema: _Schema, options: ColumnOptions) -> ColumnType:
+def _to_string_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
     format_ = schema.get("format")
     if format_ == "date-time":
         return Timestamp()

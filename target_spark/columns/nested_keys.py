@@ -50,6 +50,7 @@ def nested_sources(nested: _Paths, declared: Collection[str]) -> dict[str, str]:
 
 def nested_columns(
     nested: _Paths,
+    sources: Mapping[str, str],
     declared: Mapping[str, Any],
     type_of: Callable[[Any], ColumnType],
     reserved: Collection[str],
@@ -60,6 +61,7 @@ def nested_columns(
 
     Args:
         nested: The path of each key by name, such as ``{"user.id": ["user", "id"]}``.
+        sources: The unique names of the nested keys, as `nested_sources` returns them.
         declared: The JSON Schemas of the properties, by name.
         type_of: Function that returns the column type for a JSON Schema.
         reserved: The names of the other columns, which the new columns must not have.
@@ -67,7 +69,6 @@ def nested_columns(
     Raises:
         UnsupportedError: The schemas do not declare a path, or its value is an object or a list.
     """
-    sources = nested_sources(nested, declared)
     names: dict[str, str] = {}
     for source in sorted(sources.values()):
         preferred = source.replace(".", "_")
@@ -86,14 +87,14 @@ def _resolve_leaf_type(
         if part not in properties:
             raise _unusable_key_error(path, f"its schema declares no {'.'.join(path[:at])}")
         if at < len(path):
-            properties = _properties(properties[part], path, at)
+            properties = _get_properties(properties[part], path, at)
     type_ = type_of(properties[path[-1]])
     if isinstance(type_, Struct | Array):
         raise _unusable_key_error(path, "it is not a single value")
     return Text() if isinstance(type_, Boolean) else type_  # nested booleans are read as text
 
 
-def _properties(schema: Any, path: tuple[str, ...], at: int) -> _Schema:
+def _get_properties(schema: Any, path: tuple[str, ...], at: int) -> _Schema:
     """Return the declared properties of an object on the path of a nested key.
 
     Args:

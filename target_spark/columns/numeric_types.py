@@ -116,10 +116,7 @@ def _widest_decimal(integer_digits: int | None, scale: int, options: ColumnOptio
     If the digits before the point do not fit, return the type that the options configure for
     numbers of more than 38 digits: text, or a decimal.
 
-    Args:
-        integer_digits: The number of digits needed before the point; None if unknown.
-        scale: The number of digits after the point.
-        options: The options for column types.
+    ``integer_digits`` is the number of digits needed before the point; None if unknown.
     """
     needed = MIN_INTEGER_DIGITS if integer_digits is None else integer_digits
     if needed + scale <= MAX_DIGITS:

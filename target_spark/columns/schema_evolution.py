@@ -16,11 +16,11 @@ compared with a table. Schemas of one run are merged as if every change were all
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
+from target_spark.columns.ddl_parser import LIMITED_TEXT
 from target_spark.columns.numeric_types import common_decimal, count_integer_digits
 from target_spark.columns.table_json_schema import from_table
 from target_spark.columns.table_schema import (
@@ -57,11 +57,8 @@ True if the table format can change the type of a column without rewriting its v
 
 _Path: TypeAlias = tuple[str, ...]
 
-_NAMED = 10
+_MAX_NAMES = 10
 """The maximum number of columns that the message of an error lists."""
-
-_LIMITED = re.compile(r"(var)?char\(\d+\)")
-"""DDL of a string type with a maximum length, such as ``varchar(10)``."""
 
 
 def any_widening(_old: str, _new: str) -> bool:
@@ -85,7 +82,7 @@ def merge_table_schemas(
     Returns:
         The merged schema, and the changes that the table needs.
     """
-    return _merged(old.columns, new, _Rules(can_widen, has_sources=True))
+    return _merge_columns(old.columns, new, _Rules(can_widen, has_sources=True))
 
 
 def diff_with_table(
@@ -118,7 +115,7 @@ def diff_with_table(
     rules = _Rules(
         can_widen, sources is not None, table_schema.on_change, frozenset(table_schema.must_fit)
     )
-    return _merged(known, table_schema, rules)
+    return _merge_columns(known, table_schema, rules)
 
 
 def can_share_batch(old: TableSchema, new: TableSchema) -> bool:
@@ -156,7 +153,7 @@ def _get_fields(type_: ColumnType) -> tuple[Column, ...]:
     return type_.fields if isinstance(type_, Struct) else ()
 
 
-def _merged(
+def _merge_columns(
     columns: tuple[Column, ...], new: TableSchema, rules: _Rules
 ) -> tuple[TableSchema, tuple[SchemaChange, ...]]:
     merge = _Merge(columns, rules)
@@ -175,18 +172,14 @@ def _merged(
 def _check_policy(merge: _Merge, policy: OnSchemaChange) -> None:
     """Raise if the policy ``on_schema_change`` forbids a change that a merge of schemas requires.
 
-    Args:
-        merge: The completed merge, with the changes that the table needs.
-        policy: The value of the setting.
-
     Raises:
         SchemaChangeError: At least one change is forbidden, or a required property would have no
             column. The message lists the columns.
     """
-    ours = {column.name for column in merge.columns if _is_ours(column)}
+    ours = {column.name for column in merge.columns if _is_always_added(column)}
     forbidden = [change.refuse() for change in merge.changes if _is_forbidden(change, policy, ours)]
     if forbidden:
-        named = [change.describe() for change in forbidden[:_NAMED]]
+        named = [change.describe() for change in forbidden[:_MAX_NAMES]]
         more = len(forbidden) - len(named)
         raise SchemaChangeError(
             "; ".join([*named, f"and {more} more"] if more else named),
@@ -203,7 +196,7 @@ def _is_forbidden(change: SchemaChange, policy: OnSchemaChange, ours: Collection
     return policy is OnSchemaChange.FAIL or (policy is OnSchemaChange.WIDEN and is_second_column)
 
 
-def _is_ours(column: Column) -> bool:
+def _is_always_added(column: Column) -> bool:
     """Return True if target-spark adds a column even if the user forbids new columns.
 
     Such columns are the metadata columns, and the column of a tap's property `_sdc_deleted_at`.
@@ -211,33 +204,26 @@ def _is_ours(column: Column) -> bool:
     return column.feed is ColumnSource.METADATA or column.source == DELETED_AT
 
 
-def _drop_whole_record_source(
-    columns: Iterable[Column], keys: Collection[str]
-) -> tuple[Column, ...]:
+def _drop_whole_record_source(columns: Sequence[Column], keys: Collection[str]) -> Sequence[Column]:
     """Stop filling the column that stores whole records, if a non-key property has a column.
 
     A stream that declares only keys, or no properties, has such a column. When the stream declares
     other properties later, the column stays in the table, but its ``feed`` becomes NOTHING.
 
-    Args:
-        columns: The columns of the table.
-        keys: The names of the key properties.
-
     Returns:
         All columns, unchanged except for the column with whole records.
     """
-    all_columns = tuple(columns)
     if not any(
-        column.feed is ColumnSource.PROPERTY and column.source not in keys for column in all_columns
+        column.feed is ColumnSource.PROPERTY and column.source not in keys for column in columns
     ):
-        return all_columns
-    return tuple(
+        return columns
+    return [
         replace(column, feed=ColumnSource.NOTHING) if column.feed is ColumnSource.WHOLE else column
-        for column in all_columns
-    )
+        for column in columns
+    ]
 
 
-def _mark_unfed_columns(columns: Iterable[Column]) -> tuple[Column, ...]:
+def _mark_unfed_columns(columns: Sequence[Column]) -> tuple[Column, ...]:
     """Set the ``feed`` of those table columns for which the stream has no values.
 
     Null is written (feed EMPTIED) to metadata columns, and to columns whose property now fills
@@ -246,8 +232,7 @@ def _mark_unfed_columns(columns: Iterable[Column]) -> tuple[Column, ...]:
     Returns:
         All columns, including those that have values, in the same order.
     """
-    all_columns = tuple(columns)
-    filled = {column.source for column in all_columns if column.feed is ColumnSource.PROPERTY}
+    filled = {column.source for column in columns if column.feed is ColumnSource.PROPERTY}
     return tuple(
         column
         if column.is_fed
@@ -255,7 +240,7 @@ def _mark_unfed_columns(columns: Iterable[Column]) -> tuple[Column, ...]:
             column,
             feed=ColumnSource.EMPTIED if _is_stale(column, filled) else ColumnSource.NOTHING,
         )
-        for column in all_columns
+        for column in columns
     )
 
 
@@ -311,7 +296,7 @@ class _Merge:
         self._claimed: set[int] = set()
         self._new_properties: set[str] = set()
         self._by_name = {fold_case(column.name): at for at, column in enumerate(self.columns)}
-        self._by_feed = {_feed(column): at for at, column in enumerate(self.columns)}
+        self._by_feed = {_get_feed(column): at for at, column in enumerate(self.columns)}
         self._by_source = {
             column.source: at
             for at, column in reversed([*enumerate(self.columns)])
@@ -341,7 +326,7 @@ class _Merge:
                 self._keep_unfilled(column)
 
     def _find_by_feed(self, column: Column) -> int | None:
-        return self._by_feed.get(_feed(column))
+        return self._by_feed.get(_get_feed(column))
 
     def _find_by_source(self, column: Column) -> int | None:
         # Of several columns of a property, the first one is returned.
@@ -403,16 +388,12 @@ class _Merge:
 
         The result is False if the table column belongs to another property: one that fills it now,
         or one that filled it before and is still declared in the schema.
-
-        Args:
-            at: The index of the table column.
-            new: The column of the new schema.
         """
         column = self.columns[at]
         if at in self._claimed or (not self._path and is_internal(column.name)):
             return False
         if column.is_fed:
-            return _feed(column) == _feed(new)
+            return _get_feed(column) == _get_feed(new)
         if column.source == new.source or new.feed is not ColumnSource.PROPERTY:
             return True
         if column.source != column.name or column.source in self._new_properties:
@@ -424,7 +405,7 @@ class _Merge:
 
         The user's policy does not apply to metadata columns. Their policy is always EVOLVE.
         """
-        if self._path or not _is_ours(new):
+        if self._path or not _is_always_added(new):
             return self._rules
         return self._rules._replace(policy=OnSchemaChange.EVOLVE)
 
@@ -505,19 +486,19 @@ class _Merge:
 
     def _claim(self, at: int) -> None:
         self._claimed.add(at)
-        self._by_feed[_feed(self.columns[at])] = at
+        self._by_feed[_get_feed(self.columns[at])] = at
 
     def _release_property(self, new: Column) -> None:
         """Stop filling the table column, if any, that has stored the property of ``new`` so far.
 
         This is done before another table column is assigned to the property.
         """
-        at = self._by_feed.get(_feed(new))
+        at = self._by_feed.get(_get_feed(new))
         if at is not None:
             self.columns[at] = replace(self.columns[at], feed=ColumnSource.NOTHING)
 
 
-def _feed(column: Column) -> tuple[ColumnSource, str]:
+def _get_feed(column: Column) -> tuple[ColumnSource, str]:
     return column.feed, column.source
 
 
@@ -528,12 +509,6 @@ def _join_types(old: ColumnType, new: ColumnType, rules: _Rules, path: _Path) ->
     """Return a type that can store the values of two types, and the table changes that it needs.
 
     Return None if there is no such type, or if the policy or the table format forbids widening.
-
-    Args:
-        old: The type of the existing column.
-        new: The type that the stream requires.
-        rules: The rules of the merge, such as the policy.
-        path: The path of the column, for the schema changes.
     """
     if old == new or isinstance(old, Text):
         return old, []
@@ -595,7 +570,7 @@ def _wider_scalar(old: ColumnType, new: ColumnType) -> ColumnType | None:
 
     ``int`` and ``bigint`` give ``bigint``; ``varchar(10)`` and any type give ``string``.
     """
-    if isinstance(old, UnmanagedType) and _LIMITED.fullmatch(old.written):
+    if isinstance(old, UnmanagedType) and LIMITED_TEXT.fullmatch(old.written):
         return Text()
     if isinstance(old, LocalTimestamp) and isinstance(new, Timestamp):
         return old  # the values are written in UTC
@@ -612,12 +587,13 @@ def _wider_number(old: ColumnType, new: ColumnType) -> ColumnType | None:
         return new if small or old == UnmanagedType("float") else None
     if not isinstance(old, Integer | Decimal) or not isinstance(new, Integer | Decimal):
         return None
-    if isinstance(old, Decimal) and _takes(old, new):
+    if isinstance(old, Decimal) and _can_hold(old, new):
         return old
     return common_decimal((old, new))
 
 
-def _takes(old: Decimal, new: Integer | Decimal) -> bool:
+def _can_hold(old: Decimal, new: Integer | Decimal) -> bool:
+    # A 64-bit integer has 19 digits; 20 are necessary only to widen a column of them.
     needed = 19 if isinstance(new, Integer) else count_integer_digits(new)
     scale = new.scale if isinstance(new, Decimal) else 0
     return count_integer_digits(old) >= needed and old.scale >= scale

@@ -7,13 +7,12 @@ map becomes ``object``, and a type without a JSON equivalent becomes an empty sc
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from target_spark.columns.ddl_parser import parse_ddl
+from target_spark.columns.ddl_parser import LIMITED_TEXT, parse_ddl
 from target_spark.columns.table_schema import TableSchema
 from target_spark.columns.types import (
     Array,
@@ -49,8 +48,6 @@ _SCALARS: Final[Mapping[type[ColumnType], Mapping[str, Any]]] = MappingProxyType
     }
 )
 
-_LIMITED: Final = re.compile(r"(?:var)?char\((\d+)\)", re.IGNORECASE)
-
 
 def to_json_schema(table_schema: TableSchema) -> dict[str, Any]:
     """Return a JSON Schema for the records that can be loaded into a table.
@@ -59,7 +56,7 @@ def to_json_schema(table_schema: TableSchema) -> dict[str, Any]:
     """
     generated = {ColumnSource.METADATA, ColumnSource.WHOLE}
     columns = [c for c in table_schema.columns if c.feed not in generated and not c.path]
-    return {"type": "object", **_properties(columns)}
+    return {"type": "object", **_build_properties(columns)}
 
 
 def from_table(types: Mapping[str, str], sources: Mapping[str, str] | None = None) -> TableSchema:
@@ -108,7 +105,7 @@ def _build_schema(type_: ColumnType) -> dict[str, Any]:
     if isinstance(type_, Struct):
         return {
             "type": ["null", "object"],
-            **_properties(type_.fields),
+            **_build_properties(type_.fields),
             "additionalProperties": False,
         }
     if isinstance(type_, Array):
@@ -116,21 +113,23 @@ def _build_schema(type_: ColumnType) -> dict[str, Any]:
     if isinstance(type_, Decimal):
         digits = {"precision": type_.precision, "scale": type_.scale}
         return {"type": ["null", "string"], "format": "x-singer.decimal", **digits}
-    return _foreign(type_) if isinstance(type_, UnmanagedType) else dict(_SCALARS[type(type_)])
+    return (
+        _build_unmanaged(type_) if isinstance(type_, UnmanagedType) else dict(_SCALARS[type(type_)])
+    )
 
 
-def _properties(columns: Iterable[Column]) -> dict[str, Any]:
-    return {"properties": {column.source: _described(column) for column in columns}}
+def _build_properties(columns: Iterable[Column]) -> dict[str, Any]:
+    return {"properties": {column.source: _build_property(column) for column in columns}}
 
 
-def _described(column: Column) -> dict[str, Any]:
+def _build_property(column: Column) -> dict[str, Any]:
     described = {"description": column.comment} if column.comment else {}
     return {**_build_schema(column.type), **described}
 
 
-def _foreign(type_: UnmanagedType) -> dict[str, Any]:
+def _build_unmanaged(type_: UnmanagedType) -> dict[str, Any]:
     written = type_.written.lower()
-    if limited := _LIMITED.fullmatch(written):
+    if limited := LIMITED_TEXT.fullmatch(written):
         return {"type": ["null", "string"], "maxLength": int(limited[1])}
     if written == "float":
         return {"type": ["null", "number"]}

@@ -99,8 +99,7 @@ AIRBYTE_COLUMNS: Mapping[str, ColumnType] = MappingProxyType(
 )
 """Columns that Airbyte's destinations add; `_airbyte_meta` is JSON text."""
 
-
-_UNSIZED = Decimal(38, 18)
+_DEFAULT_DECIMAL = Decimal(38, 18)
 
 
 class OnSchemaChange(Enum):
@@ -142,7 +141,7 @@ class ColumnOptions:
     """
 
     plain_numbers: Decimal | None = None
-    unsized_decimals: Decimal = _UNSIZED
+    unsized_decimals: Decimal = _DEFAULT_DECIMAL
     oversized_as_text: bool = False
     truncate_timestamps: bool = False
     metadata: bool = False
@@ -228,7 +227,7 @@ class TableSchema:
         property: ``{"`user_id`": "user-id"}``. In a path, ``element`` stands for the items of an
         array. Names that differ only in case are left out.
         """
-        return dict(_renamed(self.columns))
+        return dict(_find_renamed(self.columns))
 
     @property
     def keeps_whole(self) -> bool:
@@ -242,6 +241,14 @@ class TableSchema:
     def has_meta(self) -> bool:
         """True if the table has the column `_airbyte_meta`, which records conversion errors."""
         return self.column_fed_by(META, ColumnSource.METADATA) is not None
+
+    @property
+    def has_deletion_time(self) -> bool:
+        """True if the table has the column `_sdc_deleted_at`, which is filled from the record.
+
+        It is the only metadata column whose value comes from the record.
+        """
+        return self.column_fed_by(DELETED_AT, ColumnSource.METADATA) is not None
 
     @property
     def must_fit(self) -> frozenset[str]:
@@ -339,7 +346,9 @@ class SchemaChange:
         return SchemaChange("refuse", path, self.requested or self.ddl, old=self.old)
 
 
-def _renamed(columns: Iterable[Column], path: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
+def _find_renamed(
+    columns: Iterable[Column], path: tuple[str, ...] = ()
+) -> Iterator[tuple[str, str]]:
     for column in columns:
         current_path, type_ = (*path, column.name), column.type
         has_property = column.feed not in {ColumnSource.METADATA, ColumnSource.WHOLE}
@@ -348,4 +357,4 @@ def _renamed(columns: Iterable[Column], path: tuple[str, ...] = ()) -> Iterator[
         while isinstance(type_, Array):
             current_path, type_ = (*current_path, "element"), type_.element
         if isinstance(type_, Struct):
-            yield from _renamed(type_.fields, current_path)
+            yield from _find_renamed(type_.fields, current_path)

@@ -19,7 +19,7 @@ __all__ = ["AuthenticatedConnections", "get_max_connections", "serve_connections
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-_MOST: Final = 4096
+_MAX_CONNECTIONS: Final = 4096
 _UNAUTHENTICATED_LIMIT: Final = 64
 _PAUSE_SECONDS: Final = 1.0
 _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -49,9 +49,9 @@ class AuthenticatedConnections:
         If there are too many connections, an old connection is closed.
         """
         if len(self._unauthenticated) >= self._unauthenticated_limit:
-            self._close_first(self._unauthenticated)
+            self._close_oldest(self._unauthenticated)
         elif len(self) >= self._limit:
-            self._close_first(self._unauthenticated or self._authenticated)
+            self._close_oldest(self._unauthenticated or self._authenticated)
         self._unauthenticated[connection] = None
 
     def mark_authenticated(self, connection: asyncio.StreamWriter) -> None:
@@ -85,7 +85,7 @@ class AuthenticatedConnections:
         return len(self._unauthenticated) + len(self._authenticated)
 
     @staticmethod
-    def _close_first(connections: OrderedDict[asyncio.StreamWriter, None]) -> None:
+    def _close_oldest(connections: OrderedDict[asyncio.StreamWriter, None]) -> None:
         first, _ = connections.popitem(last=False)
         first.transport.abort()
 
@@ -98,9 +98,13 @@ def get_max_connections() -> int:
     try:
         import resource
     except ImportError:  # Windows has no limit of file descriptors
-        return _MOST
+        return _MAX_CONNECTIONS
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MOST if soft == resource.RLIM_INFINITY else max(1, min(_MOST, soft // 2))
+    return (
+        _MAX_CONNECTIONS
+        if soft == resource.RLIM_INFINITY
+        else max(1, min(_MAX_CONNECTIONS, soft // 2))
+    )
 
 
 async def serve_connections(listener: socket.socket) -> AsyncIterator[socket.socket]:

@@ -56,7 +56,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RunArguments", "run_tap"]
 
-_BEAT_SECONDS: Final = 0.5
+_POLL_SECONDS: Final = 0.5
+"""Seconds between two calls of `Loader.poll` while the tap sends no events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,24 +94,25 @@ def run_tap(plugin: type[CommandTarget], arguments: RunArguments) -> int:
     Returns:
         The exit code: 0 on success, 1 after an error, which is printed to standard error.
     """
-    hide: list[Callable[[str], str]] = []
+    redactors: list[Callable[[str], str]] = []
     try:
-        return _load_tap(plugin, arguments, hide)
+        return _load_tap(plugin, arguments, redactors)
     except (ConfigurationError, TargetSparkError) as error:
-        return _refused(map(redact_line, getattr(error, "errors", None) or [str(error)]), hide)
+        sentences = getattr(error, "errors", None) or [str(error)]
+        return _print_errors(map(redact_line, sentences), redactors)
     except Exception as error:  # noqa: BLE001  an unredacted text could hold a secret
-        return _refused([format_error(error, redact)], hide)
+        return _print_errors([format_error(error, redact)], redactors)
 
 
 def _load_tap(
     plugin: type[CommandTarget],
     arguments: RunArguments,
-    hide: list[Callable[[str], str]],
+    redactors: list[Callable[[str], str]],
 ) -> int:
     tap_class = import_tap_class(arguments.tap)
     config_input = ConfigInput.from_cli_args(*arguments.config)
     tap_input = ConfigInput.from_cli_args(*arguments.tap_config) if arguments.tap_config else None
-    hide += [
+    redactors += [
         make_redactor(config_input.config),
         make_redactor(tap_input.config if tap_input else {}),
     ]
@@ -125,8 +127,8 @@ def _load_tap(
         catalog=catalog,
         parse_env_config=(tap_input or config_input).parse_env,
     )
-    hide.append(make_redactor(tap.config, tap_class._full_schema()))  # noqa: SLF001
-    _check_names_of_streams(tap, arguments.here)
+    redactors.append(make_redactor(tap.config, tap_class._full_schema()))  # noqa: SLF001
+    _check_stream_names(tap, arguments.here)
     tap.config_file = tap_input.file if tap_input else None
     target = plugin(config=target_config, parse_env_config=config_input.parse_env)
     target.config_args = config_input.args
@@ -169,31 +171,30 @@ class _TapSync:
         self._here = here
         self._state = state
 
-    def __call__(self, opened: LoadSession) -> None:
+    def __call__(self, session: LoadSession) -> None:
         """Sync all selected streams of the tap, and pass their records to the loader.
 
         The sync starts from the state that the user passed, or else from the last state that is
         stored in the target's tables.
 
         Args:
-            opened: The running load, with its loader and its Spark.
+            session: The running load, with its loader and its Spark.
 
         Raises:
             ReadingError: The tap failed.
             TargetSparkError: The loader failed.
         """
-        opened.engine.begin()
+        session.engine.begin()
         tap, target = self._tap, self._target
-        self._start_rate_limit_server(opened)
+        self._start_rate_limit_server(session)
         if self._source.read_range is None:
-            self._load_state(opened)
-        tap.set_protocol_writer(
-            output := _LoaderOutput(
-                opened.loader, target.make_event_mapper(), self._make_distributor(opened)
-            )
+            self._restore_state(session)
+        output = _LoaderOutput(
+            session.loader, target.make_event_mapper(), self._make_distributor(session)
         )
+        tap.set_protocol_writer(output)
         if self._source.read_range is not None:
-            tap.protocol_writer = KeptStateWriter(output, self._find_last_state(opened))
+            tap.protocol_writer = KeptStateWriter(output, self._find_last_state(session))
         try:
             target.call_on_interrupt(lambda: tap.run.stop(_leave))
             with output.polling():
@@ -207,15 +208,15 @@ class _TapSync:
         finally:
             target.call_on_interrupt(None)
 
-    def _start_rate_limit_server(self, opened: LoadSession) -> None:
+    def _start_rate_limit_server(self, session: LoadSession) -> None:
         """Start the server that applies the tap's rate limits to the driver and all Spark workers.
 
         With Spark Connect it is not started, because the workers cannot reach this process.
         """
-        server = RateLimitServer.of(opened.engine.spark())
+        server = RateLimitServer.of(session.engine.spark())
         if server is not None:
             server.open()
-            opened.at_end(server.close)
+            session.at_end(server.close)
             self._source = replace(self._source, permits=server.address)
             use_job_rate_limit(self._tap, server.address)
 
@@ -226,31 +227,28 @@ class _TapSync:
         self._tap.logger.log(level, "The tap failed.", exc_info=error)
         return ReadingError(hide(f"The tap failed: {type(error).__name__}: {error}"))
 
-    def _load_state(self, opened: LoadSession) -> None:
+    def _restore_state(self, session: LoadSession) -> None:
         """Load into the tap the state that the user passed, or else the last state in the tables.
 
         A state that is stored in one table has the bookmarks of all streams. The bookmark of a
         stream whose own table does not exist is ignored, because the older rows are missing: the
         table was removed, or its name has changed.
-
-        Args:
-            opened: The running load.
         """
         overwrites = _make_overwrite_check(self._target, self._options)
         if self._state is not None:
             _load_state(self._tap, dict(self._state), overwrites)
             return
-        found = self._find_last_state(opened)
+        found = self._find_last_state(session)
         if found is None:
             self._tap.logger.info(
-                "The tables have no state of %s: everything is read.", opened.run.job
+                "The tables have no state of %s: everything is read.", session.run.job
             )
             self._tap.load_state({})
             return
         state: dict[str, Any] = json.loads(found)
         self._tap.logger.info("The run continues from the last state in the tables.")
         names = (state.get("bookmarks") or {}).keys()
-        missing = self._find_missing_tables(opened.engine.spark(), names)
+        missing = self._find_missing_tables(session.engine.spark(), names)
         for name, table in missing.items():
             self._tap.logger.warning(
                 "Stream '%s': its table %s does not exist, so all its records are read.",
@@ -283,7 +281,7 @@ class _TapSync:
                         missing[stream.name] = table.name
         return missing
 
-    def _find_last_state(self, opened: LoadSession) -> bytes | None:
+    def _find_last_state(self, session: LoadSession) -> bytes | None:
         """Return the last state of this job in the target's tables, as JSON.
 
         Return None if no table has a state of the job. Log a warning if an interrupted run has
@@ -296,7 +294,7 @@ class _TapSync:
         )
 
         marker = get_job_metadata(
-            opened.run.jobs, find_recoverable_tables(self._options, opened.engine.spark)
+            session.run.jobs, find_recoverable_tables(self._options, session.engine.spark)
         )
         if marker is None or marker.state is None:
             return None
@@ -304,7 +302,7 @@ class _TapSync:
             self._tap.logger.warning(UNCOVERED_ROWS)
         return marker.state.encode()
 
-    def _make_distributor(self, opened: LoadSession) -> SparkDistributor | None:
+    def _make_distributor(self, session: LoadSession) -> SparkDistributor | None:
         """Return the distributor that lets Spark workers read the partitions of the tap's streams.
 
         Return None, and log the reason, if this process must read all partitions.
@@ -325,13 +323,13 @@ class _TapSync:
         distributor = SparkDistributor(
             self._source,
             self._tap.streams,
-            opened.engine,
-            StagingArea(opened.folder, self._options.staging, opened.run),
-            opened.loader.reserve,
+            session.engine,
+            StagingArea(session.folder, self._options.staging, session.run),
+            session.loader.reserve,
             here=self._here,
             width=width if isinstance(width, int) and width > 0 else None,
         )
-        opened.at_end(distributor.close)
+        session.at_end(distributor.close)
         return distributor
 
 
@@ -345,13 +343,13 @@ class _LoaderOutput:
     def __init__(
         self,
         loader: Loader,
-        mapped: Callable[[Iterable[Event]], Iterator[Event]],
+        map_events: Callable[[Iterable[Event]], Iterator[Event]],
         distributor: SparkDistributor | None,
     ) -> None:
         self.encode: Callable[[Any], bytes] = encode_body
         self.distributor = distributor
         self._loader = loader
-        self._mapped = mapped
+        self._map_events = map_events
         self._lock = threading.RLock()
 
     def emit(self, event: Event) -> None:
@@ -360,7 +358,7 @@ class _LoaderOutput:
         An event is, for example, a schema, a chunk of records or a state.
         """
         with self._lock:
-            for each in self._mapped([event]):
+            for each in self._map_events([event]):
                 self._loader.process_event(each)
             self._loader.poll()
 
@@ -373,7 +371,7 @@ class _LoaderOutput:
         """
         ended = threading.Event()
         thread = threading.Thread(
-            target=self._run_heartbeat, args=(ended,), name="beat", daemon=True
+            target=self._poll_until, args=(ended,), name="poll-loader", daemon=True
         )
         thread.start()
         try:
@@ -382,8 +380,8 @@ class _LoaderOutput:
             ended.set()
             thread.join()
 
-    def _run_heartbeat(self, ended: threading.Event) -> None:
-        while not ended.wait(_BEAT_SECONDS):
+    def _poll_until(self, ended: threading.Event) -> None:
+        while not ended.wait(_POLL_SECONDS):
             with suppress(Exception), self._lock:  # the next event raises the error again
                 self._loader.poll()
 
@@ -420,11 +418,8 @@ def _load_state(
     These are the streams whose tables are overwritten or do not exist. With a bookmark, the tap
     would send only new rows of them, and the tables would lack all older rows.
 
-    Args:
-        tap: The tap.
-        state: The state.
-        overwrites: Function that returns True for a stream whose table is overwritten.
-        missing: The names of the streams whose tables do not exist.
+    ``overwrites`` is a function that returns True for a stream whose table is overwritten, and
+    ``missing`` has the names of the streams whose tables do not exist.
     """
     bookmarks, streams = state.get("bookmarks"), tap.streams
     if isinstance(bookmarks, dict):
@@ -454,10 +449,11 @@ def _refuse_overwrites(tap: Tap, target: CommandTarget, options: LoadOptions) ->
 
 
 def _leave() -> None:
+    """End the sync of the tap after a signal."""
     raise SystemExit(0)
 
 
-def _check_names_of_streams(tap: Tap, here: Sequence[str]) -> None:
+def _check_stream_names(tap: Tap, here: Sequence[str]) -> None:
     """Check that the option ``--here`` names only streams of the tap, or ``*`` for all streams.
 
     The option lists the streams that this process reads instead of Spark's workers.
@@ -513,10 +509,11 @@ def _split_settings(
     return {name: value for name, value in config.items() if name not in tap}, tap
 
 
-def _refused(sentences: Iterable[str], hide: Sequence[Callable[[str], str]]) -> int:
+def _print_errors(sentences: Iterable[str], redactors: Sequence[Callable[[str], str]]) -> int:
+    """Write each sentence without secrets to standard error; return the exit code 1."""
     for sentence in sentences:
         text = sentence
-        for each in hide:
-            text = each(text)
+        for hide in redactors:
+            text = hide(text)
         write_to_stderr(f"{text}\n")
     return 1

@@ -65,13 +65,13 @@ class TapDataSource(DataSource):
         Raises:
             UnsupportedError: The user has specified a schema that differs from that of the stream.
         """
-        request = self._get_options()
-        if schema != _build_struct(request):
+        options = self._get_options()
+        if schema != _build_struct(options):
             raise UnsupportedError(
-                f"The columns of stream {request.name} come from its schema: load it without a"
+                f"The columns of stream {options.name} come from its schema: load it without a"
                 " user-specified schema, then select and cast."
             )
-        return TapReader(request)
+        return TapReader(options)
 
     def streamReader(self, schema: StructType) -> NoReturn:  # noqa: ARG002, N802  Spark's
         """Raise an error, because Spark Structured Streaming is not supported.
@@ -97,8 +97,8 @@ class TapDataSource(DataSource):
 class TapReader(DataSourceReader):
     """Spark reader of a tap's stream. Each action on the DataFrame reads the stream again."""
 
-    def __init__(self, request: ReadOptions) -> None:
-        self._request = request
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
 
     def partitions(self) -> list[TapPartition]:
         """Return the input partitions that Spark's tasks read: groups of contexts of the stream.
@@ -108,22 +108,19 @@ class TapReader(DataSourceReader):
         """
         from target_spark.extract.partition_reader import plan_groups
 
-        return [TapPartition(group) for group in plan_groups(self._request)]
+        return [TapPartition(group) for group in plan_groups(self._options)]
 
     def read(self, partition: TapPartition) -> Iterator[Any]:  # type: ignore[override]
         """Read one partition in a Spark worker, and yield its records as Arrow record batches."""
         from target_spark.extract.partition_reader import read_batches
         from target_spark.spark.arrow_workers import reuse_worker
 
-        return reuse_worker(read_batches(self._request, partition.group))
+        return reuse_worker(read_batches(self._options, partition.group))
 
 
 @dataclass
 class TapPartition(InputPartition):
-    """Spark input partition: a group of contexts of a stream, which one Spark task reads.
-
-    A context identifies a partition of a stream, as in singer_sdk, for example one parent record.
-    """
+    """Spark input partition: a group of contexts of a stream, which one Spark task reads."""
 
     group: PartitionGroup
 
@@ -150,10 +147,10 @@ def register_source(
     return Registered
 
 
-def _build_struct(request: ReadOptions) -> StructType:
+def _build_struct(options: ReadOptions) -> StructType:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     from target_spark.frames.arrow_conversion import arrow_schema
 
-    struct: StructType = from_arrow_schema(arrow_schema(request.table_schema))
+    struct: StructType = from_arrow_schema(arrow_schema(options.table_schema))
     return struct

@@ -42,6 +42,7 @@ _ROWS, _BYTES = 10_000, 4 << 20
 """Approximate maximum rows and bytes of a record batch."""
 
 _ALL_AT_ONCE: Final = 1 << 31
+"""Number of contexts above that of any stream, so that one call of `sync` passes all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,56 +53,54 @@ class PartitionGroup:
 
     Attributes:
         number: The index of the group, from 0.
-        of: The number of groups of the stream.
+        group_count: The number of groups of the stream.
         parts: The contexts; a single None if the stream cannot be divided and is read as a whole.
     """
 
     number: int
-    of: int
+    group_count: int
     parts: Sequence[WorkUnit | None]
 
 
 # ------------------------------------------------------------------------------ the driver
 
 
-def plan_groups(request: ReadOptions) -> list[PartitionGroup]:
-    """Divide the contexts of a stream into at most ``request.partitions`` groups.
+def plan_groups(options: ReadOptions) -> list[PartitionGroup]:
+    """Divide the contexts of a stream into at most ``options.partitions`` groups.
 
-    A context identifies a partition of a stream, as in singer_sdk, for example one parent record.
-    If ``request.partitions`` is None, each context is a separate group.
+    If ``options.partitions`` is None, each context is a separate group.
 
     Raises:
         FrameError: The tap cannot list the contexts.
     """
-    parts = _list_parts(request)
-    size = min(len(parts), request.partitions or len(parts)) or 1
-    return [PartitionGroup(number, size, parts[number::size]) for number in range(size)]
+    parts = _list_parts(options)
+    count = min(len(parts), options.partitions or len(parts)) or 1
+    return [PartitionGroup(number, count, parts[number::count]) for number in range(count)]
 
 
-def _list_parts(request: ReadOptions) -> list[WorkUnit | None]:
+def _list_parts(options: ReadOptions) -> list[WorkUnit | None]:
     try:
-        return _collected(request)
+        return _collect_parts(options)
     except Exception as error:  # noqa: BLE001  it is reported without secrets
-        why = request.describe_error(error)
-        raise FrameError(f"The contexts of stream {request.name} cannot be found: {why}") from None
+        why = options.describe_error(error)
+        raise FrameError(f"The contexts of stream {options.name} cannot be found: {why}") from None
 
 
-def _collected(request: ReadOptions) -> list[WorkUnit | None]:
-    tap = request.tap()
-    stream = tap.streams[request.stream]
+def _collect_parts(options: ReadOptions) -> list[WorkUnit | None]:
+    tap = options.tap()
+    stream = tap.streams[options.stream]
     if explain_not_distributed(stream) is not None:
         return [None]
-    collected = _ContextCollector()
-    tap.set_protocol_writer(collected)
-    vars(stream)["get_records"] = collected.read_here
+    collector = _ContextCollector()
+    tap.set_protocol_writer(collector)
+    vars(stream)["get_records"] = collector.read_here
     tap.sync_all()
-    return [None] if collected.is_read_here else list(collected.parts)
+    return [None] if collector.is_read_here else list(collector.parts)
 
 
 class _ContextCollector:
     """Output of a tap on the driver, which collects the contexts of a stream without its records.
 
-    A context identifies a partition of a stream, as in singer_sdk, for example one parent record.
     The tap also uses the object as its distributor (`tap_core.sync.work_units.WorkDistributor`): it
     passes contexts to `sync` instead of reading them.
     """
@@ -140,24 +139,22 @@ class _ContextCollector:
 # ------------------------------------------------------------------------------- a worker
 
 
-def read_batches(request: ReadOptions, group: PartitionGroup) -> Iterator[pa.RecordBatch]:
+def read_batches(options: ReadOptions, group: PartitionGroup) -> Iterator[pa.RecordBatch]:
     """Read the contexts of a group, and yield their records as Arrow record batches.
 
-    A context identifies a partition of a stream, as in singer_sdk, for example one parent record.
-
     Args:
-        request: The options of the DataFrame reader.
+        options: The options of the DataFrame reader.
         group: The contexts to read.
 
     Raises:
         FrameError: All attempts to read a context failed, or a value cannot be converted to its
             column's type.
     """
-    converter = ArrowConverter(request.table_schema, nulls=request.nulls)
+    converter = ArrowConverter(options.table_schema, nulls=options.nulls)
     for part in group.parts:
         with tempfile.SpooledTemporaryFile(_IN_MEMORY) as file:
             if _read_context(
-                request, group, part, _RecordBatchOutput(request.name, converter, file)
+                options, group, part, _RecordBatchOutput(options.name, converter, file)
             ):
                 file.seek(0)
                 with closing(pa.ipc.open_stream(file)) as reader:
@@ -165,66 +162,60 @@ def read_batches(request: ReadOptions, group: PartitionGroup) -> Iterator[pa.Rec
 
 
 def _read_context(
-    request: ReadOptions, group: PartitionGroup, part: WorkUnit | None, sink: _RecordBatchOutput
+    options: ReadOptions, group: PartitionGroup, part: WorkUnit | None, sink: _RecordBatchOutput
 ) -> bool:
     """Read one context of a stream with retries. Return True if it has records.
 
-    A context is, for example, one parent record.
-
-    Args:
-        request: The options of the DataFrame reader.
-        group: The group of the context.
-        part: The context; None for the whole stream.
-        sink: The output to which the records are written.
+    If ``part`` is None, read the whole stream.
 
     Raises:
         FrameError: All attempts failed.
     """
 
-    def once() -> bool:
+    def sync_once() -> bool:
         sink.begin()
-        _sync(request, group, part, sink)
+        _sync_context(options, group, part, sink)
         return sink.end()
 
     def describe(error: BaseException) -> str:
-        return _describe_error(request, error)
+        return _describe_error(options, error)
 
-    where = _describe_part(request, part)
+    where = _describe_part(options, part)
     try:
-        return with_retries(once, request.tries, where, describe, (ConversionError,))
+        return with_retries(sync_once, options.tries, where, describe, (ConversionError,))
     except RetriesExhaustedError as error:
         raise FrameError(f"{where}: {error}") from None
 
 
-def _sync(
-    request: ReadOptions, group: PartitionGroup, part: WorkUnit | None, sink: _RecordBatchOutput
+def _sync_context(
+    options: ReadOptions, group: PartitionGroup, part: WorkUnit | None, sink: _RecordBatchOutput
 ) -> None:
     if part is None:
-        tap = request.tap()
+        tap = options.tap()
         tap.set_protocol_writer(sink)
         tap.sync_all()
     else:
-        tap = select_single_stream(get_tap(request.source), request.stream)
-        if group.of > 1:
-            use_job_rate_limit(tap, StaticShare(group.number, group.of))
-        sync_part(request.source, part, sink)
+        tap = select_single_stream(get_tap(options.source), options.stream)
+        if group.group_count > 1:
+            use_job_rate_limit(tap, StaticShare(group.number, group.group_count))
+        sync_part(options.source, part, sink)
     sink.flush()
 
 
-def _describe_error(request: ReadOptions, error: BaseException) -> str:
+def _describe_error(options: ReadOptions, error: BaseException) -> str:
     if not isinstance(error, ConversionError):
-        return request.describe_error(error)
+        return options.describe_error(error)
     hint = "With the option misfits=null the value becomes null"
     return f"record {error.row + 1} does not fit: {error}. {hint}."
 
 
-def _describe_part(request: ReadOptions, part: WorkUnit | None) -> str:
+def _describe_part(options: ReadOptions, part: WorkUnit | None) -> str:
     if part is None or not part.context:
         where = "read as a whole" if part is None else "without a context"
     else:
         where = f"in the context {dict(part.context)}"
     window = "" if part is None or part.interval is None else part.interval.window.start_time
-    return f"Stream {request.name}, {where}{f', from {window} on' if window else ''}"
+    return f"Stream {options.name}, {where}{f', from {window} on' if window else ''}"
 
 
 class _RecordBatchOutput:
@@ -232,9 +223,9 @@ class _RecordBatchOutput:
 
     encode = staticmethod(encode_body)
 
-    def __init__(self, name: str, conversion: ArrowConverter, file: IO[bytes]) -> None:
+    def __init__(self, name: str, converter: ArrowConverter, file: IO[bytes]) -> None:
         self._name = name
-        self._conversion = conversion
+        self._converter = converter
         self._file = file
         self.begin()
 
@@ -244,8 +235,8 @@ class _RecordBatchOutput:
         self._file.truncate()
         self._writer: Any = None
         self._bodies: list[bytes] = []
-        self._waiting = 0
-        self._done = 0
+        self._pending_bytes = 0
+        self._rows_written = 0
 
     def emit(self, event: Event) -> None:
         if isinstance(event, BatchFiles):
@@ -253,23 +244,23 @@ class _RecordBatchOutput:
         if not isinstance(event, Rows) or str(event.stream) != self._name:
             return
         self._bodies += event.rows
-        self._waiting += sum(map(len, event.rows))
-        if len(self._bodies) >= _ROWS or self._waiting >= _BYTES:
+        self._pending_bytes += sum(map(len, event.rows))
+        if len(self._bodies) >= _ROWS or self._pending_bytes >= _BYTES:
             self.flush()
 
     def flush(self) -> None:
         if not self._bodies:
             return
         try:
-            batch = self._conversion.batch(self._bodies)
+            batch = self._converter.batch(self._bodies)
         except ConversionError as error:
-            error.row += self._done
+            error.row += self._rows_written
             raise
         if self._writer is None:
-            self._writer = pa.ipc.new_stream(self._file, self._conversion.schema)
+            self._writer = pa.ipc.new_stream(self._file, self._converter.schema)
         self._writer.write_batch(batch)
-        self._done += len(self._bodies)
-        self._bodies, self._waiting = [], 0
+        self._rows_written += len(self._bodies)
+        self._bodies, self._pending_bytes = [], 0
 
     def end(self) -> bool:
         """Complete the Arrow stream in the file. Return True if it has records, else False."""

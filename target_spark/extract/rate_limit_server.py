@@ -50,12 +50,18 @@ __all__ = [
 ]
 
 _LOOPBACK: Final = "127.0.0.1"
-_PORT: Final = "spark.tap.permits.port"
+_PORT_SETTING: Final = "spark.tap.permits.port"
+"""Spark setting with the port on which the driver listens."""
+
 _LAST_PORT: Final = 65_535
 _HANDSHAKE_SECONDS: Final = 3.0
+"""Seconds within which a client must authenticate."""
+
 _BACKLOG: Final = 1024
+"""Maximum number of connections that wait to be accepted."""
+
 _ANSWER_SECONDS: Final = 30.0
-_TRIES: Final = 4
+_ATTEMPTS: Final = 4
 _FIRST_PAUSE_SECONDS: Final = 0.5
 
 _T = TypeVar("_T")
@@ -163,10 +169,10 @@ class RateLimitServer:
             return None
         host = spark.conf.get("spark.driver.host") or _LOOPBACK
         bind = spark.conf.get("spark.driver.bindAddress", host)
-        port = spark.conf.get(_PORT, "0") or "0"
+        port = spark.conf.get(_PORT_SETTING, "0") or "0"
         if not (port.isascii() and port.isdigit() and int(port) <= _LAST_PORT):
             raise RateLimitServerError(
-                f"{_PORT} (in spark) must be a port from 0 to {_LAST_PORT}, not {port}."
+                f"{_PORT_SETTING} (in spark) must be a port from 0 to {_LAST_PORT}, not {port}."
             )
         return cls(host, bind, int(port))
 
@@ -228,14 +234,18 @@ class RateLimitServer:
         challenge = secrets.token_hex(16).encode()
         writer.write(challenge + b"\n")
         proof = await asyncio.wait_for(reader.readline(), _HANDSHAKE_SECONDS)
-        return hmac.compare_digest(proof.strip(), _proof(self._key, challenge))
+        return hmac.compare_digest(proof.strip(), _compute_proof(self._key, challenge))
 
     def _respond(self, line: bytes) -> bytes:
         message = _decode_message(line)
         if message.weight:
-            reservation = self._counters.ask(message.name, _whole(message.terms), message.weight)
+            reservation = self._counters.ask(
+                message.name, _restore_infinity(message.terms), message.weight
+            )
             return msgspec.json.encode(reservation) + b"\n"
-        self._counters.lower(message.name, _whole(message.terms), message.left, message.seconds)
+        self._counters.lower(
+            message.name, _restore_infinity(message.terms), message.left, message.seconds
+        )
         return b"[0.0,true]\n"
 
 
@@ -264,17 +274,19 @@ def _bind_socket(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _proof(key: bytes, challenge: bytes) -> bytes:
+def _compute_proof(key: bytes, challenge: bytes) -> bytes:
+    """Return a client's response to a challenge, which proves that it has the secret key."""
     return hmac.new(key, challenge, hashlib.sha256).hexdigest().encode()
 
 
-def _without_infinity(terms: RateLimits) -> RateLimits:
+def _replace_infinity(terms: RateLimits) -> RateLimits:
     """Return the rate limits with -1 instead of infinity, which JSON cannot represent."""
     rates = tuple((-1.0 if math.isinf(most) else most, each) for most, each in terms.rates)
     return RateLimits(terms.kind, rates)
 
 
-def _whole(terms: RateLimits) -> RateLimits:
+def _restore_infinity(terms: RateLimits) -> RateLimits:
+    """Return the rate limits with infinity again where `_replace_infinity` has put -1."""
     rates = tuple((math.inf if most < 0 else most, each) for most, each in terms.rates)
     return RateLimits(terms.kind, rates)
 
@@ -315,7 +327,7 @@ class _Client:
         Raises:
             RateLimitServerError: The server does not respond.
         """
-        return self._call(_RateLimitMessage(name, _without_infinity(terms), weight))
+        return self._call(_RateLimitMessage(name, _replace_infinity(terms), weight))
 
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
@@ -333,16 +345,16 @@ class _Client:
         Raises:
             RateLimitServerError: The server does not respond.
         """
-        self._call(_RateLimitMessage(name, _without_infinity(terms), 0, left, seconds))
+        self._call(_RateLimitMessage(name, _replace_infinity(terms), 0, left, seconds))
 
     def _call(self, message: _RateLimitMessage) -> Reservation:
         line = msgspec.json.encode(message) + b"\n"
         with self._lock:
-            return _call_with_retries(lambda: self._exchange(line), self._reason)
+            return _call_with_retries(lambda: self._exchange(line), self._explain_failure)
 
     def _exchange(self, line: bytes) -> Reservation:
         try:
-            wire = self._wire = self._wire or self._connected()
+            wire = self._wire = self._wire or self._connect()
             wire.write(line)
             wire.flush()
             return _decode_reservation(wire.readline())
@@ -350,13 +362,13 @@ class _Client:
             self._close()
             raise
 
-    def _connected(self) -> BinaryIO:
+    def _connect(self) -> BinaryIO:
         address = self._address
         with socket.create_connection((address.host, address.port), _ANSWER_SECONDS) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             wire: Any = connection.makefile("rwb")
         challenge = wire.readline().strip()
-        wire.write(_proof(address.key, challenge) + b"\n")
+        wire.write(_compute_proof(address.key, challenge) + b"\n")
         stream: BinaryIO = wire
         return stream
 
@@ -366,7 +378,7 @@ class _Client:
             with contextlib.suppress(OSError):  # unsent data
                 wire.close()
 
-    def _reason(self, error: Exception) -> RateLimitServerError:
+    def _explain_failure(self, error: Exception) -> RateLimitServerError:
         where = f"{self._address.host}:{self._address.port}"
         return RateLimitServerError(
             f"The driver counts the requests of this job at {where}, and this executor cannot"
@@ -384,12 +396,10 @@ def _call_with_retries(call: Callable[[], _T], reason: Callable[[Exception], Exc
 
     The pauses before the retries are 0.5, 1 and 2 seconds.
 
-    Args:
-        call: The function to call.
-        reason: A function that converts the last error to the exception to raise.
+    ``reason`` converts the last error to the exception to raise.
     """
     pause = _FIRST_PAUSE_SECONDS
-    for left in reversed(range(_TRIES)):
+    for left in reversed(range(_ATTEMPTS)):
         try:
             return call()
         except (OSError, msgspec.DecodeError) as error:
@@ -406,11 +416,11 @@ class StaticShare:
     """Fixed fraction of a rate limit, for a worker that cannot connect to a rate limit server.
 
     Time is divided into slots in which the rate limit allows one request. The slots are assigned in
-    turn to ``of`` workers, of which this worker has the index ``number``.
+    turn to ``worker_count`` workers, of which this worker has the index ``number``.
     """
 
     number: int
-    of: int
+    worker_count: int
 
     def counters(self) -> RateCounterStore:
         """Return the counter that delays HTTP requests to the time slots of this worker."""
@@ -447,7 +457,7 @@ class _SlotCounter:
         with self._lock:
             after = max(now, self._free_at.get(name, now))
             at = _next_slot(after, slot_seconds, self._share) if slot_seconds else after
-            at += (weight - 1) * slot_seconds * self._share.of
+            at += (weight - 1) * slot_seconds * self._share.worker_count
             self._free_at[name] = at + slot_seconds / 2  # excludes this slot in spite of rounding
         return Reservation(at - now, is_taken=True)
 
@@ -476,6 +486,6 @@ def _next_slot(after: float, slot_seconds: float, share: StaticShare) -> float:
         slot_seconds: The length of a time slot, in which the limit allows one request.
         share: The time slots of this worker.
     """
-    round_seconds = slot_seconds * share.of
+    round_seconds = slot_seconds * share.worker_count
     first = slot_seconds * share.number
     return (math.floor((after - first) / round_seconds) + 1) * round_seconds + first

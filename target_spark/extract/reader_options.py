@@ -24,8 +24,9 @@ from tap_core.redaction import clean_document, make_redactor
 from tap_core.state.reader import parse_json, read_state
 from tap_core.sync.plan import get_schemas
 from target_spark.columns import ColumnOptions, Decimal, TableSchema, schema_from_json_schema
+from target_spark.columns.types import MAX_DIGITS
 from target_spark.errors import FrameError, TargetSparkError, UnsupportedError
-from target_spark.extract.tap_factory import TapSpec, import_tap_class
+from target_spark.extract.tap_factory import TapSpec, describe_error, import_tap_class
 from target_spark.loader.stream_context import resolve_schema
 
 if TYPE_CHECKING:
@@ -48,14 +49,12 @@ OPTIONS: Final[Mapping[str, str]] = {
 }
 
 _TRIES: Final = 3
-_DIGITS: Final = re.compile(r"([1-9]\d?),(\d\d?)")
+_DECIMAL: Final = re.compile(r"([1-9]\d?),(\d\d?)")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ReadOptions:
     """Parsed options of a DataFrame reader for one stream of a tap.
-
-    A context identifies a partition of a stream, as in singer_sdk, for example one parent record.
 
     Attributes:
         source: The class, settings and catalog of the tap.
@@ -65,7 +64,7 @@ class ReadOptions:
         state: The Singer state to continue from.
         nulls: True to replace a value that cannot be converted to its column's type by null; False
             to raise an error.
-        tries: The number of attempts to read a context.
+        tries: The number of attempts to read a context (a partition of the stream, as in Singer).
         partitions: The maximum number of Spark partitions; None for one partition per context.
     """
 
@@ -84,7 +83,7 @@ class ReadOptions:
 
     def describe_error(self, error: BaseException) -> str:
         """Return the class name and text of an error, without secrets of the tap's settings."""
-        return _describe_error(self.source, error)
+        return describe_error(self.source, error)
 
 
 def select_single_stream(tap: Tap, stream: str) -> Tap:
@@ -110,7 +109,7 @@ def parse_options(
         FrameError: The tap cannot list its streams.
     """
     options = _parse_options(raw_options)
-    tap, stream = _needed(options, "tap"), _needed(options, "stream")
+    tap, stream = _get_required(options, "tap"), _get_required(options, "stream")
     source = TapSpec(
         id=uuid.uuid4().hex,
         tap=tap,
@@ -120,7 +119,7 @@ def parse_options(
     state = _read_document(options.get("state"), read_state, "state") or {}
     described, origin = _discover_stream(source, stream)
     table_schema = schema_from_json_schema(
-        resolve_schema(described), described.keys, _column_options(options)
+        resolve_schema(described), described.keys, _parse_column_options(options)
     )
     return ReadOptions(
         source,
@@ -129,8 +128,8 @@ def parse_options(
         table_schema,
         state,
         nulls=_get_choice(options, "misfits", ("error", "null")) == "null",
-        tries=_count(options, "tries") or _TRIES,
-        partitions=_count(options, "partitions"),
+        tries=_get_count(options, "tries") or _TRIES,
+        partitions=_get_count(options, "partitions"),
     )
 
 
@@ -143,21 +142,12 @@ def _discover_stream(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
     except (TargetSparkError, ConfigurationError):
         raise
     except Exception as error:  # noqa: BLE001  it is reported without secrets
-        why = _describe_error(source, error)
+        why = describe_error(source, error)
         raise FrameError(f"The tap {source.tap} cannot list its streams: {why}") from None
-
-
-def _describe_error(source: TapSpec, error: BaseException) -> str:
-    schema = import_tap_class(source.tap)._full_schema()  # noqa: SLF001  (every plugin's)
-    return make_redactor(source.config, schema)(f"{type(error).__name__}: {error}")
 
 
 def _find_stream(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
     """Find the schema of a stream by its name after stream maps, which may rename it.
-
-    Args:
-        source: The class, settings and catalog of the tap.
-        name: The name after stream maps.
 
     Returns:
         The schema, and the name of the stream in the tap.
@@ -178,18 +168,24 @@ def _find_stream(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
     )
 
 
-def _column_options(options: Mapping[str, str]) -> ColumnOptions:
-    digits = options.get("numbers_as_decimal")
-    match = None if digits is None else _DIGITS.fullmatch(digits)
-    if digits is not None and match is None:
-        raise UnsupportedError(
-            f"numbers_as_decimal is {digits!r}: expected precision and scale, as in 38,9."
-        )
+def _parse_column_options(options: Mapping[str, str]) -> ColumnOptions:
     return ColumnOptions(
-        plain_numbers=None if match is None else Decimal(int(match[1]), int(match[2])),
+        plain_numbers=_parse_decimal(options.get("numbers_as_decimal")),
         oversized_as_text=_is_true(options, "oversized_numbers_as_text"),
         truncate_timestamps=_is_true(options, "truncate_timestamps"),
     )
+
+
+def _parse_decimal(text: str | None) -> Decimal | None:
+    if text is None:
+        return None
+    match = _DECIMAL.fullmatch(text)
+    if match is None or not int(match[2]) <= int(match[1]) <= MAX_DIGITS:
+        raise UnsupportedError(
+            f"numbers_as_decimal is {text!r}: expected precision and scale, as in 38,9, with at"
+            f" most {MAX_DIGITS} digits and no more places than digits."
+        )
+    return Decimal(int(match[1]), int(match[2]))
 
 
 # -------------------------------------------------------------------------------- settings
@@ -284,13 +280,13 @@ def _parse_options(raw_options: Mapping[str, str]) -> dict[str, str]:
     return options
 
 
-def _needed(options: Mapping[str, str], name: str) -> str:
+def _get_required(options: Mapping[str, str], name: str) -> str:
     if not options.get(name):
         raise UnsupportedError(f"The option {name} is missing: {OPTIONS[name]}.")
     return options[name]
 
 
-def _count(options: Mapping[str, str], name: str) -> int | None:
+def _get_count(options: Mapping[str, str], name: str) -> int | None:
     text = options.get(name)
     if text is None:
         return None

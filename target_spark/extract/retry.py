@@ -18,10 +18,10 @@ logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
-_PAUSE: Final = 1.0
+_FIRST_PAUSE_SECONDS: Final = 1.0
 """Seconds before the second attempt; doubled before each further attempt."""
 
-_FINAL: Final = (ConfigurationError, InvalidStreamSortException)
+_NOT_RETRIED: Final = (ConfigurationError, InvalidStreamSortException)
 
 
 class RetriesExhaustedError(Exception):
@@ -36,7 +36,7 @@ def with_retries(
     tries: int,
     where: str,
     describe: Callable[[BaseException], str],
-    final: tuple[type[BaseException], ...] = (),
+    not_retried: tuple[type[BaseException], ...] = (),
 ) -> _T:
     """Call a function until it succeeds, at most ``tries`` times, and return its result.
 
@@ -47,19 +47,19 @@ def with_retries(
         tries: The maximum number of attempts, at least 1.
         where: A description of the operation, with which log messages begin.
         describe: A function that returns the text of an error, without secrets.
-        final: Exceptions that are not retried, in addition to configuration errors.
+        not_retried: Exceptions that are not retried, in addition to configuration errors.
 
     Raises:
         RetriesExhaustedError: The last attempt failed, or an error is not retried. The original
             exception is not chained, because its text may contain secrets.
     """
-    pause = _PAUSE
+    pause = _FIRST_PAUSE_SECONDS
     for left in reversed(range(tries)):
         try:
             return step()
         except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001, PERF203  it is reported
             reason = describe(error)
-            if not left or isinstance(error, (*_FINAL, *final)):
+            if not left or isinstance(error, (*_NOT_RETRIED, *not_retried)):
                 raise RetriesExhaustedError(reason) from None
             logger.warning("%s: %s; trying again.", where, reason)
             time.sleep(pause)

@@ -47,8 +47,12 @@ logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _POLL_SECONDS: Final = 0.1
-_ROWS: Final = "stream INT, value BINARY"
-_MANY: Final = 1 << 16
+_OUTPUT_SCHEMA: Final = "stream INT, value BINARY"
+"""Spark schema of the output of `SparkTask`."""
+
+_PROBE_ROWS: Final = 1 << 16
+"""More rows than `spark.range` has partitions, of which there is one for each task slot."""
+
 _TASKS_PER_SLOT: Final = 8
 """Spark tasks per task slot of the cluster.
 
@@ -62,9 +66,11 @@ _PARTS_PER_SLOT: Final = 64
 
 A job ends with its slowest partition, and other slots are idle until then."""
 
-_WRITERS: Final = "spark.sql.maxConcurrentOutputFileWriters"
+_MAX_OPEN_FILES: Final = "spark.sql.maxConcurrentOutputFileWriters"
+"""Spark setting for the number of files that a task writes at once, one per stream."""
 
 _ORDINAL: Final = r"CAST(regexp_extract(value, '^\\{\"n\":([0-9]+)', 1) AS BIGINT)"
+"""SQL of the ordinal of a row, which is at the beginning of its line."""
 
 
 class SparkDistributor:
@@ -106,9 +112,11 @@ class SparkDistributor:
         """Maximum number of partitions that the tap may pass to one call of `sync`.
 
         The rows of one call, which is one Spark job, are loaded before the next one starts."""
-        self._parts = 0
-        self._origins: dict[str, str] = {}
+        self._parts_synced = 0
+        self._tap_streams: dict[str, str] = {}
+        """Name of the tap's stream for each output stream, which stream maps may have renamed."""
         self._addresses: list[str] = []
+        """URLs of the temporary files, which `close` deletes."""
 
     def refuses(self, stream: SyncStream) -> str | None:
         """Return the reason why the driver must read a stream; None if workers can read it.
@@ -134,19 +142,19 @@ class SparkDistributor:
             PartitionsFailedError: The Spark job failed, and no rows are loaded.
         """
         started = time.monotonic()
-        described = self._get_output_schemas(parts)
-        first = self._parts
-        self._parts += len(parts)
-        task = SparkTask(self._source, tuple(parts), described, first)
+        schemas = self._get_output_schemas(parts)
+        first = self._parts_synced
+        self._parts_synced += len(parts)
+        task = SparkTask(self._source, tuple(parts), schemas, first)
         results, address = self._run_with_retries(
-            lambda spark, place: self._run(spark, task, place)
+            lambda spark, new_address: self._run(spark, task, new_address)
         )
         failed = [each.result.number for each in results if each.result.error is not None]
         if in_order and failed:
             first_failed, all_rows = min(failed), address
             first_invalid = first_in_part(first + first_failed)
             _, address = self._run_with_retries(
-                lambda spark, place: _copy_rows_below(spark, all_rows, place, first_invalid)
+                lambda spark, copies: _copy_rows_below(spark, all_rows, copies, first_invalid)
             )
             results = [each for each in results if each.result.number <= first_failed]
         starts = self._reserve_ordinals(results, first)
@@ -156,18 +164,14 @@ class SparkDistributor:
         message = "%d contexts of %s: %d rows in %.1f s; %d failed."
         logger.info(message, len(parts), names, rows, seconds, len(failed))
         return WorkResults(
-            list(
-                _build_events(results, described, address, self._get_table_versions(parts), starts)
-            ),
+            list(_build_events(results, schemas, address, self._get_table_versions(parts), starts)),
             [each.result for each in results],
         )
 
     def _reserve_ordinals(self, results: Iterable[PartResult], first: int) -> dict[int, int]:
         """Reserve the positions in the input (ordinals) of all rows that a Spark job has read.
 
-        Args:
-            results: The results of the partitions, with their row counts.
-            first: The number of the job's first partition among all partitions of the run.
+        ``first`` is the number of the job's first partition among all partitions of the run.
 
         Returns:
             The first ordinal of each partition, by the partition's number in the run.
@@ -207,7 +211,7 @@ class SparkDistributor:
         for each in family.values():
             for schema in get_schemas(each):
                 schemas[str(schema.stream)] = schema
-                self._origins[str(schema.stream)] = each.name
+                self._tap_streams[str(schema.stream)] = each.name
         return schemas
 
     def _get_table_versions(self, parts: Sequence[WorkUnit]) -> dict[str, int]:
@@ -216,7 +220,9 @@ class SparkDistributor:
         Streams without a table version are left out.
         """
         by_stream = {name: version for part in parts for name, version in part.versions.items()}
-        return {out: by_stream[name] for out, name in self._origins.items() if name in by_stream}
+        return {
+            out: by_stream[name] for out, name in self._tap_streams.items() if name in by_stream
+        }
 
     def _run_with_retries(self, step: Callable[[SparkSession, str], _T]) -> tuple[_T, str]:
         """Call a function that writes rows to a temporary URL, and retry it after transient errors.
@@ -240,13 +246,13 @@ class SparkDistributor:
             with translate_write_errors(self._staging_area):
                 return _run_cancellable(self._engine, lambda spark: step(spark, address))
 
-        def before_again(error: BaseException) -> None:
+        def raise_if_spark_failed(error: BaseException) -> None:
             if self._engine.failure is not None:
                 raise self._engine.failure from error
 
         try:
             return retry_transient(
-                once, "Partitions read by Spark's workers", before_again
+                once, "Partitions read by Spark's workers", raise_if_spark_failed
             ), address
         except TargetSparkError:
             raise
@@ -260,11 +266,11 @@ class SparkDistributor:
         slots = _count_task_slots(spark)
         self.most = max(MAX_PARTS_PER_JOB, slots * _PARTS_PER_SLOT)
         tasks = min(len(task.parts), self._width or slots * _TASKS_PER_SLOT)
-        spark.conf.set(_WRITERS, len(task.streams) + 1)  # fewer make Spark sort all blocks
+        spark.conf.set(_MAX_OPEN_FILES, len(task.streams) + 1)  # fewer make Spark sort all blocks
         numbers = spark.range(0, len(task.parts), 1, tasks)
         folder = to_local_folder(address)
         task = replace(task, folder=None if folder is None else str(folder))
-        blocks = map_in_arrow(numbers, task, _ROWS, "tap_rows")
+        blocks = map_in_arrow(numbers, task, _OUTPUT_SCHEMA, "tap_rows")
         _write_blocks(blocks.selectExpr("stream", "CAST(value AS STRING) AS value"), address)
         lines = spark.read.schema("value STRING").text(f"{address}/stream={RESULT_STREAM}")
         results = [PartResult.read(row.value) for row in lines.collect()]
@@ -302,12 +308,6 @@ def _copy_rows_below(spark: SparkSession, address: str, destination: str, ordina
     """Copy the rows of a Spark job to another URL, without those from a position in the input on.
 
     This leaves out the rows of a failed partition and of all later partitions.
-
-    Args:
-        spark: The session.
-        address: The URL of the folder with all rows.
-        destination: The URL of the folder to write to.
-        ordinal: The position in the input of the first row to leave out.
     """
     lines = spark.read.schema("value STRING, stream INT").text(address)
     rows = lines.where(f"stream <> {RESULT_STREAM}").where(f"{_ORDINAL} < {ordinal}")
@@ -316,7 +316,7 @@ def _copy_rows_below(spark: SparkSession, address: str, destination: str, ordina
 
 def _build_events(
     results: Sequence[PartResult],
-    described: Mapping[str, SchemaEvent],
+    schemas: Mapping[str, SchemaEvent],
     address: str,
     versions: Mapping[str, int],
     starts: Mapping[int, int],
@@ -324,8 +324,8 @@ def _build_events(
     """Yield the events for the loader: changed schemas first, and then the rows of each stream.
 
     Args:
-        results: The results of the partitions, with schemas that differ from ``described``.
-        described: The schemas of the output streams, by stream name.
+        results: The results of the partitions, with schemas that differ from ``schemas``.
+        schemas: The schemas of the output streams, by stream name.
         address: The URL of the folder with the rows.
         versions: The table version of each output stream that has one.
         starts: The first ordinal (position in the input) of each partition, by partition number.
@@ -338,7 +338,7 @@ def _build_events(
         nbytes.update(each.nbytes)
         deletes.update(each.deletes)
         yield from map(_parse_schema_event, each.described)
-    for number, (name, schema) in enumerate(described.items()):
+    for number, (name, schema) in enumerate(schemas.items()):
         if rows[name]:
             yield SpooledRows(
                 schema.stream,
@@ -367,13 +367,15 @@ def _explain_failure(error: Exception) -> str:
 
     If a worker could not import a Python module, the reason is only the name of this module.
     """
-    lacking = re.search(r"ModuleNotFoundError: [^\n]*", str(error))
-    return f"{lacking[0]}, in Spark's workers" if lacking else first_error_line(error)
+    missing = re.search(r"ModuleNotFoundError: [^\n]*", str(error))
+    return f"{missing[0]}, in Spark's workers" if missing else first_error_line(error)
 
 
 def _count_task_slots(spark: SparkSession) -> int:
     """Return the number of tasks that Spark can run at the same time, at least 1."""
-    return spark.range(_MANY).selectExpr("spark_partition_id() AS slot").distinct().count() or 1
+    return (
+        spark.range(_PROBE_ROWS).selectExpr("spark_partition_id() AS slot").distinct().count() or 1
+    )
 
 
 def _run_cancellable(engine: SparkProvider, step: Callable[[SparkSession], _T]) -> _T:
@@ -382,10 +384,6 @@ def _run_cancellable(engine: SparkProvider, step: Callable[[SparkSession], _T]) 
     If an exception such as KeyboardInterrupt is raised in the calling thread, cancel the Spark jobs
     of the function.
 
-    Args:
-        engine: The Spark process of the run.
-        step: The function, whose argument is a Spark session.
-
     Raises:
         BaseException: The exception that the function raised.
     """
@@ -393,7 +391,7 @@ def _run_cancellable(engine: SparkProvider, step: Callable[[SparkSession], _T]) 
     errors: list[BaseException] = []
     tag = f"tap-{threading.get_ident()}-{time.monotonic_ns()}"
 
-    def act() -> None:
+    def run_step() -> None:
         try:
             spark = engine.spark()
             spark.addTag(tag)
@@ -401,7 +399,7 @@ def _run_cancellable(engine: SparkProvider, step: Callable[[SparkSession], _T]) 
         except BaseException as error:  # noqa: BLE001  (raised below)
             errors.append(error)
 
-    thread = threading.Thread(target=act, name="tap-parts", daemon=True)
+    thread = threading.Thread(target=run_step, name="tap-parts", daemon=True)
     thread.start()
     try:
         while thread.is_alive():

@@ -60,19 +60,19 @@ class SpoolOutput:
             stream: The number of the stream, counted from 0.
             lines: Complete lines.
         """
-        with _writing():
+        with _translate_errors():
             self._open_file(stream).write(lines)
 
     def drop(self) -> None:
         """Discard all lines written since the last call of `keep`, after a failed attempt."""
-        with _writing():
+        with _translate_errors():
             for stream, file in self._files.items():
                 file.seek(self._kept.get(stream, 0))
                 file.truncate()
 
     def keep(self) -> None:
         """Mark all lines written so far as complete, including lines that a child process wrote."""
-        with _writing():
+        with _translate_errors():
             for stream, file in self._files.items():
                 self._kept[stream] = file.seek(0, os.SEEK_END)
 
@@ -84,14 +84,14 @@ class SpoolOutput:
         Args:
             streams: The number of streams.
         """
-        with _writing():
+        with _translate_errors():
             for stream in range(streams):
                 self._open_file(stream)
         self.flush()
 
     def flush(self) -> None:
         """Flush the write buffers of all files to the operating system, without fsync."""
-        with _writing():
+        with _translate_errors():
             for file in self._files.values():
                 file.flush()
 
@@ -112,20 +112,20 @@ class SpoolOutput:
 
     def close(self) -> None:
         """Close the files of all streams. Temporary files are deleted."""
-        with _writing():
+        with _translate_errors():
             for file in self._files.values():
                 file.close()
 
     def _open_file(self, stream: int) -> IO[bytes]:
         file = self._files.get(stream)
         if file is None:
-            file = self._files[stream] = self._opened(stream)
+            file = self._files[stream] = self._create_file(stream)
         return file
 
-    def _opened(self, stream: int) -> IO[bytes]:
+    def _create_file(self, stream: int) -> IO[bytes]:
         if self._folder is None:
             return tempfile.TemporaryFile()
-        path = _hidden(self._folder, stream, self.name)
+        path = _get_hidden_path(self._folder, stream, self.name)
         path.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         return os.fdopen(os.open(path, flags, 0o600), "wb")
@@ -139,18 +139,18 @@ def publish_files(folder: str, files: Iterable[tuple[int, str]]) -> None:
         files: The stream number and the name of each file.
     """
     for stream, name in files:
-        path = _hidden(folder, stream, name)
+        path = _get_hidden_path(folder, stream, name)
         path.rename(path.with_name(f"{name}.txt"))
 
 
-def _hidden(folder: str, stream: int, name: str) -> Path:
+def _get_hidden_path(folder: str, stream: int, name: str) -> Path:
     return Path(folder) / f"stream={stream}" / f".{name}"
 
 
 @contextmanager
-def _writing() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        words = f"Lines for the next commit cannot be written to disk: {error}"
-        raise WriteFailedError(words) from None
+        text = f"Lines for the next commit cannot be written to disk: {error}"
+        raise WriteFailedError(text) from None

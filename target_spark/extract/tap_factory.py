@@ -7,7 +7,7 @@ for later partitions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -24,7 +24,7 @@ from target_spark.extract.rate_limit_server import RateLimitAddress, StaticShare
 if TYPE_CHECKING:
     from tap_core.tap_base import Tap
 
-__all__ = ["TapSpec", "drop_cached_tap", "get_redactor", "get_tap", "import_tap_class"]
+__all__ = ["TapSpec", "describe_error", "drop_cached_tap", "get_tap", "import_tap_class"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -83,9 +83,9 @@ def import_tap_class(name: str) -> type[Tap]:
     from tap_core.tap_base import Tap
 
     if name.endswith((".yaml", ".yml")):
-        from tap_core.manifest.tap import make_tap_class as declared
+        from tap_core.manifest.tap import make_tap_class
 
-        return declared(Path(name))
+        return make_tap_class(Path(name))
     import_alias.install_import_alias()
     import_alias.search_working_directory()
     module, _, attribute = name.partition(":")
@@ -120,7 +120,10 @@ def _get_cached_tap(key: _CacheKey) -> Tap:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _CacheKey:
-    """Key of the cached tap. Two keys are equal if their `TapSpec` objects have the same run id."""
+    """Key of the cached tap. Two keys are equal if their `TapSpec` objects have the same run id.
+
+    A `TapSpec` itself is no key, because its settings are a dict, which has no hash.
+    """
 
     source: TapSpec
 
@@ -139,13 +142,13 @@ def get_tap(source: TapSpec) -> Tap:
     return _get_cached_tap(_CacheKey(source))
 
 
-def get_redactor(source: TapSpec) -> Callable[[str], str]:
-    """Return a function that redacts the secrets of the tap's settings in a text."""
+def describe_error(source: TapSpec, error: BaseException) -> str:
+    """Return the class name and text of an error, without secrets of the tap's settings."""
     try:
         schema = import_tap_class(source.tap)._full_schema()  # noqa: SLF001
     except ConfigurationError:  # without a schema, names alone identify secrets
         schema = {}
-    return make_redactor(source.config, schema)
+    return make_redactor(source.config, schema)(f"{type(error).__name__}: {error}")
 
 
 def drop_cached_tap() -> None:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from tap_core.events import Rows, SchemaEvent
@@ -20,7 +21,7 @@ from tap_core.sync.work_units import WorkResult
 from target_spark.extract.forked_process import run_in_fork
 from target_spark.extract.retry import RetriesExhaustedError, with_retries
 from target_spark.extract.spool_output import SpoolOutput
-from target_spark.extract.tap_factory import drop_cached_tap, get_redactor, get_tap
+from target_spark.extract.tap_factory import describe_error, drop_cached_tap, get_tap
 from target_spark.storage.row_ordinals import first_in_part
 from target_spark.storage.spool import encode_lines, may_contain_deletes
 
@@ -109,16 +110,12 @@ class SparkTask:
 
         The rows of failed attempts are discarded.
         """
-
-        def describe(error: BaseException) -> str:
-            return get_redactor(self.source)(f"{type(error).__name__}: {error}")
-
         try:
             return with_retries(
                 lambda: self._sync_once(part, lines),
                 self.tries,
                 f"{part.stream} {part.context}",
-                describe,
+                partial(describe_error, self.source),
             )
         except RetriesExhaustedError as error:
             lines.drop()
@@ -141,11 +138,6 @@ class SparkTask:
 
         If Spark repeats this task, sync in a forked child process, because the tap may have crashed
         the worker process before. A crash of the child process raises an exception here.
-
-        Args:
-            part: The partition.
-            sink: The tap's output, which converts and counts the rows.
-            lines: The files to which ``sink`` writes the rows.
         """
         if not _is_task_retry():
             return sync_part(self.source, part, sink)
@@ -225,11 +217,11 @@ class _PartitionOutput:
 
     def emit(self, event: Event) -> None:
         if isinstance(event, Rows):
-            self._take(event)
+            self._write_rows(event)
         elif isinstance(event, SchemaEvent) and self._schemas.get(str(event.stream)) != event:
             self.described.append(event)
 
-    def _take(self, rows: Rows) -> None:
+    def _write_rows(self, rows: Rows) -> None:
         name = str(rows.stream)
         number = self._numbers[name]
         for lines in encode_lines(rows, self._next):

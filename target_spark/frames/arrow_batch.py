@@ -102,8 +102,6 @@ def read_arrow_batch(
 ) -> ArrowBatch:
     """Read rows from spool files into an Arrow table, without Spark.
 
-    Spool files keep rows on disk until they are committed, with one row per line as JSON.
-
     Args:
         paths: Local paths or ``file:`` URLs of the spool files.
         table_schema: The schema to whose column types the values are converted.
@@ -116,9 +114,9 @@ def read_arrow_batch(
     _check_supported(table_schema, metadata)
     lines = [line for path in paths for line in _read_lines(path)]
     properties = _property_columns(table_schema)
-    of_properties = replace(table_schema, columns=tuple(properties.values()))
+    property_schema = replace(table_schema, columns=tuple(properties.values()))
     try:
-        converter = ArrowConverter(of_properties, counts_zoneless=True)
+        converter = ArrowConverter(property_schema, counts_zoneless=True)
     except ValueError as error:  # msgspec matches no names with quotes or control characters
         raise UnsupportedBatchError("a property has an unusual name") from error
     try:
@@ -127,13 +125,13 @@ def read_arrow_batch(
         raise UnsupportedBatchError(str(error)) from error
     by_source = dict(zip(properties, records.columns, strict=True))
     _check_filled(table_schema, by_source)
-    head = _MetadataColumns(lines, metadata)
+    metadata_columns = _MetadataColumns(lines, metadata)
     arrays = {}
     for column in table_schema.columns:
-        if _is_property(column) or _is_deletion_time(column):
+        if column.feed is ColumnSource.METADATA and column.source != DELETED_AT:
+            arrays[column.name] = metadata_columns.build(column.source)
+        elif column.is_fed:
             arrays[column.name] = by_source[column.source]
-        elif column.feed is ColumnSource.METADATA:
-            arrays[column.name] = head.build(column.source)
         elif column.feed is ColumnSource.EMPTIED:
             arrays[column.name] = pa.nulls(len(lines), arrow_type(column.type))
     arrays[ORDINAL] = pa.array([line.n for line in lines], pa.int64())
@@ -152,10 +150,12 @@ def _check_supported(table_schema: TableSchema, metadata: BatchMetadata) -> None
             raise UnsupportedBatchError(f"column {column.name} is filled by a nested value")
         if column.feed is ColumnSource.WHOLE:
             raise UnsupportedBatchError(f"column {column.name} is filled by the whole record")
-        is_standard = column.type == _METADATA_TYPES.get(column.source)
-        if column.feed is ColumnSource.METADATA and not is_standard:
-            raise UnsupportedBatchError(f"column {column.name} is of type {column.type.ddl}")
-        if column.feed is not ColumnSource.NOTHING and not _is_convertible(column.type):
+        is_standard = (
+            column.feed is not ColumnSource.METADATA
+            or column.type == _METADATA_TYPES.get(column.source)
+        )
+        is_written = column.feed is not ColumnSource.NOTHING
+        if not is_standard or (is_written and not _is_convertible(column.type)):
             raise UnsupportedBatchError(f"column {column.name} is of type {column.type.ddl}")
 
 
@@ -171,10 +171,6 @@ def _is_property(column: Column) -> bool:
     return column.feed is ColumnSource.PROPERTY
 
 
-def _is_deletion_time(column: Column) -> bool:
-    return column.feed is ColumnSource.METADATA and column.source == DELETED_AT
-
-
 def _property_columns(table_schema: TableSchema) -> dict[str, Column]:
     """Return the table columns that are filled from properties of a record, by property name.
 
@@ -184,7 +180,8 @@ def _property_columns(table_schema: TableSchema) -> dict[str, Column]:
         UnsupportedBatchError: The property ``_sdc_deleted_at`` fills two columns.
     """
     columns = {column.source: column for column in table_schema.columns if _is_property(column)}
-    for deletion_time in filter(_is_deletion_time, table_schema.columns):
+    deletion_time = table_schema.column_fed_by(DELETED_AT, ColumnSource.METADATA)
+    if deletion_time is not None:
         if DELETED_AT in columns:
             raise UnsupportedBatchError(f"property {DELETED_AT} fills two columns")
         columns[DELETED_AT] = replace(deletion_time, feed=ColumnSource.PROPERTY)
@@ -207,6 +204,11 @@ def _read_lines(path: str) -> list[_Line]:
 
 
 def _check_filled(table_schema: TableSchema, by_source: Mapping[str, pa.Array]) -> None:
+    """Check that no text partition column has an empty string, which Delta would store as null.
+
+    Raises:
+        UnsupportedBatchError: A value is an empty string.
+    """
     for source in table_schema.filled:
         if any(value == "" for value in by_source[source].to_pylist()):
             raise UnsupportedBatchError(f"{source}: an empty string in a partition column")

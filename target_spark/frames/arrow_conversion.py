@@ -37,7 +37,11 @@ from target_spark.columns import (
     Text,
     Timestamp,
 )
-from target_spark.frames.conversion_errors import describe_expected_type
+from target_spark.frames.conversion_errors import (
+    MISSING_KEY,
+    describe_expected_type,
+    describe_wrong_structure,
+)
 from target_spark.frames.scalar_parsing import parse_scalar
 
 __all__ = ["ArrowConverter", "ConversionError", "arrow_schema", "arrow_type"]
@@ -49,9 +53,6 @@ an item of an array."""
 _ITEM: Final = "[]"
 _NULL: Final = b"null"
 _QUOTE: Final = b'"'
-_LONGEST_TYPE: Final = 120
-"""Maximum length of a column type in an error message. The rest is cut and replaced by ``...``."""
-
 _DAY_LENGTH: Final = len("2024-01-01")
 _INSTANT: Final = pa.timestamp("us", "UTC")
 
@@ -85,8 +86,8 @@ def arrow_type(type_: ColumnType) -> pa.DataType:
     if isinstance(type_, Decimal):
         return pa.decimal128(type_.precision, type_.scale)
     if isinstance(type_, Integer):
-        return _INTEGERS[type_.bits]
-    return _ARROW[type(type_)]
+        return _ARROW_INTEGERS[type_.bits]
+    return _ARROW_TYPES[type(type_)]
 
 
 class ArrowConverter:
@@ -115,15 +116,15 @@ class ArrowConverter:
         self._columns = [
             column for column in table_schema.columns if column.feed is ColumnSource.PROPERTY
         ]
-        self._takes_whole_record = [
+        self._is_whole_record = [
             column.feed is ColumnSource.WHOLE for column in table_schema.columns
         ]
         self._keys = () if nulls else table_schema.key_sources
         self._raw_paths: set[_Path] = set()
         """Paths of text values for which a record had another JSON type, such as a number. From
         then on `_decoded_type` makes decoders for these paths that accept any type."""
-        self._fast_decoder = self._decoder(exact=False)
-        self._exact_decoder = self._decoder(exact=True)
+        self._fast_decoder = self._make_decoder(exact=False)
+        self._exact_decoder = self._make_decoder(exact=True)
 
     def batch(self, bodies: Sequence[bytes]) -> pa.RecordBatch:
         """Convert records, each encoded as a JSON object, to the rows of an Arrow record batch.
@@ -133,15 +134,15 @@ class ArrowConverter:
                 column is null or missing.
         """
         try:
-            return self._batch(bodies, self._decode_records(bodies))
+            return self._convert_records(bodies, self._decode_records(bodies))
         except ConversionError:
             for row, body in enumerate(bodies):
-                self._check(body, row)
+                self._check_record(body, row)
             raise
 
-    def _check(self, body: bytes, row: int) -> None:
+    def _check_record(self, body: bytes, row: int) -> None:
         try:
-            self._batch([body], self._decode_records([body]))
+            self._convert_records([body], self._decode_records([body]))
         except ConversionError as error:
             error.row = row
             raise
@@ -181,40 +182,40 @@ class ArrowConverter:
         except msgspec.MsgspecError:
             pass
         try:
-            raw_values = _PARTS.decode(body)
+            raw_values = _RAW_VALUES.decode(body)
         except msgspec.MsgspecError:
             raise ConversionError((), "the record cannot be read as JSON") from None
         values = {}
         for index, column in enumerate(self._columns):
             raw = raw_values.get(column.source, _NULL)
-            values[f"f{index}"] = self._structure(self._column_decoders[index], raw, column)
+            values[f"f{index}"] = self._decode_value(self._column_decoders[index], raw, column)
         return self._record_type(**values)
 
-    def _structure(self, decoder: msgspec.json.Decoder[Any], raw: Any, column: Column) -> Any:
+    def _decode_value(self, decoder: msgspec.json.Decoder[Any], raw: Any, column: Column) -> Any:
         try:
             return decoder.decode(raw)
         except msgspec.MsgspecError:
             if self._nulls:
                 return None
-            raise ConversionError((column.source,), _no_structure(column.type)) from None
+            raise ConversionError((column.source,), describe_wrong_structure(column.type)) from None
 
     # ------------------------------------------------------------------------- decoding
 
     @cached_property
     def _column_decoders(self) -> list[msgspec.json.Decoder[Any]]:
         """One JSON decoder for each column, in column order, to decode its values separately."""
-        wires = (
+        types = (
             self._decoded_type(each.type, (each.source,), exact=True) for each in self._columns
         )
-        return [msgspec.json.Decoder(wire) for wire in wires]
+        return [msgspec.json.Decoder(type_) for type_ in types]
 
-    def _decoder(self, *, exact: bool) -> msgspec.json.Decoder[Any]:
-        record_type = self._object(self._columns, (), exact=exact)
+    def _make_decoder(self, *, exact: bool) -> msgspec.json.Decoder[Any]:
+        record_type = self._make_record_type(self._columns, (), exact=exact)
         if exact:
             self._record_type = record_type
         return msgspec.json.Decoder(list[record_type])  # type: ignore[valid-type]
 
-    def _object(self, columns: Sequence[Column], path: _Path, *, exact: bool) -> Any:
+    def _make_record_type(self, columns: Sequence[Column], path: _Path, *, exact: bool) -> Any:
         fields = [
             (
                 f"f{index}",
@@ -239,36 +240,43 @@ class ArrowConverter:
         if isinstance(type_, Array):
             return list[self._decoded_type(type_.element, (*path, _ITEM), exact=exact)] | None  # type: ignore[misc]
         if isinstance(type_, Struct):
-            return self._object(type_.fields, path, exact=exact) | None
+            return self._make_record_type(type_.fields, path, exact=exact) | None
         if exact or path in self._raw_paths or isinstance(type_, Decimal):
             return msgspec.Raw
-        return _USUAL[type(type_)] | None
+        return _DECODED_TYPES[type(type_)] | None
 
     # -------------------------------------------------------------------------- columns
 
-    def _batch(self, bodies: Sequence[bytes], records: list[Any]) -> pa.RecordBatch:
-        loose_before = len(self._raw_paths)
+    def _convert_records(self, bodies: Sequence[bytes], records: list[Any]) -> pa.RecordBatch:
+        raw_paths_before = len(self._raw_paths)
         by_source = {
-            column.source: self._array(
+            column.source: self._to_array(
                 column.type, list(map(attrgetter(f"f{index}"), records)), (column.source,)
             )
             for index, column in enumerate(self._columns)
         }
         for key in self._keys:
             if by_source[key].null_count:
-                raise ConversionError((key,), "a key must have a value")
-        if len(self._raw_paths) > loose_before:
-            self._fast_decoder = self._decoder(exact=False)
+                raise ConversionError((key,), MISSING_KEY)
+        if len(self._raw_paths) > raw_paths_before:
+            self._fast_decoder = self._make_decoder(exact=False)
         arrays = iter(by_source.values())
         columns = [
             _to_string_array(bodies) if is_whole else next(arrays)
-            for is_whole in self._takes_whole_record
+            for is_whole in self._is_whole_record
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def _array(self, type_: ColumnType, values: list[Any], path: _Path) -> pa.Array:
+    def _to_array(self, type_: ColumnType, values: list[Any], path: _Path) -> pa.Array:
+        """Return the decoded values of a column, field or array item as an Arrow array.
+
+        ``path`` is the path of the values in the record.
+
+        Raises:
+            ConversionError: A value cannot be converted to the type.
+        """
         if isinstance(type_, Array):
-            inner = self._array(
+            inner = self._to_array(
                 type_.element, list(chain.from_iterable(filter(None, values))), (*path, _ITEM)
             )
             lengths = accumulate((len(value or ()) for value in values), initial=0)
@@ -278,7 +286,9 @@ class ArrowConverter:
             )
         if isinstance(type_, Struct):
             fields = [
-                self._array(field.type, _inside(values, f"f{index}"), (*path, field.source))
+                self._to_array(
+                    field.type, _get_field_values(values, f"f{index}"), (*path, field.source)
+                )
                 if field.feed is ColumnSource.PROPERTY
                 else pa.nulls(len(values), arrow_type(field.type))
                 for index, field in enumerate(type_.fields)
@@ -286,15 +296,16 @@ class ArrowConverter:
             return pa.StructArray.from_arrays(
                 fields, fields=list(arrow_type(type_)), mask=_build_null_mask(values)
             )
-        return self._scalars(type_, values, path)
+        return self._to_scalar_array(type_, values, path)
 
-    def _scalars(self, type_: ColumnType, values: list[Any], path: _Path) -> pa.Array:
+    def _to_scalar_array(self, type_: ColumnType, values: list[Any], path: _Path) -> pa.Array:
+        """Convert scalar values as a whole, or one by one if a value has a less common form."""
         if self._counts_zoneless and isinstance(type_, Timestamp):
             count = sum(map(_has_no_timezone, map(_get_text, values)))
             self.zoneless += Counter({path[0]: count})
-        quick = _QUICK[type(type_)]
+        convert = _COLUMN_CONVERTERS[type(type_)]
         try:
-            return quick(values, type_)
+            return convert(values, type_)
         except (ValueError, TypeError, OverflowError):
             pass
         if isinstance(type_, Text):
@@ -303,10 +314,10 @@ class ArrowConverter:
                 self._raw_paths.add(path)
             return pa.array(texts, pa.string())
         return pa.array(
-            [self._value(value, type_, path) for value in values], _get_storage_type(type_)
+            [self._convert_value(value, type_, path) for value in values], _get_storage_type(type_)
         ).view(arrow_type(type_))
 
-    def _value(self, value: Any, type_: ColumnType, path: _Path) -> Any:
+    def _convert_value(self, value: Any, type_: ColumnType, path: _Path) -> Any:
         text = _encode_json(value) if isinstance(type_, Boolean) else _get_text(value)
         if text is None:
             return None
@@ -317,16 +328,11 @@ class ArrowConverter:
                 return None
             is_read = isinstance(type_, Boolean)  # the JSON reader checks booleans
             raise ConversionError(
-                path, _no_structure(type_) if is_read else describe_expected_type(type_)
+                path, describe_wrong_structure(type_) if is_read else describe_expected_type(type_)
             ) from None
 
 
-_PARTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
-
-def _no_structure(type_: ColumnType) -> str:
-    ddl = type_.ddl if len(type_.ddl) <= _LONGEST_TYPE else f"{type_.ddl[:_LONGEST_TYPE]}..."
-    return f"not of the declared type {ddl}"
+_RAW_VALUES: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def _to_string_array(bodies: Sequence[bytes]) -> pa.Array:
@@ -338,7 +344,7 @@ def _build_null_mask(values: list[Any]) -> pa.Array:
     return pa.array([value is None for value in values], pa.bool_())
 
 
-def _inside(values: list[Any], name: str) -> list[Any]:
+def _get_field_values(values: list[Any], name: str) -> list[Any]:
     return [None if value is None else getattr(value, name) for value in values]
 
 
@@ -377,7 +383,7 @@ def _is_not_string(value: Any) -> bool:
 # Each function converts the decoded values of a column, or raises if one cannot be converted.
 
 
-def _plain(values: list[Any], type_: ColumnType) -> pa.Array:
+def _convert_directly(values: list[Any], type_: ColumnType) -> pa.Array:
     return pa.array(values, arrow_type(type_))
 
 
@@ -394,31 +400,32 @@ def _convert_decimals(values: list[Any], type_: Any) -> pa.Array:
     whole, scale = type_.precision - type_.scale, type_.scale
     before = rf"0|[1-9][0-9]{{0,{whole - 1}}}" if whole else "0"
     after = rf"(?:\.[0-9]{{1,{scale}}})?" if scale else ""
-    return _matching(texts, rf"\A-?(?:{before}){after}\z").cast(arrow_type(type_))
+    return _check_pattern(texts, rf"\A-?(?:{before}){after}\z").cast(arrow_type(type_))
 
 
 _CLOCK: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?"
 _ZONE: Final = r"(?:Z|[+-](?:0[0-9]|1[0-7]):?[0-5][0-9])"
-_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
+_FIRST_INSTANT, _LAST_INSTANT = -62_135_596_800_000_000, 253_402_300_799_999_999
 """Start of the year 0001 and end of the year 9999, in microseconds since 1970."""
 _FIRST_DAY: Final = -719_162
+"""The day 0001-01-01, in days since 1970-01-01."""
 
 
-def _instants(values: list[Any], _type: ColumnType) -> pa.Array:
+def _convert_date_times(values: list[Any], _type: ColumnType) -> pa.Array:
     texts = pa.array(values, pa.string())
     if _all_true(pc.match_substring_regex(texts, rf"\A{_CLOCK}{_ZONE}\z")):
         instants = texts.cast(_INSTANT)
     else:  # a date-time without a zone is UTC
-        instants = _matching(texts, rf"\A{_CLOCK}\z").cast(pa.timestamp("us")).view(_INSTANT)
-    return _within(instants, pa.int64(), _FIRST, _LAST)
+        instants = _check_pattern(texts, rf"\A{_CLOCK}\z").cast(pa.timestamp("us")).view(_INSTANT)
+    return _check_range(instants, pa.int64(), _FIRST_INSTANT, _LAST_INSTANT)
 
 
-def _days(values: list[Any], _type: ColumnType) -> pa.Array:
-    texts = _matching(pa.array(values, pa.string()), r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\z")
-    return _within(texts.cast(pa.date32()), pa.int32(), _FIRST_DAY, None)
+def _convert_dates(values: list[Any], _type: ColumnType) -> pa.Array:
+    texts = _check_pattern(pa.array(values, pa.string()), r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\z")
+    return _check_range(texts.cast(pa.date32()), pa.int32(), _FIRST_DAY, None)
 
 
-def _matching(texts: pa.Array, pattern: str) -> pa.Array:
+def _check_pattern(texts: pa.Array, pattern: str) -> pa.Array:
     if not _all_true(pc.match_substring_regex(texts, pattern)):
         raise ValueError
     return texts
@@ -429,7 +436,7 @@ def _all_true(conditions: pa.Array) -> bool:
     return pc.all(conditions).as_py() is not False
 
 
-def _within(values: pa.Array, number: pa.DataType, first: int, last: int | None) -> pa.Array:
+def _check_range(values: pa.Array, number: pa.DataType, first: int, last: int | None) -> pa.Array:
     bounds = pc.min_max(values.view(number)).as_py()
     least, most = bounds["min"], bounds["max"]
     if least is not None and (least < first or (last is not None and most > last)):
@@ -450,10 +457,10 @@ def _get_storage_type(type_: ColumnType) -> pa.DataType:
     return pa.int64() if isinstance(type_, Timestamp) else arrow_type(type_)
 
 
-_INTEGERS: Final[Mapping[int, pa.DataType]] = MappingProxyType(
+_ARROW_INTEGERS: Final[Mapping[int, pa.DataType]] = MappingProxyType(
     {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 )
-_ARROW: Final[Mapping[type[ColumnType], pa.DataType]] = MappingProxyType(
+_ARROW_TYPES: Final[Mapping[type[ColumnType], pa.DataType]] = MappingProxyType(
     {
         Boolean: pa.bool_(),
         Double: pa.float64(),
@@ -463,7 +470,7 @@ _ARROW: Final[Mapping[type[ColumnType], pa.DataType]] = MappingProxyType(
         Binary: pa.binary(),
     }
 )
-_USUAL: Final[Mapping[type[ColumnType], Any]] = MappingProxyType(
+_DECODED_TYPES: Final[Mapping[type[ColumnType], Any]] = MappingProxyType(
     {
         Boolean: bool,
         Integer: int,
@@ -474,15 +481,20 @@ _USUAL: Final[Mapping[type[ColumnType], Any]] = MappingProxyType(
         Binary: str,
     }
 )
-_QUICK: Final[Mapping[type[ColumnType], Callable[[list[Any], Any], pa.Array]]] = MappingProxyType(
-    {
-        Boolean: _plain,
-        Integer: _plain,
-        Double: _plain,
-        Text: _plain,
-        Decimal: _convert_decimals,
-        Timestamp: _instants,
-        Date: _days,
-        Binary: _reject,
-    }
+"""Python types to which the fast decoder decodes the JSON values of each column type."""
+
+_COLUMN_CONVERTERS: Final[Mapping[type[ColumnType], Callable[[list[Any], Any], pa.Array]]] = (
+    MappingProxyType(
+        {
+            Boolean: _convert_directly,
+            Integer: _convert_directly,
+            Double: _convert_directly,
+            Text: _convert_directly,
+            Decimal: _convert_decimals,
+            Timestamp: _convert_date_times,
+            Date: _convert_dates,
+            Binary: _reject,
+        }
+    )
 )
+"""Functions that convert the decoded values of a column at once, by column type."""

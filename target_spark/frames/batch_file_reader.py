@@ -34,7 +34,7 @@ from target_spark.storage.commit_retry import FailureKind, classify_failure, fir
 from target_spark.tables.identifiers import quote, sql_literal
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
 __all__ = ["BatchFileFrame", "assign_ordinals", "reading_files", "spool_lines_from_files"]
@@ -46,7 +46,7 @@ The text is inserted before the ``0`` of a JSON array: the array must be valid a
 """
 
 _STRING: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_WITH_NULLS: Final = rf"""
+_WITHOUT_NAN: Final = rf"""
     replace(replace(regexp_replace(`value`, r'({_STRING})|-?Infinity|NaN', '$1\u0001'),
         '"\u0001', '"'), '\u0001', 'null')"""
 """SQL that replaces NaN and infinities in the JSON text ``value`` by null, except inside strings.
@@ -55,19 +55,23 @@ First the control character ``\\u0001``, which JSON text cannot contain, is adde
 and replaces each NaN and infinity. Then it is removed after strings, and becomes null elsewhere.
 """
 
-_HALVES: Final = r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)"
+_ESCAPE_SEQUENCE: Final = r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)"
 """Regular expression for an escape sequence in JSON text, such as ``\\n``.
 
 Its group 1 is not empty only if the escape is an unpaired surrogate, such as a single ``\\ud800``.
 """
 
-_HAS_HALVES: Final = rf"""
+_HAS_UNPAIRED_SURROGATE: Final = rf"""
     (`value` RLIKE r'\\u[dD][89a-fA-F]'
-        AND exists(regexp_extract_all(`value`, r'{_HALVES}', 1), `half` -> `half` != ''))"""
-_SINGER: Final = r'\A\{\s*+"type"\s*+:\s*+"RECORD"\s*+,.*"record"\s*+:\s*+\{'
+        AND exists(regexp_extract_all(`value`, r'{_ESCAPE_SEQUENCE}', 1), `x` -> `x` != ''))"""
+
+_SINGER_RECORD: Final = r'\A\{\s*+"type"\s*+:\s*+"RECORD"\s*+,.*"record"\s*+:\s*+\{'
+"""Regular expression for a Singer RECORD message, which is no record."""
 
 _READ_FAILURES: Final = re.compile(r"reading file (\S+?)\.(?:\s|$)|Path does not exist: (\S+)\. ")
-_CLASH: Final = "CANNOT_MERGE_SCHEMAS"
+_INCOMPATIBLE_TYPES: Final = "CANNOT_MERGE_SCHEMAS"
+"""Spark's error for Parquet files whose columns have the same name and incompatible types."""
+
 _CORRUPT_FILE: Final = re.compile(
     r"Unexpected end of (?:input stream|ZLIB input stream)|not a (?:gzip|Parquet) file"
     r"|incorrect (?:header|data|length) check"
@@ -75,18 +79,18 @@ _CORRUPT_FILE: Final = re.compile(
 """Error texts of a corrupt or truncated file. Their exceptions are otherwise the same as those of
 temporary storage failures, after which a read is repeated."""
 
-_TO_JSON: Final = (
+_TO_JSON_OPTIONS: Final = (
     r"map('timestampFormat', 'yyyy-MM-dd\'T\'HH:mm:ss.SSSSSSXXX',"
     r" 'timestampNTZFormat', 'yyyy-MM-dd\'T\'HH:mm:ss.SSSSSS')"
 )
+"""SQL of the options with which ``to_json`` writes timestamps."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchFileFrame:
     """Description of the spool files that Spark has written from the files of BATCH messages.
 
-    Spool files keep rows on disk until they are committed, with one row per line as JSON. An
-    ordinal is the position of a row or message in the input.
+    An ordinal is the position of a row or message in the input.
 
     Attributes:
         paths: The folders of the spool files.
@@ -168,8 +172,6 @@ def spool_lines_from_files(
 ) -> BatchFileFrame:
     """Read the files of BATCH messages, and write their rows to spool files.
 
-    Spool files keep rows on disk until they are committed, with one row per line as JSON.
-
     Args:
         spark: The session of the calling thread.
         files: The files, in the order of the messages.
@@ -193,9 +195,9 @@ def spool_lines_from_files(
                 nans_replaced += _write_spool_lines(
                     spark, scan.lines, _build_starts_table(block_starts), paths[-1]
                 )
-    begun = [(block, len(times)) for each in starts for block, times in each.items()]
-    rows = sum(block.rows * times for block, times in begun)
-    deletes = any(block.deletes for block, _ in begun)
+    reads = [(block, len(times)) for each in starts for block, times in each.items()]
+    rows = sum(block.rows * times for block, times in reads)
+    deletes = any(block.deletes for block, _ in reads)
     return BatchFileFrame(tuple(paths), rows, ordinal_offsets, nans_replaced, deletes)
 
 
@@ -208,8 +210,7 @@ def assign_ordinals(
 ) -> None:
     """Copy spool files, and increase each row's ordinal by the line count of earlier batch files.
 
-    Spool files keep rows on disk until they are committed, with one row per line as JSON. In the
-    original, the ordinal of a row is the position of its message in the input, where a BATCH
+    In the original, the ordinal of a row is the position of its message in the input, where a BATCH
     message counts as one. In the copy, each line of a batch file counts as one.
 
     Args:
@@ -251,28 +252,26 @@ def _create_scans(
     One DataFrame reads all files of the group, unless they are Parquet files with incompatible
     column types. Then each file is read as a separate DataFrame.
 
-    Args:
-        spark: The session.
-        files: All files.
-        group: The indexes of the group's files in ``files``.
+    ``group`` has the indexes of the group's files in ``files``.
     """
     numbers: dict[str, list[int]] = defaultdict(list)
     for number in group:
         numbers[get_file_key(files[number].read_url)].append(number)
     patterns = [files[first].read_pattern for first, *_ in numbers.values()]
     if files[group[0]].format == JSONL:
-        lines = _text_lines(spark.read.options(**WHOLE_FILES).text(patterns, lineSep="\n"))
+        lines = _select_text_lines(spark.read.options(**WHOLE_FILES).text(patterns, lineSep="\n"))
         blocks = _find_text_blocks(lines)
     else:
         try:
             frame = spark.read.options(**WHOLE_FILES).parquet(*patterns, mergeSchema=True)
         except Exception as error:
-            if len(numbers) == 1 or _CLASH not in str(error):
+            if len(numbers) == 1 or _INCOMPATIBLE_TYPES not in str(error):
                 raise
             for positions in numbers.values():
                 yield from _create_scans(spark, files, positions)
             return
-        lines, blocks = _parquet_lines(frame, files[group[0]].in_json), _find_parquet_blocks(frame)
+        lines = _select_parquet_lines(frame, files[group[0]].in_json)
+        blocks = _find_parquet_blocks(frame)
     _check_formats(files, numbers, blocks)
     yield _Scan(numbers, lines, blocks)
 
@@ -280,10 +279,7 @@ def _create_scans(
 def _check_formats(files: Sequence[BatchFile], numbers: _Numbers, blocks: Sequence[_Block]) -> None:
     """Check that each file contains records in the format that its BATCH message declares.
 
-    Args:
-        files: The files of all BATCH messages.
-        numbers: The indexes in ``files`` of each file to check, by normalized URL.
-        blocks: The sections of the files to check, as Spark has read them.
+    ``numbers`` has the indexes in ``files`` of each file to check, by normalized URL.
 
     Raises:
         FilesError: A file is a folder, contains Singer messages, or has a line that is not a JSON
@@ -362,7 +358,7 @@ def _build_offset_sql(ordinal_offsets: Sequence[tuple[int, int]], base_offset: i
 # Lines
 
 
-def _text_lines(text: DataFrame) -> DataFrame:
+def _select_text_lines(text: DataFrame) -> DataFrame:
     return text.selectExpr(
         "`_metadata`.`file_path` AS `file`",
         "`_metadata`.`file_block_start` AS `block`",
@@ -377,26 +373,28 @@ def _find_text_blocks(lines: DataFrame) -> list[_Block]:
     A block is the section of a file that one Spark task reads. ``lines`` are the lines of all
     files, with the columns of `_Scan.lines`.
     """
+    from pyspark.sql import functions as F  # noqa: N812 - the usual name
+
     is_blank = "`value` = ''"
     has_rows = f"count_if(NOT {is_blank}) > 0"
     is_object = "startswith(`value`, '{') AND endswith(`value`, '}')"
     blocks = lines.groupBy("file", "block").agg(
         *map(
-            _expression,
+            F.expr,
             (
                 "min(`id`)",
                 "count(*)",
                 f"count_if(NOT {is_blank})",
                 f"count_if(contains(`value`, '\"{DELETED_AT}\"'))",
                 f"min(if({is_blank} OR {is_object}, NULL, `id`))",
-                f"bool_and({is_blank} OR `value` RLIKE r'{_SINGER}') AND {has_rows}",
+                f"bool_and({is_blank} OR `value` RLIKE r'{_SINGER_RECORD}') AND {has_rows}",
             ),
         )
     )
-    return sorted((_Block(*row) for row in blocks.collect()), key=_order)
+    return sorted((_Block(*row) for row in blocks.collect()), key=_get_position)
 
 
-def _parquet_lines(frame: DataFrame, in_json: Collection[str]) -> DataFrame:
+def _select_parquet_lines(frame: DataFrame, in_json: Collection[str]) -> DataFrame:
     return frame.selectExpr(
         "`_metadata`.`file_path` AS `file`",
         "0L AS `block`",
@@ -413,17 +411,11 @@ def _find_parquet_blocks(frame: DataFrame) -> list[_Block]:
     deletes = int(DELETED_AT in frame.columns)
     files = frame.selectExpr("`_metadata`.`file_path` AS `file`").groupBy("file").count()
     blocks = (_Block(row[0], 0, 0, row[1], row[1], deletes) for row in files.collect())
-    return sorted(blocks, key=_order)
+    return sorted(blocks, key=_get_position)
 
 
-def _order(block: _Block) -> tuple[str, int]:
+def _get_position(block: _Block) -> tuple[str, int]:
     return block.file, block.block
-
-
-def _expression(sql: str) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812 - the usual name
-
-    return F.expr(sql)
 
 
 def _write_spool_lines(spark: SparkSession, read: DataFrame, starts: str, path: str) -> int:
@@ -431,11 +423,8 @@ def _write_spool_lines(spark: SparkSession, read: DataFrame, starts: str, path: 
 
     Return the number of rows in which a value was replaced.
 
-    Args:
-        spark: The session.
-        read: The rows to write, with the columns of ``_Scan.lines``.
-        starts: The SQL of a table with the first ordinal (position in the input) of each block.
-        path: The path or URL of the folder to write to.
+    ``read`` has the columns of `_Scan.lines`, and ``starts`` is the SQL of a table with the first
+    ordinal (position in the input) of each block.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as F  # noqa: N812 - the usual name
@@ -445,16 +434,16 @@ def _write_spool_lines(spark: SparkSession, read: DataFrame, starts: str, path: 
     is_one_value, observed = _ONE_VALUE.format("`value`"), Observation()
     record = (
         f"CASE WHEN {is_one_value} THEN `value`"
-        f" WHEN `value` RLIKE 'NaN|Infinity' THEN {_WITH_NULLS} END"
+        f" WHEN `value` RLIKE 'NaN|Infinity' THEN {_WITHOUT_NAN} END"
     )
     parsed = lines.selectExpr("*", f"{record} AS `record`").observe(
-        observed, _expression("count_if(`record` != `value`)").alias("replaced")
+        observed, F.expr("count_if(`record` != `value`)").alias("replaced")
     )
     is_valid = (
-        f"`record` IS NOT NULL AND is_valid_utf8(`value`) AND NOT {_HAS_HALVES}"
+        f"`record` IS NOT NULL AND is_valid_utf8(`value`) AND NOT {_HAS_UNPAIRED_SURROGATE}"
         f" AND (`record` = `value` OR {_ONE_VALUE.format('`record`')})"
     )
-    is_in_block = "`id` - `first` BETWEEN 0 AND `places` - 1"
+    is_in_block = "`id` - `first` BETWEEN 0 AND `line_count` - 1"
     changed_error = "raise_error('a file was changed while it was read')"
     ordinal = f"if({is_in_block}, `start` + `id` - `first`, {changed_error})"
     version = "coalesce(CAST(`version` AS STRING), 'null')"
@@ -478,7 +467,7 @@ def _build_starts_table(starts: _BlockStarts) -> str:
         numbers = (block.block, block.first, block.line_count, start)
         known = "CAST(NULL AS BIGINT)" if version is None else f"{version}L"
         rows.append(f"({sql_literal(block.file)}, {', '.join(f'{n}L' for n in numbers)}, {known})")
-    return f"VALUES {', '.join(rows)} AS part(file, block, first, places, start, version)"
+    return f"VALUES {', '.join(rows)} AS part(file, block, first, line_count, start, version)"
 
 
 def _encode_as_json(value: str) -> str:
@@ -511,15 +500,19 @@ def _build_record_sql(schema: StructType, in_json: Collection[str]) -> str:
         for each in schema
         if each.name not in texts
     ]
-    plain = f"to_json(struct({', '.join(values)}), {_TO_JSON})" if values else "'{}'"
+    plain = f"to_json(struct({', '.join(values)}), {_TO_JSON_OPTIONS})" if values else "'{}'"
     if not texts:
         return plain
-    spliced = ", ".join(map(_spliced, texts))
+    spliced = ", ".join(map(_build_member_sql, texts))
     joined = f"concat(left({plain}, length({plain}) - 1), {spliced}, '}}')"
     return rf"regexp_replace({joined}, r'\A\{{,', '{{')"
 
 
-def _spliced(name: str) -> str:
+def _build_member_sql(name: str) -> str:
+    """Return the SQL of a JSON object's member, such as ``,"a":1``, for a column with JSON text.
+
+    The SQL returns "" if the value is null. A text that is not valid JSON becomes a JSON string.
+    """
     value, key = quote(name), json.dumps(name, ensure_ascii=False)
     is_json = f"{value} != 'null' AND {_ONE_VALUE.format(value)}"
     body = f"if({is_json}, {value}, {_encode_as_json(value)})"
@@ -529,10 +522,7 @@ def _spliced(name: str) -> str:
 def _replace_nan(value: str, type_: DataType, depth: int = 0) -> str:
     """Return the SQL that replaces NaN and infinities in a value by null, as JSON has neither.
 
-    Args:
-        value: The SQL of the value.
-        type_: The Spark type of the value.
-        depth: The number of enclosing SQL lambda functions, which makes argument names unique.
+    ``depth`` is the number of enclosing SQL lambda functions, which makes argument names unique.
     """
     kind: Any = type_
     name = type_.typeName()
@@ -567,9 +557,9 @@ def reading_files(files: Sequence[BatchFile]) -> Iterator[None]:
     except TargetSparkError:
         raise
     except Exception as error:
-        fault, is_torn = classify_failure(error), _CORRUPT_FILE.search(str(error))
-        if fault in {FailureKind.FULL, FailureKind.CUT, FailureKind.AWAY} or (
-            fault is FailureKind.PASSING and not is_torn
+        kind, is_corrupt = classify_failure(error), _CORRUPT_FILE.search(str(error))
+        if kind in {FailureKind.FULL, FailureKind.CUT, FailureKind.AWAY} or (
+            kind is FailureKind.PASSING and not is_corrupt
         ):
             raise
         match = _READ_FAILURES.search(_restore_original_paths(files, str(error)))

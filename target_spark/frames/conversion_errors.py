@@ -34,7 +34,7 @@ from target_spark.frames.json_reader import variants_from_json
 from target_spark.frames.record_repair import is_unreadable, structured_columns
 from target_spark.frames.sql_casts import exact_cast, is_scalar
 from target_spark.frames.sql_plan import (
-    by_type,
+    build_arrays_by_type,
     converted_columns,
     find_corrupted_keys,
     key_values,
@@ -43,12 +43,17 @@ from target_spark.frames.sql_plan import (
 from target_spark.tables.identifiers import quote, sql_literal
 
 __all__ = [
+    "MISSING_KEY",
     "ErrorColumns",
     "UnparsedReasons",
     "build_error_columns",
     "build_unparsed_reasons",
     "describe_expected_type",
+    "describe_wrong_structure",
 ]
+
+MISSING_KEY = "a key must have a value"
+"""Error text for a key that is null or missing."""
 
 _CACHED_SCHEMAS = 64
 
@@ -57,9 +62,9 @@ _NO_DATE_TIME = "not a date-time (RFC 3339, to the microsecond, years 0001 to 99
 _LONGEST_TYPE = 120
 """Maximum length of a column type in an error text. The rest is cut and replaced by ``...``."""
 
-_UNREADABLE = "the record does not have the structure that the schema declares"
+_UNKNOWN_REASON = "the record does not have the structure that the schema declares"
 
-_NONE = "CAST(array() AS ARRAY<STRUCT<`path`: STRING, `why`: STRING>>)"
+_NO_FAULTS = "CAST(array() AS ARRAY<STRUCT<`path`: STRING, `why`: STRING>>)"
 
 
 class ErrorColumns(NamedTuple):
@@ -97,10 +102,14 @@ class _Fault(NamedTuple):
 def build_error_columns(table_schema: TableSchema) -> ErrorColumns:
     """Return SQL that finds the values of a row that do not fit their columns, and says why."""
     columns = converted_columns(table_schema)
-    each = partial(_faults_of_a_value, truncate=table_schema.truncate_timestamps)
-    precomputed, fault_arrays = by_type(columns, each, "_faults", source_expression)
+    precomputed, fault_arrays = build_arrays_by_type(
+        columns,
+        partial(_build_fault_array, truncate=table_schema.truncate_timestamps),
+        "_faults",
+        source_expression,
+    )
     checked = table_schema.must_fit if table_schema.nulls_invalid_values else fault_arrays
-    misfits = [
+    has_faults = [
         f"size({faults}) > 0" for source, faults in fault_arrays.items() if source in checked
     ]
     value_reasons = [
@@ -108,14 +117,14 @@ def build_error_columns(table_schema: TableSchema) -> ErrorColumns:
         for source, faults in fault_arrays.items()
     ]
     line_errors = _find_line_errors(table_schema)
-    conditions = ["`_corrupt` IS NOT NULL", *line_errors.values(), *misfits]
+    conditions = ["`_corrupt` IS NOT NULL", *line_errors.values(), *has_faults]
     cases = ", ".join(f"CASE WHEN {condition} THEN 1 END" for condition in conditions)
     reasons = f"concat({', '.join((_build_reasons_sql(line_errors), *value_reasons))})"
-    changes = _changes(fault_arrays) if table_schema.nulls_invalid_values else None
+    changes = _build_changes(fault_arrays) if table_schema.nulls_invalid_values else None
     return ErrorColumns(precomputed, f"(coalesce({cases}) IS NOT NULL)", reasons, changes)
 
 
-def _changes(fault_arrays: Mapping[str, str]) -> str:
+def _build_changes(fault_arrays: Mapping[str, str]) -> str:
     value_changes = (
         change_entry(faults, f"concat({sql_literal(source)}, `f`.`path`)", UNCASTABLE)
         for source, faults in fault_arrays.items()
@@ -123,21 +132,21 @@ def _changes(fault_arrays: Mapping[str, str]) -> str:
     return changes_in_json([change_entry("`_nulled`", "`f`", UNREADABLE), *value_changes])
 
 
-def _faults_of_a_value(type_: ColumnType, *, truncate: bool) -> str:
+def _build_fault_array(type_: ColumnType, *, truncate: bool) -> str:
+    """Return the SQL of an array with the path and error text of each fault in the column ``i``."""
     cases = ", ".join(
         f"CASE WHEN {fault.condition}"
         f" THEN named_struct('path', {sql_literal(fault.path)},"
         f" 'why', {sql_literal(fault.why)}) END"
-        for fault in _faults_inside("`i`", type_, "", truncate=truncate)
+        for fault in _find_faults("`i`", type_, "", truncate=truncate)
     )
-    return f"array_compact(array({cases}))" if cases else _NONE
+    return f"array_compact(array({cases}))" if cases else _NO_FAULTS
 
 
 def _build_reasons_sql(faults: Mapping[str, str]) -> str:
     """Return the SQL of an array with the texts of the errors that a row has.
 
-    Args:
-        faults: For each error text, the SQL condition that is true if the row has the error.
+    ``faults`` has the SQL condition that is true if the row has the error, by error text.
     """
     cases = (
         f"CASE WHEN {condition} THEN {sql_literal(reason)} END"
@@ -156,7 +165,7 @@ def _find_line_errors(table_schema: TableSchema) -> dict[str, str]:
     if table_schema.keeps_whole:
         faults["not an object"] = "coalesce(NOT startswith(`whole`, '{'), false)"
     for key, value in key_values(table_schema).items():
-        faults[f"{key}: a key must have a value"] = f"(`_corrupt` IS NULL AND {value} IS NULL)"
+        faults[f"{key}: {MISSING_KEY}"] = f"(`_corrupt` IS NULL AND {value} IS NULL)"
     for key, falsified in find_corrupted_keys(table_schema).items():
         faults[f"{key}: an unpaired surrogate"] = falsified
     for source in table_schema.filled:
@@ -190,42 +199,39 @@ def build_unparsed_reasons(table_schema: TableSchema) -> UnparsedReasons:
     """
     # Values are parsed as variants first, because a variant distinguishes the string "5" from 5.
     columns = structured_columns(table_schema)
-    unknown = f"array({sql_literal(_UNREADABLE)})"
+    unknown = f"array({sql_literal(_UNKNOWN_REASON)})"
     if not columns:
         return UnparsedReasons((), (), unknown)
     fields = ", ".join(f"{quote(column.source)} VARIANT" for column in columns)
     record = f"if(`unread`, {variants_from_json('`raw`', fields)}, NULL) AS `_variants`"
-    precomputed, conditions = by_type(
+    precomputed, conditions = build_arrays_by_type(
         columns, is_unreadable, "_unread", lambda c: f"to_json({quote('_variants', c.source)})"
     )
     reasons = _build_reasons_sql(
-        {
-            f"{c.source}: not of the declared type {_format_type(c.type)}": conditions[c.source]
-            for c in columns
-        }
+        {f"{c.source}: {describe_wrong_structure(c.type)}": conditions[c.source] for c in columns}
     )
     return UnparsedReasons(
         (record,), precomputed, f"coalesce(nullif({reasons}, array()), {unknown})"
     )
 
 
-def _format_type(type_: ColumnType) -> str:
-    ddl = type_.ddl
-    return ddl if len(ddl) <= _LONGEST_TYPE else f"{ddl[:_LONGEST_TYPE]}..."
-
-
-def _faults_inside(
+def _find_faults(
     value: str, type_: ColumnType, path: str, depth: int = 0, *, truncate: bool
 ) -> Iterator[_Fault]:
+    """Yield the possible faults of a value: one for each scalar inside it, or for itself.
+
+    ``path`` is the path of the value inside its column. ``depth`` is the number of enclosing SQL
+    lambda functions, which makes argument names unique.
+    """
     if isinstance(type_, Struct):
         for field in type_.fields:
             if field.feed is ColumnSource.PROPERTY:
                 inner = f"{value}.{quote(field.source)}"
                 inner_path = f"{path}.{field.source}"
-                yield from _faults_inside(inner, field.type, inner_path, depth, truncate=truncate)
+                yield from _find_faults(inner, field.type, inner_path, depth, truncate=truncate)
     elif isinstance(type_, Array):
         item = f"`i{depth}`"
-        for fault in _faults_inside(item, type_.element, f"{path}[]", depth + 1, truncate=truncate):
+        for fault in _find_faults(item, type_.element, f"{path}[]", depth + 1, truncate=truncate):
             any_item = f"coalesce(exists({value}, {item} -> {fault.condition}), false)"
             yield _Fault(any_item, fault.path, fault.why)
     elif is_scalar(type_):
@@ -233,6 +239,12 @@ def _faults_inside(
             f"({value} IS NOT NULL AND ({exact_cast(value, type_, truncate=truncate)}) IS NULL)"
         )
         yield _Fault(condition, path, describe_expected_type(type_))
+
+
+def describe_wrong_structure(type_: ColumnType) -> str:
+    """Return the error text for a value whose JSON type or structure does not fit a column type."""
+    ddl = type_.ddl if len(type_.ddl) <= _LONGEST_TYPE else f"{type_.ddl[:_LONGEST_TYPE]}..."
+    return f"not of the declared type {ddl}"
 
 
 def describe_expected_type(type_: ColumnType) -> str:

@@ -21,7 +21,6 @@ from target_spark.columns import (
     METADATA_COLUMNS,
     Array,
     Boolean,
-    Column,
     ColumnSource,
     ColumnType,
     Double,
@@ -38,10 +37,9 @@ __all__ = [
     "READER_OPTIONS",
     "WHOLE_FILES",
     "from_json",
-    "has_deletion_time",
+    "parse_record_text",
     "read_lines",
     "record_fields",
-    "record_in_text",
     "record_type",
     "source_type",
     "variants_from_json",
@@ -116,7 +114,7 @@ def record_type(table_schema: TableSchema, *, parse_numbers: bool = False) -> st
     return _struct_type(table_schema, parse_numbers=parse_numbers)
 
 
-def record_in_text(table_schema: TableSchema) -> str:
+def parse_record_text(table_schema: TableSchema) -> str:
     """Return the SQL that parses the properties of a record from the text column ``r``.
 
     It is used if a column of the table stores the whole record as JSON. Spark's JSON reader then
@@ -159,7 +157,7 @@ def record_fields(table_schema: TableSchema, *, parse_numbers: bool = False) -> 
         for column in table_schema.columns
         if column.feed is ColumnSource.PROPERTY and not column.path
     }
-    if has_deletion_time(table_schema.columns):
+    if table_schema.has_deletion_time:
         fields.setdefault(
             DELETED_AT, source_type(METADATA_COLUMNS[DELETED_AT], parse_numbers=parse_numbers)
         )
@@ -167,16 +165,12 @@ def record_fields(table_schema: TableSchema, *, parse_numbers: bool = False) -> 
 
 
 def _struct_type(table_schema: TableSchema, *, parse_numbers: bool = False) -> str:
-    fields = record_fields(table_schema, parse_numbers=parse_numbers)
-    return f"STRUCT<{', '.join(f'{quote(name)}: {type_}' for name, type_ in fields.items())}>"
+    return _format_struct(record_fields(table_schema, parse_numbers=parse_numbers))
 
 
-def has_deletion_time(columns: Sequence[Column]) -> bool:
-    """Return True if the columns include ``_sdc_deleted_at``, which is read from the JSON record.
-
-    It is the only metadata column whose value comes from the record.
-    """
-    return any(c.feed is ColumnSource.METADATA and c.source == DELETED_AT for c in columns)
+def _format_struct(types: Mapping[str, str]) -> str:
+    """Return the DDL of a struct from the DDL of its fields by name."""
+    return f"STRUCT<{', '.join(f'{quote(name)}: {type_}' for name, type_ in types.items())}>"
 
 
 def source_type(type_: ColumnType, *, parse_numbers: bool = False) -> str:
@@ -198,9 +192,10 @@ def source_type(type_: ColumnType, *, parse_numbers: bool = False) -> str:
         return f"ARRAY<{source_type(type_.element, parse_numbers=parse_numbers)}>"
     if not isinstance(type_, Struct):
         return "STRING"
-    fields = {
-        field.source: source_type(field.type, parse_numbers=parse_numbers)
-        for field in type_.fields
-        if field.feed is ColumnSource.PROPERTY
-    }
-    return f"STRUCT<{', '.join(f'{quote(name)}: {kind}' for name, kind in fields.items())}>"
+    return _format_struct(
+        {
+            field.source: source_type(field.type, parse_numbers=parse_numbers)
+            for field in type_.fields
+            if field.feed is ColumnSource.PROPERTY
+        }
+    )

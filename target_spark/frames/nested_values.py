@@ -12,7 +12,7 @@ from target_spark.tables.identifiers import quote, sql_literal
 
 __all__ = ["extract_nested"]
 
-_NOTHING = "CAST(NULL AS STRING)"
+_NULL_TEXT = "CAST(NULL AS STRING)"
 
 
 def extract_nested(table_schema: TableSchema) -> tuple[str, ...]:
@@ -29,35 +29,37 @@ def extract_nested(table_schema: TableSchema) -> tuple[str, ...]:
     if not nested:
         return ()
     fields = (
-        f"{sql_literal(column.source)}, {_text_at(column.path, table_schema)}" for column in nested
+        f"{sql_literal(column.source)}, {_extract_text(column.path, table_schema)}"
+        for column in nested
     )
     return (f"named_struct({', '.join(fields)}) AS `_inside`",)
 
 
-def _text_at(path: tuple[str, ...], table_schema: TableSchema) -> str:
+def _extract_text(path: tuple[str, ...], table_schema: TableSchema) -> str:
+    """Return the SQL that extracts the value at ``path`` in a record as text.
+
+    If the path leads through a text column, the rest of the path is extracted from its JSON text.
+    """
     column = table_schema.column_fed_by(path[0])
     value = quote("r", path[0])
     for at, part in enumerate(path[1:], 1):
         if column is not None and isinstance(column.type, Text):
             return _extract_from_json(value, path[at:])
-        column = _field(column, part)
+        column = _find_field(column, part)
         value = f"{value}.{quote(part)}"
-    return _NOTHING if column is None else f"CAST({value} AS STRING)"
+    return _NULL_TEXT if column is None else f"CAST({value} AS STRING)"
 
 
-def _field(column: Column | None, source: str) -> Column | None:
+def _find_field(column: Column | None, source: str) -> Column | None:
     fields = column.type.fields if column and isinstance(column.type, Struct) else ()
-    fed = (field for field in fields if field.feed is ColumnSource.PROPERTY)
-    return next((field for field in fed if field.source == source), None)
+    for field in fields:
+        if field.source == source and field.feed is ColumnSource.PROPERTY:
+            return field
+    return None
 
 
 def _extract_from_json(text: str, path: tuple[str, ...]) -> str:
-    """Return the SQL that extracts a nested value as text from a JSON object in a string.
-
-    Args:
-        text: The SQL expression of the string.
-        path: The names of the properties that lead to the value.
-    """
+    """Return the SQL that extracts a nested value as text from a JSON object in a string."""
     schema = "STRING"
     for part in reversed(path[1:]):
         schema = f"STRUCT<{quote(part)}: {schema}>"

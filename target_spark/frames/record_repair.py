@@ -25,12 +25,12 @@ from target_spark.frames.json_reader import (
     source_type,
     variants_from_json,
 )
-from target_spark.frames.sql_plan import by_type
+from target_spark.frames.sql_plan import build_arrays_by_type
 from target_spark.tables.identifiers import quote, sql_literal
 
 __all__ = ["RepairPlan", "build_repair", "is_unreadable", "structured_columns"]
 
-_NOTHING: Final = "CAST(array() AS ARRAY<STRING>)"
+_NO_PROPERTIES: Final = "CAST(array() AS ARRAY<STRING>)"
 
 
 class RepairPlan(NamedTuple):
@@ -80,11 +80,11 @@ def build_repair(table_schema: TableSchema) -> RepairPlan:
     """
     columns = structured_columns(table_schema)
     if not columns or table_schema.keeps_whole:
-        return RepairPlan(((f"{_NOTHING} AS `_nulled`",),), ())
+        return RepairPlan(((f"{_NO_PROPERTIES} AS `_nulled`",),), ())
     # Each value becomes a variant first: only a variant distinguishes a string from its content.
     fields = ", ".join(f"{quote(column.source)}: VARIANT" for column in columns)
     reparsed = variants_from_json("`_corrupt`", f"`r` STRUCT<{fields}>, `_corrupt` STRING")
-    arrays, is_unfit = by_type(
+    arrays, is_unfit = build_arrays_by_type(
         columns, is_unreadable, "_unfit", lambda column: f"to_json({_variant(column)})"
     )
     unfit_sources = ", ".join(
@@ -97,7 +97,9 @@ def build_repair(table_schema: TableSchema) -> RepairPlan:
         for column in columns
         if column.source in table_schema.must_fit
     )
-    nulled = f"if({' AND '.join(conditions)}, array_compact(array({unfit_sources})), {_NOTHING})"
+    nulled = (
+        f"if({' AND '.join(conditions)}, array_compact(array({unfit_sources})), {_NO_PROPERTIES})"
+    )
     fields = ", ".join(_build_column_sql(name, is_unfit) for name in record_fields(table_schema))
     return RepairPlan(
         (

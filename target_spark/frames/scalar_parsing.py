@@ -32,8 +32,8 @@ __all__ = ["parse_scalar"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND: Final = timedelta(microseconds=1)
-_PLACES: Final = 6
-_MINUTES: Final = 60
+_MICROSECOND_DIGITS: Final = 6
+_MINUTES_PER_HOUR: Final = 60
 _MAX_UTC_OFFSET: Final = timedelta(hours=18)
 """Maximum offset of a time zone from UTC."""
 
@@ -43,7 +43,7 @@ _DATE_TIME: Final = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[Tt ]([0-9]{2}):([0-9]{2})"
     r"(?::([0-9]{2})(?:\.([0-9]+))?)?(?: ?(?:[Zz]|([+-])([0-9]{2})(?::?([0-9]{2}))?))?)?"
 )
-_DAY: Final = re.compile(
+_DATE: Final = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
     r"(?:[Tt ]00:00(?::00(?:\.0+)?)?(?: ?(?:[Zz]|[+-]00(?::?00)?))?)?"
 )
@@ -67,22 +67,22 @@ def parse_scalar(text: str, type_: ColumnType, *, truncate: bool = False) -> Any
         ValueError: The text is not exactly a value of the type.
     """
     if isinstance(type_, Timestamp):
-        return _instant(text, truncate=truncate)
+        return _parse_date_time(text, truncate=truncate)
     if isinstance(type_, Integer):
-        return _integer(text, type_.bits)
+        return _parse_integer(text, type_.bits)
     if isinstance(type_, Decimal):
-        return _decimal(text, type_.precision, type_.scale)
-    return _UNSIZED[type(type_)](text)
+        return _parse_decimal(text, type_.precision, type_.scale)
+    return _PARSERS[type(type_)](text)
 
 
-def _integer(text: str, bits: int) -> int:
-    value = int(_decimal(text, 38, 0))
+def _parse_integer(text: str, bits: int) -> int:
+    value = int(_parse_decimal(text, 38, 0))
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
         raise ValueError
     return value
 
 
-def _decimal(text: str, precision: int, scale: int) -> Number:
+def _parse_decimal(text: str, precision: int, scale: int) -> Number:
     match = _NUMBER.fullmatch(text)
     if match is None or len(match[1] or "") > _LONGEST_EXPONENT:
         raise ValueError
@@ -97,21 +97,21 @@ def _decimal(text: str, precision: int, scale: int) -> Number:
     return Number((sign, digits[: len(significant)], exponent))
 
 
-def _double(text: str) -> float:
+def _parse_double(text: str) -> float:
     if _NUMBER.fullmatch(text) is None or isinf(value := float(text)):
         raise ValueError
     return value
 
 
-def _instant(text: str, *, truncate: bool) -> int:
+def _parse_date_time(text: str, *, truncate: bool) -> int:
     match = _DATE_TIME.fullmatch(text)
     if match is None:
         raise ValueError
     *clock, fraction, sign, hours, minutes = match.groups()
     offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
     decimals = fraction or ""
-    is_exact = truncate or not decimals[_PLACES:].strip("0")
-    if not is_exact or int(minutes or 0) >= _MINUTES or offset > _MAX_UTC_OFFSET:
+    is_exact = truncate or not decimals[_MICROSECOND_DIGITS:].strip("0")
+    if not is_exact or int(minutes or 0) >= _MINUTES_PER_HOUR or offset > _MAX_UTC_OFFSET:
         raise ValueError
     year, month, date_, hour, minute, second = (int(part or 0) for part in clock)
     local = datetime(year, month, date_, hour, minute, second, tzinfo=timezone.utc)
@@ -119,28 +119,36 @@ def _instant(text: str, *, truncate: bool) -> int:
         instant = local + offset if sign == "-" else local - offset
     except OverflowError:
         raise ValueError from None
-    return (instant - _EPOCH) // _MICROSECOND + int(decimals[:_PLACES].ljust(_PLACES, "0"))
+    return (instant - _EPOCH) // _MICROSECOND + int(
+        decimals[:_MICROSECOND_DIGITS].ljust(_MICROSECOND_DIGITS, "0")
+    )
 
 
-def _day(text: str) -> date:
-    match = _DAY.fullmatch(text)
+def _parse_date(text: str) -> date:
+    match = _DATE.fullmatch(text)
     if match is None:
         raise ValueError
     return date.fromisoformat(match[1])
 
 
-def _bytes(text: str) -> bytes:
+def _parse_base64(text: str) -> bytes:
     if _BASE64.fullmatch(text) is None:
         raise ValueError
     return base64.b64decode(text)
 
 
-def _boolean(text: str) -> bool:
+def _parse_boolean(text: str) -> bool:
     if text not in _LITERALS:
         raise ValueError
     return _LITERALS[text]
 
 
-_UNSIZED: Final[Mapping[type[ColumnType], Callable[[str], Any]]] = MappingProxyType(
-    {Boolean: _boolean, Double: _double, Date: _day, Binary: _bytes, Text: str}
+_PARSERS: Final[Mapping[type[ColumnType], Callable[[str], Any]]] = MappingProxyType(
+    {
+        Boolean: _parse_boolean,
+        Double: _parse_double,
+        Date: _parse_date,
+        Binary: _parse_base64,
+        Text: str,
+    }
 )

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from target_spark.columns import ORDINAL, TableSchema, Timestamp
 from target_spark.frames.airbyte_meta import constant_columns
 from target_spark.frames.conversion_errors import build_error_columns, build_unparsed_reasons
-from target_spark.frames.json_reader import read_lines, record_in_text, record_type
+from target_spark.frames.json_reader import parse_record_text, read_lines, record_type
 from target_spark.frames.nested_values import extract_nested
 from target_spark.frames.record_repair import build_repair
 from target_spark.frames.sql_casts import exact_cast
@@ -94,8 +94,6 @@ def read_spool(
 ) -> SpoolFrame:
     """Return the rows in spool files as a `SpoolFrame`, which separates valid and invalid rows.
 
-    Spool files keep rows on disk until they are committed, with one row per line as JSON.
-
     Args:
         spark: The session.
         paths: The paths or URLs of the spool files.
@@ -108,10 +106,9 @@ def read_spool(
 class SpoolFrame:
     """The rows of one commit, read from spool files as DataFrames of good and bad rows.
 
-    Spool files keep rows on disk until they are committed, with one row per line as JSON. A row is
-    bad, and must be quarantined, if a value cannot be converted exactly to its column's type. If
-    ``table_schema.nulls_invalid_values`` is set (for Airbyte), such values become null instead,
-    except in keys and deletion times.
+    A row is bad, and must be quarantined, if a value cannot be converted exactly to its column's
+    type. If ``table_schema.nulls_invalid_values`` is set (for Airbyte), such values become null
+    instead, except in keys and deletion times.
     """
 
     def __init__(
@@ -156,16 +153,16 @@ class SpoolFrame:
         """
         if strict:
             plan = fast_plan(self._table_schema)
-            lines = _with(
+            lines = _add_columns(
                 self._parse_lines(parse_numbers=True).where(build_row_check(self._table_schema)),
                 plan.precomputed,
             )
-            return self._observed(lines, plan)
+            return self._observe_counts(lines, plan)
         plan, faults = tolerant_plan(self._table_schema), build_error_columns(self._table_schema)
         lines = self._convert_lines().where(f"NOT {faults.any}")
-        return self._observed(lines, plan, counts_nulled=faults.changes is not None)
+        return self._observe_counts(lines, plan, counts_nulled=faults.changes is not None)
 
-    def _observed(
+    def _observe_counts(
         self, lines: DataFrame, plan: SelectPlan, *, counts_nulled: bool = False
     ) -> DataFrame:
         from pyspark.sql import Observation
@@ -228,7 +225,9 @@ class SpoolFrame:
             "`v` AS `version`",
         )
         unread = build_unparsed_reasons(self._table_schema)
-        explained = _with(_with(faulty.join(raw, "ordinal"), unread.record), unread.precomputed)
+        explained = _add_columns(
+            _add_columns(faulty.join(raw, "ordinal"), unread.record), unread.precomputed
+        )
         reasons = f"if(`unread`, concat(`found`, {unread.reasons}), `found`)"
         return explained.selectExpr(
             "`raw`", f"{reasons} AS `reasons`", "`ordinal`", "`extracted_at`", "`version`"
@@ -240,7 +239,7 @@ class SpoolFrame:
         from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
         faults = build_error_columns(self._table_schema)
-        lines = _with(
+        lines = _add_columns(
             self._parse_lines(), tolerant_plan(self._table_schema).precomputed + faults.precomputed
         )
         if faults.changes is not None:
@@ -264,19 +263,19 @@ class SpoolFrame:
             for step in steps:
                 lines = lines.selectExpr("*", *step)
             lines = lines.selectExpr("* EXCEPT (`r`, `_corrupt`)", *replaced) if replaced else lines
-        return _with(lines, extract_nested(self._table_schema))
+        return _add_columns(lines, extract_nested(self._table_schema))
 
     def _read(self, *, parse_numbers: bool) -> DataFrame:
         table_schema, meta = self._table_schema, self._table_schema.has_meta
         record = record_type(table_schema, parse_numbers=parse_numbers)
         lines = self._read_lines(record, meta=meta)
         if table_schema.keeps_whole:
-            parts = f"{record_in_text(table_schema)} AS `r`"
+            parts = f"{parse_record_text(table_schema)} AS `r`"
             lines = lines.selectExpr("* EXCEPT (`r`)", "`r` AS `whole`", parts)
-        head = constant_columns(self._metadata.sync_id) if meta else ()
+        constants = constant_columns(self._metadata.sync_id) if meta else ()
         return lines.selectExpr(
             "*",
-            *head,
+            *constants,
             f"{format_instant(self._metadata.received_at)} AS `_received_at`",
             f"{format_instant(self._metadata.batched_at)} AS `_batched_at`",
             f"{self._metadata.sync_started_at}L AS `_started_at`",
@@ -298,5 +297,5 @@ class SpoolFrame:
         return lines.selectExpr("* EXCEPT (`n`)", f"{ordinal} AS `n`")
 
 
-def _with(lines: DataFrame, precomputed: Sequence[str]) -> DataFrame:
+def _add_columns(lines: DataFrame, precomputed: Sequence[str]) -> DataFrame:
     return lines.selectExpr("*", *precomputed) if precomputed else lines

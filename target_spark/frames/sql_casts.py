@@ -40,7 +40,7 @@ from target_spark.columns import (
 
 __all__ = ["exact_cast", "fast_cast", "has_no_timezone", "is_converted", "is_scalar"]
 
-_READ_BITS = 64
+_BIGINT_BITS = 64
 """Size in bits of the integers that Spark's JSON reader returns (BIGINT)."""
 
 _WHOLE = "-?(0|[1-9][0-9]*)"
@@ -48,7 +48,9 @@ _EXPONENT = "[eE][+-]?[0-9]{1,4}"
 _DAY = "(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _CLOCK = "[0-9]{2}:[0-9]{2}:[0-9]{2}"
 _MICROS = "([.][0-9]{1,6}0*)?"
+"""Regular expression for the decimal places of a second, to the microsecond."""
 _CUT = "([.][0-9]+)?"
+"""Regular expression for the decimal places of a second, if those after the sixth are dropped."""
 _OFFSET = "[+-][0-9]{2}(:?[0-9]{2})?"
 
 _ANY_NUMBER = f"{_WHOLE}([.][0-9]+)?([eE][+-]?[0-9]+)?"
@@ -112,8 +114,8 @@ def exact_cast(text: str, type_: ColumnType, *, truncate: bool = False) -> str:
         truncate: True to drop the digits after the microseconds of a date-time. False to return
             null if these digits are not all zeros.
     """
-    conversion = _conversion(text, type_, truncate=truncate)
-    return _when(text, conversion.pattern, conversion.value, conversion.rare)
+    conversion = _get_conversion(text, type_, truncate=truncate)
+    return _if_match(text, conversion.pattern, conversion.value, conversion.rare)
 
 
 def fast_cast(value: str, type_: ColumnType, *, truncate: bool = False) -> str:
@@ -130,11 +132,11 @@ def fast_cast(value: str, type_: ColumnType, *, truncate: bool = False) -> str:
             null if these digits are not all zeros.
     """
     if isinstance(type_, Integer):
-        return value if type_.bits == _READ_BITS else _cast(value, type_)
+        return value if type_.bits == _BIGINT_BITS else _try_cast(value, type_)
     if isinstance(type_, Double):
         return f"if(abs({value}) < double('Infinity'), {value}, NULL)"
-    conversion = _conversion(value, type_, truncate=truncate)
-    return _when(value, conversion.pattern, conversion.value)
+    conversion = _get_conversion(value, type_, truncate=truncate)
+    return _if_match(value, conversion.pattern, conversion.value)
 
 
 def has_no_timezone(text: str) -> str:
@@ -150,18 +152,19 @@ def has_no_timezone(text: str) -> str:
     return f"({text} IS NOT NULL AND NOT ({zoned}))"
 
 
-def _when(text: str, pattern: str, value: str, otherwise: str = "NULL") -> str:
+def _if_match(text: str, pattern: str, value: str, otherwise: str = "NULL") -> str:
+    """Return SQL with the result ``value`` if the whole ``text`` matches ``pattern``."""
     return rf"CASE WHEN {text} RLIKE r'\A{pattern}\z' THEN {value} ELSE {otherwise} END"
 
 
-def _conversion(text: str, type_: ColumnType, *, truncate: bool) -> _Conversion:
+def _get_conversion(text: str, type_: ColumnType, *, truncate: bool) -> _Conversion:
     if isinstance(type_, Integer):
         return _convert_integer(text, type_)
     if isinstance(type_, Decimal):
-        return _decimal(text, type_)
+        return _convert_decimal(text, type_)
     if isinstance(type_, Timestamp | LocalTimestamp):
-        return _timestamp(text, type_, _CUT if truncate else _MICROS)
-    return _UNSIZED[type(type_)](text)
+        return _convert_timestamp(text, type_, _CUT if truncate else _MICROS)
+    return _CONVERSIONS[type(type_)](text)
 
 
 def _convert_integer(text: str, type_: Integer) -> _Conversion:
@@ -173,9 +176,11 @@ def _convert_integer(text: str, type_: Integer) -> _Conversion:
     )
 
 
-def _decimal(text: str, type_: Decimal) -> _Conversion:
+def _convert_decimal(text: str, type_: Decimal) -> _Conversion:
     places = f"[.][0-9]{{1,{type_.scale}}}0*" if type_.scale else "[.]0+"
-    return _Conversion(f"{_WHOLE}({places})?", _cast(text, type_), _convert_scientific(text, type_))
+    return _Conversion(
+        f"{_WHOLE}({places})?", _try_cast(text, type_), _convert_scientific(text, type_)
+    )
 
 
 def _convert_scientific(text: str, type_: Decimal) -> str:
@@ -190,43 +195,44 @@ def _convert_scientific(text: str, type_: Decimal) -> str:
     places = f"if(contains({mantissa}, '.'), length(substring_index({mantissa}, '.', -1)), 0)"
     zeros = f"(length({digits}) - length({significant}))"
     fits = f"({significant} IN ('', '-') OR {places} - {exponent} - {zeros} <= {type_.scale})"
-    value = f"if({fits}, {_cast(text, type_)}, NULL)"
-    return _when(text, f"{_WHOLE}([.][0-9]+)?{_EXPONENT}", value)
+    value = f"if({fits}, {_try_cast(text, type_)}, NULL)"
+    return _if_match(text, f"{_WHOLE}([.][0-9]+)?{_EXPONENT}", value)
 
 
-def _cast(text: str, type_: ColumnType) -> str:
+def _try_cast(text: str, type_: ColumnType) -> str:
     return f"try_cast({text} AS {type_.ddl})"
 
 
-def _double(text: str) -> _Conversion:
-    cast = _cast(text, Double())
+def _convert_double(text: str) -> _Conversion:
+    cast = _try_cast(text, Double())
     finite = f"nullif(nullif({cast}, double('Infinity')), double('-Infinity'))"
-    return _Conversion(_FINITE_NUMBER, cast, _when(text, _ANY_NUMBER, finite))
+    return _Conversion(_FINITE_NUMBER, cast, _if_match(text, _ANY_NUMBER, finite))
 
 
-def _timestamp(text: str, type_: Timestamp | LocalTimestamp, fraction: str) -> _Conversion:
+def _convert_timestamp(text: str, type_: Timestamp | LocalTimestamp, fraction: str) -> _Conversion:
     compact = f"regexp_replace(upper({text}), ' (?=[-+Z])', '')"
     seconds = f"regexp_replace({compact}, r'([T ][0-9]{{2}}:[0-9]{{2}})(?!:)', '$1:00')"
-    instant = _cast(seconds, Timestamp())
+    instant = _try_cast(seconds, Timestamp())
     in_range = f"if(year({instant}) BETWEEN 1 AND 9999, {instant}, NULL)"
     local = f"substring_index(substring_index({text}, 'Z', 1), '+00:00', 1)"
-    value = _cast(local, Timestamp())  # the session is in UTC; parsing a zone is the slowest part
-    rare = _when(text, _RARE_DATE_TIME % fraction, in_range)
+    # The session is in UTC, and parsing a zone is the slowest part.
+    value = _try_cast(local, Timestamp())
+    rare = _if_match(text, _RARE_DATE_TIME % fraction, in_range)
     if isinstance(type_, LocalTimestamp):
         value, rare = (f"CAST({each} AS TIMESTAMP_NTZ)" for each in (value, rare))
     return _Conversion(_DATE_TIME % fraction, value, rare)
 
 
-def _date(text: str) -> _Conversion:
-    day = _when(text, _MIDNIGHT, _cast(f"left({text}, 10)", Date()))
-    return _Conversion(_DAY, _cast(text, Date()), day)
+def _convert_date(text: str) -> _Conversion:
+    day = _if_match(text, _MIDNIGHT, _try_cast(f"left({text}, 10)", Date()))
+    return _Conversion(_DAY, _try_cast(text, Date()), day)
 
 
-def _binary(text: str) -> _Conversion:
+def _convert_binary(text: str) -> _Conversion:
     decoded = f"if(length({text}) % 4 = 0, try_to_binary({text}, 'base64'), NULL)"
     return _Conversion("[A-Za-z0-9+/]*+={0,2}", decoded)
 
 
-_UNSIZED: Mapping[type[ColumnType], Callable[[str], _Conversion]] = MappingProxyType(
-    {Double: _double, Date: _date, Binary: _binary}
+_CONVERSIONS: Mapping[type[ColumnType], Callable[[str], _Conversion]] = MappingProxyType(
+    {Double: _convert_double, Date: _convert_date, Binary: _convert_binary}
 )

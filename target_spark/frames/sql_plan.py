@@ -26,6 +26,7 @@ from target_spark.columns import (
     META,
     METADATA_COLUMNS,
     RAW_ID,
+    TABLE_VERSION,
     VALID_FROM,
     VALID_TO,
     Array,
@@ -38,7 +39,6 @@ from target_spark.columns import (
     Timestamp,
 )
 from target_spark.frames.airbyte_meta import build_meta, get_extracted_at, raw_id
-from target_spark.frames.json_reader import has_deletion_time
 from target_spark.frames.sql_casts import exact_cast, fast_cast, has_no_timezone, is_converted
 from target_spark.tables.identifiers import quote
 
@@ -46,8 +46,8 @@ __all__ = [
     "BAD_ROWS_MARKER",
     "SEQUENCE_STEP",
     "SelectPlan",
+    "build_arrays_by_type",
     "build_row_check",
-    "by_type",
     "converted_columns",
     "count_missing_timezones",
     "fast_plan",
@@ -62,7 +62,7 @@ BAD_ROWS_MARKER = "BAD_ROWS"
 
 _CACHED_SCHEMAS = 64
 
-_WIDE = 48
+_MAX_SEPARATE_EXPRESSIONS = 48
 """Largest number of converted columns for which the SQL has one expression per column. For more
 columns, all columns of one type share an expression, because Spark compiles each expression."""
 
@@ -71,12 +71,14 @@ SEQUENCE_STEP = 2**20
 plus the record's position in the input. Numbers of later runs are larger, unless a run has more
 records than this for each millisecond until the next run starts."""
 
-_HALF = r"r'\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]..'"
+_UNPAIRED_SURROGATE = (
+    r"r'\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]..'"
+)
 """SQL regular expression for the JSON escape of an unpaired surrogate, such as a single
 ``\\ud800``."""
 
 _Convert: TypeAlias = Callable[[str, ColumnType], str]
-_Value: TypeAlias = Callable[[Column], str]
+_GetValue: TypeAlias = Callable[[Column], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +102,11 @@ def fast_plan(table_schema: TableSchema) -> SelectPlan:
     Any other value, such as a number in quotes, fails the Spark job with `BAD_ROWS_MARKER`. The
     caller then uses `tolerant_plan`.
     """
-    wide = len(converted_columns(table_schema)) > _WIDE
+    is_wide = len(converted_columns(table_schema)) > _MAX_SEPARATE_EXPRESSIONS
     truncate = table_schema.truncate_timestamps
     convert = partial(_cast_or_fail, fast_cast, truncate=truncate)
-    convert_nested = partial(_cast_or_fail, exact_cast, truncate=truncate)
-    return _plan(table_schema, convert, convert_nested, in_groups=wide)
+    convert_nested_keys = partial(_cast_or_fail, exact_cast, truncate=truncate)
+    return _build_plan(table_schema, convert, convert_nested_keys, in_groups=is_wide)
 
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
@@ -115,7 +117,7 @@ def tolerant_plan(table_schema: TableSchema) -> SelectPlan:
     """
     convert = partial(exact_cast, truncate=table_schema.truncate_timestamps)
     changes = "`_changes`" if table_schema.nulls_invalid_values else None
-    return _plan(table_schema, convert, convert, in_groups=True, changes=changes)
+    return _build_plan(table_schema, convert, convert, in_groups=True, changes=changes)
 
 
 def _cast_or_fail(
@@ -161,7 +163,8 @@ def find_corrupted_keys(table_schema: TableSchema) -> dict[str, str]:
     if not table_schema.keeps_whole:
         return {}
     return {
-        key: f"(coalesce(contains({quote('r', key)}, '?'), false) AND `whole` RLIKE {_HALF})"
+        key: f"(coalesce(contains({quote('r', key)}, '?'), false)"
+        f" AND `whole` RLIKE {_UNPAIRED_SURROGATE})"
         for key in table_schema.key_sources
     }
 
@@ -172,13 +175,13 @@ def converted_columns(table_schema: TableSchema) -> list[Column]:
     Booleans and text, which need no conversion, are left out.
     """
     columns = [column for column in table_schema.columns if column.feed is ColumnSource.PROPERTY]
-    if has_deletion_time(table_schema.columns):
+    if table_schema.has_deletion_time:
         columns.append(Column(DELETED_AT, DELETED_AT, METADATA_COLUMNS[DELETED_AT]))
     return [column for column in columns if is_converted(column.type)]
 
 
-def by_type(
-    columns: Iterable[Column], build_sql: Callable[[ColumnType], str], name: str, value: _Value
+def build_arrays_by_type(
+    columns: Iterable[Column], build_sql: Callable[[ColumnType], str], name: str, value: _GetValue
 ) -> tuple[tuple[str, ...], dict[str, str]]:
     """Return SQL that converts the values of all columns of the same type together, as one array.
 
@@ -214,10 +217,10 @@ def source_expression(column: Column) -> str:
     return quote("_inside" if column.path else "r", column.source)
 
 
-def _plan(
+def _build_plan(
     table_schema: TableSchema,
     convert: _Convert,
-    inside: _Convert,
+    convert_nested_keys: _Convert,
     *,
     in_groups: bool,
     changes: str | None = None,
@@ -225,26 +228,26 @@ def _plan(
     precomputed: tuple[str, ...] = ()
     converted: dict[str, str] = {}
     if in_groups:
-        precomputed, converted = by_type(
+        precomputed, converted = build_arrays_by_type(
             (column for column in converted_columns(table_schema) if not column.path),
-            lambda type_: _converted("`i`", type_, convert),
+            lambda type_: _convert_value("`i`", type_, convert),
             "_values",
             source_expression,
         )
     converted |= {
-        column.source: _converted(source_expression(column), column.type, inside)
+        column.source: _convert_value(source_expression(column), column.type, convert_nested_keys)
         for column in table_schema.columns
         if column.path
     }
     values = tuple(
-        f"{_build_value(column, convert, converted, changes)} AS {quote(column.name)}"
+        f"{_build_column_sql(column, convert, converted, changes)} AS {quote(column.name)}"
         for column in table_schema.columns
         if column.feed is not ColumnSource.NOTHING
     )
     return SelectPlan(precomputed, values)
 
 
-def _build_value(
+def _build_column_sql(
     column: Column, convert: _Convert, converted: Mapping[str, str], changes: str | None
 ) -> str:
     if column.feed is ColumnSource.WHOLE:
@@ -254,13 +257,13 @@ def _build_value(
     if column.feed is ColumnSource.METADATA and column.source == META:
         return build_meta(changes)
     if column.feed is ColumnSource.METADATA and column.source != DELETED_AT:
-        return _metadata(column.source)
+        return _build_metadata_sql(column.source)
     if column.source in converted:
         return converted[column.source]
-    return _converted(source_expression(column), column.type, convert)
+    return _convert_value(source_expression(column), column.type, convert)
 
 
-def _metadata(name: str) -> str:
+def _build_metadata_sql(name: str) -> str:
     extracted_at = (
         f"if(`t` IS NULL, `_received_at`, {exact_cast('`t`', Timestamp(), truncate=True)})"
     )
@@ -272,7 +275,7 @@ def _metadata(name: str) -> str:
         "_sdc_received_at": "`_received_at`",
         "_sdc_batched_at": "`_batched_at`",
         "_sdc_sequence": f"`_started_at` * {SEQUENCE_STEP}L + `n`",
-        "_sdc_table_version": "`v`",
+        TABLE_VERSION: "`v`",
         "_sdc_sync_started_at": "`_started_at`",
         VALID_FROM: f"coalesce({exact_cast('`t`', Timestamp(), truncate=True)}, `_received_at`)",
         VALID_TO: "CAST(NULL AS TIMESTAMP)",
@@ -280,23 +283,28 @@ def _metadata(name: str) -> str:
     }[name]
 
 
-def _converted(value: str, type_: ColumnType, convert: _Convert, depth: int = 0) -> str:
+def _convert_value(value: str, type_: ColumnType, convert: _Convert, depth: int = 0) -> str:
+    """Return the SQL that converts a value of any type; structs and arrays are converted inside.
+
+    ``convert`` returns the SQL that converts a scalar. ``depth`` is the number of enclosing SQL
+    lambda functions, which makes argument names unique.
+    """
     if not is_converted(type_):
         return value
     if isinstance(type_, Struct):
-        fields = ", ".join(_field(value, field, convert, depth) for field in type_.fields)
+        fields = ", ".join(_convert_field(value, field, convert, depth) for field in type_.fields)
         return f"if({value} IS NULL, NULL, struct({fields}))"
     if isinstance(type_, Array):
         item = f"`i{depth}`"
-        inner = _converted(item, type_.element, convert, depth + 1)
+        inner = _convert_value(item, type_.element, convert, depth + 1)
         return value if inner == item else f"transform({value}, {item} -> {inner})"
     return convert(value, type_)
 
 
-def _field(value: str, field: Column, convert: _Convert, depth: int) -> str:
+def _convert_field(value: str, field: Column, convert: _Convert, depth: int) -> str:
     if field.feed is not ColumnSource.PROPERTY:
         return f"CAST(NULL AS {field.type.ddl}) AS {quote(field.name)}"
-    inner = _converted(f"{value}.{quote(field.source)}", field.type, convert, depth)
+    inner = _convert_value(f"{value}.{quote(field.source)}", field.type, convert, depth)
     return f"{inner} AS {quote(field.name)}"
 
 
@@ -309,22 +317,23 @@ def count_missing_timezones(table_schema: TableSchema) -> Mapping[str, str]:
     counted = {}
     for column in table_schema.columns:
         if column.feed is ColumnSource.PROPERTY:
-            counts = list(_zoneless(source_expression(column), column.type))
+            counts = list(_count_zoneless(source_expression(column), column.type))
             if counts:
                 counted[column.name] = " + ".join(counts)
     return counted
 
 
-def _zoneless(value: str, type_: ColumnType, depth: int = 0) -> Iterator[str]:
+def _count_zoneless(value: str, type_: ColumnType, depth: int = 0) -> Iterator[str]:
+    """Yield the SQL of the number of date-times without a time zone, for each part of a value."""
     if isinstance(type_, Timestamp | LocalTimestamp):
         yield f"if({has_no_timezone(value)}, 1, 0)"
     elif isinstance(type_, Struct):
         for field in type_.fields:
             if field.feed is ColumnSource.PROPERTY:
-                yield from _zoneless(f"{value}.{quote(field.source)}", field.type, depth)
+                yield from _count_zoneless(f"{value}.{quote(field.source)}", field.type, depth)
     elif isinstance(type_, Array):
         item = f"`i{depth}`"
-        inner = " + ".join(_zoneless(item, type_.element, depth + 1))
+        inner = " + ".join(_count_zoneless(item, type_.element, depth + 1))
         if inner:
             total = f"aggregate({value}, 0, (`s{depth}`, {item}) -> `s{depth}` + {inner})"
             yield f"coalesce({total}, 0)"

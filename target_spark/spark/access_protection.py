@@ -37,18 +37,23 @@ _LOCAL_MASTERS: Final = ("local", "spark://127.", "spark://localhost:")
 """Beginnings of the Spark master URLs with which all executors run on this machine."""
 
 _LOGIN: Final = r"://[^/\s:@]*:[^/\s@]+@"
-_SECRET_VALUE: Final = rf"{_LOGIN}|jdbc:\S*@|[?&;]sig=|\bbearer\s|[.]headers?[.]"
-_SECRET_PART: Final = (
+_SETTING_WITH_SECRET: Final = rf"{_LOGIN}|jdbc:\S*@|[?&;]sig=|\bbearer\s|[.]headers?[.]"
+_SECRET_IN_TEXT: Final = (
     rf"{_LOGIN}|\b(?:password|passwd|pwd|secret|token|sig|signature|api_?key|access_?key)"
     r"=[^\s;&,'\")\]}]+"
 )
 
 _REDACTION: Final = {
-    "spark.redaction.regex": f"{SPARK_REDACTION_REGEX}|(?i:{_SECRET_VALUE})",
-    "spark.redaction.string.regex": f"(?i){_SECRET_PART}",
+    "spark.redaction.regex": f"{SPARK_REDACTION_REGEX}|(?i:{_SETTING_WITH_SECRET})",
+    "spark.redaction.string.regex": f"(?i){_SECRET_IN_TEXT}",
 }
 """Spark settings with regular expressions for secrets, which Spark hides in its UI, event log and
 plans. The first matches names or values of settings, the second parts of any text."""
+
+_UNPROTECTED_LOCAL: Final = (
+    "spark.authenticate is false: every user of this machine can read rows, keys and tokens out"
+    " of the running Spark. Remove spark.authenticate from the setting spark."
+)
 
 
 def is_local_master(master: str) -> bool:
@@ -90,7 +95,7 @@ def warn_if_open(master: str, conf: Mapping[str, str]) -> None:
     ``conf`` are the Spark settings.
     """
     if master.startswith("local") and not _is_on(conf, _AUTHENTICATE):
-        logger.warning(_OPEN_LOCAL)
+        logger.warning(_UNPROTECTED_LOCAL)
 
 
 def find_weaknesses(master: str, conf: Mapping[str, str]) -> Iterator[str]:
@@ -104,14 +109,14 @@ def find_weaknesses(master: str, conf: Mapping[str, str]) -> Iterator[str]:
     """
     if master.startswith("local"):
         if not _is_on(conf, _AUTHENTICATE, default=True):
-            yield _OPEN_LOCAL
+            yield _UNPROTECTED_LOCAL
     else:
-        yield from _weaknesses_of_network(master, conf)
-    yield from _weaknesses_of_pages(conf)
-    yield from _options_of_executors(conf)
+        yield from _find_network_weaknesses(master, conf)
+    yield from _find_weaknesses_of_ui_and_event_log(conf)
+    yield from _find_secrets_in_java_options(conf)
 
 
-def _weaknesses_of_network(master: str, conf: Mapping[str, str]) -> Iterator[str]:
+def _find_network_weaknesses(master: str, conf: Mapping[str, str]) -> Iterator[str]:
     if not _is_on(conf, _AUTHENTICATE):
         yield (
             "anyone who reaches the ports of driver and executors can read rows and secrets there,"
@@ -124,12 +129,12 @@ def _weaknesses_of_network(master: str, conf: Mapping[str, str]) -> Iterator[str
         )
     if not (_is_on(conf, "spark.network.crypto.enabled") or _is_on(conf, "spark.ssl.rpc.enabled")):
         yield (
-            "rows and secrets go over the network in plain: set spark.network.crypto.enabled to"
+            "rows and secrets go over the network unencrypted: set spark.network.crypto.enabled to"
             " true (with spark.authenticate), or spark.ssl.rpc.enabled"
         )
 
 
-def _weaknesses_of_pages(conf: Mapping[str, str]) -> Iterator[str]:
+def _find_weaknesses_of_ui_and_event_log(conf: Mapping[str, str]) -> Iterator[str]:
     has_login = conf.get("spark.ui.filters") and _is_on(conf, "spark.acls.enable")
     if _is_on(conf, "spark.ui.enabled") and not has_login:
         yield (
@@ -145,7 +150,7 @@ def _weaknesses_of_pages(conf: Mapping[str, str]) -> Iterator[str]:
         )
 
 
-def _options_of_executors(conf: Mapping[str, str]) -> Iterator[str]:
+def _find_secrets_in_java_options(conf: Mapping[str, str]) -> Iterator[str]:
     for key in ("spark.executor.extraJavaOptions", "spark.executor.defaultJavaOptions"):
         if SECRET_NAME_PATTERN.search(conf.get(key) or ""):
             yield (
@@ -181,9 +186,3 @@ def _is_loopback(host: str) -> bool:
 
 def _is_on(conf: Mapping[str, str], key: str, *, default: bool = False) -> bool:
     return conf.get(key, str(default)).strip().lower() == "true"
-
-
-_OPEN_LOCAL: Final = (
-    "spark.authenticate is false: every user of this machine can read rows, keys and tokens out"
-    " of the running Spark. Take spark.authenticate out of the setting spark."
-)

@@ -43,7 +43,7 @@ def map_in_arrow(
     frame: DataFrame,
     change: Callable[[Any], Iterator[Any]],
     schema: Any,
-    name: str = "mapped",
+    name: str,
 ) -> DataFrame:
     """Apply a function to a DataFrame's record batches and return the resulting DataFrame.
 
@@ -56,7 +56,7 @@ def map_in_arrow(
         name: The name of the function in query plans.
     """
     function: Any = partial(_run_change, change)
-    if not hasattr(frame, "_jdf"):
+    if not hasattr(frame, "_jdf"):  # with Spark Connect
         function.__name__ = name
         return frame.mapInArrow(function, schema)
     from pyspark.sql.udf import UserDefinedFunction
@@ -65,6 +65,6 @@ def map_in_arrow(
     mapper = UserDefinedFunction(
         function, returnType=schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF, name=name
     )
-    column: Any = mapper(*(frame[name] for name in frame.columns))
+    column: Any = mapper(*(frame[column] for column in frame.columns))
     java_frame = frame._jdf.mapInArrow(column._jc, False, None)  # noqa: FBT003, SLF001
     return type(frame)(java_frame, frame.sparkSession)

@@ -28,7 +28,7 @@ from target_spark.spark.session import SparkSettings, check_java, plan_launch
 __all__ = ["build_archive", "main"]
 
 _PROGRAM = "from target_spark.target import TargetSpark; TargetSpark.cli()"
-_ROWS = 2_000
+_BATCH_ROWS = 2_000
 _FORMATS: Final = ("delta", "parquet", "iceberg")
 _DEFAULT_FORMATS: Final = _FORMATS[:2]
 
@@ -52,31 +52,30 @@ def build_archive(archive: Path, table_format: str) -> None:
         settings = {
             "path": str(Path(folder, "tables")),
             "format": table_format,
-            "flush_rows": _ROWS,
+            "flush_rows": _BATCH_ROWS,
             "add_record_metadata": True,
             "small_runs": True,
             "spark": {"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={temporary}"},
         }
         config.write_text(json.dumps(settings), encoding="utf-8")
-        done = subprocess.run(  # noqa: S603  (this very program)
+        result = subprocess.run(  # noqa: S603  (this very program)
             [sys.executable, "-c", _PROGRAM, "--config", str(config)],
             input="\n".join([*_messages(), ""]).encode(),
             capture_output=True,
             check=False,
             cwd=folder,  # modules in the working folder are not imported
         )
-    if done.returncode or not temporary.is_file():
+    if result.returncode or not temporary.is_file():
         temporary.unlink(missing_ok=True)
-        raise RuntimeError(done.stderr.decode(errors="replace")[-4000:])
+        raise RuntimeError(result.stderr.decode(errors="replace")[-4000:])
     temporary.replace(archive)  # atomically
 
 
 def _messages() -> Iterator[str]:
-    """Yield Singer messages with sample rows; loading them builds an archive of Java classes.
+    """Yield the Singer messages of the sample load, whose Java classes the archive will contain.
 
-    The archive contains the Java classes that this load needs. The records have columns of all
-    types, and one record does not match its schema. They fill three batches: the first creates the
-    table, the others update and add rows.
+    The records have columns of all types, and one record does not match its schema. They fill three
+    batches: the first creates the table, the others update and add rows.
     """
     properties = {
         "id": {"type": "integer"},
@@ -91,12 +90,12 @@ def _messages() -> Iterator[str]:
     }
     schema = {"type": "object", "properties": properties}
     yield json.dumps({"type": "SCHEMA", "stream": "s", "schema": schema, "key_properties": ["id"]})
-    for number in range(3 * _ROWS):
+    for number in range(3 * _BATCH_ROWS):
         record = {
-            "id": number % (2 * _ROWS),
+            "id": number % (2 * _BATCH_ROWS),
             "text": f"text {number}",
             "at": f"2024-01-01T00:00:{number % 60:02}Z",
-            "day": "2024-01-01" if number != _ROWS else "no day",
+            "day": "2024-01-01" if number != _BATCH_ROWS else "no day",
             "price": 1.25,
             "share": number / 7,
             "on": True,

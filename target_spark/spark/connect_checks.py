@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from target_spark.errors import SparkUnavailableError
 from target_spark.spark.jar_versions import ARTIFACTS
-from target_spark.spark.jars import FORMAT_SETTINGS
+from target_spark.spark.jars import FORMAT_SETTINGS, get_minor_version
 from target_spark.storage.commit_retry import first_error_line
 
 if TYPE_CHECKING:
@@ -20,9 +20,16 @@ if TYPE_CHECKING:
 
 __all__ = ["check_server"]
 
-_LEAST: Final = (4, 0)
-_NOWHERE: Final = "file:///target-spark-looks-whether-this-is-known"
+_MIN_VERSION: Final = (4, 0)
+"""Oldest minor version of Spark whose server can load tables."""
+
+_MISSING_FOLDER: Final = "file:///target-spark-looks-whether-this-is-known"
+"""URL of a folder that does not exist. If the server knows the table format, a statement about a
+table there fails with an error of the format's library."""
+
 _CATALOG: Final = "target_spark_probe"
+"""Name of the Iceberg catalog that the check configures in its session."""
+
 _EXTENSIONS: Final = "spark.sql.extensions"
 
 
@@ -34,60 +41,64 @@ def check_server(spark: SparkSession, table_format: str) -> None:
             with which to start the server.
     """
     version = spark.version
-    if tuple(map(int, version.split(".")[:2])) < _LEAST:
+    if tuple(map(int, version.split(".")[:2])) < _MIN_VERSION:
         raise SparkUnavailableError(
             f"The Spark Connect server has Spark {version}; tables are loaded through"
-            f" {'.'.join(map(str, _LEAST))} or newer."
+            f" {'.'.join(map(str, _MIN_VERSION))} or newer."
         )
-    why = _TRIALS[table_format](spark)
-    if why is None:
+    fault = _CHECKS[table_format](spark)
+    if fault is None:
         return
-    line = ".".join(version.split(".")[:2])
-    packages = ",".join(ARTIFACTS.get((table_format, line), ("(none for this Spark)",)))
+    artifacts = ARTIFACTS.get((table_format, get_minor_version(version)))
+    packages = ",".join(artifacts or ("(none for this Spark)",))
     options = (f"--conf {key}={value}" for key, value in FORMAT_SETTINGS[table_format].items())
     raise SparkUnavailableError(
-        f"The Spark Connect server (Spark {version}) cannot write {table_format} tables: {why}."
+        f"The Spark Connect server (Spark {version}) cannot write {table_format} tables: {fault}."
         " A client cannot add it; start the server with --packages"
         f" {packages} {' '.join(options)}; or set format to one it supports"
         " (parquet needs nothing)."
     )
 
 
-def _of_delta(spark: SparkSession) -> str | None:
+def _check_delta(spark: SparkSession) -> str | None:
+    """Return the reason why a server cannot write Delta tables; None if it can."""
     from pyspark.errors import PySparkException
 
     try:
-        spark.sql(f"DESCRIBE HISTORY delta.`{_NOWHERE}`").collect()
+        spark.sql(f"DESCRIBE HISTORY delta.`{_MISSING_FOLDER}`").collect()
     except PySparkException as error:
         if not (error.getCondition() or "").startswith("DELTA_"):
             return first_error_line(error)
-    return _unless_extended(spark, "delta")
+    return _check_extension(spark, "delta")
 
 
-def _of_iceberg(spark: SparkSession) -> str | None:
+def _check_iceberg(spark: SparkSession) -> str | None:
+    """Return the reason why a server cannot write Iceberg tables; None if it can."""
     from pyspark.errors import PySparkException
 
     key = f"spark.sql.catalog.{_CATALOG}"
     spark.conf.set(key, "org.apache.iceberg.spark.SparkCatalog")
     spark.conf.set(f"{key}.type", "hadoop")
-    spark.conf.set(f"{key}.warehouse", _NOWHERE)
+    spark.conf.set(f"{key}.warehouse", _MISSING_FOLDER)
     try:
         spark.sql(f"SHOW NAMESPACES IN {_CATALOG}").collect()
     except PySparkException as error:
         if "org.apache.iceberg.exceptions." not in str(error):
             return first_error_line(error)
-    return _unless_extended(spark, "iceberg")
+    return _check_extension(spark, "iceberg")
 
 
-def _unless_extended(spark: SparkSession, table_format: str) -> str | None:
+def _check_extension(spark: SparkSession, table_format: str) -> str | None:
+    """Return an error text if a server has no SQL extension of a table format, else None."""
     extension = FORMAT_SETTINGS[table_format].get(_EXTENSIONS, "")
     if extension in (spark.conf.get(_EXTENSIONS, None) or ""):
         return None
     return f"its {_EXTENSIONS} have no {extension}"
 
 
-_TRIALS: Final[Mapping[str, Callable[[SparkSession], str | None]]] = {
-    "delta": _of_delta,
-    "iceberg": _of_iceberg,
+_CHECKS: Final[Mapping[str, Callable[[SparkSession], str | None]]] = {
+    "delta": _check_delta,
+    "iceberg": _check_iceberg,
     "parquet": lambda _spark: None,
 }
+"""Check of each table format: a function that returns the reason why a server cannot write it."""

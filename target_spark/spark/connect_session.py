@@ -37,15 +37,17 @@ logger = logging.getLogger(__name__)
 _MODE: Final = "SPARK_CONNECT_MODE_ENABLED"
 """Environment variable with which PySpark's functions use Spark Connect in every thread."""
 
-_TRIES: Final = 4
-"""Number of times that PySpark repeats a failed call to the server, within some seconds. If all
-fail, `target_spark.storage.commit_retry` repeats the work for a longer time."""
+_MAX_RETRIES: Final = 4
+"""Maximum number of times that PySpark repeats a failed call to the server, within some seconds.
+Afterwards `target_spark.storage.commit_retry` repeats the work for a longer time."""
 
 _NOISY_MODULES: Final = r"pyspark\.(sql\.connect|logger)\."
 """Regular expression for the PySpark modules whose warnings about failed calls are suppressed. The
 target itself reports such failures."""
 
 _KILL_SECONDS: Final = 1.0
+"""Seconds after which `ConnectSession.kill` returns, even if the server has not responded."""
+
 _END_SECONDS: Final = 2.0
 """Seconds to wait until the server has stopped the operations of an ended session."""
 
@@ -55,7 +57,9 @@ is slow for small tables."""
 
 _START_SETTINGS: Final = ("spark.master", "spark.app.name", "spark.remote")
 """Spark settings that are not set in a session on a server, where they have no effect."""
+
 _SERVER_SETTINGS: Final = ("spark.hadoop.", "spark.jars", "spark.driver.", "spark.executor.")
+"""Prefixes of the Spark settings that have an effect only if they are set when a server starts."""
 
 
 class ConnectSession:
@@ -192,6 +196,7 @@ class ConnectSession:
                 f" setting remote) cannot be used: {self._hide(first_error_line(error))}. Check the"
                 " address, and that the server runs and accepts this machine."
             )
+            # A cause with a secret in its text is left out, because logs show it.
             self._failure.__cause__ = error if str(error) == self._hide(str(error)) else None
 
     def _begin(self) -> None:
@@ -209,7 +214,7 @@ class ConnectSession:
 
     def _create_session(self) -> SparkSession:
         """Create a session, and set the user's settings and those that keep stored values exact."""
-        spark = self._connected(self._settings.remote or "")
+        spark = self._connect(self._settings.remote or "")
         with self._guard:
             self._sessions.append(spark)
             self._report_sessions()
@@ -224,13 +229,13 @@ class ConnectSession:
         for key, value in {**exact_conf(), **_SMALL_TABLE_SETTINGS}.items():
             spark.conf.set(key, value)
         refused = list(_set_user_conf(spark, self._settings.conf))
-        fixed = {key: needed.value for key, needed in find_conflicts(spark.conf.getAll)}
-        unchangeable = list(_set_user_conf(spark, fixed))
+        needed_values = {key: needed.value for key, needed in find_conflicts(spark.conf.getAll)}
+        unchangeable = list(_set_user_conf(spark, needed_values))
         if unchangeable:
             raise UnsupportedError(
                 f"The Spark Connect server would falsify values: {', '.join(unchangeable)} must be"
-                f" {', '.join(fixed[key] for key in unchangeable)}, and no session can change that."
-                " Start the server without that setting."
+                f" {', '.join(needed_values[key] for key in unchangeable)}, and no session can"
+                " change that. Start the server without that setting."
             )
         if refused:
             raise UnsupportedError(
@@ -239,7 +244,7 @@ class ConnectSession:
             )
         self._end_unreachable_sessions()
 
-    def _connected(self, url: str) -> SparkSession:
+    def _connect(self, url: str) -> SparkSession:
         from pyspark.sql import SparkSession
         from pyspark.sql.connect.client import retries
 
@@ -247,7 +252,7 @@ class ConnectSession:
         policy: Any = retries.DefaultPolicy
         spark: SparkSession = builder.remote(url).create()
         client = _get_client(spark)
-        client.set_retry_policies([policy(max_retries=_TRIES)])
+        client.set_retry_policies([policy(max_retries=_MAX_RETRIES)])
         return spark
 
     def _end_session(self, spark: SparkSession) -> None:
@@ -282,7 +287,7 @@ class ConnectSession:
         url = (self._settings.remote or "").rstrip("/;")
         separator = ";" if "/;" in url else "/;"
         for name in unreachable:
-            session = self._connected(f"{url}{separator}session_id={name}")
+            session = self._connect(f"{url}{separator}session_id={name}")
             with self._guard:
                 if name not in self._unreachable:  # another thread was faster
                     continue

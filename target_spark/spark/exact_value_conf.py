@@ -15,19 +15,19 @@ from types import MappingProxyType
 from typing import Final
 
 __all__ = [
-    "NEEDED",
+    "REQUIRED",
     "ZONE",
     "ZONE_KEY",
-    "Needed",
+    "Required",
     "describe_conflict",
     "exact_conf",
     "find_conflicts",
-    "get_needed",
+    "get_required",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Needed:
+class Required:
     """Required value of a Spark setting, without which stored data would change.
 
     Attributes:
@@ -57,19 +57,19 @@ _FROM_FILES: Final = (
 ZONE_KEY: Final = "spark.sql.session.timeZone"
 ZONE: Final = "UTC"
 
-NEEDED: Final[Mapping[str, Needed]] = MappingProxyType(
+REQUIRED: Final[Mapping[str, Required]] = MappingProxyType(
     {
         # Dates and times.
-        ZONE_KEY: Needed(ZONE, "in another zone all date-times would be shifted", is_set=True),
-        "spark.sql.timestampType": Needed(
+        ZONE_KEY: Required(ZONE, "in another zone all date-times would be shifted", is_set=True),
+        "spark.sql.timestampType": Required(
             "TIMESTAMP_LTZ", "a date-time is a point in time, not a local time without a zone"
         ),
-        "spark.sql.parquet.outputTimestampType": Needed("TIMESTAMP_MICROS", _MICROS, is_set=True),
-        "spark.databricks.delta.table.parquetV2.timestampOutputType": Needed(
+        "spark.sql.parquet.outputTimestampType": Required("TIMESTAMP_MICROS", _MICROS, is_set=True),
+        "spark.databricks.delta.table.parquetV2.timestampOutputType": Required(
             "TIMESTAMP_MICROS", _MICROS
         ),
         **{
-            f"spark.sql.parquet.{key}": Needed("CORRECTED", _CALENDAR, is_set=True)
+            f"spark.sql.parquet.{key}": Required("CORRECTED", _CALENDAR, is_set=True)
             for key in (
                 "datetimeRebaseModeInRead",
                 "datetimeRebaseModeInWrite",
@@ -77,70 +77,70 @@ NEEDED: Final[Mapping[str, Needed]] = MappingProxyType(
                 "int96RebaseModeInWrite",
             )
         },
-        "spark.sql.avro.datetimeRebaseModeInRead": Needed("CORRECTED", _CALENDAR),
-        "spark.sql.avro.datetimeRebaseModeInWrite": Needed("CORRECTED", _CALENDAR),
-        "spark.sql.parquet.int96AsTimestamp": Needed("true", _FROM_FILES),
-        "spark.sql.parquet.int96TimestampConversion": Needed("false", _FROM_FILES),
-        "spark.sql.parquet.inferTimestampNTZ.enabled": Needed("true", _FROM_FILES),
-        "spark.sql.datetime.java8API.enabled": Needed(
+        "spark.sql.avro.datetimeRebaseModeInRead": Required("CORRECTED", _CALENDAR),
+        "spark.sql.avro.datetimeRebaseModeInWrite": Required("CORRECTED", _CALENDAR),
+        "spark.sql.parquet.int96AsTimestamp": Required("true", _FROM_FILES),
+        "spark.sql.parquet.int96TimestampConversion": Required("false", _FROM_FILES),
+        "spark.sql.parquet.inferTimestampNTZ.enabled": Required("true", _FROM_FILES),
+        "spark.sql.datetime.java8API.enabled": Required(
             "false", "Java's other classes of dates would carry values in and out of Spark"
         ),
-        "spark.databricks.delta.write.utcTimestampPartitionValues": Needed(
+        "spark.databricks.delta.write.utcTimestampPartitionValues": Required(
             "true", "date-times in partition columns would be read in the zone of each reader"
         ),
         # Names, and the SQL in which values are converted.
-        "spark.sql.caseSensitive": Needed(
+        "spark.sql.caseSensitive": Required(
             "true", "properties that differ only in case would be treated as one", is_set=True
         ),
-        "spark.sql.variable.substitute": Needed(
+        "spark.sql.variable.substitute": Required(
             "false", "`${env:X}` in a name or text would be replaced", is_set=True
         ),
-        "spark.sql.parser.escapedStringLiterals": Needed(
+        "spark.sql.parser.escapedStringLiterals": Required(
             "false", "backslashes in names and texts would be read differently"
         ),
-        "spark.sql.parser.quotedRegexColumnNames": Needed(
+        "spark.sql.parser.quotedRegexColumnNames": Required(
             "false", "names of columns would be read as patterns"
         ),
         # Conversions.
-        "spark.sql.ansi.enabled": Needed(
+        "spark.sql.ansi.enabled": Required(
             "true", "values that overflow or cannot be cast would become null or wrap", is_set=True
         ),
-        "spark.sql.storeAssignmentPolicy": Needed(
+        "spark.sql.storeAssignmentPolicy": Required(
             "ANSI", "values would be cut to the type of a column, or refused where they fit"
         ),
-        "spark.sql.mapKeyDedupPolicy": Needed("EXCEPTION", "entries of maps would be dropped"),
-        "spark.sql.json.enableExactStringParsing": Needed(
+        "spark.sql.mapKeyDedupPolicy": Required("EXCEPTION", "entries of maps would be dropped"),
+        "spark.sql.json.enableExactStringParsing": Required(
             "true", "objects that are kept as text would be rewritten, their numbers rounded"
         ),
-        "spark.sql.json.enablePartialResults": Needed(
+        "spark.sql.json.enablePartialResults": Required(
             "true", "the valid values of a record with an invalid value would be lost"
         ),
-        "spark.sql.jsonGenerator.ignoreNullFields": Needed(
+        "spark.sql.jsonGenerator.ignoreNullFields": Required(
             "true", "rows of Parquet files would differ from the same records in messages"
         ),
-        "spark.sql.parquet.binaryAsString": Needed("false", _FROM_FILES),
-        "spark.sql.charAsVarchar": Needed("false", _LIMITED),
-        "spark.sql.preserveCharVarcharTypeInfo": Needed("false", _LIMITED),
-        "spark.sql.readSideCharPadding": Needed("true", _LIMITED),
-        "spark.databricks.delta.insert.preserveNullSourceStructs": Needed("true", _STRUCTS),
-        "spark.databricks.delta.merge.preserveNullSourceStructs": Needed("true", _STRUCTS),
-        "spark.databricks.delta.merge.preserveNullSourceStructs.updateStar": Needed(
+        "spark.sql.parquet.binaryAsString": Required("false", _FROM_FILES),
+        "spark.sql.charAsVarchar": Required("false", _LIMITED),
+        "spark.sql.preserveCharVarcharTypeInfo": Required("false", _LIMITED),
+        "spark.sql.readSideCharPadding": Required("true", _LIMITED),
+        "spark.databricks.delta.insert.preserveNullSourceStructs": Required("true", _STRUCTS),
+        "spark.databricks.delta.merge.preserveNullSourceStructs": Required("true", _STRUCTS),
+        "spark.databricks.delta.merge.preserveNullSourceStructs.updateStar": Required(
             "true", _STRUCTS
         ),
-        "spark.sql.iceberg.check-ordering": Needed(
+        "spark.sql.iceberg.check-ordering": Required(
             "true", "values could be written to another column"
         ),
-        "spark.sql.iceberg.check-nullability": Needed(
+        "spark.sql.iceberg.check-nullability": Required(
             "true", "nulls could be written to NOT NULL columns"
         ),
         # Rows.
-        "spark.sql.files.ignoreCorruptFiles": Needed("false", _FILES),
-        "spark.sql.files.ignoreMissingFiles": Needed("false", _FILES),
-        "spark.sql.files.ignoreInvalidPartitionPaths": Needed("false", _FILES),
-        "spark.sql.sources.partitionOverwriteMode": Needed(
+        "spark.sql.files.ignoreCorruptFiles": Required("false", _FILES),
+        "spark.sql.files.ignoreMissingFiles": Required("false", _FILES),
+        "spark.sql.files.ignoreInvalidPartitionPaths": Required("false", _FILES),
+        "spark.sql.sources.partitionOverwriteMode": Required(
             "STATIC", "an overwrite would leave old rows in partitions without new ones"
         ),
-        "spark.sql.execution.sortBeforeRepartition": Needed(
+        "spark.sql.execution.sortBeforeRepartition": Required(
             "true", "a retried task could write rows twice and omit others"
         ),
     }
@@ -149,7 +149,7 @@ NEEDED: Final[Mapping[str, Needed]] = MappingProxyType(
 _MERGE_ISOLATION: Final = re.compile(
     r"spark\.sql\.catalog\..+\.table-(default|override)\.write\.merge\.isolation-level"
 )
-_SERIALIZABLE: Final = Needed(
+_SERIALIZABLE: Final = Required(
     "serializable", "a key that another writer adds during a MERGE could be in the table twice"
 )
 
@@ -177,7 +177,7 @@ _LEGACY_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
 listed have the default ``false``."""
 
 
-def get_needed(key: str) -> Needed | None:
+def get_required(key: str) -> Required | None:
     """Return the value that a Spark setting must have, so that stored data is exact.
 
     Return None if the setting may have any value.
@@ -185,35 +185,34 @@ def get_needed(key: str) -> Needed | None:
     if _MERGE_ISOLATION.fullmatch(key):
         return _SERIALIZABLE
     if not key.startswith(_LEGACY):
-        return NEEDED.get(key)
-    former_name = NEEDED.get(f"spark.sql.{key.removeprefix(_LEGACY)}")
-    return former_name or Needed(_LEGACY_DEFAULTS.get(key, "false"), _WHY_LEGACY)
+        return REQUIRED.get(key)
+    former_name = REQUIRED.get(f"spark.sql.{key.removeprefix(_LEGACY)}")
+    return former_name or Required(_LEGACY_DEFAULTS.get(key, "false"), _WHY_LEGACY)
 
 
 def exact_conf() -> dict[str, str]:
     """Return the Spark settings that every session sets, so that data is stored exactly."""
-    return {key: needed.value for key, needed in NEEDED.items() if needed.is_set}
+    return {key: required.value for key, required in REQUIRED.items() if required.is_set}
 
 
-def find_conflicts(conf: Mapping[str, str]) -> Iterator[tuple[str, Needed]]:
+def find_conflicts(conf: Mapping[str, str]) -> Iterator[tuple[str, Required]]:
     """Yield each setting in ``conf`` that has another value than exact data requires.
 
-    Each item is a tuple of the setting's name and its `Needed` value. Values are compared without
-    regard to case.
+    Each item is a tuple of the setting's name and its `Required` value. Case is ignored.
     """
     for key, value in conf.items():
-        needed = get_needed(key)
-        if needed is not None and value.strip().lower() != needed.value.lower():
-            yield key, needed
+        required = get_required(key)
+        if required is not None and value.strip().lower() != required.value.lower():
+            yield key, required
 
 
-def describe_conflict(key: str, value: str, needed: Needed) -> str:
+def describe_conflict(key: str, value: str, required: Required) -> str:
     """Return the error message for a Spark setting whose value could change stored data.
 
     ``key`` is the name of the setting. The message states the effect of the value, and the required
     value.
     """
     return (
-        f"{key} is {value!r} and must be {needed.value!r}: {needed.why}. Remove it, or set it to"
-        f" {needed.value}"
+        f"{key} is {value!r} and must be {required.value!r}: {required.why}. Remove it, or set it"
+        f" to {required.value}"
     )

@@ -27,6 +27,7 @@ from tap_core.io.private_files import (
 from target_spark.errors import SparkUnavailableError
 from target_spark.spark.jar_versions import SHA256
 from target_spark.spark.jvm import cache_folder, share_folder
+from target_spark.spark.launch_files import format_java_properties
 
 __all__ = [
     "cached",
@@ -39,7 +40,7 @@ __all__ = [
 ]
 
 _CHUNK: Final = 1024 * 1024
-_OF_RESOLVER: Final = (
+_RESOLVER_SETTINGS: Final = (
     "spark.jars.packages",
     "spark.jars.excludes",
     "spark.jars.ivy",
@@ -126,11 +127,6 @@ def _check_trusted(folder: Path) -> None:
 def _check_jar(folder: Path, coordinates: str, jar: Path) -> None:
     """Check that a cached jar has the SHA-256 of the published jar.
 
-    Args:
-        folder: The cache folder, for the error message.
-        coordinates: The Maven coordinates of the jar.
-        jar: The path of the jar.
-
     Raises:
         SparkUnavailableError: The SHA-256 differs.
         UntrustedPathError: Another user can change the file.
@@ -199,11 +195,11 @@ def fetch(conf: Mapping[str, str], home: Path, lock: int) -> bool:
     Returns:
         True if the download succeeded.
     """
-    properties = {key: conf[key] for key in _OF_RESOLVER if key in conf}
+    properties = {key: conf[key] for key in _RESOLVER_SETTINGS if key in conf}
     properties |= {"spark.master": "local[1]", "spark.submit.deployMode": "client"}
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".conf") as file:
         # In a private file, because addresses of repositories may contain passwords.
-        file.writelines(f"{key}={_escape_property(value)}\n" for key, value in properties.items())
+        file.write(format_java_properties(properties))
         file.flush()
         command = [str(home / "bin" / "spark-submit"), "--properties-file", file.name]
         command += ["--load-spark-defaults", "--class", "org.apache.ivy.Main"]
@@ -218,8 +214,3 @@ def fetch(conf: Mapping[str, str], home: Path, lock: int) -> bool:
             check=False,
         )
     return result.returncode == 0
-
-
-def _escape_property(value: str) -> str:
-    """Return a value escaped for a Java properties file."""
-    return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")

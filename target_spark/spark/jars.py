@@ -36,6 +36,7 @@ __all__ = [
     "find_class_path_jars",
     "format_conf",
     "format_library",
+    "get_minor_version",
     "jars_hint",
     "required_jars",
     "required_storage_jars",
@@ -99,9 +100,11 @@ _S3_RETRY_SETTINGS = {f"{_S3A_SETTINGS}retry.limit": "4"}
 """Hadoop setting for the number of retries of a failed S3 request. With the default of 7 they take
 two minutes, in each of the five attempts that the loader makes."""
 
-_SDK = "software.amazon.awssdk"
-_ASKED_OF_SDK = ("s3", "s3-transfer-manager", "sts")
-_BESIDE_THEM = (
+_SDK_GROUP = "software.amazon.awssdk"
+_REQUESTED_MODULES = ("s3", "s3-transfer-manager", "sts")
+"""The modules of Amazon's SDK that hadoop-aws uses."""
+
+_NEEDED_MODULES = (
     "annotations",
     "apache-client",
     "arns",
@@ -131,12 +134,16 @@ _BESIDE_THEM = (
     "third-party-jackson-core",
     "utils",
 )
-_OF_OTHERS = (
+"""The modules of Amazon's SDK on which those in `_REQUESTED_MODULES` depend."""
+
+_OTHER_DEPENDENCIES = (
     "org.reactivestreams:reactive-streams:1.0.4",
     "software.amazon.eventstream:eventstream:1.0.1",
 )
+"""Dependencies of Amazon's SDK that have other versions than its modules."""
+
 _EXCLUDES_FOR_S3 = (
-    f"{_SDK}:bundle",
+    f"{_SDK_GROUP}:bundle",
     "software.amazon.s3.analyticsaccelerator:*",
     "org.wildfly.openssl:*",
     "org.apache.httpcomponents:*",
@@ -160,7 +167,7 @@ _EXCLUDES_FOR_AZURE = (
 """Dependencies of hadoop-azure that Spark's resolver must not download. Spark includes them, or
 only URLs with the old scheme ``wasb`` need them."""
 
-_OTHER_JARS = (
+_OTHER_JAR_SETTINGS = (
     "spark.jars.packages",
     "spark.driver.extraClassPath",
     "spark.executor.extraClassPath",
@@ -170,10 +177,10 @@ _OTHER_JARS = (
 """Spark settings that make Spark load jars in addition to those in ``spark.jars``, or in another
 order."""
 
-_OTHER_SETTINGS = ("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR")
+_SETTING_VARIABLES = ("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR")
 """Environment variables that contain Spark settings, or name a folder of them."""
 
-_WAYS_OUT = (
+_REMEDIES = (
     "Remedies: let this machine reach Maven Central once, afterwards the cache is enough;"
     " or name a mirror in an Ivy settings file (spark.jars.ivySettings);"
     " or download the jars and set their paths in the setting jars;"
@@ -212,9 +219,11 @@ def s3_library(hadoop: str, sdk: str) -> Library:
         hadoop: The version of hadoop-aws, such as ``3.4.2``.
         sdk: The version of Amazon's SDK for Java, such as ``2.29.52``.
     """
-    modules = tuple(f"{_SDK}:{name}:{sdk}" for name in (*_ASKED_OF_SDK, *_BESIDE_THEM))
-    all_jars = (f"{_HADOOP_AWS}:{hadoop}", *modules, *_OF_OTHERS)
-    return Library(all_jars[: 1 + len(_ASKED_OF_SDK)], all_jars, _EXCLUDES_FOR_S3)
+    modules = tuple(
+        f"{_SDK_GROUP}:{name}:{sdk}" for name in (*_REQUESTED_MODULES, *_NEEDED_MODULES)
+    )
+    all_jars = (f"{_HADOOP_AWS}:{hadoop}", *modules, *_OTHER_DEPENDENCIES)
+    return Library(all_jars[: 1 + len(_REQUESTED_MODULES)], all_jars, _EXCLUDES_FOR_S3)
 
 
 def azure_library(hadoop: str) -> Library:
@@ -244,7 +253,7 @@ def required_jars(table_format: str, spark_version: str) -> tuple[str, ...]:
     """
     if table_format == "parquet":
         return ()
-    artifacts = ARTIFACTS.get((table_format, _line(spark_version)))
+    artifacts = ARTIFACTS.get((table_format, get_minor_version(spark_version)))
     if artifacts is None:
         lines = sorted(known for name, known in ARTIFACTS if name == table_format)
         raise SparkUnavailableError(
@@ -274,7 +283,7 @@ def uses_azure(addresses: Iterable[str], conf: Mapping[str, str]) -> bool:
 
 
 def required_storage_jars(
-    addresses: Iterable[str], conf: Mapping[str, str], spark_version: str
+    addresses: Sequence[str], conf: Mapping[str, str], spark_version: str
 ) -> list[str]:
     """Return the Maven coordinates of hadoop-aws and hadoop-azure, each if a run uses its storage.
 
@@ -286,7 +295,7 @@ def required_storage_jars(
     Raises:
         SparkUnavailableError: No version of such a jar is known for this version of Spark.
     """
-    libraries = _find_storage_libraries([*addresses], conf, (), spark_version)
+    libraries = _find_storage_libraries(addresses, conf, (), spark_version)
     return [library.requested[0] for library in libraries]
 
 
@@ -300,34 +309,25 @@ def _find_storage_libraries(
 
     A library is left out if the user provides the first of its requested jars.
 
-    Args:
-        addresses: The paths and URLs of the run's tables and files.
-        conf: The user's Spark settings.
-        user_jars: Paths or Maven coordinates of the user's jars.
-        spark_version: The version of Spark.
-
     Raises:
         SparkUnavailableError: No version of an object storage's jars is known for this version of
             Spark.
     """
     if uses_s3(addresses, conf) and not _has_artifact(_HADOOP_AWS, user_jars):
-        yield s3_library(*_get_releases("hadoop-aws", "s3a", spark_version))
+        yield s3_library(*_get_versions("hadoop-aws", "s3a", spark_version))
     if uses_azure(addresses, conf) and not _has_artifact(_HADOOP_AZURE, user_jars):
-        yield azure_library(_get_releases("hadoop-azure", "abfss", spark_version)[0])
+        yield azure_library(_get_versions("hadoop-azure", "abfss", spark_version)[0])
 
 
-def _get_releases(artifact: str, scheme: str, spark_version: str) -> tuple[str, str]:
+def _get_versions(artifact: str, scheme: str, spark_version: str) -> tuple[str, str]:
     """Return the versions of Hadoop and of Amazon's SDK that are used with a version of Spark.
 
-    Args:
-        artifact: The name of the jar, such as hadoop-aws, for the error message.
-        scheme: The scheme of the URLs that need the jar, for the error message.
-        spark_version: The version of Spark.
+    ``artifact`` and ``scheme``, such as hadoop-aws and s3a, are for the error message.
 
     Raises:
         SparkUnavailableError: No versions are known for this version of Spark.
     """
-    releases = HADOOP_AWS.get(_line(spark_version))
+    releases = HADOOP_AWS.get(get_minor_version(spark_version))
     if releases is None:
         raise SparkUnavailableError(
             f"No {artifact} version is known for Spark {spark_version} (supported:"
@@ -373,12 +373,12 @@ def format_conf(
     if uses_s3(addresses, conf):
         out |= {key: conf.get(key, value) for key, value in _S3_RETRY_SETTINGS.items()}
     if local:
-        out["spark.jars"] = _joined(*local, conf.get("spark.jars"))
+        out["spark.jars"] = _join(*local, conf.get("spark.jars"))
     if missing or packages:
         out["spark.jars.ivy"] = str(ivy_folder(ivy))
-        out["spark.jars.packages"] = _joined(*missing, packages)
+        out["spark.jars.packages"] = _join(*missing, packages)
         unneeded = (*dict.fromkeys(excludes), conf.get("spark.jars.excludes"))
-        out["spark.jars.excludes"] = _joined(*unneeded)
+        out["spark.jars.excludes"] = _join(*unneeded)
     return out
 
 
@@ -392,13 +392,6 @@ def _find_required_libraries(
     """Yield the `Library` (set of jars) of the table format and of each storage that the run uses.
 
     A library is left out if the user provides the first of its requested jars.
-
-    Args:
-        table_format: The table format.
-        conf: The user's Spark settings.
-        addresses: The paths and URLs of the run's tables and files.
-        user_jars: Paths or Maven coordinates of the user's jars.
-        spark_version: The version of Spark.
     """
     artifacts = required_jars(table_format, spark_version)
     if artifacts and not _has_artifact(artifacts[0], user_jars):
@@ -431,12 +424,12 @@ def with_fetched(conf: Mapping[str, str], home: Path) -> dict[str, str]:
     resolver_conf = {
         **conf,
         "spark.jars.ivy": str(folder),
-        "spark.jars.packages": _joined(*requested),
-        "spark.jars.excludes": _joined(*excludes, conf.get("spark.jars.excludes")),
+        "spark.jars.packages": _join(*requested),
+        "spark.jars.excludes": _join(*excludes, conf.get("spark.jars.excludes")),
     }
     jars = _get_verified_jars(resolver_conf, libraries, home)
-    remaining = _joined(*(name for name in packages if name not in requested))
-    out = {**conf, "spark.jars": _joined(*jars, conf.get("spark.jars"))}
+    remaining = _join(*(name for name in packages if name not in requested))
+    out = {**conf, "spark.jars": _join(*jars, conf.get("spark.jars"))}
     return out | {"spark.jars.packages": remaining} if remaining else _without_packages(out)
 
 
@@ -457,7 +450,11 @@ def find_class_path_jars(
         The path of each jar, with the SHA-256 of the published jar.
     """
     jars = [jar for jar in conf.get("spark.jars", "").split(",") if jar]
-    if not jars or any(map(conf.get, _OTHER_JARS)) or any(map(os.environ.get, _OTHER_SETTINGS)):
+    if (
+        not jars
+        or any(map(conf.get, _OTHER_JAR_SETTINGS))
+        or any(map(os.environ.get, _SETTING_VARIABLES))
+    ):
         return {}
     digests = {
         get_jar_path(ivy_folder(conf.get("spark.jars.ivy")), name): SHA256[name]
@@ -472,11 +469,6 @@ def _get_verified_jars(
     conf: Mapping[str, str], libraries: Sequence[Library], home: Path
 ) -> list[str]:
     """Download missing jars, verify all jars by SHA-256, and return their paths in the cache.
-
-    Args:
-        conf: The Spark settings with the names of the jars and the cache folder.
-        libraries: The sets of jars.
-        home: The installation folder of Spark.
 
     Raises:
         SparkUnavailableError: A jar cannot be downloaded, or differs from the published one.
@@ -496,7 +488,7 @@ def _get_verified_jars(
     if None in jars_by_library:
         raise SparkUnavailableError(
             f"Spark's jars could not be fetched ({conf['spark.jars.packages']}, cache {folder}; the"
-            f" resolver's messages are above). {_WAYS_OUT}"
+            f" resolver's messages are above). {_REMEDIES}"
         )
     return [jar for jars in jars_by_library for jar in jars or ()]
 
@@ -529,18 +521,19 @@ def jars_hint(table_format: str, conf: Mapping[str, str]) -> str:
     if not packages:
         return ""
     return (
-        f" Most likely {_get_jars(table_format, packages)} could not be fetched ({packages}, cache"
-        f" {conf.get('spark.jars.ivy')}; the resolver's messages are above). {_WAYS_OUT}"
+        f" Most likely {_describe_jars(table_format, packages)} could not be fetched ({packages},"
+        f" cache {conf.get('spark.jars.ivy')}; the resolver's messages are above). {_REMEDIES}"
     )
 
 
-def _get_jars(table_format: str, packages: str) -> str:
+def _describe_jars(table_format: str, packages: str) -> str:
     description = f"the jars of {table_format}"
     has_storage = _HADOOP_AWS in packages or _HADOOP_AZURE in packages
     return f"{description} or those of object storage" if has_storage else description
 
 
-def _line(spark_version: str) -> str:
+def get_minor_version(spark_version: str) -> str:
+    """Return the minor version of Spark for a version: ``4.1.4`` -> ``4.1``."""
     return ".".join(spark_version.split(".")[:2])
 
 
@@ -554,9 +547,7 @@ def _get_format_settings(table_format: str, conf: Mapping[str, str]) -> dict[str
         key: conf.get(key, value) for key, value in FORMAT_SETTINGS.get(table_format, {}).items()
     }
     if _EXTENSIONS in out:
-        out[_EXTENSIONS] = _joined(
-            FORMAT_SETTINGS[table_format][_EXTENSIONS], conf.get(_EXTENSIONS)
-        )
+        out[_EXTENSIONS] = _join(FORMAT_SETTINGS[table_format][_EXTENSIONS], conf.get(_EXTENSIONS))
     for key, value in conf.items():
         if _CATALOG.fullmatch(key) and value in _ICEBERG_CATALOGS:
             # Each session has a separate cache, but several sessions write the same table.
@@ -577,5 +568,5 @@ def _has_artifact(coordinates: str, jars: Iterable[str | None]) -> bool:
     return any(re.search(pattern, jar) for jar in jars if jar)
 
 
-def _joined(*parts: str | None) -> str:
+def _join(*parts: str | None) -> str:
     return ",".join(part for part in parts if part)

@@ -42,23 +42,27 @@ __all__ = [
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-_COLLECTOR = re.compile(r"-XX:\+Use\w*GC")
-_PATIENT = (
+_GARBAGE_COLLECTOR = re.compile(r"-XX:\+Use\w*GC")
+"""Regular expression for a JVM option that chooses a garbage collector."""
+
+_LATE_SECOND_COMPILER = (
     "-XX:Tier4InvocationThreshold=50000",
     "-XX:Tier4MinInvocationThreshold=6000",
     "-XX:Tier4CompileThreshold=150000",
     "-XX:Tier4BackEdgeThreshold=400000",
 )
+"""JVM options with which the second compiler starts later. The values are ten times Java's."""
+
 _WITHOUT_SECOND_COMPILER = "-XX:TieredStopAtLevel=1"
 _CODE_CACHE = "-XX:ReservedCodeCacheSize=240m"
 """JVM option for the size of the memory for compiled code. If Java uses only one compiler, its
 default is 48 MB. This is too small for a long-lived Spark, so that Java would discard compiled code
 and compile it again."""
-_ONE_THREAD_COLLECTS = "-XX:+UseSerialGC"
+_SERIAL_COLLECTOR = "-XX:+UseSerialGC"
 _EXIT_SECONDS = 30.0
 _ARCHIVE_SECONDS = 900.0
 
-LAUNCHER_OPTIONS = f"{_WITHOUT_SECOND_COMPILER} {_ONE_THREAD_COLLECTS} -Xshare:auto"
+LAUNCHER_OPTIONS = f"{_WITHOUT_SECOND_COMPILER} {_SERIAL_COLLECTOR} -Xshare:auto"
 """JVM options for Spark's launcher, a small JVM that only builds the command line for Spark."""
 
 
@@ -90,24 +94,18 @@ def spark_home(master: str, spark_version: str, jars: Mapping[str, str] | None =
     package = Path(spec.origin).parent
     if not master.startswith("local"):
         return package
-    for added in (jars, None) if jars else (None,):
-        home = _find_home(package, spark_version, added or {})
-        if home is not None:
-            return home
-    return package
+    home = _find_or_create_home(package, spark_version, jars) if jars else None
+    return home or _find_or_create_home(package, spark_version, {}) or package
 
 
-def _find_home(package: Path, spark_version: str, jars: Mapping[str, str]) -> Path | None:
+def _find_or_create_home(package: Path, spark_version: str, jars: Mapping[str, str]) -> Path | None:
     """Return the folder of links to the files of the installed PySpark; create it if missing.
 
     Return None if that fails, or if another user can change the folder.
 
-    Args:
-        package: The folder of the installed PySpark.
-        spark_version: The version of Spark.
-        jars: Jars to copy into the folder: path -> required SHA-256.
+    ``jars`` maps the path of each jar to copy into the folder to its required SHA-256.
     """
-    home = share_folder() / f"spark-{_key(str(package), spark_version, *jars.values())}"
+    home = share_folder() / f"spark-{_hash(str(package), spark_version, *jars.values())}"
     copies = [home / "jars" / Path(jar).name for jar in jars]
     try:
         if not home.is_dir():
@@ -127,7 +125,7 @@ def archive_file(java: str, home: Path) -> Path:
         java: The path of the Java program.
         home: The installation folder of Spark.
     """
-    return share_folder() / f"classes-{_key(os.path.realpath(java), str(home))}.jsa"
+    return share_folder() / f"classes-{_hash(os.path.realpath(java), str(home))}.jsa"
 
 
 def has_class_archive() -> bool:
@@ -142,9 +140,9 @@ def jvm_options(user_options: str, *, small_runs: bool) -> Iterator[str]:
         user_options: The user's JVM options. If they choose a garbage collector, it is kept.
         small_runs: True to optimize for a fast start; False to optimize for long runs.
     """
-    yield from (_CODE_CACHE, _WITHOUT_SECOND_COMPILER) if small_runs else _PATIENT
-    if not _COLLECTOR.search(user_options):
-        yield _ONE_THREAD_COLLECTS
+    yield from (_CODE_CACHE, _WITHOUT_SECOND_COMPILER) if small_runs else _LATE_SECOND_COMPILER
+    if not _GARBAGE_COLLECTOR.search(user_options):
+        yield _SERIAL_COLLECTOR
 
 
 def archive_options(user_options: str, archive: Path) -> Iterator[str]:
@@ -188,7 +186,7 @@ def _is_trusted(path: Path, *more_paths: Path) -> bool:
     return True
 
 
-def _key(*parts: str) -> str:
+def _hash(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
@@ -197,10 +195,7 @@ def _create_home(package: Path, home: Path, jars: Mapping[str, str]) -> None:
 
     The creation is atomic. If another process creates the folder first, that folder is kept.
 
-    Args:
-        package: The folder of the installed PySpark.
-        home: The folder to create.
-        jars: Jars to copy into the folder: path -> required SHA-256.
+    ``jars`` maps the path of each jar to copy into the folder to its required SHA-256.
 
     Raises:
         OSError: The folder cannot be created, or the SHA-256 of a jar differs.

@@ -22,24 +22,27 @@ from target_spark.errors import SparkUnavailableError
 if TYPE_CHECKING:
     from argparse import Namespace
 
-__all__ = ["launch_environment"]
+__all__ = ["format_java_properties", "launch_environment"]
 
 _SUBMIT_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
 _SUBMIT_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
 _LIBRARIES: Final = "LD_LIBRARY_PATH"
 _EXTRA_OPTIONS: Final = "spark.driver.extraJavaOptions"
-_OPTION_KEYS: Final = ("spark.driver.defaultJavaOptions", _EXTRA_OPTIONS)
+_OPTION_SETTINGS: Final = ("spark.driver.defaultJavaOptions", _EXTRA_OPTIONS)
 
 _HIDDEN: Final = ("-D", "-javaagent:", "-agentlib:", "-agentpath:", "-XX:On")
 """Prefixes of the Java options that may contain secrets, which are moved to a private file. All
 other options, such as ``-Xmx4g``, stay on the command line."""
 
-_QUOTED: Final = r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\."
-_OPTION: Final = re.compile(rf"(?:{_QUOTED}|[^\s'\"\\])+", re.DOTALL)
+_QUOTED_TEXT: Final = r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\."
+_JAVA_OPTION: Final = re.compile(rf"(?:{_QUOTED_TEXT}|[^\s'\"\\])+", re.DOTALL)
 """Regular expression for one Java option in a text with several. They are separated by the rules of
 a shell, as in Spark's launcher."""
 
 _QUOTING: Final = re.compile(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)", re.DOTALL)
+"""Regular expression for quoted text in an option: in single quotes, in double quotes, or one
+character after a backslash."""
+
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 _NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9._-]")
 
@@ -70,7 +73,7 @@ def launch_environment(
         settings[_EXTRA_OPTIONS] = submit_settings.driver_java_options
     with tempfile.TemporaryDirectory(prefix="target-spark-launch-") as name:
         folder = Path(name)
-        for number, key in enumerate(_OPTION_KEYS):
+        for number, key in enumerate(_OPTION_SETTINGS):
             if key in settings:
                 file = folder / f"java-{number}.options"
                 settings[key] = _hide_options(key, settings[key], file)
@@ -81,7 +84,7 @@ def launch_environment(
                 _SUBMIT_OPTIONS, environment[_SUBMIT_OPTIONS], file
             )
         arguments = ["--properties-file", str(folder / "spark.properties")]
-        text = _format_properties(settings)
+        text = format_java_properties(settings)
         if submit_settings.properties_file is None:
             arguments += ["--load-spark-defaults"]
         else:  # Spark reads only the last of two files, and of a repeated key the last value
@@ -113,7 +116,7 @@ def _parse_submit_arguments(text: str) -> tuple[Namespace, list[str]]:
     Return the parsed options ``--conf``, ``--properties-file`` and ``--driver-java-options``, and
     the list of all other arguments.
     """
-    import argparse  # few settings need it
+    import argparse  # not needed before Spark starts
 
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False, exit_on_error=False)
     parser.add_argument("--conf", "-c", action="append", default=[])
@@ -128,20 +131,17 @@ def _hide_options(key: str, text: str, file: Path) -> str:
     Return the options for the command line: all other options, and ``@file`` if the file was
     written.
 
-    Args:
-        key: The name of the setting, for the error message.
-        text: The Java options.
-        file: The path of the file to write.
+    ``key`` is the name of the setting, for the error message.
 
     Raises:
         SparkUnavailableError: The options contain an unpaired quotation mark or backslash.
     """
-    if _OPTION.sub("", text).strip():
+    if _JAVA_OPTION.sub("", text).strip():
         raise SparkUnavailableError(
             f"{key} has an unpaired quotation mark or backslash: correct it."
         )
     shown, hidden = list[str](), list[str]()
-    for option in _OPTION.findall(text):
+    for option in _JAVA_OPTION.findall(text):
         plain = _unquote(option)
         if plain.startswith(_HIDDEN):
             hidden.append(plain)
@@ -154,6 +154,8 @@ def _hide_options(key: str, text: str, file: Path) -> str:
 
 
 def _unquote(option: str) -> str:
+    """Return a Java option without the quotes and backslashes of a shell."""
+
     def plain(found: re.Match[str]) -> str:
         single, double, escaped = found.groups()
         return single or escaped or _ESCAPED.sub(r"\1", double or "")
@@ -167,13 +169,16 @@ def _quote_for_java(option: str) -> str:
     return f'"{escaped}"'.replace("\n", "\\n").replace("\r", "\\r")
 
 
-def _format_properties(settings: Mapping[str, str]) -> str:
+def format_java_properties(settings: Mapping[str, str]) -> str:
     """Return settings as the text of a Java properties file."""
-    lines = (f"{_escape(key)}={_escape(value)}\n" for key, value in settings.items())
-    return "".join(lines)
+    return "".join(
+        f"{_escape_property(key)}={_escape_property(value)}\n" for key, value in settings.items()
+    )
 
 
-def _escape(text: str) -> str:
+def _escape_property(text: str) -> str:
+    """Return a key or value escaped for a Java properties file, in ASCII."""
+
     def units(found: re.Match[str]) -> str:
         return re.sub("(.{4})", r"\\u\1", found[0].encode("utf-16-be", "surrogatepass").hex())
 

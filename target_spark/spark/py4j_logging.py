@@ -39,19 +39,19 @@ def silence_disconnects(is_gone: Callable[[], bool]) -> logging.Filter:
         The log filter, which `restore` removes.
     """
     logging.getLogger("py4j").setLevel(logging.WARNING)  # INFO has each closed socket
-    quiet = _DisconnectFilter(is_gone)
+    log_filter = _DisconnectFilter(is_gone)
     for name in _LOGGERS:
-        logging.getLogger(name).addFilter(quiet)
-    return quiet
+        logging.getLogger(name).addFilter(log_filter)
+    return log_filter
 
 
-def restore(quiet: logging.Filter) -> None:
-    """Remove the log filter ``quiet``, which `silence_disconnects` has added and returned."""
+def restore(log_filter: logging.Filter) -> None:
+    """Remove the log filter ``log_filter``, which `silence_disconnects` has added and returned."""
     for name in _LOGGERS:
-        logging.getLogger(name).removeFilter(quiet)
+        logging.getLogger(name).removeFilter(log_filter)
 
 
 def _is_broken_connection(record: logging.LogRecord) -> bool:
     error = record.exc_info[1] if record.exc_info else None
-    of_bridge = Path(record.pathname).parent.name == "py4j"
-    return of_bridge and any(kind.__name__ in _BROKEN for kind in type(error).__mro__)
+    is_from_py4j = Path(record.pathname).parent.name == "py4j"
+    return is_from_py4j and any(kind.__name__ in _BROKEN for kind in type(error).__mro__)

@@ -80,9 +80,9 @@ def counted(df: DataFrame, rows: int | None) -> tuple[DataFrame, Count]:
 
     observation = Observation()
 
-    def count(found: int) -> int:
-        again = partial(df.selectExpr, "count(1) AS rows")
-        return int(get_observation(df.sparkSession, observation, again, found)["rows"])
+    def count(expected: int) -> int:
+        recount = partial(df.selectExpr, "count(1) AS rows")
+        return int(get_observation(df.sparkSession, observation, recount, expected)["rows"])
 
     return df.observe(observation, F.count(F.lit(1)).alias("rows")), count
 

@@ -77,13 +77,13 @@ __all__ = [
 ]
 
 MIN_JAVA_VERSION = 17
-_JAVA_WAY_OUT = (
+_JAVA_REMEDY = (
     f"Spark needs Java {MIN_JAVA_VERSION} or newer. Install it (Debian, Ubuntu: apt-get install"
     " openjdk-17-jre-headless; macOS: brew install openjdk@17; any system:"
     " https://adoptium.net) and put java on PATH, or set JAVA_HOME to its folder."
 )
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
-_LIBRARIES = threading.Lock()
+_IMPORT_LOCK = threading.Lock()
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _MEMORY = "spark.driver.memory"
@@ -103,7 +103,11 @@ _OUT_OF_MEMORY = {3, 52}
 Spark."""
 
 _LOCAL = re.compile(r"local(?:\[(\w+|\*)\])?")
-_TRIES = 2
+"""Regular expression for a local master URL; group 1 is the number of threads, or ``*``."""
+
+_TASK_ATTEMPTS = 2
+"""Number of attempts to run a task, with a local master."""
+
 _STILL_WAITING = (
     "The run was stopped before the cluster had assigned executors. Nothing was written, and no"
     " state was emitted; check in the cluster's UI which applications use its cores and memory."
@@ -114,20 +118,20 @@ _DEATH_SECONDS = 10.0
 _STOPPED = "stopped SparkContext"
 """Text in the errors that Spark raises after a cluster has rejected or ended the application."""
 
-_ENDED = (
+_APPLICATION_ENDED = (
     "The cluster ended Spark's application in the middle of the run; Spark's messages are on"
     " standard error. Earlier commits are safe, and no state is ahead of them; start again."
 )
 
-_LEAST_PROBES, _MOST_PROBES = 8, 256
+_MIN_PROBES, _MAX_PROBES = 8, 256
 """Minimum and maximum number of Spark tasks that test if executors can access a folder. Each
 executor should run at least one of them."""
 
-_PYTHON = {"PYTHONSAFEPATH": "1"}
+_PYTHON_VARIABLES = {"PYTHONSAFEPATH": "1"}
 """Environment variable with which Spark's Python workers do not import modules from the working
 directory (since Python 3.11)."""
 
-_PRINTED_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+_DUPLICATE_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Names of PySpark loggers that are disabled, because PySpark also raises the errors they log."""
 
 
@@ -175,7 +179,11 @@ class SparkSettings:
         """
         local = _LOCAL.fullmatch(self.master)
         settings = replace(self, engine="never")  # the tasks run a tap
-        return replace(settings, master=f"local[{local[1] or 1},{_TRIES}]") if local else settings
+        return (
+            replace(settings, master=f"local[{local[1] or 1},{_TASK_ATTEMPTS}]")
+            if local
+            else settings
+        )
 
 
 def find_pyspark_version() -> str:
@@ -205,11 +213,11 @@ def load_libraries(*, connect: bool = False) -> None:
         connect: True to import the Spark Connect client; False to import the libraries for a local
             JVM.
     """
-    with _LIBRARIES:
+    with _IMPORT_LOCK:
         import pyspark.logger
         import pyspark.sql.functions
 
-        for name in _PRINTED_TWICE:
+        for name in _DUPLICATE_LOGGERS:
             pyspark.logger.PySparkLogger.getLogger(name).disabled = True
         if connect:
             import pyspark.sql.connect.session
@@ -233,7 +241,7 @@ def check_java(environ: Mapping[str, str] | None = None) -> str:
     )
     if java is None:
         raise SparkUnavailableError(
-            f"No Java was found: JAVA_HOME is not set and PATH has no java. {_JAVA_WAY_OUT}"
+            f"No Java was found: JAVA_HOME is not set and PATH has no java. {_JAVA_REMEDY}"
         )
     try:
         result = subprocess.run(  # noqa: S603  (the same program that Spark starts)
@@ -241,16 +249,16 @@ def check_java(environ: Mapping[str, str] | None = None) -> str:
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise SparkUnavailableError(
-            f"Java does not run: {java} -version: {_describe_java_failure(error)}. {_JAVA_WAY_OUT}"
+            f"Java does not run: {java} -version: {_describe_java_failure(error)}. {_JAVA_REMEDY}"
         ) from error
     match = re.search(r'version "(?:1\.)?(\d+)', result.stderr + result.stdout)
     if match is None:
         first = (result.stderr + result.stdout).strip().partition("\n")[0]
         raise SparkUnavailableError(
-            f"{java} does not print its version ({first!r}). {_JAVA_WAY_OUT}"
+            f"{java} does not print its version ({first!r}). {_JAVA_REMEDY}"
         )
     if int(match[1]) < MIN_JAVA_VERSION:
-        raise SparkUnavailableError(f"Java {match[1]} is too old: {java}. {_JAVA_WAY_OUT}")
+        raise SparkUnavailableError(f"Java {match[1]} is too old: {java}. {_JAVA_REMEDY}")
     return java
 
 
@@ -356,31 +364,33 @@ def _get_default_database(scratch: str) -> str:
     return to_spark_uri(str(folder))
 
 
-def _build_upload_buffer_conf(settings: SparkSettings) -> dict[str, str]:
-    """Return the Spark setting with which uploads to S3 are buffered in the private scratch folder.
+def _get_scratch(settings: SparkSettings) -> str:
+    """Return the private folder for temporary files, or "" if there is none or on a cluster.
 
-    All users can read Hadoop's default folder. The result is empty if there is no scratch folder,
-    if the run does not use S3, or on a cluster.
+    All users can read the default folders of Spark and Hadoop.
     """
-    is_fit = (
-        settings.scratch and "," not in settings.scratch and settings.master.startswith("local")
-    )
-    if not is_fit or not uses_s3(settings.addresses, settings.conf):
-        return {}
-    return {"spark.hadoop.fs.s3a.buffer.dir": settings.scratch}
+    is_usable = settings.master.startswith("local") and "," not in settings.scratch
+    return settings.scratch if is_usable else ""  # a comma would separate two folders
+
+
+def _build_upload_buffer_conf(settings: SparkSettings) -> dict[str, str]:
+    """Return the Spark setting with which uploads to S3 are buffered in the private folder, if any.
+
+    The result is empty if the run does not use S3.
+    """
+    scratch = _get_scratch(settings)
+    is_used = scratch and uses_s3(settings.addresses, settings.conf)
+    return {"spark.hadoop.fs.s3a.buffer.dir": scratch} if is_used else {}
 
 
 def _build_scratch_environment(settings: SparkSettings) -> dict[str, str]:
-    """Return ``SPARK_LOCAL_DIRS`` for temporary files of Spark in the private scratch folder.
+    """Return ``SPARK_LOCAL_DIRS`` for Spark's temporary files in the private folder, if any.
 
-    All users can read Spark's default folder. The result is empty if there is no scratch folder, if
-    the user has configured a folder, or on a cluster.
+    The result is empty if the user has configured a folder.
     """
-    is_fit = settings.scratch and "," not in settings.scratch  # a comma would separate folders
+    scratch = _get_scratch(settings)
     is_set = "spark.local.dir" in settings.conf or "SPARK_LOCAL_DIRS" in os.environ
-    if not is_fit or is_set or not settings.master.startswith("local"):
-        return {}
-    return {"SPARK_LOCAL_DIRS": settings.scratch}
+    return {"SPARK_LOCAL_DIRS": scratch} if scratch and not is_set else {}
 
 
 class Session:
@@ -403,7 +413,7 @@ class Session:
         self._spark: SparkSession | None = None
         self._failure: TargetSparkError | None = None
         self._application: str | None = None
-        self._quiet: logging.Filter | None = None
+        self._log_filter: logging.Filter | None = None
         self._closing = self._is_waiting = False
         self._thread = threading.Thread(target=self._run, name="spark-start", daemon=True)
 
@@ -459,7 +469,7 @@ class Session:
     @property
     def jvm_pid(self) -> int | None:
         """Process id of the JVM; None before the JVM has started."""
-        process = self._process()
+        process = self._get_process()
         return None if process is None else process.pid
 
     @property
@@ -470,13 +480,13 @@ class Session:
     @property
     def failure(self) -> TargetSparkError | None:
         """Error that prevented the start of Spark or ended it, or None. Reading it never waits."""
-        process = self._process()
+        process = self._get_process()
         if self._failure is None and self._spark is not None and process is not None:
             code = process.poll()
             if code is not None:
                 self._failure = _explain_jvm_exit(code, self._settings)
             elif self._is_application_ended():
-                self._failure = SparkDiedError(_ENDED)
+                self._failure = SparkDiedError(_APPLICATION_ENDED)
         return self._failure
 
     def stop(self) -> None:
@@ -493,7 +503,7 @@ class Session:
             with contextlib.suppress(Exception):  # if stopping the session failed halfway
                 context.stop()
         self._reset_gateway()
-        process = self._process()
+        process = self._get_process()
         if process is not None:
             with contextlib.suppress(OSError):
                 process.stdin.close()
@@ -502,8 +512,8 @@ class Session:
             except subprocess.TimeoutExpired:
                 self.kill()
                 process.wait()
-        if self._quiet is not None:
-            restore(self._quiet)
+        if self._log_filter is not None:
+            restore(self._log_filter)
 
     def kill(self) -> None:
         """Kill the JVM at once. A commit in progress may be completed or lost."""
@@ -529,7 +539,8 @@ class Session:
         except Exception:  # noqa: BLE001  (the JVM is ending; the next call sees it)
             return False
 
-    def _process(self) -> Any:
+    def _get_process(self) -> Any:
+        """Return the `subprocess.Popen` object of the JVM; None before the JVM has started."""
         return getattr(self._gateway, "proc", None)
 
     def _is_disconnect_expected(self) -> bool:
@@ -541,7 +552,7 @@ class Session:
         if self._closing:
             return True
         try:
-            self._process().wait(_DEATH_SECONDS)
+            self._get_process().wait(_DEATH_SECONDS)
         except subprocess.TimeoutExpired:
             return False
         return True
@@ -555,7 +566,7 @@ class Session:
                 self._check_shared(self._spark)
         except TargetSparkError as error:
             self._failure = self._failure or (
-                SparkDiedError(_ENDED) if self._is_application_ended() else error
+                SparkDiedError(_APPLICATION_ENDED) if self._is_application_ended() else error
             )
         except Exception as error:  # noqa: BLE001  (`spark` raises it)
             self._failure = SparkUnavailableError(
@@ -593,18 +604,13 @@ class Session:
                 spark.newSession(),
                 self._settings.shared,
                 lambda: int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1,  # noqa: SLF001
-                min(_MOST_PROBES, max(_LEAST_PROBES, 2 * context.defaultParallelism)),
+                min(_MAX_PROBES, max(_MIN_PROBES, 2 * context.defaultParallelism)),
             )
         finally:
             self._is_waiting = False
 
     def _launch(self, conf: Mapping[str, str], home: Path, java: str) -> None:
         """Start the JVM; pass its settings in private files, which other users cannot read.
-
-        Args:
-            conf: All Spark settings.
-            home: The installation folder of Spark.
-            java: The path of the Java program.
 
         Raises:
             SparkUnavailableError: The JVM ended before it was ready.
@@ -625,7 +631,7 @@ class Session:
             with (
                 resolve_lock(conf),
                 launch_environment(conf, java) as arguments,
-                _set_environment(SPARK_HOME=str(home), **_PYTHON, **private, **arguments),
+                _set_environment(SPARK_HOME=str(home), **_PYTHON_VARIABLES, **private, **arguments),
             ):
                 self._gateway = launch(None, popen)
         except PySparkRuntimeError as error:
@@ -636,7 +642,7 @@ class Session:
                     or " Check master and the spark settings."
                 )
             ) from error
-        self._quiet = silence_disconnects(self._is_disconnect_expected)
+        self._log_filter = silence_disconnects(self._is_disconnect_expected)
         pid = self.jvm_pid
         if pid is not None and self._on_jvm is not None:
             self._on_jvm(pid)
@@ -675,7 +681,7 @@ def _check_values(conf: Mapping[str, str]) -> None:
     Raises:
         UnsupportedError: A setting would change stored values; the message names it.
     """
-    conflicts = [describe_conflict(key, conf[key], why) for key, why in find_conflicts(conf)]
+    conflicts = [describe_conflict(key, conf[key], needed) for key, needed in find_conflicts(conf)]
     if conflicts:
         raise UnsupportedError(f"Spark's settings would falsify values: {'; '.join(conflicts)}.")
 
@@ -703,8 +709,10 @@ def _explain_jvm_exit(code: int, settings: SparkSettings) -> SparkDiedError:
     """
     memory = settings.conf.get(_MEMORY) or _small_spark_conf(settings.master)[_MEMORY]
     if code in _OUT_OF_MEMORY:
-        why = f"it ran out of memory: {_MEMORY} is {memory}. Increase it (in the"
-        why += " setting spark), or decrease flush_bytes or flush_rows"
+        why = (
+            f"it ran out of memory: {_MEMORY} is {memory}. Increase it (in the setting spark), or"
+            " decrease flush_bytes or flush_rows"
+        )
     elif code == -signal.SIGKILL:
         why = (
             f"it was killed, perhaps by the system for lack of memory ({_MEMORY} is {memory});"

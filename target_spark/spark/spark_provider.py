@@ -74,7 +74,6 @@ def start_spark(
             write, and with None when the run starts its own Spark instead.
         phases: Recorder of the run's phases, or None.
     """
-    phases = phases or Phases()
     if settings.remote:
         return ConnectSession.start(
             settings, leftover_sessions=leftover_sessions, on_sessions=on_sessions, phases=phases
@@ -120,7 +119,7 @@ class SparkProvider:
         self._phases = phases or Phases()
         self._starting = threading.Lock()
         self._has_begun = False
-        self._leases: list[JobLock] = []
+        self._locks: list[JobLock] = []
         self._session: _AnySession | None = None
 
     @property
@@ -168,38 +167,38 @@ class SparkProvider:
     def _acquire_locks(self, warehouse: str) -> None:
         run = self._run
         for job in run.jobs:  # includes former names, under which an earlier release may be running
-            lease = JobLock.acquire(warehouse, job, run=run.id, started=run.started)
-            self._leases.append(lease)
-            _wait_for_leftover_engine(lease, job)
+            lock = JobLock.acquire(warehouse, job, run=run.id, started=run.started)
+            self._locks.append(lock)
+            _wait_for_leftover_engine(lock, job)
 
     def _start(self) -> _AnySession:
         """Start Spark in the background unless it has been started, and return its session."""
         with self._starting:
             if self._session is None:
-                leftover = [name for lease in self._leases for name in lease.leftover_sessions]
+                leftover = [name for lock in self._locks for name in lock.leftover_sessions]
                 self._session = start_spark(
                     self._settings,
                     run=self._run,
-                    pass_fds=[lease.fileno() for lease in self._leases],
-                    on_jvm=self._record_jvm if self._leases else None,
+                    pass_fds=[lock.fileno() for lock in self._locks],
+                    on_jvm=self._record_jvm,
                     leftover_sessions=leftover,
-                    on_sessions=self._record_sessions if self._leases else None,
-                    on_engine=self._record_engine if self._leases else None,
+                    on_sessions=self._record_sessions,
+                    on_engine=self._record_engine,
                     phases=self._phases,
                 )
             return self._session
 
     def _record_jvm(self, pid: int) -> None:
-        for lease in self._leases:
-            lease.record_jvm(pid)
+        for lock in self._locks:
+            lock.record_jvm(pid)
 
     def _record_sessions(self, names: Sequence[str]) -> None:
-        for lease in self._leases:
-            lease.record_sessions(names)
+        for lock in self._locks:
+            lock.record_sessions(names)
 
     def _record_engine(self, folder: str | None) -> None:
-        for lease in self._leases:
-            lease.record_engine(folder)
+        for lock in self._locks:
+            lock.record_engine(folder)
 
     def raise_if_engine_lost(self, error: BaseException) -> None:
         """If the run used an engine (a shared Spark) that has ended, start a local Spark and raise.
@@ -252,8 +251,8 @@ class SparkProvider:
         if self._session is not None:
             with self._phases.run("stopping Spark"):
                 self._session.stop()
-        while self._leases:
-            self._leases.pop().release()
+        while self._locks:
+            self._locks.pop().release()
 
     def stop_waiting(self) -> None:
         """Kill a local JVM that is still waiting for the executors of its cluster.
@@ -307,16 +306,16 @@ class _SessionOnDemand:
         return getattr(self._get_spark(), name)
 
 
-def _wait_for_leftover_engine(lease: JobLock, job: str) -> None:
+def _wait_for_leftover_engine(lock: JobLock, job: str) -> None:
     """Wait until the JVM of an engine (a shared Spark) has ended, because it could still commit.
 
-    ``lease``, the lock of the job, names the engine if it was killed together with the job's last
+    ``lock``, the lock of the job, names the engine if it was killed together with the job's last
     run. Otherwise return at once.
 
     Raises:
         JobLockError: The JVM still runs after 60 seconds.
     """
-    folder = lease.leftover_engine
+    folder = lock.leftover_engine
     if folder is None:
         return
     if not wait_for_engine(folder, _LEFTOVER_SECONDS):
@@ -325,7 +324,7 @@ def _wait_for_leftover_engine(lease: JobLock, job: str) -> None:
             f" runs after {_LEFTOVER_SECONDS:g} s and may yet commit. End that JVM and start"
             f" again. (The engine's folder is {folder}.)"
         )
-    lease.record_engine(None)
+    lock.record_engine(None)
 
 
 def collect_garbage(spark: SparkSession) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from target_spark.columns.ddl_parser import LIMITED_TEXT
+
 __all__ = ["delta_widens", "iceberg_widens"]
 
 _INTEGER_DIGITS = {"tinyint": 10, "smallint": 10, "int": 10, "bigint": 20}
@@ -21,7 +23,6 @@ _DELTA_WIDENINGS = {
     ("int", "double"),
     ("date", "timestamp_ntz"),
 }
-_LIMITED_STRING = re.compile(r"(var)?char\(\d+\)")
 _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
 
 
@@ -31,7 +32,7 @@ def delta_widens(old: str, new: str) -> bool:
     An example is ``int`` to ``bigint``.
     """
     old, new = old.lower(), new.lower()
-    if (old, new) in _DELTA_WIDENINGS or (new == "string" and _LIMITED_STRING.fullmatch(old)):
+    if (old, new) in _DELTA_WIDENINGS or (new == "string" and LIMITED_TEXT.fullmatch(old)):
         return True
     digits = _get_decimal_digits(new)
     if digits is None:

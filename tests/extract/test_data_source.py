@@ -192,6 +192,8 @@ def test_secret_settings_are_rejected_in_options(shop: Shop):
         ({"config": "{"}, "is not valid JSON"),
         ({"state": "/nowhere.json"}, "names /nowhere.json, which cannot be read"),
         ({"numbers_as_decimal": "38"}, "expected precision and scale, as in 38,9"),
+        ({"numbers_as_decimal": "39,9"}, "at most 38 digits"),
+        ({"numbers_as_decimal": "5,9"}, "no more places than digits"),
     ],
 )
 def test_invalid_option_is_rejected_with_a_hint(shop: Shop, options: dict[str, str], why: str):

@@ -140,7 +140,7 @@ def clients(limiter: RateLimitServer, count: int) -> list[RateLimitAddress]:
 
 def test_more_workers_than_connections_are_all_served(monkeypatch):
     """The longest silent connection makes room, and its worker connects again."""
-    monkeypatch.setattr(authenticated_server, "_MOST", 4)
+    monkeypatch.setattr(authenticated_server, "_MAX_CONNECTIONS", 4)
     monkeypatch.setattr("target_spark.extract.rate_limit_server._FIRST_PAUSE_SECONDS", 0.01)
     with RateLimitServer(bind="0.0.0.0") as limiter:  # noqa: S104  each client has another address
         asking = [each.counters() for each in clients(limiter, 7)]
@@ -156,7 +156,7 @@ def test_worker_that_connects_during_a_flood_gets_its_reservation(monkeypatch):
     """Several threads open connections without the key without a pause."""
     # More tries in the same time: the flood and the worker share this process.
     monkeypatch.setattr("target_spark.extract.rate_limit_server._FIRST_PAUSE_SECONDS", 0.02)
-    monkeypatch.setattr("target_spark.extract.rate_limit_server._TRIES", 10)
+    monkeypatch.setattr("target_spark.extract.rate_limit_server._ATTEMPTS", 10)
     with RateLimitServer(bind="0.0.0.0") as limiter:  # noqa: S104  each client has another address
         is_over = threading.Event()
 

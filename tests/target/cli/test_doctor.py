@@ -107,7 +107,7 @@ def test_missing_java_folders_and_jars_are_reported_with_remedies(tmp_path: Path
         "engine": "ok",
         "staging": "failed",
         "path": "failed",
-        "lease": "failed",
+        "lock": "failed",
         "spark": "skipped",
     }
     assert "Install it" in checks["java"]["text"]
@@ -122,7 +122,7 @@ def test_low_disk_space_and_an_active_run_are_warnings(
         raise SparkUnavailableError("No Java.")
 
     monkeypatch.setattr(doctor, "check_java", refused)
-    monkeypatch.setattr(doctor, "_LEAST_FREE_BYTES", 1 << 60)
+    monkeypatch.setattr(doctor, "_MIN_FREE_BYTES", 1 << 60)
     config = write_config(tmp_path, max_spool_bytes=1 << 60)
     assert get_lock_holder(str(tmp_path / "tables"), "job") is None
     lease = JobLock.acquire(str(tmp_path / "tables"), "job")
@@ -132,7 +132,7 @@ def test_low_disk_space_and_an_active_run_are_warnings(
     finally:
         lease.release()
     assert get_lock_holder(str(tmp_path / "tables"), "job") is None
-    assert [verdicts[name] for name in ("staging", "path", "lease")] == ["warning"] * 3
+    assert [verdicts[name] for name in ("staging", "path", "lock")] == ["warning"] * 3
     assert verdicts["spark"] == "skipped"
     monkeypatch.setattr(doctor.os, "access", lambda *_args: False)
     _, verdicts, output = run_doctor(capsys, config)
@@ -144,10 +144,10 @@ def test_jars_check_names_the_source_of_the_jars(tmp_path: Path) -> None:
     jar = tmp_path / "delta-spark_4.1_2.13-4.4.0.jar"
     jar.write_bytes(b"")
     given = {"path": "x", "jars": [str(jar)]}
-    assert "on this machine" in doctor._jars(given)
+    assert "on this machine" in doctor._describe_jars(given)
     ivy = {"spark.jars.ivy": str(tmp_path / "empty")}
-    assert "Spark downloads it" in doctor._jars({"path": "x", "spark": ivy})
-    assert doctor._jars({"path": "x", "format": "parquet"}) == "parquet needs none"
+    assert "Spark downloads it" in doctor._describe_jars({"path": "x", "spark": ivy})
+    assert doctor._describe_jars({"path": "x", "format": "parquet"}) == "parquet needs none"
 
 
 def test_missing_pyspark_is_reported_with_the_install_command(
@@ -157,7 +157,7 @@ def test_missing_pyspark_is_reported_with_the_install_command(
         raise doctor.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(doctor.metadata, "version", missing)
-    check = doctor._tried("pyspark", doctor._version)
+    check = doctor._make_check("pyspark", doctor._get_pyspark_version)
     assert (check.verdict, "pip install" in check.text) == ("failed", True)
 
 
@@ -170,7 +170,7 @@ def test_missing_pyspark_is_explained_by_databricks_connect(
         raise doctor.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(doctor.metadata, "version", version)
-    check = doctor._tried("pyspark", doctor._describe_pyspark)
+    check = doctor._make_check("pyspark", doctor._describe_pyspark)
     assert check.verdict == "failed"
     assert "Databricks Connect 17.3.0 is installed instead of PySpark" in check.text
 
@@ -224,7 +224,7 @@ def test_managed_platform_is_named(
     monkeypatch.delenv("SPARK_HOME", raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    found = list(doctor._platform())
+    found = list(doctor._check_platform())
     assert [check.verdict for check in found] == ([verdict] if verdict else [])
     assert all(check.text.startswith(words) for check in found)
     named = "SPARK_HOME (/x)" in doctor._describe_pyspark()
@@ -243,7 +243,7 @@ def test_successful_checks_leave_no_files(
     code, verdicts, output = run_doctor(capsys, write_config(tmp_path, format=form))
     assert (code, set(verdicts.values())) == (0, {"ok"})
     assert list(verdicts) == [
-        *("configuration", "java", "pyspark", "jars", "staging", "path", "lease"),
+        *("configuration", "java", "pyspark", "jars", "staging", "path", "lock"),
         *("engine", "spark", "storage", "tables"),
     ]
     kind = "an iceberg" if form == "iceberg" else f"a {form}"

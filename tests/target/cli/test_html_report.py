@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from target_spark.cli.html_report import write_html_report
 from target_spark.cli.report_plots import COLORS, plot_by_stream, plot_per_run
@@ -285,6 +285,16 @@ def test_page_without_a_table_of_runs_is_an_error(
     assert (code, out) == (1, "")
     assert "There is no table of runs" in err
     assert not file.exists()
+
+
+def test_page_of_an_empty_table_of_runs_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    append(tmp_path / "tables", make_run(0, ["a"]))
+    DeltaTable(tmp_path / "tables" / RUNS).delete()
+    path = str(tmp_path / "report.html")
+    code, _, err = run_command(capsys, "report", "--html", path, *write_config(tmp_path))
+    assert (code, "is empty" in err) == (1, True), err
 
 
 def test_file_that_cannot_be_written_is_an_error(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import PySparkException
 
-from target_spark.spark.exact_value_conf import get_needed
+from target_spark.spark.exact_value_conf import get_required
 from target_spark.writers.iceberg.catalog import DEFAULT_CATALOG
 
 if TYPE_CHECKING:
@@ -315,7 +315,7 @@ def _of_spark(spark: SparkSession) -> Iterator[Key]:
     while entries.hasNext():
         entry = entries.next()
         name, default = str(entry.key()), str(entry.defaultValueString())
-        if get_needed(name) is None:
+        if get_required(name) is None:
             is_static = conf.isStaticConfigKey(name)
             yield Key(name, () if is_static else tuple(_others(spark, name, default)))
 
@@ -428,6 +428,6 @@ def static_keys(spark: SparkSession) -> list[Key]:
     while entries.hasNext():
         entry = entries.next()
         name, default = str(entry.key()), str(entry.defaultValueString())
-        if conf.isStaticConfigKey(name) and get_needed(name) is None:
+        if conf.isStaticConfigKey(name) and get_required(name) is None:
             found.append(Key(name, STATIC_WORDS.get(name) or tuple(_other_values(default))))
     return sorted(found, key=lambda key: key.name)

@@ -57,7 +57,7 @@ def test_different_jar_with_a_published_name_is_rejected(tmp_path: Path) -> None
     assert str(jars[0]) in message
     assert SHA256[DELTA[0]] in message
     assert f"Remove the folder {tmp_path}" in message
-    check = doctor._tried("jars", lambda: doctor._jars(given(tmp_path)))
+    check = doctor._make_check("jars", lambda: doctor._describe_jars(given(tmp_path)))
     assert (check.verdict, str(jars[0]) in check.text) == ("failed", True)
 
 

@@ -14,7 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from target_spark.config import settings
-from target_spark.spark.exact_value_conf import NEEDED, exact_conf, find_conflicts, get_needed
+from target_spark.spark.exact_value_conf import (
+    REQUIRED,
+    exact_conf,
+    find_conflicts,
+    get_required,
+)
 from target_spark.spark.session import SparkSettings, build_start_conf
 
 if TYPE_CHECKING:
@@ -63,10 +68,10 @@ def load_in_process(
     )
 
 
-@pytest.mark.parametrize("key", sorted(NEEDED))
+@pytest.mark.parametrize("key", sorted(REQUIRED))
 def test_value_changing_setting_is_rejected(key: str) -> None:
     """The error names key, required value and reason; the required value itself is accepted."""
-    needed = NEEDED[key]
+    needed = REQUIRED[key]
     for remote in ({}, {"remote": "sc://host", "staging": "/s"}):
         config: dict[str, Any] = {"path": "/a", **remote}
         [fault] = settings.find_faults({**config, "spark": {key: OTHERS[needed.value]}})
@@ -87,7 +92,7 @@ def test_switches_may_be_booleans() -> None:
 @given(st.from_regex(r"[a-z]{1,8}(\.[a-zA-Z]{1,12}){0,3}", fullmatch=True))
 def test_any_legacy_key_is_rejected(name: str) -> None:
     key = f"spark.sql.legacy.{name}"
-    needed = get_needed(key)
+    needed = get_required(key)
     assert needed is not None
     assert list(find_conflicts({key: "LEGACY"})) == [(key, needed)]
     assert list(find_conflicts({key: needed.value.upper()})) == []
@@ -116,13 +121,13 @@ def test_user_settings_do_not_override_required_values() -> None:
 def test_required_values_are_the_defaults_of_spark(spark: SparkSession) -> None:
     """Users need not set the required values; the same is true for each existing legacy key."""
     public = {row.key: row.value for row in spark.sql("SET -v").collect()}
-    for key in (key for key, needed in NEEDED.items() if not needed.is_set):
+    for key in (key for key, needed in REQUIRED.items() if not needed.is_set):
         if not key.startswith("spark.sql.iceberg."):  # Spark does not know their defaults
             spark.conf.unset(key)
-            assert spark.conf.get(key).lower() == NEEDED[key].value.lower(), key
+            assert spark.conf.get(key).lower() == REQUIRED[key].value.lower(), key
     for key, value in public.items():
         if key.startswith("spark.sql.legacy.") and value != "<undefined>":
-            needed = get_needed(key)
+            needed = get_required(key)
             assert needed is not None
             assert value.lower() == needed.value.lower(), key
     assert list(find_conflicts(spark.conf.getAll)) == []
@@ -165,4 +170,4 @@ def test_run_with_a_value_changing_setting_does_not_start(tmp_path: Path) -> Non
 
 def test_all_required_settings_are_documented() -> None:
     text = (Path(__file__).parents[3] / "docs" / "types.md").read_text("utf-8")
-    assert [key for key in NEEDED if f"`{key}`" not in text] == []
+    assert [key for key in REQUIRED if f"`{key}`" not in text] == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 from collections.abc import Callable
@@ -14,7 +13,6 @@ import pytest
 from tap_core.events import SchemaEvent, StreamId
 from tap_core.protocols.singer.reader import SingerReader
 from target_spark.cli.replay import ReplayResult, ReplayWriter, reload_records
-from target_spark.cli.schema_input import parse_schemas, select_one
 from target_spark.config import settings
 from target_spark.config.options import RunInfo
 from target_spark.errors import (
@@ -24,7 +22,6 @@ from target_spark.errors import (
     UnsupportedError,
 )
 from target_spark.storage.spool import SpoolFolder
-from target_spark.target import TargetSpark
 from tests.target.warehouse import (
     FORMATS,
     SharedEngine,
@@ -259,66 +256,6 @@ def test_quarantine_of_an_earlier_release_is_replayed(delta: Warehouse) -> None:
 def test_replay_of_an_overwritten_stream_is_rejected(delta: Warehouse) -> None:
     with pytest.raises(UnsupportedError, match="run the tap again"):
         again(delta, described(TEXTS), write_mode="overwrite")
-
-
-# The source of the schema
-
-
-def described_in(text: str, stream: str) -> SchemaEvent:
-    return select_one(parse_schemas(text), stream)
-
-
-def test_schema_is_read_from_a_catalog_or_messages() -> None:
-    properties = {"type": "object", "properties": NUMBERS}
-    entry = {"tap_stream_id": "a", "stream": "a", "schema": properties}
-    root = {"breadcrumb": [], "metadata": {"table-key-properties": ["id"]}}
-    inner = {"breadcrumb": ["properties", "n"], "metadata": {}}
-    for catalog in (
-        {"streams": [{"stream": "b"}, {**entry, "key_properties": ["id"]}]},
-        {"streams": [{**entry, "metadata": [inner, root]}]},
-    ):
-        assert described_in(json.dumps(catalog, indent=2), "a") == described(NUMBERS, "id")
-    assert described_in(json.dumps({"streams": [entry]}), "a") == described(NUMBERS)
-    messages = [schema("a", NUMBERS), record("a", id=1), schema("b", NUMBERS), schema("a", TEXTS)]
-    text = "\n".join(map(json.dumps, messages))
-    assert described_in(text, "a") == described(TEXTS)
-
-
-@pytest.mark.parametrize(
-    "text",
-    ['{"type": "object", "properties": {}}', "", '{"streams": []}', '{"type":"SCHEMA"\n', "[]"],
-)
-def test_text_without_a_schema_of_the_stream_is_rejected(text: str) -> None:
-    with pytest.raises(UnsupportedError, match="schema"):
-        described_in(text, "a")
-
-
-def run_replay(
-    folder: Path, capsys: pytest.CaptureFixture[str], *words: str, **config: Any
-) -> tuple[int, str]:
-    """Run ``target-spark replay a`` with input that fails before Spark starts."""
-    given = {"path": str(folder / "tables"), "format": "parquet", **config}
-    (folder / "config.json").write_text(json.dumps(given))
-    line = ["replay", "a", "--config", str(folder / "config.json"), *words]
-    code = TargetSpark.cli.main(line, standalone_mode=False)
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    return code, captured.err
-
-
-def test_invalid_replay_command_is_an_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    code, errors = run_replay(tmp_path, capsys, "--schema", str(tmp_path / "none.json"))
-    assert (code, "The file of --schema cannot be read" in errors) == (1, True)
-    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(schema("a", NUMBERS))))
-    code, errors = run_replay(tmp_path, capsys, "--schema", "-", dry_run=True)
-    assert (code, "dry run" in errors) == (1, True)
-    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(schema("b", NUMBERS))))
-    maps = {"b": {"__alias__": "a", "id": "id"}, "a": None}
-    code, errors = run_replay(tmp_path, capsys, "--schema", "-", stream_maps=maps, dry_run=True)
-    assert (code, "dry run" in errors) == (1, True)  # it found b, which the maps call a
-    assert not (tmp_path / "tables").exists()
 
 
 # Tables of another job
