@@ -160,10 +160,10 @@ def _join_url(storage: StorageTarget, name: str) -> str:
 def _read_json_lines(file: IO[bytes], bound: Bound) -> Iterator[Record]:
     for number, line in enumerate(bound.lines(file), 1):
         if line.strip():
-            yield _record(line, number)
+            yield _parse_record(line, number)
 
 
-def _record(line: bytes, number: int) -> Record:
+def _parse_record(line: bytes, number: int) -> Record:
     """Parse a line of a JSON Lines batch file to a record.
 
     ``number`` is the line number, for error messages.

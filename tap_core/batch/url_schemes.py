@@ -62,7 +62,7 @@ def check_url(address: str, schemes: Collection[str] = SCHEMES, roots: Iterable[
     scheme = address.partition("://")[0].lower()
     if "::" in address:
         raise ValueError("its address contains another address ('::'), which is not allowed")
-    if _origin(address) in {_origin(root) for root in roots if "://" in root}:
+    if _get_origin(address) in {_get_origin(root) for root in roots if "://" in root}:
         return
     if scheme not in schemes:
         allowed = ", ".join(sorted({"file", *schemes}))
@@ -76,7 +76,7 @@ def check_url(address: str, schemes: Collection[str] = SCHEMES, roots: Iterable[
         raise ValueError("its address names a host that is not one of Azure's storages")
 
 
-def _origin(address: str) -> tuple[str, str]:
+def _get_origin(address: str) -> tuple[str, str]:
     """Return the scheme and the host (or bucket) of a URL; ``s3a`` and ``s3n`` become ``s3``."""
     parts = urlsplit(address)
     scheme = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}.get(parts.scheme, parts.scheme)

@@ -18,8 +18,8 @@ from tap_core.redaction import write_to_stderr
 
 __all__ = ["discard_output", "is_writable", "open_closed_streams", "report_output_errors"]
 
-_OUTPUT: Final = 1
-_UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_STDOUT: Final = 1
+_DISK_FULL_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def open_closed_streams() -> None:
@@ -33,7 +33,7 @@ def open_closed_streams() -> None:
     if sys.stdin is None:
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
     if sys.stdout is None:
-        sys.stdout = os.fdopen(_OUTPUT, "w", closefd=False)
+        sys.stdout = os.fdopen(_STDOUT, "w", closefd=False)
 
 
 def is_writable(number: int) -> bool:
@@ -58,9 +58,9 @@ def report_output_errors() -> Iterator[None]:
             if sys.stdout is not None and not sys.stdout.closed:
                 sys.stdout.flush()
     except OSError as error:
-        if error.errno == errno.EBADF and not is_writable(_OUTPUT):
+        if error.errno == errno.EBADF and not is_writable(_STDOUT):
             reason = "The standard output is closed."
-        elif error.errno in _UNWRITABLE:
+        elif error.errno in _DISK_FULL_ERRORS:
             name = error.filename or "Standard output or a temporary file"
             reason = f"{name} cannot be written: {error.strerror}."
         else:

@@ -42,10 +42,10 @@ CONFIG: Final = "config_error"
 SYSTEM: Final = "system_error"
 TRANSIENT: Final = "transient_error"
 
-_KINDS: Final = (CONFIG, SYSTEM, TRANSIENT)
-_CONFIG_FAULTS: Final = (ConfigurationError, StreamMapConfigError, MapExpressionError)
-_PASSING: Final = (ConnectionError, TimeoutError, RetriableSyncError)
-_PASSING_NAMES: Final = frozenset(
+_FAILURE_TYPES: Final = (CONFIG, SYSTEM, TRANSIENT)
+_CONFIG_ERRORS: Final = (ConfigurationError, StreamMapConfigError, MapExpressionError)
+_TRANSIENT_ERRORS: Final = (ConnectionError, TimeoutError, RetriableSyncError)
+_TRANSIENT_ERROR_NAMES: Final = frozenset(
     {
         *("requests.exceptions.ConnectionError", "requests.exceptions.Timeout"),
         *("requests.exceptions.ChunkedEncodingError", "urllib3.exceptions.HTTPError"),
@@ -54,19 +54,19 @@ _PASSING_NAMES: Final = frozenset(
         *("sqlalchemy.exc.OperationalError", "sqlalchemy.exc.InterfaceError"),
     }
 )
-_UNUSABLE_URL_NAMES: Final = frozenset(
+_INVALID_URL_ERROR_NAMES: Final = frozenset(
     f"requests.exceptions.{name}" for name in ("InvalidURL", "InvalidSchema", "MissingSchema")
 )
-_UNSENDABLE_NAMES: Final = frozenset(
+_UNSENDABLE_ERROR_NAMES: Final = frozenset(
     f"requests.exceptions.{name}" for name in ("InvalidHeader", "InvalidProxyURL")
 )
-_NO_CERTIFICATE: Final = "CERTIFICATE_VERIFY_FAILED"
-_PASSING_STATUSES: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
-_REFUSED: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
+_CERTIFICATE_REJECTED: Final = "CERTIFICATE_VERIFY_FAILED"
+_TRANSIENT_STATUSES: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
+_AUTH_STATUSES: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 _STATUS_FIRST: Final = re.compile(r"\s*(?:HTTP )?([45]\d\d)\b")
 """HTTP status at the start of an error message, as in `RESTStream.response_error_message`."""
-_LONGEST_CHAIN: Final = 10
-_COMPLETE: Final = (SingerSDKError, SingerError)
+_MAX_CAUSES: Final = 10
+_SDK_ERRORS: Final = (SingerSDKError, SingerError)
 """Base classes of errors whose messages are written for users."""
 
 _BUGS: Final = (
@@ -105,7 +105,7 @@ def summarize_error(
     text = message or type(error).__qualname__
     if kind == CONFIG and any(is_auth_failure(each) for each in iterate_causes(error)):
         return f"The {system} refuses the credentials: check those in the configuration. {text}"
-    if any(map(_is_unusable_url, iterate_causes(error))):
+    if any(map(_has_invalid_url, iterate_causes(error))):
         return (
             f"The address of the {system} is not valid: check it in the configuration. It must"
             f" begin with https:// or http://. {text}"
@@ -129,8 +129,8 @@ def is_known_error(error: BaseException) -> bool:
     errors that were raised ``from`` one of these.
     """
     current: BaseException | None = error
-    for _ in range(_LONGEST_CHAIN):
-        if isinstance(current, _COMPLETE) or _find_missing_members(current):
+    for _ in range(_MAX_CAUSES):
+        if isinstance(current, _SDK_ERRORS) or _find_missing_members(current):
             return True
         if current is None or isinstance(current, _BUGS):
             return False
@@ -194,7 +194,7 @@ def iterate_causes(error: BaseException) -> Iterator[BaseException]:
     An error without explicit cause is followed by its ``__context__``, unless raised ``from None``.
     """
     current: BaseException | None = error
-    for _ in range(_LONGEST_CHAIN):
+    for _ in range(_MAX_CAUSES):
         if current is None:
             return
         yield current
@@ -207,45 +207,47 @@ def _classify(error: BaseException) -> str | None:
 
     If the error has a valid attribute ``failure_type``, return its value.
     """
-    if (own_type := getattr(error, "failure_type", None)) in _KINDS:
+    if (own_type := getattr(error, "failure_type", None)) in _FAILURE_TYPES:
         return str(own_type)
-    if isinstance(error, _CONFIG_FAULTS) or is_auth_failure(error):
+    if isinstance(error, _CONFIG_ERRORS) or is_auth_failure(error):
         return CONFIG
-    if _is_unusable_url(error) or _is_unsendable(error) or _lacks_tls(error):
+    if _has_invalid_url(error) or _is_unsendable(error) or _lacks_tls(error):
         return CONFIG
-    if _NO_CERTIFICATE in str(error):
+    if _CERTIFICATE_REJECTED in str(error):
         return SYSTEM
-    return TRANSIENT if _is_retriable(error) else None
+    return TRANSIENT if _is_transient(error) else None
 
 
-def _is_unusable_url(error: BaseException) -> bool:
+def _has_invalid_url(error: BaseException) -> bool:
     """Return True if an error says that a URL is not valid.
 
     For example, the URL has no scheme or an unknown one.
     """
-    return not _UNUSABLE_URL_NAMES.isdisjoint(_class_names(error)) and not _is_unsendable(error)
+    return not _INVALID_URL_ERROR_NAMES.isdisjoint(
+        _iterate_class_names(error)
+    ) and not _is_unsendable(error)
 
 
 def _lacks_tls(error: BaseException) -> bool:
     """Return True if an error says that a server has answered a TLS request without TLS."""
-    is_ssl_error = "requests.exceptions.SSLError" in _class_names(error)
+    is_ssl_error = "requests.exceptions.SSLError" in _iterate_class_names(error)
     return is_ssl_error and "WRONG_VERSION_NUMBER" in str(error)
 
 
 def _is_unsendable(error: BaseException) -> bool:
     """Return True if a header or the proxy prevents a request; the message has the reason."""
-    return not _UNSENDABLE_NAMES.isdisjoint(_class_names(error))
+    return not _UNSENDABLE_ERROR_NAMES.isdisjoint(_iterate_class_names(error))
 
 
 def is_auth_failure(error: BaseException) -> bool:
     """Return True if an API or database rejected the credentials, for example with status 401."""
-    if get_http_status(error) in _REFUSED or _is_database_refusal(error):
+    if get_http_status(error) in _AUTH_STATUSES or _is_database_login_failure(error):
         return True
     # A token endpoint rejects credentials with status 400: RFC 6749, section 5.2.
     return _is_token_error(error) and get_http_status(error) == HTTPStatus.BAD_REQUEST
 
 
-def _is_database_refusal(error: BaseException) -> bool:
+def _is_database_login_failure(error: BaseException) -> bool:
     """Return True if an error says that a database rejected the login.
 
     Such an error has a SQLSTATE that starts with 28, or a known message.
@@ -258,19 +260,19 @@ def _is_database_refusal(error: BaseException) -> bool:
     return "authentication failed" in text or "Access denied for user" in text
 
 
-def _is_retriable(error: BaseException) -> bool:
+def _is_transient(error: BaseException) -> bool:
     """Return True if a retry may succeed, according to an error's class or HTTP status."""
-    if isinstance(error, _PASSING):
+    if isinstance(error, _TRANSIENT_ERRORS):
         return True
     status = get_http_status(error)
     if status is not None:
-        return status in _PASSING_STATUSES or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        return status in _TRANSIENT_STATUSES or status >= HTTPStatus.INTERNAL_SERVER_ERROR
     if _is_token_error(error):
         return getattr(error, "status", None) is None
-    return not _PASSING_NAMES.isdisjoint(_class_names(error))
+    return not _TRANSIENT_ERROR_NAMES.isdisjoint(_iterate_class_names(error))
 
 
-def _class_names(error: BaseException) -> Iterator[str]:
+def _iterate_class_names(error: BaseException) -> Iterator[str]:
     """Yield the full names of an error's class and base classes, such as ``socket.gaierror``."""
     return (f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__)
 

@@ -21,7 +21,7 @@ from tap_core.scaffold.settings import render_env_lines, render_properties
 __all__ = ["write"]
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"
-_WORD: Final = re.compile(r"%%(\w+)%%")
+_PLACEHOLDER: Final = re.compile(r"%%(\w+)%%")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def write(project: Project, folder: Path) -> list[Path]:
             f"{folder} already exists; nothing was written. Name another folder with --folder."
         )
     written = []
-    for file in _files(project):
+    for file in _render_files(project):
         path = folder / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(file.text, encoding="utf-8")
@@ -51,7 +51,7 @@ def write(project: Project, folder: Path) -> list[Path]:
     return written
 
 
-def _files(project: Project) -> Iterator[_File]:
+def _render_files(project: Project) -> Iterator[_File]:
     """Yield the files of a new project, rendered from the templates.
 
     Some templates are for all plugins, others for the project's type (tap or target) or its kind.
@@ -62,14 +62,14 @@ def _files(project: Project) -> Iterator[_File]:
         for template in sorted(root.rglob("*.txt")):
             path = template.relative_to(root).as_posix().removesuffix(".txt")
             yield _File(
-                _filled(path, placeholders),
-                _filled(template.read_text(encoding="utf-8"), placeholders),
+                _fill(path, placeholders),
+                _fill(template.read_text(encoding="utf-8"), placeholders),
             )
 
 
-def _filled(text: str, placeholders: Mapping[str, str]) -> str:
+def _fill(text: str, placeholders: Mapping[str, str]) -> str:
     """Return a text with each ``%%name%%`` replaced by the value of the placeholder ``name``."""
-    return _WORD.sub(lambda found: placeholders[found.group(1)], text)
+    return _PLACEHOLDER.sub(lambda found: placeholders[found.group(1)], text)
 
 
 def _make_placeholders(project: Project) -> dict[str, str]:
@@ -88,29 +88,29 @@ def _make_placeholders(project: Project) -> dict[str, str]:
         "class": project.class_name,
         "source": project.source,
         "setting_prefix": project.package.upper(),
-        "auth_import": _import("tap_core.authenticators", auth.imports),
+        "auth_import": _render_import("tap_core.authenticators", auth.imports),
         "auth_helper": auth.helper,
         "auth_member": auth.member,
         "auth_values_item": f", {auth.values}" if auth.values else "",
         "auth_check": auth.check,
         "cached_property_import": "from functools import cached_property\n" if auth.member else "",
-        "pages_import": _import("tap_core.pagination", pages.imports),
+        "pages_import": _render_import("tap_core.pagination", pages.imports),
         "pages_member": pages.member,
         "pages_params": pages.params,
         "pages_page": pages.page,
         "pages_token": pages.token,
-        "pages_param_type": _or_none(pages.token),
-        "url_import": _import("urllib.parse", "ParseResult, parse_qsl")
+        "pages_param_type": _make_optional(pages.token),
+        "url_import": _render_import("urllib.parse", "ParseResult, parse_qsl")
         if project.pagination == "link"
         else "",
     }
 
 
-def _import(module: str, names: str) -> str:
+def _render_import(module: str, names: str) -> str:
     """Return the line ``from module import names``, or an empty string if there are no names."""
     return f"from {module} import {names}\n" if names else ""
 
 
-def _or_none(kind: str) -> str:
+def _make_optional(kind: str) -> str:
     """Return the source code of a type that also allows None: ``int`` -> ``int | None``."""
     return kind if kind.endswith("None") else f"{kind} | None"

@@ -57,7 +57,7 @@ class _CommandRun:
         """The settings with the newest tokens; None until the file has been read."""
         self._context = context
         self._tap: SyncTap | None = None
-        self._hiders: list[Callable[[str], str]] = []
+        self._redactors: list[Callable[[str], str]] = []
 
     def run(self) -> int:
         """Run the Airbyte command, and return its exit code.
@@ -70,12 +70,12 @@ class _CommandRun:
         except (SystemExit, KeyboardInterrupt) as leave:
             return self._report_exit(leave)
         except Exception as error:  # noqa: BLE001  every failure is reported as a trace
-            return self._failed(error)
+            return self._report_failure(error)
         return 0
 
     def hide(self, text: str) -> str:
         """Return ``text`` with the secret values of the tap's settings redacted."""
-        for hide in self._hiders:
+        for hide in self._redactors:
             text = hide(text)
         return text
 
@@ -102,7 +102,7 @@ class _CommandRun:
         """Store the settings, and redact their secrets in all later log and error messages."""
         self.settings = settings
         schema = self.tap_class._full_schema()  # noqa: SLF001  the SDK's own method
-        self._hiders.append(make_redactor(settings, schema))
+        self._redactors.append(make_redactor(settings, schema))
 
     def _write_control_message(self, renew: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
         """Apply a change of the tap's settings, such as a new refresh token.
@@ -115,7 +115,7 @@ class _CommandRun:
             self._remember_secrets(settings)
             self.wire.write(control_line(settings))
 
-    def _failed(self, error: Exception) -> int:
+    def _report_failure(self, error: Exception) -> int:
         if not self.wire.is_broken:
             try:
                 self.wire.write(trace_line("ERROR", error_body(error, self.hide)))
@@ -139,7 +139,7 @@ class _CommandRun:
                 self.tap_logger.warning("Stopped by %s.", signal.Signals(number).name)
             return -number
         ended = RuntimeError(f"The tap's code ended the process with {leave!r}.")
-        return self._failed(ended)
+        return self._report_failure(ended)
 
     @property
     def tap_logger(self) -> logging.Logger:

@@ -43,14 +43,14 @@ _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 _LOWER_BOUNDS: Final = ("minimum", "exclusiveMinimum")
 _UPPER_BOUNDS: Final = ("maximum", "exclusiveMaximum")
 
-_DEEPEST: Final = 100
+_MAX_DEPTH: Final = 100
 """Maximum nesting depth. Deeper subschemas become ``{}``, which allows any value."""
 
 _TEXT_HINTS: Final = MappingProxyType(
     {"date-time": "timestamp_with_timezone", "time": "time_without_timezone"}
 )
 
-_WORDS_OF_HINTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+_KEYWORDS_OF_HINTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
         "timestamp_with_timezone": {"type": "string", "format": "date-time"},
         "timestamp_without_timezone": {"type": "string", "format": "date-time"},
@@ -62,7 +62,7 @@ _WORDS_OF_HINTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
 )
 """JSON Schema keywords for each ``airbyte_type``."""
 
-_COMBINING: Final = ("anyOf", "oneOf")
+_UNION_KEYWORDS: Final = ("anyOf", "oneOf")
 
 
 def airbyte_schema(json_schema: Mapping[str, Any]) -> JsonSchema:
@@ -94,7 +94,7 @@ def _transform(
         depth: Level of ``schema``. Subschemas below 100 levels become ``{}``, which allows any
             value.
     """
-    if depth > _DEEPEST:
+    if depth > _MAX_DEPTH:
         return {}
     return step(map_subschemas(schema, lambda inner: _transform(inner, step, depth + 1)))
 
@@ -145,14 +145,14 @@ def _rewrite_union(schema: JsonSchema) -> JsonSchema:
     This is ``oneOf``, or one nullable type. If both would allow other values than the union, return
     the schema unchanged.
     """
-    word = next((word for word in _COMBINING if isinstance(schema.get(word), list)), None)
+    word = next((word for word in _UNION_KEYWORDS if isinstance(schema.get(word), list)), None)
     choices = schema[word] if word else None
     if not choices or not all(isinstance(choice, Mapping) for choice in choices):
         return schema
     rest = {key: value for key, value in schema.items() if key != word}
     real = [choice for choice in choices if choice.get("type") != _NULL]
     if len(real) == 1 and _can_merge(rest, real[0]):
-        return {**_nullable(real[0], is_nullable=len(choices) > 1), **rest}
+        return {**_make_nullable(real[0], is_nullable=len(choices) > 1), **rest}
     is_safe = "oneOf" not in rest and _are_disjoint(choices)
     return {**rest, "oneOf": choices} if is_safe else schema
 
@@ -171,7 +171,7 @@ def _can_merge(rest: Mapping[str, Any], choice: Mapping[str, Any]) -> bool:
     )
 
 
-def _nullable(schema: Mapping[str, Any], *, is_nullable: bool) -> JsonSchema:
+def _make_nullable(schema: Mapping[str, Any], *, is_nullable: bool) -> JsonSchema:
     types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     if is_nullable and _NULL not in types:
         return {**schema, "type": [*types, _NULL]}
@@ -206,7 +206,7 @@ def _replace_hint(schema: JsonSchema) -> JsonSchema:
     elif hint == "big_number" and schema.get("format") in _DECIMALS:
         words = {}
     else:
-        words = _WORDS_OF_HINTS.get(hint, {})
+        words = _KEYWORDS_OF_HINTS.get(hint, {})
     if "type" in words and _NULL in get_types(schema):
         words = {**words, "type": [words["type"], _NULL]}
     return {**schema, **words}

@@ -71,12 +71,12 @@ def parse_states(text: str | bytes, source: str) -> InputState:
         StateFileError: The content is not a valid state. The message names the invalid value.
     """
     found = _StateAccumulator()
-    for document in _documents(as_bytes(text), f"State '{source}'"):
+    for document in _parse_documents(as_bytes(text), f"State '{source}'"):
         found.add(document)
     return InputState(found.streams, found.shared, found.legacy)
 
 
-def _documents(content: bytes, source: str) -> Iterator[JsonNode]:
+def _parse_documents(content: bytes, source: str) -> Iterator[JsonNode]:
     """Yield the JSON documents in a state file: one document, or one per line.
 
     ``source`` is the file's name in error messages.
@@ -86,12 +86,12 @@ def _documents(content: bytes, source: str) -> Iterator[JsonNode]:
     try:
         whole = parse_json(content)
     except ValueError as fault:
-        yield from _lines(content, source, fault)
+        yield from _parse_lines(content, source, fault)
     else:
         yield JsonNode(whole, source, StateFileError)
 
 
-def _lines(content: bytes, source: str, fault: ValueError) -> Iterator[JsonNode]:
+def _parse_lines(content: bytes, source: str, fault: ValueError) -> Iterator[JsonNode]:
     is_first = True
     for number, line in enumerate(content.split(b"\n"), 1):
         if not line.strip(b" \t\r\0"):
@@ -217,12 +217,14 @@ def to_state_document(
         if name not in ("bookmarks", _UNFINISHED)
     }
     kept, previous = split_bookmarks(
-        _bookmarks(input_state, streams), streams, _is_restarted, full_refresh
+        _collect_bookmarks(input_state, streams), streams, _is_restarted, full_refresh
     )
     return ({"bookmarks": kept, **document} if kept else document), previous
 
 
-def _bookmarks(input_state: InputState, streams: Mapping[str, SyncStream]) -> dict[str, Any]:
+def _collect_bookmarks(
+    input_state: InputState, streams: Mapping[str, SyncStream]
+) -> dict[str, Any]:
     """Return the state of each stream in a state file, by the tap's name of the stream.
 
     Streams that must be reset are left out.

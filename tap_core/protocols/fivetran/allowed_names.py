@@ -16,8 +16,8 @@ from tap_core.exceptions import ConfigurationError
 
 __all__ = ["AllowedNames", "get_variable_name", "parse_names"]
 
-_LONGEST_NAME: Final = 100
-_MOST_NAMES: Final = 10
+_MAX_NAME_LENGTH: Final = 100
+_MAX_NAMES: Final = 10
 _UNPRINTABLE: Final = re.compile(r"[^\x21-\x7e]")
 
 
@@ -74,8 +74,8 @@ class AllowedNames:
         """
         names = sorted({_format_name(name) for name in refused if not self.allows(name)})
         if names:
-            more = len(names) - _MOST_NAMES
-            listed = ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+            more = len(names) - _MAX_NAMES
+            listed = ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
             raise ConfigurationError(
                 f"{listed}: a call may not set this.{suggest(names[0], known)} Remove it from the"
                 " configuration, or have the operator of this server allow it with the environment"
@@ -90,4 +90,4 @@ def _matches(pattern: str, name: str) -> bool:
 
 def _format_name(name: str) -> str:
     """Return a setting's name for error messages, shortened and with ``?`` for unprintable text."""
-    return _UNPRINTABLE.sub("?", name[:_LONGEST_NAME]) or "''"
+    return _UNPRINTABLE.sub("?", name[:_MAX_NAME_LENGTH]) or "''"

@@ -90,11 +90,13 @@ def build_columns(described: SchemaEvent) -> tuple[SourceColumn, ...]:
         if name in keys or not name.startswith(_SYSTEM_PREFIXES)
     ]
     if not declared:
-        found.append(SourceColumn(_free_name(properties), to_column_type({}), has_record=True))
+        found.append(
+            SourceColumn(_choose_record_name(properties), to_column_type({}), has_record=True)
+        )
     return tuple(found)
 
 
-def _free_name(taken: Mapping[str, Any]) -> str:
+def _choose_record_name(taken: Mapping[str, Any]) -> str:
     """Return the name of a column that holds the record as JSON: "record" if no column has it.
 
     Underscores are put before it until the name is not in ``taken``, as in "_record".

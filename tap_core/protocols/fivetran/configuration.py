@@ -40,8 +40,8 @@ from tap_core.types import JsonSchema
 
 __all__ = ["parse_configuration"]
 
-_BETWEEN: Final = re.compile(r"[,\n]")
-_LONGEST: Final = 1 << 20
+_SEPARATORS: Final = re.compile(r"[,\n]")
+_MAX_CHARACTERS: Final = 1 << 20
 """Maximum characters of a configuration. Each log line is searched for its secrets."""
 
 
@@ -58,9 +58,9 @@ def parse_configuration(configuration: Mapping[str, str], schema: JsonSchema) ->
     Raises:
         ConfigurationError: The configuration has more than 1,048,576 characters.
     """
-    if sum(len(name) + len(text) for name, text in configuration.items()) > _LONGEST:
+    if sum(len(name) + len(text) for name, text in configuration.items()) > _MAX_CHARACTERS:
         raise ConfigurationError(
-            f"The configuration of a call may have at most {_LONGEST:,} characters."
+            f"The configuration of a call may have at most {_MAX_CHARACTERS:,} characters."
         )
     document = inline_references(schema)
     fields = build_fields(document)
@@ -70,7 +70,7 @@ def parse_configuration(configuration: Mapping[str, str], schema: JsonSchema) ->
         if name not in asked:
             _store_unlisted(settings, name, text, document)
     _store_answers(settings, fields, configuration)
-    return _complete(settings, document)
+    return _normalize_objects(settings, document)
 
 
 # Values of form fields
@@ -203,7 +203,7 @@ def _convert_array(text: str, schema: Schema) -> Any:
     items = schema.get("items")
     if found is not text or not isinstance(items, Mapping) or "string" not in get_json_types(items):
         return found
-    return [part.strip() for part in _BETWEEN.split(text) if part.strip()]
+    return [part.strip() for part in _SEPARATORS.split(text) if part.strip()]
 
 
 def _parse_array(text: str) -> Any:
@@ -231,7 +231,7 @@ def _decode_file(text: str, schema: Schema) -> str:
 # Objects
 
 
-def _complete(settings: dict[str, Any], schema: Schema) -> dict[str, Any]:
+def _normalize_objects(settings: dict[str, Any], schema: Schema) -> dict[str, Any]:
     """Add missing required objects to settings from a setup form, and return the settings.
 
     Optional objects that the user has not filled in are removed. ``schema`` is the JSON Schema of
@@ -245,13 +245,13 @@ def _complete(settings: dict[str, Any], schema: Schema) -> dict[str, Any]:
         is_required = name in flattened.required and "default" not in shape
         values = settings.get(name, {} if is_required else None)
         if isinstance(values, dict):
-            settings[name] = _complete(values, shape)
+            settings[name] = _normalize_objects(values, shape)
             if not is_required and _is_not_entered(settings[name], shape):
                 del settings[name]
     meant = next(
         (each for each in flattened.branches if _matches_branch(each, flattened, settings)), None
     )
-    return settings if meant is None else _complete(settings, meant)
+    return settings if meant is None else _normalize_objects(settings, meant)
 
 
 def _matches_branch(branch: Schema, flattened: FlattenedSchema, values: Mapping[str, Any]) -> bool:

@@ -36,9 +36,19 @@ from tap_core.protocols.fivetran.proto_messages import (
 
 __all__ = ["build_form"]
 
-_LARGEST_FILE: Final = 1 << 20
-_KEYS: Final = (".pem", ".crt", ".cer", ".key")
-_FILES: Final = (*_KEYS, ".der", ".p12", ".pfx", ".json", ".txt", ".xml", ".yaml", ".yml")
+_MAX_FILE_BYTES: Final = 1 << 20
+_PEM_SUFFIXES: Final = (".pem", ".crt", ".cer", ".key")
+_FILE_SUFFIXES: Final = (
+    *_PEM_SUFFIXES,
+    ".der",
+    ".p12",
+    ".pfx",
+    ".json",
+    ".txt",
+    ".xml",
+    ".yaml",
+    ".yml",
+)
 _EXAMPLES: Final[Mapping[str, str]] = {
     "date": "2024-01-31",
     "date-time": "2024-01-31T00:00:00Z",
@@ -46,9 +56,11 @@ _EXAMPLES: Final[Mapping[str, str]] = {
 }
 """Placeholders for strings with a format, if the schema has no examples."""
 
-_TEXTS: Final = "Several values are separated by commas or line breaks, or given as a JSON array."
-_ARRAY: Final = "Given as a JSON array."
-_OBJECT: Final = "Given as a JSON object."
+_LIST_HINT: Final = (
+    "Several values are separated by commas or line breaks, or given as a JSON array."
+)
+_ARRAY_HINT: Final = "Given as a JSON array."
+_OBJECT_HINT: Final = "Given as a JSON object."
 
 
 def build_form(schema: Schema, tests: Mapping[str, str], *, selects_tables: bool = True) -> Any:
@@ -117,14 +129,14 @@ def _build_group(field: FieldSpec, group: DependentFields) -> Any:
 def _build_texts(field: FieldSpec) -> dict[str, str]:
     """Return the description, default value and placeholder of a form field, if not empty."""
     remarks = {
-        "description": _description(field),
-        "default_value": _default(field),
-        "placeholder": _placeholder(field),
+        "description": _build_description(field),
+        "default_value": _build_default(field),
+        "placeholder": _build_placeholder(field),
     }
     return {name: text for name, text in remarks.items() if text}
 
 
-def _description(field: FieldSpec) -> str:
+def _build_description(field: FieldSpec) -> str:
     said = str(field.schema.get("description") or "").strip()
     return " ".join(filter(None, (said, _get_format_hint(field))))
 
@@ -137,11 +149,11 @@ def _get_format_hint(field: FieldSpec) -> str:
     if "array" in types:
         items = field.schema.get("items")
         has_texts = isinstance(items, Mapping) and "string" in get_json_types(items)
-        return _TEXTS if has_texts else _ARRAY
-    return _OBJECT if "object" in types else ""
+        return _LIST_HINT if has_texts else _ARRAY_HINT
+    return _OBJECT_HINT if "object" in types else ""
 
 
-def _default(field: FieldSpec) -> str:
+def _build_default(field: FieldSpec) -> str:
     if field.kind in {FieldKind.PASSWORD, FieldKind.FILE}:
         return ""
     text = to_form_text(field.schema.get("default"))
@@ -149,7 +161,7 @@ def _default(field: FieldSpec) -> str:
     return text if is_answer else ""
 
 
-def _placeholder(field: FieldSpec) -> str:
+def _build_placeholder(field: FieldSpec) -> str:
     if field.kind not in {FieldKind.TEXT, FieldKind.PASSWORD}:
         return ""
     examples = field.schema.get("examples")
@@ -174,9 +186,9 @@ def _toggle(_field: FieldSpec) -> dict[str, Any]:
 
 def _upload(field: FieldSpec) -> dict[str, Any]:
     is_pem = "pem" in str(field.schema.get("contentMediaType"))
-    accepted = _KEYS if is_pem else _FILES
+    accepted = _PEM_SUFFIXES if is_pem else _FILE_SUFFIXES
     return {
-        "upload_field": UploadField(allowed_file_type=accepted, max_file_size_bytes=_LARGEST_FILE)
+        "upload_field": UploadField(allowed_file_type=accepted, max_file_size_bytes=_MAX_FILE_BYTES)
     }
 
 

@@ -31,10 +31,10 @@ from tap_core.sync.interfaces import SyncTap
 
 __all__ = ["make_connector_service"]
 
-_REMEMBERED: Final = 64
+_MAX_CONFIGURATIONS: Final = 64
 """Maximum number of configurations with cached values."""
 
-_Thing = TypeVar("_Thing")
+_Value = TypeVar("_Value")
 
 _logger = logging.getLogger("fivetran")
 
@@ -68,28 +68,28 @@ def _make_task(text: str) -> Any:
     return proto_messages.UpdateResponse(task=proto_messages.Task(message=text))
 
 
-class _ConfigurationCache(Generic[_Thing]):
+class _ConfigurationCache(Generic[_Value]):
     """Cache of one value per Fivetran configuration, such as the tables found with it.
 
     It holds the values of the 64 configurations that were stored last. Threads may share it.
     """
 
     def __init__(self) -> None:
-        self._things: dict[bytes, _Thing] = {}
+        self._values: dict[bytes, _Value] = {}
         self._lock = threading.Lock()
 
-    def get(self, configuration: Mapping[str, str]) -> _Thing | None:
+    def get(self, configuration: Mapping[str, str]) -> _Value | None:
         """Return the cached value for a configuration, or None if the cache has none."""
         with self._lock:
-            return self._things.get(_digest(configuration))
+            return self._values.get(_digest(configuration))
 
-    def keep(self, configuration: Mapping[str, str], thing: _Thing) -> None:
+    def keep(self, configuration: Mapping[str, str], thing: _Value) -> None:
         """Store the value ``thing`` for a configuration. If the cache is full, drop the oldest."""
         with self._lock:
-            self._things.pop(_digest(configuration), None)
-            self._things[_digest(configuration)] = thing
-            while len(self._things) > _REMEMBERED:
-                del self._things[next(iter(self._things))]
+            self._values.pop(_digest(configuration), None)
+            self._values[_digest(configuration)] = thing
+            while len(self._values) > _MAX_CONFIGURATIONS:
+                del self._values[next(iter(self._values))]
 
 
 def _digest(configuration: Mapping[str, str]) -> bytes:
@@ -106,7 +106,7 @@ class _Connector:
         self._tap_class = tap_class
         self._allowance = allowance
         self._journal = journal
-        self._renewed = _ConfigurationCache[dict[str, Any]]()
+        self._renewed_settings = _ConfigurationCache[dict[str, Any]]()
         self._known_tables = _ConfigurationCache[KnownTables]()
 
     def form(self, _request: Any, _call: RpcCall) -> Any:
@@ -119,7 +119,7 @@ class _Connector:
     def test(self, request: Any, call: RpcCall) -> Any:
         """Handle Test: run a connection test of the tap and return its result."""
         call.note(request.name[:NAME_LIMIT])
-        failure = self._failure(request.name, dict(request.configuration))
+        failure = self._find_test_failure(request.name, dict(request.configuration))
         if failure is None:
             return proto_messages.TestResponse(success=True)
         call.failure = self._journal.clean(failure)
@@ -128,7 +128,7 @@ class _Connector:
     def schema(self, request: Any, call: RpcCall) -> Any:
         """Handle Schema: return all tables and columns of the tap."""
         configuration = dict(request.configuration)
-        tap = self._tap(configuration)
+        tap = self._create_tap(configuration)
         tap.check_streams()
         tables = discover_tables(tap)
         self._known_tables.keep(configuration, {table.id: table for table in tables})
@@ -139,36 +139,41 @@ class _Connector:
         """Handle Update: sync the tap, and yield its records and states as encoded responses."""
         configuration = dict(request.configuration)
         return update(
-            lambda: self._tap(configuration), request, call, self._known_tables.get(configuration)
+            lambda: self._create_tap(configuration),
+            request,
+            call,
+            self._known_tables.get(configuration),
         )
 
-    def _failure(self, test: str, configuration: Mapping[str, str]) -> str | None:
+    def _find_test_failure(self, test: str, configuration: Mapping[str, str]) -> str | None:
         """Run a connection test. Return the reason for a failure, or None if it succeeded."""
         tests = self._tap_class.connection_tests
         if test not in tests:
             return unknown_test(tests, test)
         try:
-            tap = self._tap(configuration)
+            tap = self._create_tap(configuration)
         except Exception as error:  # noqa: BLE001  any exception fails the test
             return explain_error(error, self._journal.clean)
         return run_test(tap, test, self._journal.clean)
 
-    def _tap(self, configuration: Mapping[str, str]) -> SyncTap:
+    def _create_tap(self, configuration: Mapping[str, str]) -> SyncTap:
         """Create a tap with the settings in a configuration, without catalog and state.
 
         Raises:
             ConfigurationError: A setting is invalid, or a call may not set it.
         """
         schema = self._tap_class._full_schema()  # noqa: SLF001  the SDK's own method
-        settings = self._renewed.get(configuration) or parse_configuration(configuration, schema)
+        settings = self._renewed_settings.get(configuration) or parse_configuration(
+            configuration, schema
+        )
         self._journal.hide_also(make_redactor(settings, schema))
         check_allowed_settings(settings, schema, self._allowance)
         tap = self._tap_class(config=settings, setup_mapper=False)
 
         def renewed(renew: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
-            made = renew(self._renewed.get(configuration) or settings)
+            made = renew(self._renewed_settings.get(configuration) or settings)
             self._journal.hide_also(make_redactor(made, schema))
-            self._renewed.keep(configuration, made)
+            self._renewed_settings.keep(configuration, made)
             _logger.warning(
                 "A setting has a new value, such as a token that the source has replaced. It is"
                 " used from now on, but the connector cannot change the stored settings: after a"

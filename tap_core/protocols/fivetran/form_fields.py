@@ -164,7 +164,7 @@ def _build_object_fields(schema: Schema, position: _FormPosition) -> list[FieldS
             found += [_add_conditional_fields(each, conditions.rules, position) for each in own]
     if flattened.branches:
         found += _build_union_fields(schema, flattened, key, position)
-    return found if _has_order(properties) else _required_first(found)
+    return found if _has_order(properties) else _sort_required_first(found)
 
 
 def _build_property_fields(
@@ -193,7 +193,7 @@ def _build_property_fields(
 def _build_field(name: str, schema: Schema, position: _FormPosition) -> FieldSpec:
     """Return the form field of a setting that is not an object. ``position`` is its place."""
     options = get_options(schema)
-    kind = _kind(name, schema, is_choice=bool(options), is_hidden=position.is_secret)
+    kind = _choose_kind(name, schema, is_choice=bool(options), is_hidden=position.is_secret)
     return FieldSpec(
         position.prefix[:-1],
         position.path,
@@ -205,7 +205,7 @@ def _build_field(name: str, schema: Schema, position: _FormPosition) -> FieldSpe
     )
 
 
-def _kind(name: str, schema: Schema, *, is_choice: bool, is_hidden: bool) -> FieldKind:
+def _choose_kind(name: str, schema: Schema, *, is_choice: bool, is_hidden: bool) -> FieldKind:
     if is_toggle(schema):
         return FieldKind.TOGGLE
     if is_choice:
@@ -255,7 +255,7 @@ def _build_rule_fields(rule: Rule, position: _FormPosition) -> list[FieldSpec]:
 def _build_fields(
     properties: Mapping[str, Schema], required: frozenset[str], position: _FormPosition
 ) -> list[FieldSpec]:
-    return _required_first(
+    return _sort_required_first(
         field
         for name, schema in properties.items()
         for field in _build_property_fields(name, schema, position, is_required=name in required)
@@ -269,7 +269,7 @@ def _format_answer(field: FieldSpec, answer: str | bool | None) -> str:
     return field.label
 
 
-def _required_first(fields: Iterable[FieldSpec]) -> list[FieldSpec]:
+def _sort_required_first(fields: Iterable[FieldSpec]) -> list[FieldSpec]:
     return sorted(fields, key=lambda field: not field.is_required)
 
 
@@ -309,10 +309,10 @@ def _build_union_fields(
     """
     if key is None and (flattened.properties or not position.path):
         # Nothing identifies the alternative, so the properties of all alternatives are optional.
-        yield from _build_fields(_all_properties(flattened), frozenset(), position)
+        yield from _build_fields(_merge_branch_properties(flattened), frozenset(), position)
         return
-    shared = _find_shared(flattened, key)
-    options = _branch_options(flattened.branches, key)
+    shared = _find_common_properties(flattened, key)
+    options = _build_branch_options(flattened.branches, key)
     known = {*flattened.properties, *shared, key}
     names = [
         name for branch in flattened.branches for name in branch["properties"] if name not in known
@@ -326,11 +326,11 @@ def _build_union_fields(
         fields = tuple(_build_object_fields({**branch, "properties": left}, inside))
         if fields:
             dependents.append(DependentFields(option.text, option.label, fields, is_exclusive=True))
-    yield _chooser(schema, flattened, key, position, options, dependents)
-    yield from _build_fields(shared, _required_everywhere(flattened), position)
+    yield _build_union_choice(schema, flattened, key, position, options, dependents)
+    yield from _build_fields(shared, _find_common_required(flattened), position)
 
 
-def _chooser(
+def _build_union_choice(
     schema: Schema,
     flattened: FlattenedSchema,
     key: str | None,
@@ -358,7 +358,7 @@ def _chooser(
     )
 
 
-def _branch_options(branches: tuple[Schema, ...], key: str | None) -> tuple[Option, ...]:
+def _build_branch_options(branches: tuple[Schema, ...], key: str | None) -> tuple[Option, ...]:
     titles = [str(branch.get("title") or "") for branch in branches]
     found = []
     for number, (branch, title) in enumerate(zip(branches, titles, strict=True), start=1):
@@ -383,7 +383,7 @@ def _find_discriminator(branches: Iterable[Schema]) -> str | None:
     return None
 
 
-def _find_shared(flattened: FlattenedSchema, key: str | None) -> dict[str, Schema]:
+def _find_common_properties(flattened: FlattenedSchema, key: str | None) -> dict[str, Schema]:
     """Return the properties that all alternatives of a union define identically.
 
     ``key``, the property whose constant identifies the alternative, is left out.
@@ -398,13 +398,13 @@ def _find_shared(flattened: FlattenedSchema, key: str | None) -> dict[str, Schem
     }
 
 
-def _required_everywhere(flattened: FlattenedSchema) -> frozenset[str]:
+def _find_common_required(flattened: FlattenedSchema) -> frozenset[str]:
     return frozenset.intersection(
         *(frozenset(branch.get("required") or ()) for branch in flattened.branches)
     )
 
 
-def _all_properties(flattened: FlattenedSchema) -> dict[str, Schema]:
+def _merge_branch_properties(flattened: FlattenedSchema) -> dict[str, Schema]:
     return {
         name: schema
         for branch in flattened.branches

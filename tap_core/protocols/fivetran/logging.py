@@ -34,34 +34,34 @@ __all__ = ["JsonLogHandler", "Level", "format_count", "truncate_text"]
 
 Level: TypeAlias = Literal["INFO", "WARNING", "SEVERE"]
 
-_OURS: Final = "fivetran"
+_SERVER_LOGGER: Final = "fivetran"
 """Logger whose INFO records are logged. Other loggers are logged from WARNING on."""
 
-_LIMIT: Final = 7_800
+_MAX_BYTES: Final = 7_800
 """Maximum size of a text in a gRPC trailer, in bytes. gRPC allows 8 kB."""
 
-_READ: Final = 100_000
+_MAX_CHARACTERS: Final = 100_000
 """Maximum number of characters of a text that are processed."""
 
-_REMEMBERED: Final = 32
+_MAX_OLD_REDACTORS: Final = 32
 """Number of redaction functions to keep from ended calls, whose threads may still log."""
 
-_ALIKE: Final = 10
+_MAX_SIMILAR: Final = 10
 """Maximum number of warnings with the same template per call, in case each row causes one."""
 
-_WORDINGS: Final = 200
+_MAX_TEMPLATES: Final = 200
 """Maximum number of different templates of warnings per call."""
 
-_RETRIES: Final = "tap_core.http.retry"
+_RETRY_LOGGER: Final = "tap_core.http.retry"
 """Logger of the retries of requests."""
 
-_RETRIED: Final = ("Backing off", "; retrying in ")
+_RETRY_TEXTS: Final = ("Backing off", "; retrying in ")
 """Texts in log messages that announce the retry of a request."""
 
-_GIVEN_UP: Final = "_log_giveup"
+_GIVE_UP_FUNCTION: Final = "_log_giveup"
 """Function of the backoff library that logs the last attempt. The call reports the error too."""
 
-_Said: TypeAlias = dict[tuple[str, str], set[tuple[str, ...]]]
+_LoggedWarnings: TypeAlias = dict[tuple[str, str], set[tuple[str, ...]]]
 """Arguments of the logged warnings, by logger name and message template."""
 
 
@@ -70,15 +70,15 @@ class _CallLogState:
     """State of the server's log for one gRPC call.
 
     Attributes:
-        hides: Functions that redact the secrets of the call's settings.
+        redactors: Functions that redact the secrets of the call's settings.
         said: Warnings that were logged during the call and are not repeated.
     """
 
-    hides: list[Callable[[str], str]] = field(default_factory=list)
-    said: _Said = field(default_factory=dict)
+    redactors: list[Callable[[str], str]] = field(default_factory=list)
+    said: _LoggedWarnings = field(default_factory=dict)
 
 
-_turn: ContextVar[_CallLogState | None] = ContextVar("turn", default=None)
+_current_call: ContextVar[_CallLogState | None] = ContextVar("turn", default=None)
 
 
 class JsonLogHandler:
@@ -92,11 +92,11 @@ class JsonLogHandler:
     def __init__(self, origin: str, scrub: Callable[[str], str] = str) -> None:
         self._origin = origin
         self._scrub = scrub
-        self._wire: StdoutWriter | None = None
+        self._output: StdoutWriter | None = None
         self._lock = threading.Lock()
-        self._turns: list[_CallLogState] = []
-        self._ended: deque[Callable[[str], str]] = deque(maxlen=_REMEMBERED)
-        self._said: _Said = {}
+        self._calls: list[_CallLogState] = []
+        self._old_redactors: deque[Callable[[str], str]] = deque(maxlen=_MAX_OLD_REDACTORS)
+        self._logged_warnings: _LoggedWarnings = {}
 
     def say(self, level: Level, text: str) -> None:
         """Write one line to the log of the server. Secrets in the text are redacted."""
@@ -104,8 +104,8 @@ class JsonLogHandler:
         content = {"level": level, "message": message, "message-origin": self._origin}
         line = json.dumps(content, ensure_ascii=False)
         with contextlib.suppress(OSError, ValueError, AttributeError):
-            if self._wire is not None:
-                self._wire.write(f"{line}\n".encode())
+            if self._output is not None:
+                self._output.write(f"{line}\n".encode())
             else:
                 sys.stdout.write(f"{line}\n")
                 sys.stdout.flush()
@@ -116,10 +116,13 @@ class JsonLogHandler:
         The secrets of the active gRPC calls and of the latest ended calls are redacted.
         """
         with self._lock:
-            hides = [*self._ended, *(hide for turn in self._turns for hide in turn.hides)]
+            redactors = [
+                *self._old_redactors,
+                *(hide for turn in self._calls for hide in turn.redactors),
+            ]
         try:
-            whole = _replace_surrogates(text[:_READ])
-            for hide in hides:
+            whole = _replace_surrogates(text[:_MAX_CHARACTERS])
+            for hide in redactors:
                 whole = hide(whole)
             return truncate_text(self._scrub(redact(whole)))
         except Exception as error:  # noqa: BLE001  never log an uncleaned text
@@ -131,9 +134,9 @@ class JsonLogHandler:
         ``hide`` returns a text without its secrets. It remains registered until the current gRPC
         call has ended, and for some time afterwards.
         """
-        turn = _turn.get()
+        turn = _current_call.get()
         with self._lock:
-            (self._ended if turn is None else turn.hides).append(hide)
+            (self._old_redactors if turn is None else turn.redactors).append(hide)
 
     @contextmanager
     def call(self) -> Iterator[None]:
@@ -144,17 +147,17 @@ class JsonLogHandler:
         """
         turn = _CallLogState()
         with self._lock:
-            self._turns.append(turn)
-        _turn.set(turn)
+            self._calls.append(turn)
+        _current_call.set(turn)
         try:
             yield
         finally:
-            if _turn.get() is turn:  # an abandoned stream may end in another thread
-                _turn.set(None)
+            if _current_call.get() is turn:  # an abandoned stream may end in another thread
+                _current_call.set(None)
             with self._lock:
-                self._turns.remove(turn)
-                self._ended.extend(turn.hides)
-                self._said.clear()
+                self._calls.remove(turn)
+                self._old_redactors.extend(turn.redactors)
+                self._logged_warnings.clear()
 
     @contextmanager
     def attached(self) -> Iterator[None]:
@@ -162,26 +165,26 @@ class JsonLogHandler:
 
         Prints to standard output go to standard error instead. A nested block has no effect.
         """
-        if self._wire is not None:
+        if self._output is not None:
             yield
             return
         with ExitStack() as stack:
-            self._wire = stack.enter_context(StdoutWriter.open())
-            stack.callback(setattr, self, "_wire", None)
-            stack.enter_context(_listening(_LogHandler(self._write_record)))
-            stack.enter_context(_warnings_logged())
+            self._output = stack.enter_context(StdoutWriter.open())
+            stack.callback(setattr, self, "_output", None)
+            stack.enter_context(_replace_root_handler(_LogHandler(self._write_record)))
+            stack.enter_context(_log_warnings())
             yield
 
     def _write_record(self, record: logging.LogRecord) -> None:
         """Write a Python log record as a line of this log, unless it repeats an earlier warning."""
-        is_retried = any(text in str(record.msg) for text in _RETRIED)
-        if record.funcName == _GIVEN_UP:
+        is_retried = any(text in str(record.msg) for text in _RETRY_TEXTS)
+        if record.funcName == _GIVE_UP_FUNCTION:
             return
         is_counted = is_retried or record.levelno >= logging.WARNING
-        if is_counted and self._is_repetition(record, 1 if is_retried else _ALIKE):
+        if is_counted and self._is_repetition(record, 1 if is_retried else _MAX_SIMILAR):
             return
         self.say("WARNING" if is_retried else _level(record.levelno), _format_record(record))
-        if record.exc_info and record.exc_info[1] and plugin_log_level(_OURS) == "DEBUG":
+        if record.exc_info and record.exc_info[1] and plugin_log_level(_SERVER_LOGGER) == "DEBUG":
             write_to_stderr(self.clean(format_error(record.exc_info, redact)) + "\n")
 
     def _is_repetition(self, record: logging.LogRecord, limit: int) -> bool:
@@ -192,10 +195,10 @@ class JsonLogHandler:
         """
         values = record.args if isinstance(record.args, tuple) else (record.args,)
         key = tuple(str(value) for value in values if not isinstance(value, (int, float)))
-        turn = _turn.get()
+        turn = _current_call.get()
         with self._lock:
-            said = self._said if turn is None else turn.said
-            if len(said) >= _WORDINGS:
+            said = self._logged_warnings if turn is None else turn.said
+            if len(said) >= _MAX_TEMPLATES:
                 return True
             alike = said.setdefault((record.name, str(record.msg)), set())
             if key in alike or len(alike) >= limit:
@@ -217,7 +220,7 @@ def truncate_text(text: str) -> str:
     length = 0
     for position, letter in enumerate(text):
         length += _count_bytes(letter)
-        if length > _LIMIT:
+        if length > _MAX_BYTES:
             return f"{text[:position]}..."
     return text
 
@@ -267,7 +270,7 @@ class _LogHandler(logging.Handler):
         self._write_record = write_record
 
     def emit(self, record: logging.LogRecord) -> None:
-        is_ours = f"{record.name}.".startswith((f"{_OURS}.", f"{_RETRIES}."))
+        is_ours = f"{record.name}.".startswith((f"{_SERVER_LOGGER}.", f"{_RETRY_LOGGER}."))
         if record.levelno < (logging.INFO if is_ours else logging.WARNING):
             return
         try:
@@ -277,9 +280,9 @@ class _LogHandler(logging.Handler):
 
 
 @contextmanager
-def _listening(handler: logging.Handler) -> Iterator[None]:
+def _replace_root_handler(handler: logging.Handler) -> Iterator[None]:
     """Make ``handler`` the only handler of Python's root logger during the ``with`` block."""
-    root, *ours = map(logging.getLogger, ("", _OURS, _RETRIES))
+    root, *ours = map(logging.getLogger, ("", _SERVER_LOGGER, _RETRY_LOGGER))
     handlers, levels = list(root.handlers), [one.level for one in (root, *ours)]
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
@@ -294,7 +297,7 @@ def _listening(handler: logging.Handler) -> Iterator[None]:
 
 
 @contextmanager
-def _warnings_logged() -> Iterator[None]:
+def _log_warnings() -> Iterator[None]:
     """Log Python warnings, without their file and line, during the ``with`` block."""
     show = warnings.showwarning
 

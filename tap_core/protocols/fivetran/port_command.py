@@ -22,7 +22,7 @@ from tap_core.redaction import write_to_stderr
 __all__ = ["port_command"]
 
 _LAST_PORT: Final = 65_535
-_USUAL: Final = RequestLimits()
+_DEFAULT_LIMITS: Final = RequestLimits()
 
 
 def _check_port(text: str) -> str:
@@ -106,9 +106,9 @@ def port_command(name: str, serve: Callable[[ListenAddress], int]) -> Program:
     def run(
         port: _Port,
         host: _Host = ALL_ADDRESSES,
-        max_calls: _MaxCalls = str(_USUAL.calls),
-        max_request: _MaxRequest = str(_USUAL.message),
-        max_held: _MaxHeld = str(_USUAL.held),
+        max_calls: _MaxCalls = str(_DEFAULT_LIMITS.calls),
+        max_request: _MaxRequest = str(_DEFAULT_LIMITS.message),
+        max_held: _MaxHeld = str(_DEFAULT_LIMITS.held),
     ) -> int:
         held = int(max_held)
         message = min(int(max_request), held, MESSAGE_LIMIT)

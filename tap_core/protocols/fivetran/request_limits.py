@@ -95,7 +95,7 @@ class RequestReceiver:
     def __init__(self, limits: RequestLimits) -> None:
         self._limits = limits
         self._changed = threading.Condition()
-        self._now: _ReceivingCall | None = None
+        self._receiving: _ReceivingCall | None = None
         self._slow: _ReceivingCall | None = None
         self._held = 0
 
@@ -124,9 +124,9 @@ class RequestReceiver:
             size = estimate_memory(data, kind.DESCRIPTOR, self._limits.held)
             if (held := self._reserve(size)) is not None:
                 del data  # the error's traceback would keep it in memory
-                raise self._too_large(size, held)
+                raise self._make_too_large_error(size, held)
         finally:
-            self._end(turn)
+            self._end_reception(turn)
         try:
             request = kind.FromString(data)
             del data
@@ -146,7 +146,7 @@ class RequestReceiver:
             self._held += size
             return None
 
-    def _too_large(self, size: int, held: int) -> RequestTooLargeError:
+    def _make_too_large_error(self, size: int, held: int) -> RequestTooLargeError:
         return RequestTooLargeError(
             f"The requests of all calls may hold {self._limits.held:,} bytes of memory"
             f" (--max-held), {held:,} are held, and this one would take {size:,}. Try again when"
@@ -159,14 +159,14 @@ class RequestReceiver:
         After a short time, this call no longer waits for a request that arrives slowly.
         """
         with self._changed:
-            while self._now is not None:
-                left = self._now.until - time.monotonic()
-                if self._now.has_arrived or left > 0:
-                    self._changed.wait(None if self._now.has_arrived else left)
+            while self._receiving is not None:
+                left = self._receiving.until - time.monotonic()
+                if self._receiving.has_arrived or left > 0:
+                    self._changed.wait(None if self._receiving.has_arrived else left)
                 else:
-                    self._demote_slow_call(self._now)
+                    self._demote_slow_call(self._receiving)
             turn.until = time.monotonic() + _PATIENCE_SECONDS
-            self._now = turn
+            self._receiving = turn
 
     def _mark_received(self, turn: _ReceivingCall) -> None:
         """Mark the request of the call ``turn`` as received, so that it does not count as slow."""
@@ -178,7 +178,7 @@ class RequestReceiver:
 
         One slow request may continue to arrive in parallel. Any other slow call is cancelled.
         """
-        self._now = None
+        self._receiving = None
         slow = self._slow
         if slow is not None and (slow.has_arrived or slow.until > time.monotonic()):
             turn.context.cancel()
@@ -188,10 +188,10 @@ class RequestReceiver:
         turn.until = time.monotonic() + _SLOW_SECONDS
         self._slow = turn
 
-    def _end(self, turn: _ReceivingCall) -> None:
+    def _end_reception(self, turn: _ReceivingCall) -> None:
         with self._changed:
-            if self._now is turn:
-                self._now = None
+            if self._receiving is turn:
+                self._receiving = None
             if self._slow is turn:
                 self._slow = None
             self._changed.notify_all()

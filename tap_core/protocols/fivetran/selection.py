@@ -69,7 +69,7 @@ class Selection:
             return None
         if kind == "without_schema":
             found = request.selection.without_schema
-            named = dict(_tables(None, found.tables))
+            named = dict(_parse_tables(None, found.tables))
             return cls(named, {None: found.include_new_tables}, others=False)
         found = request.selection.with_schema
         tables: dict[TableId, TableSelection | None] = {}
@@ -77,7 +77,7 @@ class Selection:
         for schema in found.schemas:
             new[schema.schema_name] = schema.included and schema.include_new_tables
             if schema.included:
-                tables.update(_tables(schema.schema_name, schema.tables))
+                tables.update(_parse_tables(schema.schema_name, schema.tables))
         return cls(tables, new, others=found.include_new_schemas)
 
     def of_table(self, table: TableId) -> TableSelection | None:
@@ -87,7 +87,7 @@ class Selection:
         return _ALL if self.schemas.get(table.schema, self.others) else None
 
 
-def _tables(
+def _parse_tables(
     schema: str | None, tables: Iterable[Any]
 ) -> Iterable[tuple[TableId, TableSelection | None]]:
     for table in tables:
@@ -117,12 +117,14 @@ def build_catalog(
     for name, stream in streams.items():
         choices = [(table, wanted(table.id)) for table in by_stream[name]]
         add_catalog_entry(
-            catalog, stream, _entry(stream, [(table, one) for table, one in choices if one])
+            catalog, stream, _build_entry(stream, [(table, one) for table, one in choices if one])
         )
     return catalog
 
 
-def _entry(stream: SyncStream, choices: list[tuple[SourceTable, TableSelection]]) -> CatalogEntry:
+def _build_entry(
+    stream: SyncStream, choices: list[tuple[SourceTable, TableSelection]]
+) -> CatalogEntry:
     """Return a stream's Singer catalog entry for the Fivetran tables that the user has selected.
 
     It selects the properties from which the selected columns get their values.

@@ -66,16 +66,19 @@ class ColumnType(NamedTuple):
 
 _JSON: Final = ColumnType(DataType.JSON)
 _STRING: Final = ColumnType(DataType.STRING)
-_UNSIZED: Final = ColumnType(DataType.DECIMAL, MAX_DIGITS, 18)
+_DEFAULT_DECIMAL: Final = ColumnType(DataType.DECIMAL, MAX_DIGITS, 18)
 """Type of a decimal without declared digits."""
 
-_MOST_PLACES: Final = MAX_DIGITS - 1
+_MAX_SCALE: Final = MAX_DIGITS - 1
 
-_WHOLE: Final = {DataType.SHORT: (5, -(2**15), 2**15 - 1), DataType.INT: (10, -(2**31), 2**31 - 1)}
+_NARROW_INTEGERS: Final = {
+    DataType.SHORT: (5, -(2**15), 2**15 - 1),
+    DataType.INT: (10, -(2**31), 2**31 - 1),
+}
 """Digits, minimum and maximum of the narrow integer types."""
 
 _DIGITS_OF_LONG: Final = 19
-_RANKS: Final = (DataType.SHORT, DataType.INT, DataType.LONG)
+_INTEGER_TYPES: Final = (DataType.SHORT, DataType.INT, DataType.LONG)
 _XML: Final = ("application/xml", "text/xml")
 _NO_ZONE: Final = "timestamp_without_timezone"
 
@@ -109,11 +112,13 @@ def _find_common_type(found: set[ColumnType]) -> ColumnType | None:
     types = {each.type for each in found}
     if not types:
         return None
-    if types <= {*_RANKS}:
-        return max(found, key=lambda each: _RANKS.index(each.type))
-    if types <= {*_RANKS, DataType.DOUBLE}:
+    if types <= {*_INTEGER_TYPES}:
+        return max(found, key=lambda each: _INTEGER_TYPES.index(each.type))
+    if types <= {*_INTEGER_TYPES, DataType.DOUBLE}:
         return ColumnType(DataType.DOUBLE)
-    return _find_common_decimal(list(found)) if types <= {*_RANKS, DataType.DECIMAL} else None
+    return (
+        _find_common_decimal(list(found)) if types <= {*_INTEGER_TYPES, DataType.DECIMAL} else None
+    )
 
 
 def _get_column_type(kind: str, schema: _Schema) -> ColumnType:
@@ -136,7 +141,7 @@ def _get_integer_type(schema: _Schema) -> ColumnType:
     low, high = get_bounds(schema)
     if (low is not None and low < MIN_INT64) or (high is not None and high > MAX_INT64):
         return _make_decimal(max(get_integer_digits(low), get_integer_digits(high)), 0)
-    for kind, (_, lowest, highest) in _WHOLE.items():
+    for kind, (_, lowest, highest) in _NARROW_INTEGERS.items():
         if low is not None and low >= lowest and high == highest:
             return ColumnType(kind)
     return ColumnType(DataType.LONG)
@@ -183,11 +188,11 @@ def _get_declared_decimal(schema: _Schema) -> ColumnType:
     """
     precision, scale = parse_count(schema.get("precision")), parse_count(schema.get("scale"))
     if not precision:
-        return _UNSIZED
+        return _DEFAULT_DECIMAL
     places = scale if scale is not None and scale <= precision else 0
     if precision > MAX_DIGITS:
         return _make_decimal(precision - places, places)
-    return ColumnType(DataType.DECIMAL, precision, min(places, _MOST_PLACES))
+    return ColumnType(DataType.DECIMAL, precision, min(places, _MAX_SCALE))
 
 
 def _make_decimal(whole: int | None, places: int) -> ColumnType:
@@ -199,7 +204,7 @@ def _make_decimal(whole: int | None, places: int) -> ColumnType:
     wanted = MIN_INTEGER_DIGITS if whole is None else whole
     if wanted + places <= MAX_DIGITS:
         return ColumnType(DataType.DECIMAL, MAX_DIGITS, places)
-    return ColumnType(DataType.DECIMAL, MAX_DIGITS, min(places, _UNSIZED.scale))
+    return ColumnType(DataType.DECIMAL, MAX_DIGITS, min(places, _DEFAULT_DECIMAL.scale))
 
 
 def _find_common_decimal(types: Sequence[ColumnType]) -> ColumnType:
@@ -215,4 +220,4 @@ def _find_common_decimal(types: Sequence[ColumnType]) -> ColumnType:
 def _count_whole_digits_of_type(each: ColumnType) -> int:
     if each.type == DataType.DECIMAL:
         return each.precision - each.scale
-    return _WHOLE[each.type][0] if each.type in _WHOLE else _DIGITS_OF_LONG
+    return _NARROW_INTEGERS[each.type][0] if each.type in _NARROW_INTEGERS else _DIGITS_OF_LONG

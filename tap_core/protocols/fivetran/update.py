@@ -92,15 +92,15 @@ def update(
         known_tables: Tables that the last Schema call with the same configuration returned, so that
             Fivetran knows their columns. None if this process has handled no such call.
     """
-    backlog = BoundedByteQueue()
-    call.on_end(backlog.leave)
-    job = _UpdateJob(make_tap, request, call, backlog, known_tables)
+    queue = BoundedByteQueue()
+    call.on_end(queue.leave)
+    job = _UpdateJob(make_tap, request, call, queue, known_tables)
     work = copy_context().run  # the log finds the current call in a context variable
     threading.Thread(target=work, args=(job.run,), name="fivetran-update", daemon=True).start()
     try:
-        yield from backlog
+        yield from queue
     finally:
-        backlog.leave()
+        queue.leave()
 
 
 class _UpdateJob:
@@ -111,13 +111,13 @@ class _UpdateJob:
         make_tap: Callable[[], SyncTap],
         request: Any,
         call: RpcCall,
-        backlog: BoundedByteQueue,
+        queue: BoundedByteQueue,
         known_tables: KnownTables | None,
     ) -> None:
         self._make_tap = make_tap
         self._request = request
         self._call = call
-        self._backlog = backlog
+        self._queue = queue
         self._known_tables = known_tables
 
     def run(self) -> None:
@@ -128,21 +128,21 @@ class _UpdateJob:
         try:
             self._sync()
         except BaseException as error:  # noqa: BLE001  SystemExit too: the server continues
-            if self._backlog.is_left:
+            if self._queue.is_left:
                 _logger.debug("The sync of an ended call has stopped: %r", error)
-            self._backlog.end(error)
+            self._queue.end(error)
         else:
-            self._backlog.end()
+            self._queue.end()
 
     def _sync(self) -> None:
         state = parse_state(self._request.state_json)
         selection = Selection.of(self._request)
         tap = self._make_tap()
-        self._backlog.check()
+        self._queue.check()
         tables, wanted = _apply_selection(tap, selection)
-        self._backlog.check()
+        self._queue.check()
         _resume(tap, state)
-        writer = UpdateWriter(self._backlog, tables, wanted, self._known_tables)
+        writer = UpdateWriter(self._queue, tables, wanted, self._known_tables)
         tap.set_protocol_writer(writer)
         try:
             tap.sync_all()
