@@ -23,6 +23,7 @@ from tap_core.protocols.fivetran.timestamps import (
     encode_datetime,
     encode_datetime_text,
 )
+from tap_core.protocols.fivetran.types import INTEGER_BITS
 from tap_core.protocols.fivetran.value_conversion import (
     make_decimal_encoder,
     make_json_encoder,
@@ -57,7 +58,6 @@ _VALUE_TAGS: Final[Mapping[DataType, bytes]] = {
     DataType.SHORT: b"\x18",
     DataType.INT: b"\x20",
     DataType.LONG: b"\x28",
-    DataType.FLOAT: b"\x35",
     DataType.DOUBLE: b"\x39",
     DataType.NAIVE_DATE: b"\x42",
     DataType.NAIVE_DATETIME: b"\x4a",
@@ -69,8 +69,6 @@ _VALUE_TAGS: Final[Mapping[DataType, bytes]] = {
     DataType.XML: b"\x7a",
 }
 """Tag of the ValueType field for each column type."""
-
-_INTEGER_BITS: Final = {DataType.SHORT: 16, DataType.INT: 32, DataType.LONG: 64}
 
 _pack_double: Final = Struct("<d").pack
 
@@ -152,7 +150,7 @@ class _Entry:
     @classmethod
     def of(cls, column: SourceColumn) -> _Entry:
         kind = column.kind.type
-        has_length = kind not in {*_INTEGER_BITS, DataType.BOOLEAN, DataType.DOUBLE}
+        has_length = kind not in {*INTEGER_BITS, DataType.BOOLEAN, DataType.DOUBLE}
         return cls(utf8(column.name), _VALUE_TAGS[kind], has_length)
 
     def head(self, length: int) -> bytes:
@@ -182,17 +180,19 @@ class _Entry:
 class _ColumnEncoder:
     """Two ways to encode the values of one column of a Fivetran table.
 
-    ``convert`` encodes any value. ``quick`` is Python source for common values, which becomes part
-    of the generated function that encodes a record.
+    Attributes:
+        column: The column.
+        convert: Function that encodes the column's entry for any value.
+        quick: Python source of an expression that encodes common values, and calls ``convert`` for
+            others. It becomes part of the generated function. VALUE is replaced by the value.
+        variables: Values of the names in ``quick``. ``#`` in a name is replaced by the column's
+            number.
     """
 
     column: SourceColumn
     convert: Callable[[Any], bytes]
-    """Function that encodes the entry for any value."""
     quick: str
-    """Source of the expression that encodes common values. VALUE is replaced by the value."""
     variables: Mapping[str, Any]
-    """Values of the names in ``quick``. ``#`` in a name is replaced by the column's number."""
 
 
 class RecordEncoder(TypedRecordSerializer):
@@ -203,12 +203,12 @@ class RecordEncoder(TypedRecordSerializer):
         self.columns = tuple(columns)
         self._encoders = [_make_column_encoder(column, source) for column in columns]
         self._record_starts = {
-            kind: _PrefixCache(self._make_record_start(table, kind)) for kind in RecordType
+            kind: _PrefixCache(self._make_start_encoder(table, kind)) for kind in RecordType
         }
         self._has_deletion_times = DELETED_AT in source.properties
-        self._key_encoders = [
-            each for each in self._encoders if each.column.is_key
-        ] or self._encoders
+        self._known_names = {*source.properties, *(column.name for column in columns)}
+        keys = [each for each in self._encoders if each.column.is_key]
+        self._key_encoders = keys or self._encoders
         super().__init__(self._compile(), self.encode_upsert)
 
     def encode_upsert(self, record: Record) -> bytes:
@@ -243,7 +243,7 @@ class RecordEncoder(TypedRecordSerializer):
         data = b"".join([each.convert(_get_value(each.column, record)) for each in encoders])
         return self._record_starts[kind][len(data)] + data
 
-    def _make_record_start(self, table: TableId, kind: RecordType) -> Callable[[int], bytes]:
+    def _make_start_encoder(self, table: TableId, kind: RecordType) -> Callable[[int], bytes]:
         """Return a function that encodes the start of a Record message of Fivetran.
 
         The start has the table's name and the operation ``kind``. The function takes the total
@@ -256,7 +256,7 @@ class RecordEncoder(TypedRecordSerializer):
         if kind:
             head += b"\x18" + encode_varint(kind)
 
-        def frame(length: int) -> bytes:
+        def encode_start(length: int) -> bytes:
             if length > MAX_MESSAGE_BYTES:
                 raise DataError(
                     f"Stream '{self._source.name}': a record has {length:,} bytes, and Fivetran"
@@ -264,7 +264,7 @@ class RecordEncoder(TypedRecordSerializer):
                 )
             return _RECORD_TAG + encode_varint(len(head) + length) + head
 
-        return frame
+        return encode_start
 
     def _compile(self) -> RecordBodyEncoder:
         """Generate and compile a Python function that encodes the records of this table fast.
@@ -273,24 +273,23 @@ class RecordEncoder(TypedRecordSerializer):
         """
         names: dict[str, Any] = {
             "join": b"".join,
-            "frames": self._record_starts[RecordType.UPSERT],
+            "starts": self._record_starts[RecordType.UPSERT],
             "encode_upsert": self.encode_upsert,
             "report": self._report_undeclared,
         }
         entries = []
         for number, each in enumerate(self._encoders):
-            own = str(number)
-            names |= {name.replace("#", own): word for name, word in each.variables.items()}
+            suffix = str(number)
+            names |= {name.replace("#", suffix): item for name, item in each.variables.items()}
             value = "r" if each.column.has_record else f"get({each.column.name!r})"
-            entries.append(each.quick.replace("#", own).replace("VALUE", value))
-        known = len({*self._source.properties, *(column.name for column in self.columns)})
+            entries.append(each.quick.replace("#", suffix).replace("VALUE", value))
         lines = ["def encode(r):", " get = r.get"]
         if self._has_deletion_times:
             lines.append(f" if get({DELETED_AT!r}) is not None: return encode_upsert(r)")
         if not any(column.has_record for column in self.columns):
-            lines.append(f" if len(r) > {known}: report(r)")
-        lines += [f" data = join(({''.join(f'{entry},' for entry in entries)}))"]
-        lines += [" return frames[len(data)] + data"]
+            lines.append(f" if len(r) > {len(self._known_names)}: report(r)")
+        lines.append(f" data = join(({''.join(f'{entry},' for entry in entries)}))")
+        lines.append(" return starts[len(data)] + data")
         exec("\n".join(lines), names)  # noqa: S102 - only literals and fixed names
         encode: RecordBodyEncoder = names["encode"]
         return encode
@@ -300,8 +299,8 @@ class RecordEncoder(TypedRecordSerializer):
 
         These properties have no column, so their values are not sent to Fivetran.
         """
-        known = {*self._source.properties, *(column.name for column in self.columns)}
-        self._source.unmapped(tuple(name for name in map(str, record) if name not in known))
+        names = map(str, record)
+        self._source.unmapped(tuple(name for name in names if name not in self._known_names))
 
 
 def _get_value(column: SourceColumn, record: Record) -> Any:
@@ -348,8 +347,8 @@ def _generate_cases(
     if kind in {DataType.STRING, DataType.XML}:
         variables["h#"] = _PrefixCache(entry.head)
         yield "h#[len(b := v.encode())] + b", "v.__class__ is str"
-    elif kind in _INTEGER_BITS:
-        variables["w#"] = _IntegerCache(entry, _INTEGER_BITS[kind], refuse)
+    elif kind in INTEGER_BITS:
+        variables["w#"] = _IntegerCache(entry, INTEGER_BITS[kind], refuse)
         yield "w#[v]", "v.__class__ is int"
     elif kind == DataType.DOUBLE:
         variables |= {"h#": entry.head(8), "double": _pack_double}
@@ -427,8 +426,8 @@ def _make_value_encoder(column: SourceColumn, source: StreamSpec) -> Callable[[A
     if kind.type == DataType.DECIMAL:
         digits = make_decimal_encoder(kind.precision, kind.scale)
         return lambda value: digits(value).encode()
-    if kind.type in _INTEGER_BITS:
-        limit = 1 << _INTEGER_BITS[kind.type] - 1
+    if kind.type in INTEGER_BITS:
+        limit = 1 << INTEGER_BITS[kind.type] - 1
         return lambda value: encode_varint(_check_range(to_int(value), limit))
     return _VALUE_ENCODERS[kind.type]
 
@@ -464,7 +463,7 @@ def _make_refusal(column: SourceColumn, source: StreamSpec) -> Callable[[Any], N
     return refuse
 
 
-_CONVERSION_ERRORS: Final = (ValueError, OverflowError, ArithmeticError)
+_CONVERSION_ERRORS: Final = (ValueError, ArithmeticError)
 _DATETIME_TYPES: Final = frozenset((DataType.UTC_DATETIME, DataType.NAIVE_DATETIME))
 _VALUE_ENCODERS: Final[Mapping[DataType, Callable[[Any], bytes | None]]] = {
     DataType.BOOLEAN: lambda value: b"\x01" if to_bool(value) else b"\x00",
