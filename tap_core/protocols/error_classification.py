@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from tap_core.exceptions import (
     ConfigurationError,
@@ -31,8 +31,10 @@ __all__ = [
     "TRANSIENT",
     "failure_type",
     "get_http_status",
+    "get_sql_states",
     "is_auth_failure",
     "is_known_error",
+    "is_token_error",
     "iterate_causes",
     "shorten_connection_failure",
     "summarize_error",
@@ -70,7 +72,12 @@ _SDK_ERRORS: Final = (SingerSDKError, SingerError)
 """Base classes of errors whose messages are written for users."""
 
 _BUGS: Final = (
-    *(ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError),
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NameError,
+    TypeError,
 )
 """Python errors that show a mistake in the code, regardless of their message and causes."""
 
@@ -102,7 +109,8 @@ def summarize_error(
     """
     kind = failure_type(error)
     message = shorten_connection_failure(_get_text(error)) if message is None else message
-    text = message or type(error).__qualname__
+    name = type(error).__qualname__
+    text = message or name
     if kind == CONFIG and any(is_auth_failure(each) for each in iterate_causes(error)):
         return f"The {system} refuses the credentials: check those in the configuration. {text}"
     if any(map(_has_invalid_url, iterate_causes(error))):
@@ -118,7 +126,8 @@ def summarize_error(
     if kind == TRANSIENT:
         return f"The {system} is temporarily unavailable: try again later. {text}"
     if kind == SYSTEM and not is_known_error(error):
-        return f"Internal error, not caused by the configuration: {_format_error(error, message)}"
+        described = f"{name}: {message}" if message else name
+        return f"Internal error, not caused by the configuration: {described}"
     return text
 
 
@@ -140,6 +149,28 @@ def is_known_error(error: BaseException) -> bool:
     return False
 
 
+def failure_type(error: BaseException) -> str:
+    """Return "config_error", "transient_error" or "system_error" for an error.
+
+    The first error in its chain of causes that can be classified decides.
+    """
+    return next(filter(None, map(_classify, iterate_causes(error))), SYSTEM)
+
+
+def iterate_causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, its cause, the cause of that error, and so on: at most ten exceptions.
+
+    An error without explicit cause is followed by its ``__context__``, unless raised ``from None``.
+    """
+    current: BaseException | None = error
+    for _ in range(_MAX_CAUSES):
+        if current is None:
+            return
+        yield current
+        hidden = current.__suppress_context__
+        current = current.__cause__ or (None if hidden else current.__context__)
+
+
 def shorten_connection_failure(text: str) -> str:
     """Shorten urllib3's long message about an unreachable host, if ``text`` contains it.
 
@@ -152,6 +183,48 @@ def shorten_connection_failure(text: str) -> str:
         return text
     short = f"{found['host']}:{found['port']} cannot be reached: {(reason[1] or reason[2]).strip()}"
     return text[: found.start()] + short + text[found.end() :]
+
+
+def is_auth_failure(error: BaseException) -> bool:
+    """Return True if an API or database rejected the credentials, for example with status 401."""
+    if get_http_status(error) in _AUTH_STATUSES or _is_database_login_failure(error):
+        return True
+    # A token endpoint rejects credentials with status 400: RFC 6749, section 5.2.
+    return is_token_error(error) and get_http_status(error) == HTTPStatus.BAD_REQUEST
+
+
+def is_token_error(error: BaseException) -> bool:
+    """Return True if an error is an `AccessTokenError`: a token endpoint gave no token."""
+    return type(error).__name__ == "AccessTokenError"
+
+
+def get_http_status(error: BaseException) -> int | None:
+    """Return the HTTP status (400 or higher) of an error, or None if it has no such status.
+
+    The status is taken from the error's response, from its attribute ``status`` or ``code``, or
+    from the start of its message, such as "404 Not Found".
+    """
+    response = getattr(error, "response", None)
+    candidates = [
+        getattr(response, "status_code", None),
+        getattr(error, "status", None),
+        getattr(error, "code", None),
+    ]
+    for found in candidates:
+        if isinstance(found, int) and found >= HTTPStatus.BAD_REQUEST:
+            return found
+    match = _STATUS_FIRST.match(str(error))
+    return int(match[1]) if match else None
+
+
+def get_sql_states(error: BaseException) -> list[str]:
+    """Return the SQLSTATE codes of a database error and of the driver's error that it wraps."""
+    candidates: Iterator[Any] = (
+        getattr(each, name, None)
+        for each in (error, getattr(error, "orig", None))
+        for name in ("sqlstate", "pgcode")
+    )
+    return [state for state in candidates if isinstance(state, str)]
 
 
 def _get_text(error: BaseException) -> str:
@@ -173,33 +246,6 @@ def _find_missing_members(error: BaseException | None) -> tuple[str, str] | None
     """
     found = _ABSTRACT_CLASS.match(str(error)) if isinstance(error, TypeError) else None
     return (found[1], found[2].replace("'", "")) if found else None
-
-
-def failure_type(error: BaseException) -> str:
-    """Return "config_error", "transient_error" or "system_error" for an error.
-
-    The first error in its chain of causes that can be classified decides.
-    """
-    return next(filter(None, map(_classify, iterate_causes(error))), SYSTEM)
-
-
-def _format_error(error: BaseException, message: str) -> str:
-    name = type(error).__qualname__
-    return f"{name}: {message}" if message else name
-
-
-def iterate_causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error, its cause, the cause of that error, and so on: at most ten exceptions.
-
-    An error without explicit cause is followed by its ``__context__``, unless raised ``from None``.
-    """
-    current: BaseException | None = error
-    for _ in range(_MAX_CAUSES):
-        if current is None:
-            return
-        yield current
-        hidden = current.__suppress_context__
-        current = current.__cause__ or (None if hidden else current.__context__)
 
 
 def _classify(error: BaseException) -> str | None:
@@ -239,23 +285,13 @@ def _is_unsendable(error: BaseException) -> bool:
     return not _UNSENDABLE_ERROR_NAMES.isdisjoint(_iterate_class_names(error))
 
 
-def is_auth_failure(error: BaseException) -> bool:
-    """Return True if an API or database rejected the credentials, for example with status 401."""
-    if get_http_status(error) in _AUTH_STATUSES or _is_database_login_failure(error):
-        return True
-    # A token endpoint rejects credentials with status 400: RFC 6749, section 5.2.
-    return _is_token_error(error) and get_http_status(error) == HTTPStatus.BAD_REQUEST
-
-
 def _is_database_login_failure(error: BaseException) -> bool:
     """Return True if an error says that a database rejected the login.
 
     Such an error has a SQLSTATE that starts with 28, or a known message.
     """
-    for each in (error, getattr(error, "orig", None)):
-        state = getattr(each, "sqlstate", None) or getattr(each, "pgcode", None)
-        if isinstance(state, str) and state.startswith("28"):
-            return True
+    if any(state.startswith("28") for state in get_sql_states(error)):
+        return True
     text = str(error) if "OperationalError" in type(error).__name__ else ""
     return "authentication failed" in text or "Access denied for user" in text
 
@@ -267,7 +303,7 @@ def _is_transient(error: BaseException) -> bool:
     status = get_http_status(error)
     if status is not None:
         return status in _TRANSIENT_STATUSES or status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    if _is_token_error(error):
+    if is_token_error(error):
         return getattr(error, "status", None) is None
     return not _TRANSIENT_ERROR_NAMES.isdisjoint(_iterate_class_names(error))
 
@@ -275,26 +311,3 @@ def _is_transient(error: BaseException) -> bool:
 def _iterate_class_names(error: BaseException) -> Iterator[str]:
     """Yield the full names of an error's class and base classes, such as ``socket.gaierror``."""
     return (f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__)
-
-
-def _is_token_error(error: BaseException) -> bool:
-    return type(error).__name__ == "AccessTokenError"
-
-
-def get_http_status(error: BaseException) -> int | None:
-    """Return the HTTP status (400 or higher) of an error, or None if it has no such status.
-
-    The status is taken from the error's response, from its attribute ``status`` or ``code``, or
-    from the start of its message, such as "404 Not Found".
-    """
-    response = getattr(error, "response", None)
-    candidates = [
-        getattr(response, "status_code", None),
-        getattr(error, "status", None),
-        getattr(error, "code", None),
-    ]
-    for found in candidates:
-        if isinstance(found, int) and found >= HTTPStatus.BAD_REQUEST:
-            return found
-    match = _STATUS_FIRST.match(str(error))
-    return int(match[1]) if match else None

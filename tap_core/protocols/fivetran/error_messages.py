@@ -11,7 +11,7 @@ Source: Fivetran's Partner SDK development guide, "Error handling", "User alerts
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import PurePosixPath
@@ -21,7 +21,9 @@ from tap_core.protocols.error_classification import (
     TRANSIENT,
     failure_type,
     get_http_status,
+    get_sql_states,
     is_auth_failure,
+    is_token_error,
     iterate_causes,
     summarize_error,
 )
@@ -162,18 +164,9 @@ def _get_first_line(error: BaseException) -> str:
 
 def _is_database_error(error: BaseException) -> bool:
     """Return True if an error comes from a database driver (PEP 249), or wraps such an error."""
-    if _sql_states(error) or getattr(error, "orig", None) is not None:
+    if get_sql_states(error) or getattr(error, "orig", None) is not None:
         return True
     return not _DATABASE_ERROR_NAMES.isdisjoint(kind.__name__ for kind in type(error).__mro__)
-
-
-def _sql_states(error: BaseException) -> list[str]:
-    candidates: Iterator[Any] = (
-        getattr(each, name, None)
-        for each in (error, getattr(error, "orig", None))
-        for name in ("sqlstate", "pgcode")
-    )
-    return [state for state in candidates if isinstance(state, str)]
 
 
 # Permissions
@@ -193,7 +186,7 @@ def _explain_permission(error: BaseException) -> str | None:
         )
     if _is_database_error(error):
         said = _get_first_line(error)
-        if _NO_PRIVILEGE in _sql_states(error) or _PERMISSION_DENIED.search(said):
+        if _NO_PRIVILEGE in get_sql_states(error) or _PERMISSION_DENIED.search(said):
             return (
                 f"The user of the configuration lacks a permission in the database: {said}."
                 " Grant it, or exclude the table."
@@ -221,7 +214,7 @@ def _explain_status(error: BaseException) -> str | None:
     Return None for an error without HTTP status.
     """
     status = get_http_status(error)
-    if status is None or type(error).__name__ == "AccessTokenError":
+    if status is None or is_token_error(error):
         return None
     message = _Message.of(error)
     name = f"HTTP {status}{_format_status_phrase(status)}"
