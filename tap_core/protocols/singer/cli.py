@@ -32,10 +32,7 @@ from tap_core.io.standard_streams import discard_output
 from tap_core.parsing.command_line import Program, choose_from, make_program, read_input_file
 from tap_core.plugin_base import CliCommand, PluginBase
 from tap_core.protocols.error_classification import is_known_error, summarize_error
-from tap_core.protocols.singer.catalog_file import (
-    find_unknown_streams,
-    parse_catalog,
-)
+from tap_core.protocols.singer.catalog_file import find_unknown_streams, parse_catalog
 from tap_core.state.reader import read_state
 from tap_core.sync.interfaces import SyncTap
 
@@ -46,6 +43,7 @@ __all__ = [
     "ConfigOption",
     "FromOption",
     "ToOption",
+    "create_tap",
     "get_logger",
     "logged_errors",
     "mapper_command",
@@ -337,28 +335,38 @@ def _print_information(plugin: _PluginClass, *, version: bool, about_format: str
         plugin.print_about(about_format)
 
 
-def _discover(tap_class: type[SyncTap], config: Sequence[str]) -> None:
-    given = ConfigInput.from_cli_args(*config)
+def create_tap(
+    tap_class: type[SyncTap], given: ConfigInput, *, validate_config: bool = True, **arguments: Any
+) -> SyncTap:
+    """Create a tap with the settings of the option ``--config``.
+
+    Args:
+        tap_class: Class of the tap.
+        given: Parsed values of the option.
+        validate_config: True to raise an error for invalid settings.
+        arguments: Further arguments of the class, such as ``catalog`` and ``state``.
+    """
     tap = tap_class(
         config=given.config,
         parse_env_config=given.parse_env,
-        validate_config=tap_class.dynamic_catalog,
-        setup_mapper=False,
+        validate_config=validate_config,
+        **arguments,
     )
     tap.config_file = given.file
+    return tap
+
+
+def _discover(tap_class: type[SyncTap], config: Sequence[str]) -> None:
+    given = ConfigInput.from_cli_args(*config)
+    validates = tap_class.dynamic_catalog
+    tap = create_tap(tap_class, given, validate_config=validates, setup_mapper=False)
     tap.run_discovery()
 
 
 def _run_test(tap_class: type[SyncTap], config: Sequence[str], test: str, catalog: str) -> None:
     given = ConfigInput.from_cli_args(*config)
     # singer_sdk passes no catalog here, but taps without discovery cannot be tested without one.
-    tap = tap_class(
-        config=given.config,
-        catalog=_read_catalog(catalog),
-        parse_env_config=given.parse_env,
-        validate_config=True,
-    )
-    tap.config_file = given.file
+    tap = create_tap(tap_class, given, catalog=_read_catalog(catalog))
     if test == "schema":
         tap.write_schemas()
     else:
@@ -395,20 +403,15 @@ def _sync(
 ) -> None:
     _log_version(tap_class)
     given = ConfigInput.from_cli_args(*config)
-    described = _read_catalog(catalog)
+    catalog_dict = _read_catalog(catalog)
     saved = None
     if state:
         content = read_input_file(state, StateFileError, "State", reads_stdin=True)
         saved = read_state(content, state)
-    tap = tap_class(
-        config=given.config,
-        catalog=described,
-        state=saved if read_range is None else None,
-        parse_env_config=given.parse_env,
-        validate_config=True,
+    tap = create_tap(
+        tap_class, given, catalog=catalog_dict, state=saved if read_range is None else None
     )
-    tap.config_file = given.file
-    for sentence in find_unknown_streams(described, tap.streams) if described else ():
+    for sentence in find_unknown_streams(catalog_dict, tap.streams) if catalog_dict else ():
         get_logger(tap_class).warning(sentence)
     if read_range is not None:
         from tap_core.sync.backfill import begin_backfill
@@ -435,10 +438,10 @@ def _listen(
 ) -> None:
     _log_version(plugin)
     given = ConfigInput.from_cli_args(*config)
-    made = plugin(config=given.config, parse_env_config=given.parse_env, validate_config=True)
-    made.config_args = given.args
+    listener = plugin(config=given.config, parse_env_config=given.parse_env, validate_config=True)
+    listener.config_args = given.args
     with _open_input(file_input) as source:
-        code = listen(made, source)
+        code = listen(listener, source)
     if code:
         raise typer.Exit(code)
 
