@@ -20,8 +20,8 @@ from tap_core.protocols.fivetran.allowed_names import AllowedNames
 from tap_core.protocols.fivetran.allowed_settings import check_allowed_settings
 from tap_core.protocols.fivetran.configuration import parse_configuration
 from tap_core.protocols.fivetran.configuration_form import build_form
-from tap_core.protocols.fivetran.connection_tests import NAME_LIMIT, run_test, unknown_test
-from tap_core.protocols.fivetran.error_messages import format_error as explain_error
+from tap_core.protocols.fivetran.connection_tests import NAME_LIMIT, run_test
+from tap_core.protocols.fivetran.error_messages import format_error
 from tap_core.protocols.fivetran.grpc_server import Handler, RpcCall, Service
 from tap_core.protocols.fivetran.logging import JsonLogHandler, format_count
 from tap_core.protocols.fivetran.schema_response import schema_response
@@ -50,16 +50,16 @@ def make_connector_service(
         allowance: Settings that calls may set although the tap does not declare them, because the
             operator allows them; None for no such settings.
     """
-    made = _Connector(tap_class, journal, allowance or AllowedNames.of(tap_class.name, {}))
+    connector = _Connector(tap_class, journal, allowance or AllowedNames.of(tap_class.name, {}))
     return Service(
         "SourceConnector",
         {
-            "ConfigurationForm": Handler(made.form),
-            "Test": Handler(made.test),
-            "Schema": Handler(made.schema),
-            "Update": Handler(made.update, task=_make_task),
+            "ConfigurationForm": Handler(connector.form),
+            "Test": Handler(connector.test),
+            "Schema": Handler(connector.schema),
+            "Update": Handler(connector.update, task=_make_task),
         },
-        explain=lambda error: explain_error(error, journal.clean),
+        explain=lambda error: format_error(error, journal.clean),
     )
 
 
@@ -83,12 +83,12 @@ class _ConfigurationCache(Generic[_Value]):
         with self._lock:
             return self._values.get(_digest(configuration))
 
-    def keep(self, configuration: Mapping[str, str], thing: _Value) -> None:
-        """Store the value ``thing`` for a configuration. If the cache is full, drop the oldest."""
+    def store(self, configuration: Mapping[str, str], value: _Value) -> None:
+        """Store a value for a configuration. If the cache is full, drop the oldest."""
         with self._lock:
             self._values.pop(_digest(configuration), None)
-            self._values[_digest(configuration)] = thing
-            while len(self._values) > _MAX_CONFIGURATIONS:
+            self._values[_digest(configuration)] = value
+            if len(self._values) > _MAX_CONFIGURATIONS:
                 del self._values[next(iter(self._values))]
 
 
@@ -106,7 +106,7 @@ class _Connector:
         self._tap_class = tap_class
         self._allowance = allowance
         self._journal = journal
-        self._renewed_settings = _ConfigurationCache[dict[str, Any]]()
+        self._renewed = _ConfigurationCache[dict[str, Any]]()
         self._known_tables = _ConfigurationCache[KnownTables]()
 
     def form(self, _request: Any, _call: RpcCall) -> Any:
@@ -131,7 +131,7 @@ class _Connector:
         tap = self._create_tap(configuration)
         tap.check_streams()
         tables = discover_tables(tap)
-        self._known_tables.keep(configuration, {table.id: table for table in tables})
+        self._known_tables.store(configuration, {table.id: table for table in tables})
         call.note(format_count(len(tables), "table"))
         return schema_response(tables, can_select=not self._tap_class.selection_not_supported)
 
@@ -147,13 +147,10 @@ class _Connector:
 
     def _find_test_failure(self, test: str, configuration: Mapping[str, str]) -> str | None:
         """Run a connection test. Return the reason for a failure, or None if it succeeded."""
-        tests = self._tap_class.connection_tests
-        if test not in tests:
-            return unknown_test(tests, test)
         try:
             tap = self._create_tap(configuration)
         except Exception as error:  # noqa: BLE001  any exception fails the test
-            return explain_error(error, self._journal.clean)
+            return format_error(error, self._journal.clean)
         return run_test(tap, test, self._journal.clean)
 
     def _create_tap(self, configuration: Mapping[str, str]) -> SyncTap:
@@ -163,22 +160,20 @@ class _Connector:
             ConfigurationError: A setting is invalid, or a call may not set it.
         """
         schema = self._tap_class._full_schema()  # noqa: SLF001  the SDK's own method
-        settings = self._renewed_settings.get(configuration) or parse_configuration(
-            configuration, schema
-        )
+        settings = self._renewed.get(configuration) or parse_configuration(configuration, schema)
         self._journal.hide_also(make_redactor(settings, schema))
         check_allowed_settings(settings, schema, self._allowance)
         tap = self._tap_class(config=settings, setup_mapper=False)
 
-        def renewed(renew: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
-            made = renew(self._renewed_settings.get(configuration) or settings)
-            self._journal.hide_also(make_redactor(made, schema))
-            self._renewed_settings.keep(configuration, made)
+        def store_renewed(renew: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
+            renewed = renew(self._renewed.get(configuration) or settings)
+            self._journal.hide_also(make_redactor(renewed, schema))
+            self._renewed.store(configuration, renewed)
             _logger.warning(
                 "A setting has a new value, such as a token that the source has replaced. It is"
                 " used from now on, but the connector cannot change the stored settings: after a"
                 " restart of the connector, it may be necessary to log in again."
             )
 
-        tap.config_listener = renewed
+        tap.config_listener = store_renewed
         return tap
