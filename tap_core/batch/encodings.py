@@ -25,6 +25,7 @@ __all__ = [
     "BatchFileFormat",
     "JSONLinesEncoding",
     "ParquetEncoding",
+    "is_builtin_encoding",
 ]
 
 DEFAULT_BATCH_SIZE = 10000
@@ -60,6 +61,11 @@ class BaseBatchFileEncoding:
             if value is not None and not isinstance(value, str):
                 raise ConfigurationError(f"the encoding of a batch: {name!r} is not a text.")
         return cls(**data)
+
+
+def is_builtin_encoding(encoding: BaseBatchFileEncoding) -> bool:
+    """Return True if the format is ``jsonl`` or ``parquet``, which the SDK supports itself."""
+    return encoding.format in {BatchFileFormat.JSONL.value, BatchFileFormat.PARQUET.value}
 
 
 @dataclass

@@ -47,12 +47,12 @@ def check_parquet(metadata: Any, bound: Bound) -> None:
     """
     for group, column in iterate_column_chunks(metadata):
         size = max(column.total_compressed_size, 1)
-        repeated = max(column.num_values - group.num_rows, 0)
-        plain = max(column.total_uncompressed_size, repeated * _VALUE_BYTES)
-        texts = repeated * column.total_uncompressed_size if _is_text(column) else 0
-        is_odd = plain > bound.most and plain > _RATIO * size
-        repeats = texts > _MEMORY_FACTOR * bound.most and repeated * 4 > _RATIO * size
-        if is_odd or repeats or _get_dictionary_size(column) > bound.most:
+        in_lists = max(column.num_values - group.num_rows, 0)  # values beyond one per row
+        plain = max(column.total_uncompressed_size, in_lists * _VALUE_BYTES)
+        texts = in_lists * column.total_uncompressed_size if _is_text(column) else 0
+        is_too_large = plain > bound.most and plain > _RATIO * size
+        repeats_texts = texts > _MEMORY_FACTOR * bound.most and in_lists * 4 > _RATIO * size
+        if is_too_large or repeats_texts or _get_dictionary_size(column) > bound.most:
             raise InputTooLargeError(
                 f"column {column.path_in_schema!r} unpacks {format_size(size)} to more than"
                 f" {format_size(bound.most)} at once; raise {bound.setting} to read it"

@@ -26,6 +26,7 @@ _MAX_PAGES: Final = 1_000_000
 _UNCOMPRESSED, _COMPRESSED = 2, 3
 """Fields of a page header: the page's size in bytes, uncompressed and compressed."""
 
+# Type codes of Thrift's compact protocol. A page header contains no maps.
 _STOP: Final = 0
 _TRUE: Final = 1
 _FALSE: Final = 2
@@ -35,7 +36,6 @@ _DOUBLE: Final = 7
 _BYTES: Final = 8
 _LISTS: Final = frozenset({9, 10})
 _STRUCT: Final = 12
-"""Type code of a struct in Thrift's compact protocol; a page header contains no maps."""
 
 _LONG_LIST: Final = 15
 _MAX_DEPTH: Final = 8

@@ -16,17 +16,12 @@ from tap_core.batch.storage import to_local_path
 
 __all__ = ["SCHEMES", "SCHEMES_SETTING", "check_url", "get_allowed_schemes"]
 
-SCHEMES: Final = frozenset(
-    {
-        *("abfs", "abfss", "adl", "az", "wasb", "wasbs"),
-        *("gcs", "gs", "memory", "oci", "s3", "s3a", "s3n"),
-    }
-)
+_AZURE: Final = frozenset({"abfs", "abfss", "adl", "az", "wasb", "wasbs"})
+SCHEMES: Final = _AZURE | {"gcs", "gs", "memory", "oci", "s3", "s3a", "s3n"}
 """Schemes of object stores, whose URLs contain a bucket or container, not a host."""
 
 SCHEMES_SETTING: Final = "batch_schemes"
 
-_AZURE: Final = frozenset({"abfs", "abfss", "adl", "az", "wasb", "wasbs"})
 _ALWAYS_WITH_HOST: Final = frozenset({"wasb", "wasbs"})
 """Azure's schemes whose URLs have a host also without a container: Hadoop reads ``$root`` then."""
 
@@ -70,9 +65,9 @@ def check_url(address: str, schemes: Collection[str] = SCHEMES, roots: Iterable[
             f"its address begins with '{scheme[:20]}://', but only {allowed} are allowed; the"
             f" setting {SCHEMES_SETTING} allows more"
         )
-    host = address.partition("://")[2].partition("/")[0].rpartition("@")
-    has_host = bool(host[1]) or scheme in _ALWAYS_WITH_HOST
-    if scheme in _AZURE and has_host and not _AZURE_HOST.fullmatch(host[2]):
+    _container, at, host = address.partition("://")[2].partition("/")[0].rpartition("@")
+    has_host = bool(at) or scheme in _ALWAYS_WITH_HOST
+    if scheme in _AZURE and has_host and not _AZURE_HOST.fullmatch(host):
         raise ValueError("its address names a host that is not one of Azure's storages")
 
 

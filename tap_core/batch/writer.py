@@ -32,7 +32,6 @@ __all__ = [
     "FileNamer",
     "encode_row",
     "get_format",
-    "is_builtin_encoding",
 ]
 
 _GZIP_LEVEL: Final = 1
@@ -56,20 +55,15 @@ def encode_row(record: Record) -> bytes:
 
 @dataclass(frozen=True)
 class EncodedFormat:
-    """File name suffix of a batch file format (``ending``), and its encoder.
+    """File name suffix of a batch file format, and its encoder.
 
-    ``rows`` is a function that creates the encoder for an open file and a JSON Schema.
+    ``make_encoder`` creates the encoder for an open file and a JSON Schema.
     """
 
-    ending: str
-    rows: Callable[
+    suffix: str
+    make_encoder: Callable[
         [IO[bytes], JsonSchema], _JSONLinesEncoder | _GzipJSONLinesEncoder | ParquetEncoder
     ]
-
-
-def is_builtin_encoding(encoding: BaseBatchFileEncoding) -> bool:
-    """Return True if the format is ``jsonl`` or ``parquet``, which the SDK writes itself."""
-    return encoding.format in {BatchFileFormat.JSONL.value, BatchFileFormat.PARQUET.value}
 
 
 def get_format(encoding: BaseBatchFileEncoding) -> EncodedFormat:
@@ -93,10 +87,10 @@ def get_format(encoding: BaseBatchFileEncoding) -> EncodedFormat:
 def _parquet(compression: str | None) -> EncodedFormat:
     from tap_core.batch.parquet import ParquetEncoder
 
-    def rows(file: IO[bytes], schema: JsonSchema) -> ParquetEncoder:
-        return ParquetEncoder(file, schema, compression)
-
-    return EncodedFormat(".parquet.gz" if compression == "gzip" else ".parquet", rows)
+    return EncodedFormat(
+        ".parquet.gz" if compression == "gzip" else ".parquet",
+        lambda file, schema: ParquetEncoder(file, schema, compression),
+    )
 
 
 class _JSONLinesEncoder:
@@ -132,7 +126,7 @@ class _GzipJSONLinesEncoder:
 class FileNamer:
     """Generator of unique file names for the batch files of one stream in one sync.
 
-    The names are ``<prefix><tap>--<stream>-<uuid>-<number><ending>``.
+    The names are ``<prefix><tap>--<stream>-<uuid>-<number><suffix>``.
     """
 
     def __init__(self, tap_name: str, stream_name: str, storage: StorageTarget) -> None:
@@ -140,10 +134,10 @@ class FileNamer:
         self._stem = f"{storage.prefix or ''}{stream_part}-{uuid4()}"
         self._count = 0
 
-    def next(self, ending: str) -> str:
+    def next(self, suffix: str) -> str:
         """Return the next file name, with a suffix such as ``.json``; numbers start at 1."""
         self._count += 1
-        return f"{self._stem}-{self._count}{ending}"
+        return f"{self._stem}-{self._count}{suffix}"
 
 
 class BatchFileWriter:
@@ -165,9 +159,10 @@ class BatchFileWriter:
         """
         self.count = 0
         self._storage = config.storage
-        self._name = names.next(kind.ending)
-        self._file: Any = self._run_step(lambda: self._storage.file(self._name, "wb"))
-        self._encoder = kind.rows(self._file, schema)
+        self._name = names.next(kind.suffix)
+        self._file: Any = None
+        self._file = self._run_step(lambda: self._storage.file(self._name, "wb"))
+        self._encoder = kind.make_encoder(self._file, schema)
 
     def write(self, bodies: Sequence[bytes]) -> None:
         """Write records that are already encoded as JSON.
@@ -206,7 +201,7 @@ class BatchFileWriter:
 
     def _discard(self) -> None:
         """Close and delete the incomplete file; errors are ignored."""
-        if self.__dict__.get("_file") is not None:
+        if self._file is not None:
             with suppress(Exception):
                 self._file.close()
             self._storage.remove(self._name)
