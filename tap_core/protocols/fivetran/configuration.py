@@ -9,7 +9,6 @@ Source: Fivetran's Partner SDK development guide, "Supported setup form fields".
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -98,9 +97,9 @@ def _store_answers(
         if name in answers and _is_entered(field, text, is_shown=is_shown):
             _store_value(settings, field.path, _convert_value(field, text))
         for group in field.dependents:
-            leads = _is_shown_by(text, group.answer)
-            if leads or not group.is_exclusive or name not in answers:
-                _store_answers(settings, group.fields, answers, is_shown=is_shown and leads)
+            shows_group = _is_shown_by(text, group.answer)
+            if shows_group or not group.is_exclusive or name not in answers:
+                _store_answers(settings, group.fields, answers, is_shown=is_shown and shows_group)
 
 
 def _is_entered(field: FieldSpec, text: str, *, is_shown: bool) -> bool:
@@ -112,10 +111,11 @@ def _is_entered(field: FieldSpec, text: str, *, is_shown: bool) -> bool:
         is_shown: False if the form hides the field. Its initial value then does not count as
             entered.
     """
-    if is_shown or not text.strip():
-        return is_shown and (field.is_required or bool(text.strip()))
+    is_empty = not text.strip()
+    if is_shown:
+        return field.is_required or not is_empty
     is_off = field.kind is FieldKind.TOGGLE and text.lower() == to_form_text(value=False)
-    return not is_off and text != to_form_text(field.schema.get("default"))
+    return not (is_empty or is_off or text == to_form_text(field.schema.get("default")))
 
 
 def _is_shown_by(text: str, answer: str | bool | None) -> bool:
@@ -137,9 +137,7 @@ def _convert_value(field: FieldSpec, text: str) -> Any:
         return option.value if field.is_setting else {}
     if field.kind is FieldKind.FILE:
         return _decode_file(text, field.schema)
-    if not field.is_setting:
-        return _convert_text(text, {"type": "object"})
-    return _convert_text(text, field.schema)
+    return _convert_text(text, field.schema if field.is_setting else {"type": "object"})
 
 
 def _store_value(settings: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
@@ -224,7 +222,7 @@ def _decode_file(text: str, schema: Schema) -> str:
         return text
     try:
         return base64.b64decode("".join(text.split()), validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError, ValueError):
+    except ValueError:
         return text
 
 
@@ -248,10 +246,10 @@ def _normalize_objects(settings: dict[str, Any], schema: Schema) -> dict[str, An
             settings[name] = _normalize_objects(values, shape)
             if not is_required and _is_not_entered(settings[name], shape):
                 del settings[name]
-    meant = next(
+    branch = next(
         (each for each in flattened.branches if _matches_branch(each, flattened, settings)), None
     )
-    return settings if meant is None else _normalize_objects(settings, meant)
+    return settings if branch is None else _normalize_objects(settings, branch)
 
 
 def _matches_branch(branch: Schema, flattened: FlattenedSchema, values: Mapping[str, Any]) -> bool:

@@ -193,7 +193,7 @@ def _build_property_fields(
 def _build_field(name: str, schema: Schema, position: _FormPosition) -> FieldSpec:
     """Return the form field of a setting that is not an object. ``position`` is its place."""
     options = get_options(schema)
-    kind = _choose_kind(name, schema, is_choice=bool(options), is_hidden=position.is_secret)
+    kind = _choose_kind(name, schema, is_choice=bool(options), is_secret_place=position.is_secret)
     return FieldSpec(
         position.prefix[:-1],
         position.path,
@@ -205,7 +205,7 @@ def _build_field(name: str, schema: Schema, position: _FormPosition) -> FieldSpe
     )
 
 
-def _choose_kind(name: str, schema: Schema, *, is_choice: bool, is_hidden: bool) -> FieldKind:
+def _choose_kind(name: str, schema: Schema, *, is_choice: bool, is_secret_place: bool) -> FieldKind:
     if is_toggle(schema):
         return FieldKind.TOGGLE
     if is_choice:
@@ -213,7 +213,7 @@ def _choose_kind(name: str, schema: Schema, *, is_choice: bool, is_hidden: bool)
     is_file = schema.get("format") in _FILE_FORMATS or _FILE_MEDIA.match(
         str(schema.get("contentMediaType"))
     )
-    is_marked = is_hidden or is_secret("", schema)
+    is_marked = is_secret_place or is_secret("", schema)
     if is_file or (not is_marked and _FILE_NAME.search(name)):
         return FieldKind.FILE
     is_named = is_secret(name) and schema.get("secret") is not False
@@ -311,23 +311,23 @@ def _build_union_fields(
         # Nothing identifies the alternative, so the properties of all alternatives are optional.
         yield from _build_fields(_merge_branch_properties(flattened), frozenset(), position)
         return
-    shared = _find_common_properties(flattened, key)
+    common = _find_common_properties(flattened, key)
     options = _build_branch_options(flattened.branches, key)
-    known = {*flattened.properties, *shared, key}
+    known = {*flattened.properties, *common, key}
     names = [
         name for branch in flattened.branches for name in branch["properties"] if name not in known
     ]
-    is_apart = any(times > 1 for times in Counter(names).values())
+    has_repeated_names = any(times > 1 for times in Counter(names).values())
     dependents = []
     for option, branch in zip(options, flattened.branches, strict=True):
-        prefix = f"{position.prefix}{option.text}." if is_apart else position.prefix
-        left = {k: v for k, v in branch["properties"].items() if k not in known}
+        prefix = f"{position.prefix}{option.text}." if has_repeated_names else position.prefix
+        own = {k: v for k, v in branch["properties"].items() if k not in known}
         inside = replace(position, prefix=prefix, title="", is_required=True)
-        fields = tuple(_build_object_fields({**branch, "properties": left}, inside))
+        fields = tuple(_build_object_fields({**branch, "properties": own}, inside))
         if fields:
             dependents.append(DependentFields(option.text, option.label, fields, is_exclusive=True))
     yield _build_union_choice(schema, flattened, key, position, options, dependents)
-    yield from _build_fields(shared, _find_common_required(flattened), position)
+    yield from _build_fields(common, _find_common_required(flattened), position)
 
 
 def _build_union_choice(
@@ -338,8 +338,20 @@ def _build_union_choice(
     options: tuple[Option, ...],
     dependents: Iterable[DependentFields],
 ) -> FieldSpec:
+    """Return the dropdown with which the user selects an alternative of a union of objects.
+
+    Its value is stored in the property ``key``, or not at all if ``key`` is None.
+
+    Args:
+        schema: Schema of the object.
+        flattened: The same schema, flattened.
+        key: Property whose constant identifies the alternative, or None.
+        position: Place of the object in the settings.
+        options: One option per alternative.
+        dependents: Groups of fields that the dropdown shows.
+    """
     own = flattened.properties.get(key, {}) if key else {}
-    is_all = not flattened.properties and position.label
+    has_only_union = not flattened.properties and position.label
     title = str(own.get("title") or make_title(key or ""))
     default = schema.get("default")
     if key and isinstance(default, Mapping) and key in default:
@@ -348,7 +360,7 @@ def _build_union_choice(
         name=f"{position.prefix}{key}" if key else position.prefix[:-1],
         path=(*position.path, key) if key else position.path,
         schema={**{k: schema[k] for k in ("description",) if k in schema}, **own},
-        label=position.label if is_all else make_label(title, position.title),
+        label=position.label if has_only_union else make_label(title, position.title),
         kind=FieldKind.CHOICE,
         is_required=position.is_required
         and (not flattened.properties or key in flattened.required),
