@@ -167,13 +167,13 @@ def _replace_non_finite(line: bytes) -> bytes:
 
     If there is no such value, the same object is returned.
     """
-    made, end = bytearray(), 0
+    result, end = bytearray(), 0
     for match in _STRING_OR_NON_FINITE.finditer(_mask_escapes(line)):
         if line[match.start()] != _QUOTE:
-            made += line[end : match.start()]
-            made += b"null"
+            result += line[end : match.start()]
+            result += b"null"
             end = match.end()
-    return bytes(made + line[end:]) if end else line
+    return bytes(result + line[end:]) if end else line
 
 
 def strip_line(line: bytes, number: int) -> bytes:
@@ -201,11 +201,11 @@ def repair_surrogates(line: bytes) -> bytes:
     """
     if b"\\ud" not in line and b"\\uD" not in line:
         return line
-    whole = bytearray(line)
+    repaired = bytearray(line)
     for match in _ESCAPES.finditer(line):
         if match[1]:
-            whole[match.start() : match.end()] = rb"\ufffd"
-    return bytes(whole)
+            repaired[match.start() : match.end()] = rb"\ufffd"
+    return bytes(repaired)
 
 
 def read_message_type(line: bytes, *, may_be_deep: str) -> tuple[bytes, object]:
@@ -223,10 +223,10 @@ def read_message_type(line: bytes, *, may_be_deep: str) -> tuple[bytes, object]:
     try:
         return line, _read_type(line)
     except RecursionError:
-        flat = _cut_deep_levels(line)
-        if (kind := _read_type(flat)) != may_be_deep:
+        shallow = _cut_deep_levels(line)
+        if (kind := _read_type(shallow)) != may_be_deep:
             raise
-        return flat, kind
+        return shallow, kind
 
 
 def _read_type(line: bytes) -> object:
@@ -238,7 +238,7 @@ def _cut_deep_levels(line: bytes) -> bytes:
 
     The result has the same length.
     """
-    flat = bytearray(line)
+    result = bytearray(line)
     depth = begin = 0
     for match in _STRING_OR_BRACKETS.finditer(_mask_escapes(line)):
         first, length = line[match.start()], match.end() - match.start()
@@ -249,9 +249,9 @@ def _cut_deep_levels(line: bytes) -> bytes:
         elif first in b"]}":
             if depth - length < _MAX_DEPTH <= depth:
                 end = match.start() + depth - _MAX_DEPTH
-                flat[begin:end] = b" " * (end - begin)
+                result[begin:end] = b" " * (end - begin)
             depth -= length
-    return bytes(flat)
+    return bytes(result)
 
 
 def slice_at_same_offset(raw: msgspec.Raw, repaired: bytes, line: bytes) -> bytes:
@@ -294,12 +294,11 @@ def excerpt(line: bytes) -> str:
     if not are_rows_shown():
         return describe_value(line)
     start = line[:_EXCERPT_LENGTH].decode(errors="backslashreplace")[:_EXCERPT_LENGTH]
-    shown = "".join(sign if sign.isprintable() else _escape(sign) for sign in start.rstrip())
+    shown = "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in start.rstrip()
+    )
     return f"{shown}..." if len(line) > _EXCERPT_LENGTH else shown
-
-
-def _escape(sign: str) -> str:
-    return sign.encode("unicode_escape").decode()
 
 
 def check_record(

@@ -103,9 +103,9 @@ class MessageLines(Generic[_Message]):
             repaired, kind = read_message_type(repair_surrogates(whole), may_be_deep="RECORD")
             if kind in self._format.known_types:
                 message = self._format.decode(repaired)
-                return (
-                    message if repaired == whole else self._format.restore(message, repaired, whole)
-                )
+                if repaired != whole:
+                    message = self._format.restore(message, repaired, whole)
+                return message
         except DECODE_ERRORS as error:
             self._refuse_invalid(line, error)
             return None

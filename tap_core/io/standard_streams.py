@@ -16,7 +16,13 @@ from typing import Final
 
 from tap_core.redaction import write_to_stderr
 
-__all__ = ["discard_output", "is_writable", "open_closed_streams", "report_output_errors"]
+__all__ = [
+    "discard_output",
+    "is_writable",
+    "open_closed_streams",
+    "open_null",
+    "report_output_errors",
+]
 
 _STDOUT: Final = 1
 _DISK_FULL_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -29,7 +35,7 @@ def open_closed_streams() -> None:
     """
     for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         if not _is_open(number):
-            _open_null(number, mode)
+            open_null(number, mode)
     if sys.stdin is None:
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
     if sys.stdout is None:
@@ -76,10 +82,10 @@ def discard_output() -> None:
     Otherwise Python would raise an error at exit, when it flushes the output.
     """
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        _open_null(sys.stdout.fileno(), os.O_WRONLY)
+        open_null(sys.stdout.fileno(), os.O_WRONLY)
 
 
-def _open_null(number: int, mode: int) -> None:
+def open_null(number: int, mode: int) -> None:
     """Open the null device as a file descriptor, in place of its current file if it is open."""
     opened = os.open(os.devnull, mode)
     if opened != number:

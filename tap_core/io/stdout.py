@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from tap_core.io.standard_streams import is_writable
+from tap_core.io.standard_streams import is_writable, open_null
 
 __all__ = ["StdoutWriter"]
 
@@ -206,6 +206,4 @@ def _redirect(descriptor: int) -> None:
     try:
         os.dup2(_STDERR, descriptor)
     except OSError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, descriptor)
-        os.close(nowhere)
+        open_null(descriptor, os.O_WRONLY)

@@ -6,7 +6,6 @@ A value without a UTC offset is assumed to be in UTC.
 from __future__ import annotations
 
 import datetime as dt
-import functools
 import re
 from typing import Any, TypeAlias
 
@@ -72,19 +71,12 @@ def _parse_text(text: str) -> ParsedInstant | None:
 
 def _convert_match(match: re.Match[str]) -> ParsedInstant | None:
     """Convert a match of `_DATE_TIME` to a datetime; return None for a date like February 30."""
-    number = functools.partial(_get_number, match)
+    names = ("year", "month", "day", "hour", "minute", "second")
+    year, month, day, hour, minute, second = (_get_number(match, name) for name in names)
     fraction = match["fraction"] or ""
     try:
-        moment = dt.datetime(
-            number("year"),
-            number("month"),
-            number("day"),
-            number("hour"),
-            number("minute"),
-            number("second"),
-            int(fraction[:6].ljust(6, "0")),
-            _parse_zone(match),
-        )
+        microsecond, zone = int(fraction[:6].ljust(6, "0")), _parse_zone(match)
+        moment = dt.datetime(year, month, day, hour, minute, second, microsecond, zone)
     except ValueError:
         return None
     return moment, fraction[6:].rstrip("0")

@@ -79,8 +79,8 @@ def extract_jsonpath(expression: str, input: dict[str, Any] | list[Any]) -> Iter
     path = _parse_path(expression)
     values = path.find(input)
     if path.of_arrays:
-        values, single = _unpack(values)
-        if single:
+        values, has_other = _unpack_arrays(values)
+        if has_other:
             warnings.warn(
                 f"JSONPath {expression!r} selects the elements of an array but matched a non-array"
                 " value, which is treated as the only element. Write the path of the value"
@@ -91,7 +91,7 @@ def extract_jsonpath(expression: str, input: dict[str, Any] | list[Any]) -> Iter
     return iter(values)
 
 
-def _unpack(values: list[Any]) -> tuple[list[Any], bool]:
+def _unpack_arrays(values: list[Any]) -> tuple[list[Any], bool]:
     """Return the elements of the arrays among the matches of a path that ends in ``[*]``.
 
     Returns:
@@ -101,14 +101,14 @@ def _unpack(values: list[Any]) -> tuple[list[Any], bool]:
     if len(values) == 1 and isinstance(values[0], list):
         return values[0], False
     elements: list[Any] = []
-    single = False
+    has_other = False
     for value in values:
         if isinstance(value, list):
             elements += value
         elif value is not None:
             elements.append(value)
-            single = True
-    return elements, single
+            has_other = True
+    return elements, has_other
 
 
 @lru_cache(maxsize=512)
@@ -162,10 +162,8 @@ def _compile_simple(expression: str) -> _Path | None:
     steps = _parse_steps(expression)
     if steps is None:
         return None
-    alone = len(steps) == 1 and not expression.startswith(
-        "$"
-    )  # a bare [*] is not the end of a path
-    of_arrays = expression.endswith(_ELEMENTS) and not alone
+    is_bare = len(steps) == 1 and not expression.startswith("$")  # `[*]` alone ends no path
+    of_arrays = expression.endswith(_ELEMENTS) and not is_bare
     return _Path(_compile_steps(steps[:-1] if of_arrays else steps), of_arrays)
 
 

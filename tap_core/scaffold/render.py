@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -24,14 +23,6 @@ _TEMPLATES: Final = Path(__file__).parent / "templates"
 _PLACEHOLDER: Final = re.compile(r"%%(\w+)%%")
 
 
-@dataclass(frozen=True)
-class _File:
-    """File of the new project: its path relative to the project, and its text."""
-
-    path: str
-    text: str
-
-
 def write(project: Project, folder: Path) -> list[Path]:
     """Write the project's files into a new folder and return their paths.
 
@@ -43,16 +34,16 @@ def write(project: Project, folder: Path) -> list[Path]:
             f"{folder} already exists; nothing was written. Name another folder with --folder."
         )
     written = []
-    for file in _render_files(project):
-        path = folder / file.path
+    for name, text in _render_files(project):
+        path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(file.text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
         written.append(path)
     return written
 
 
-def _render_files(project: Project) -> Iterator[_File]:
-    """Yield the files of a new project, rendered from the templates.
+def _render_files(project: Project) -> Iterator[tuple[str, str]]:
+    """Yield the relative path and the text of each file of a new project.
 
     Some templates are for all plugins, others for the project's type (tap or target) or its kind.
     """
@@ -61,10 +52,8 @@ def _render_files(project: Project) -> Iterator[_File]:
         root = _TEMPLATES / layer
         for template in sorted(root.rglob("*.txt")):
             path = template.relative_to(root).as_posix().removesuffix(".txt")
-            yield _File(
-                _fill(path, placeholders),
-                _fill(template.read_text(encoding="utf-8"), placeholders),
-            )
+            text = template.read_text(encoding="utf-8")
+            yield _fill(path, placeholders), _fill(text, placeholders)
 
 
 def _fill(text: str, placeholders: Mapping[str, str]) -> str:

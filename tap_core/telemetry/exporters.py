@@ -126,15 +126,15 @@ def _check_variables() -> None:
         ValueError: A variable selects another one; the message names the variable.
     """
     for signal in filter(_is_enabled, _SIGNALS):
-        _check_variable(f"OTEL_{signal}_EXPORTER", ("otlp",), "otlp or none")
+        _check_variable(f"OTEL_{signal}_EXPORTER", "otlp", "otlp or none")
         for name in (f"{_OTLP}_PROTOCOL", f"{_OTLP}_{signal}_PROTOCOL"):
-            _check_variable(name, ("http/protobuf",), "http/protobuf")
+            _check_variable(name, "http/protobuf", "http/protobuf")
 
 
-def _check_variable(name: str, allowed: tuple[str, ...], words: str) -> None:
+def _check_variable(name: str, required: str, advice: str) -> None:
     value = os.environ.get(name, "").strip().lower()
-    if value and value not in allowed:
-        raise ValueError(f"the environment variable {name} is '{value}'; set it to {words}")
+    if value and value != required:
+        raise ValueError(f"the environment variable {name} is '{value}'; set it to {advice}")
 
 
 def _describe_service(service: str, version: str) -> Resource:

@@ -250,15 +250,15 @@ class StreamPrimaryKeysTest(StreamTestTemplate):
         """Warn if several records have the same values for the primary keys."""
         if not keys:
             return
-        idents = Counter(
+        counts = Counter(
             json.dumps([record[key] for key in keys]) for record in self.stream_records
         )
-        [(ident, count)] = idents.most_common(1) or [("", 0)]
+        [(values, count)] = counts.most_common(1) or [("", 0)]
         if count > 1:
             warnings.warn(
                 f"Primary keys are not unique: stream '{self.stream.name}' gave"
-                f" {len(self.stream_records)} records with {len(idents)} different keys"
-                f" ({', '.join(keys)}); {count} of them have {excerpt(ident)}. A target that"
+                f" {len(self.stream_records)} records with {len(counts)} different keys"
+                f" ({', '.join(keys)}); {count} of them have {excerpt(values)}. A target that"
                 " merges by key keeps one of each.",
                 stacklevel=2,
             )

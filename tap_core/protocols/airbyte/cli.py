@@ -75,8 +75,8 @@ class _CommandRun:
 
     def hide(self, text: str) -> str:
         """Return ``text`` with the secret values of the tap's settings redacted."""
-        for hide in self._redactors:
-            text = hide(text)
+        for redact in self._redactors:
+            text = redact(text)
         return text
 
     def say(self, kind: str, field: str, body: Mapping[str, Any]) -> None:
@@ -92,11 +92,10 @@ class _CommandRun:
         """
         path = self.files["config"]
         self._remember_secrets(read_config_files([path]))
-        made = self.tap_class(config=self.settings or {}, setup_mapper=False)
-        made.config_file = Path(path).absolute()
-        made.config_listener = self._write_control_message
-        self._tap = made
-        return made
+        tap = self._tap = self.tap_class(config=self.settings or {}, setup_mapper=False)
+        tap.config_file = Path(path).absolute()
+        tap.config_listener = self._write_control_message
+        return tap
 
     def _remember_secrets(self, settings: dict[str, Any]) -> None:
         """Store the settings, and redact their secrets in all later log and error messages."""
@@ -119,8 +118,8 @@ class _CommandRun:
         if not self.wire.is_broken:
             try:
                 self.wire.write(trace_line("ERROR", error_body(error, self.hide)))
-            except OSError as gone:
-                error = gone
+            except OSError as write_error:
+                error = write_error
         if self.wire.is_broken:
             write_to_stderr(f"{self.hide(str(error))}: the output was closed by its reader.\n")
         return 1
@@ -138,8 +137,8 @@ class _CommandRun:
             if self._tap is None or not self._tap.run.is_hurried:  # else the output is closed
                 self.tap_logger.warning("Stopped by %s.", signal.Signals(number).name)
             return -number
-        ended = RuntimeError(f"The tap's code ended the process with {leave!r}.")
-        return self._report_failure(ended)
+        message = f"The tap's code ended the process with {leave!r}."
+        return self._report_failure(RuntimeError(message))
 
     @property
     def tap_logger(self) -> logging.Logger:
@@ -153,13 +152,12 @@ class _CommandRun:
 def _spec(job: _CommandRun) -> None:
     from tap_core.protocols.airbyte.spec import specification
 
-    kind = job.tap_class
-    schema = kind._full_schema()  # noqa: SLF001  the SDK's own method
+    tap_class = job.tap_class
     body = specification(
-        schema,
-        documentation=kind.get_documentation_url(),
-        changelog=kind.get_changelog_url(),
-        consent=getattr(kind, "consent", None),
+        tap_class._full_schema(),  # noqa: SLF001  the SDK's own method
+        documentation=tap_class.get_documentation_url(),
+        changelog=tap_class.get_changelog_url(),
+        consent=getattr(tap_class, "consent", None),
     )
     job.say("SPEC", "spec", body)
 

@@ -259,11 +259,14 @@ class AirbyteReader:
             TruncatedInputLine: The last line is an incomplete message.
         """
         yield from self._yield_schemas()
-        rest, junk = self._lines.rest(), self._skipped_lines
+        rest, skipped_before = self._lines.rest(), self._skipped_lines
         yield from self._convert_lines([rest] if rest.strip() else [])
-        torn = self._skipped_lines > junk and strip_line(rest, self._lines.number).startswith(b"{")
-        yield from self._yield_completions(sound=not torn and not self._has_failed)
-        if torn:
+        is_skipped = self._skipped_lines > skipped_before
+        is_truncated = is_skipped and strip_line(rest, self._lines.number).startswith(b"{")
+        yield from self._yield_completions(
+            has_ended_normally=not (is_truncated or self._has_failed)
+        )
+        if is_truncated:
             raise TruncatedInputLine(
                 "The input ended within a message: its source crashed or was cut off. All"
                 f" messages before it are loaded. Line {self._lines.number} begins: {excerpt(rest)}"
@@ -369,7 +372,7 @@ class AirbyteReader:
             if meta != b"null":
                 chunk.meta[len(chunk.rows)] = meta
         chunk.rows.append(row)
-        chunk.times.append(self._times.text(body.emitted_at))
+        chunk.times.append(self._times.format(body.emitted_at))
 
     # Lines
 
@@ -449,20 +452,23 @@ class AirbyteReader:
         except (*DECODE_ERRORS, ValueError):  # a trace of a newer protocol version
             return
 
-    def _yield_completions(self, *, sound: bool) -> Iterator[StreamStatus | ActivateVersion]:
+    def _yield_completions(
+        self, *, has_ended_normally: bool
+    ) -> Iterator[StreamStatus | ActivateVersion]:
         """Yield a COMPLETE event for each stream that the Airbyte source has read completely.
 
-        These are the streams whose final status is COMPLETE. If ``sound`` is True and the input
-        has no statuses at all, they are all streams. If the rows of older generations of a stream
-        must be removed, an `ActivateVersion` event follows.
+        These are the streams whose final status is COMPLETE. If the input has no statuses at all,
+        they are all streams. If the rows of older generations of a stream must be removed, an
+        `ActivateVersion` event follows.
 
         Args:
-            sound: False if the input was incomplete or the Airbyte source failed.
+            has_ended_normally: False if the input was incomplete or the Airbyte source failed. Then
+                input without statuses completes no stream.
         """
-        is_silent = sound and not self._has_statuses
+        all_complete = has_ended_normally and not self._has_statuses
         for stream, expected in self._expected.items():
             ends = self._statuses.get(stream, set()) - {Progress.STARTED, Progress.RUNNING}
-            if is_silent or ends == {Progress.COMPLETE}:
+            if all_complete or ends == {Progress.COMPLETE}:
                 yield StreamStatus(stream, Progress.COMPLETE)
                 if expected.truncates and expected.generation is not None:
                     yield ActivateVersion(stream, expected.generation)
@@ -490,29 +496,29 @@ class _Times:
     """
 
     def __init__(self) -> None:
-        self._given: Any = None
-        self._text: str | None = None
-        self._second: int | None = None
-        self._until_second = ""
+        self._last_time: Any = None
+        self._last_text: str | None = None
+        self._last_second: int | None = None
+        self._text_of_second = ""
 
-    def text(self, emitted_at: Any) -> str | None:
+    def format(self, emitted_at: Any) -> str | None:
         """Return a Unix time as ISO 8601 (``2024-01-31T00:00:00.000Z``), or None if invalid."""
-        if emitted_at != self._given:
-            self._given, self._text = emitted_at, self._format(emitted_at)
-        return self._text
+        if emitted_at != self._last_time:
+            self._last_time, self._last_text = emitted_at, self._format_uncached(emitted_at)
+        return self._last_text
 
-    def _format(self, emitted_at: Any) -> str | None:
+    def _format_uncached(self, emitted_at: Any) -> str | None:
         if not isinstance(emitted_at, (int, float)):
             return None
         is_seconds = -_SECONDS_BELOW < emitted_at < _SECONDS_BELOW
         second, millisecond = divmod(round(emitted_at * 1000 if is_seconds else emitted_at), 1000)
-        if second != self._second:
+        if second != self._last_second:
             try:
                 instant = datetime.fromtimestamp(second, timezone.utc)
             except (ValueError, OverflowError, OSError):  # not a year that datetime supports
                 return None
-            self._second, self._until_second = second, instant.isoformat()[:19]
-        return f"{self._until_second}.{millisecond:03d}Z"
+            self._last_second, self._text_of_second = second, instant.isoformat()[:19]
+        return f"{self._text_of_second}.{millisecond:03d}Z"
 
 
 def _find_undeclared_fields(data: msgspec.Raw, expected: ExpectedStream) -> list[str]:

@@ -24,6 +24,7 @@ from tap_core.events import StreamId
 from tap_core.exceptions import StateFileError
 from tap_core.protocols.airbyte.catalog import stream_id
 from tap_core.protocols.airbyte.json_input import JsonNode
+from tap_core.protocols.airbyte.state_splitting import PER_STREAM_KEYS
 from tap_core.protocols.resume import split_bookmarks
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
 from tap_core.singerlib.json import describe_json_error
@@ -42,8 +43,6 @@ _OTHER_MESSAGES: Final = frozenset(
 )
 _GLOBAL: Final = ("global", "global_")
 """Two names of the same field. The second is used by the protocol's Python models."""
-
-_UNFINISHED: Final = "currently_syncing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +84,13 @@ def _parse_documents(content: bytes, source: str) -> Iterator[JsonNode]:
         return
     try:
         whole = parse_json(content)
-    except ValueError as fault:
-        yield from _parse_lines(content, source, fault)
+    except ValueError as error:
+        yield from _parse_lines(content, source, error)
     else:
         yield JsonNode(whole, source, StateFileError)
 
 
-def _parse_lines(content: bytes, source: str, fault: ValueError) -> Iterator[JsonNode]:
+def _parse_lines(content: bytes, source: str, document_error: ValueError) -> Iterator[JsonNode]:
     is_first = True
     for number, line in enumerate(content.split(b"\n"), 1):
         if not line.strip(b" \t\r\0"):
@@ -99,13 +98,13 @@ def _parse_lines(content: bytes, source: str, fault: ValueError) -> Iterator[Jso
         place = f"line {number}"
         try:
             yield JsonNode(parse_json(line), source, StateFileError, place)
-        except ValueError as own:
+        except ValueError as line_error:
             if is_first:
                 raise JsonNode(None, source, StateFileError).make_error(
-                    f"this is not JSON: {describe_json_error(fault)}"
+                    f"this is not JSON: {describe_json_error(document_error)}"
                 ) from None
             logger.warning(
-                "%s, %s, is cut off and skipped: %s", source, place, describe_json_error(own)
+                "%s, %s, is cut off and skipped: %s", source, place, describe_json_error(line_error)
             )
         is_first = False
 
@@ -214,7 +213,7 @@ def to_state_document(
     document = {
         name: deepcopy(value)
         for name, value in {**input_state.legacy, **input_state.shared}.items()
-        if name not in ("bookmarks", _UNFINISHED)
+        if name not in PER_STREAM_KEYS
     }
     kept, previous = split_bookmarks(
         _collect_bookmarks(input_state, streams), streams, _is_restarted, full_refresh

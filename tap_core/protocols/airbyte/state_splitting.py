@@ -43,8 +43,7 @@ class StreamStates:
         """
         self._names = {name: encode_json(descriptor(stream)) for name, stream in streams.items()}
         self._is_global = shared
-        self._shared_state = b""
-        """The shared state as a JSON object; empty without shared state."""
+        self._shared_state = _NOTHING
         self._newest: dict[str, bytes] = {}
         self._written: dict[str, bytes] = {}
         self._written_global = b""
@@ -75,13 +74,10 @@ class StreamStates:
         """
         self._store_document(document)
         if self._is_global:
-            return (
-                self._build_global_message()
-                if self._running and self._build_global_state() != self._written_global
-                else b""
-            )
+            is_changed = self._build_global_state() != self._written_global
+            return self._emit_global() if self._running and is_changed else b""
         return b"".join(
-            self._build_stream_message(name)
+            self._emit_stream(name)
             for name in self._running
             if self._newest.get(name, _NOTHING) != self._written.get(name, _NOTHING)
         )
@@ -91,13 +87,9 @@ class StreamStates:
 
         Return b"" if its last STATE message already follows its last record.
         """
-        has_begun = self._running.get(name, False)
-        owed = not has_begun or self._counts[name] > 0
-        lines = (
-            (self._build_global_message() if self._is_global else self._build_stream_message(name))
-            if owed
-            else b""
-        )
+        lines = b""
+        if not self._running.get(name) or self._counts[name]:
+            lines = self._emit_global() if self._is_global else self._emit_stream(name)
         self._running.pop(name, None)
         self._ended.add(name)
         return lines
@@ -110,12 +102,12 @@ class StreamStates:
             self._newest[name] = _NOTHING if state == b"null" else state
             if name not in self._running and name not in self._ended:
                 self._written[name] = self._newest[name]  # the platform has this input state
-        share = {name: text for name, text in members.items() if name not in PER_STREAM_KEYS}
-        if share:
+        shared = {name: text for name, text in members.items() if name not in PER_STREAM_KEYS}
+        if shared:
             self._is_global = True
-            self._shared_state = encode_json(share)
+            self._shared_state = encode_json(shared)
 
-    def _build_stream_message(self, name: str) -> bytes:
+    def _emit_stream(self, name: str) -> bytes:
         state = self._written[name] = self._newest.get(name, _NOTHING)
         self._running[name] = True
         return b'{"type":"STATE","state":{"type":"STREAM","stream":%b,"sourceStats":%b}}\n' % (
@@ -123,7 +115,7 @@ class StreamStates:
             _build_statistics(self._counts.pop(name, 0)),
         )
 
-    def _build_global_message(self) -> bytes:
+    def _emit_global(self) -> bytes:
         text = self._written_global = self._build_global_state()
         self._running = dict.fromkeys(self._running, True)
         count = sum(self._counts.values())
@@ -135,7 +127,7 @@ class StreamStates:
 
     def _build_global_state(self) -> bytes:
         return b'{"shared_state":%b,"stream_states":[%b]}' % (
-            self._shared_state or _NOTHING,
+            self._shared_state,
             b",".join(self._iterate_stream_states()),
         )
 

@@ -22,7 +22,7 @@ __all__ = [
     "SourceColumn",
     "TableId",
     "build_columns",
-    "get_properties",
+    "resolve_properties",
 ]
 
 DELETED_AT: Final = "_sdc_deleted_at"
@@ -62,7 +62,7 @@ class SourceColumn:
     has_record: bool = False
 
 
-def get_properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def resolve_properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the properties that a JSON Schema declares, by name, with references resolved."""
     root = inline_references(schema)
     objects = [variant for kind, variant in split_variants(root) if kind == "object"]
@@ -77,7 +77,7 @@ def build_columns(described: SchemaEvent) -> tuple[SourceColumn, ...]:
 
     A key property that the schema does not declare becomes a string column.
     """
-    declared = get_properties(described.schema)
+    declared = resolve_properties(described.schema)
     keys = described.keys
     properties = {**dict.fromkeys(key for key in keys if key not in declared), **declared}
     found = [

@@ -99,8 +99,8 @@ class RpcCall:
 
     def __init__(self, name: str, context: Any) -> None:
         self.name = name
-        self.noted = self.failure = ""
-        self.left: Literal["", "cancelled", "stopped"] = ""
+        self.log_note = self.failure = ""
+        self.end_reason: Literal["", "cancelled", "stopped"] = ""
         self.started = time.perf_counter()
         self._context = context
         self._lock = threading.Lock()
@@ -109,11 +109,11 @@ class RpcCall:
 
     def is_active(self) -> bool:
         """Return True if the client of this gRPC call is still waiting for the response."""
-        return not self.left and bool(self._context.is_active())
+        return not self.end_reason and bool(self._context.is_active())
 
     def check_active(self) -> None:
         """Raise an error, which ends the call, if the client has left or the server is stopping."""
-        if self.left:
+        if self.end_reason:
             raise _make_end_status(self)
 
     def on_end(self, callback: Callable[[], None]) -> None:
@@ -129,7 +129,7 @@ class RpcCall:
 
     def note(self, text: str) -> None:
         """Add a text, such as "3 tables", to the log line about this gRPC call at its end."""
-        self.noted = text
+        self.log_note = text
 
     def leave(self, reason: Literal["cancelled", "stopped"]) -> None:
         """End this gRPC call early, and run the functions of `on_end` in another thread.
@@ -140,7 +140,7 @@ class RpcCall:
         with self._lock:
             if self._is_over:
                 return
-            self.left = reason
+            self.end_reason = reason
         if callbacks := self._end_once():  # in a thread, because callbacks may block
             threading.Thread(target=_run_callbacks, args=(callbacks,), daemon=True).start()
 
@@ -155,8 +155,8 @@ class RpcCall:
         """
         with self._lock:
             self._is_over = True
-            taken, self._callbacks = self._callbacks, []
-            return taken
+            callbacks, self._callbacks = self._callbacks, []
+            return callbacks
 
 
 def _run_callbacks(callbacks: Iterable[Callable[[], None]]) -> None:
@@ -251,8 +251,8 @@ class Server:
         ended = self._server.stop(grace_seconds)
         with self._changed:
             self._is_stopping = True
-            streams = [call for call, streams in self._calls.items() if streams]
-        for call in streams:
+            streaming_calls = [call for call, streams in self._calls.items() if streams]
+        for call in streaming_calls:
             call.leave("stopped")
         ended.wait()
         with self._changed:
@@ -318,7 +318,7 @@ class Server:
                 except GeneratorExit:  # gRPC closed the stream
                     call.leave("cancelled")
                     raise
-                if call.left:
+                if call.end_reason:
                     raise _make_end_status(call)  # possibly incomplete, so it must not end with OK
         except _Status as status:
             _abort(context, status)
@@ -361,7 +361,7 @@ class Server:
                 call.leave("stopped")
             elif not context.add_callback(partial(call.leave, "cancelled")):
                 call.leave("cancelled")
-            if call.left:  # cancelled while it waited for a thread, or the server is stopping
+            if call.end_reason:  # cancelled while it waited for a thread, or the server is stopping
                 raise _make_end_status(call)
             with self._journal.call():
                 try:
@@ -381,7 +381,7 @@ class Server:
             _Status: The error must be reported as a gRPC status, for example because responses of
                 the method cannot contain a Task.
         """
-        if call.left:
+        if call.end_reason:
             raise _make_end_status(call)
         call.failure = text = self._journal.clean(self._explain(error))
         if isinstance(error, _UnreadableError):
@@ -425,28 +425,28 @@ def serve(
     """
     with journal.attached(), _queue_signals() as signals:
         server = Server(service, journal)
-        end = _ShutdownThread(server, closing, journal)
+        shutdown = _ShutdownThread(server, closing, journal)
         try:
             bound = server.start(address)
         except OSError as error:
-            of_port = error.errno in _PORT_ERRORS
-            what = f"Port {address.port}" if of_port else f"Address {address.host}"
+            is_port_error = error.errno in _PORT_ERRORS
+            what = f"Port {address.port}" if is_port_error else f"Address {address.host}"
             reason = f"{what} cannot be listened on: {error.strerror}."
-            option = "--port" if of_port else "--host"
+            option = "--port" if is_port_error else "--host"
             journal.say("SEVERE", f"{reason} Choose another one with {option}.")
-            end.close()
+            shutdown.close()
             return 1
         journal.say("INFO", f"Listening on port {bound} ({address.families}).")
         if not address.is_loopback:
             journal.say("WARNING", _OPEN_PORT_WARNING.format(host=address.host, port=bound))
         _wait_for_signal(signals)
         journal.say("INFO", "Stopping: new calls are refused, active calls may finish.")
-        end.start()
-        while end.is_alive():
-            end.join(_POLL_SECONDS)
+        shutdown.start()
+        while shutdown.is_alive():
+            shutdown.join(_POLL_SECONDS)
             if not signals.empty():
-                end.exit_now()
-        if end.is_stuck:
+                shutdown.exit_now()
+        if shutdown.is_stuck:
             journal.say("WARNING", "A call does not end: it is abandoned.")
             os._exit(1)
         return 0
@@ -569,7 +569,7 @@ def _abort(context: Any, status: _Status) -> NoReturn:
 
 def _make_end_status(call: RpcCall) -> _Status:
     """Return the gRPC status of a call that ended early: CANCELLED, or UNAVAILABLE at shutdown."""
-    if call.left == "stopped":
+    if call.end_reason == "stopped":
         return _Status("UNAVAILABLE", "The server is stopping.")
     return _Status("CANCELLED")
 
@@ -582,10 +582,11 @@ def _format_alert(text: str) -> str:
 def _format_log_line(call: RpcCall) -> tuple[Level, str]:
     """Return the level and text of the log line about a call that has ended."""
     seconds = f"{time.perf_counter() - call.started:.2f} s"
-    note = f": {call.noted}" if call.noted else ""
+    note = f": {call.log_note}" if call.log_note else ""
     if call.failure:
         return "SEVERE", f"{call.name} failed after {seconds}{note}: {call.failure}"
-    if call.left:
-        by = "cancelled by the client" if call.left == "cancelled" else "cut short by the stop"
+    if call.end_reason:
+        is_cancelled = call.end_reason == "cancelled"
+        by = "cancelled by the client" if is_cancelled else "cut short by the stop"
         return "INFO", f"{call.name} was {by} after {seconds}{note}"
     return "INFO", f"{call.name}{note} in {seconds}"

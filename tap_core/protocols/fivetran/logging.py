@@ -71,14 +71,14 @@ class _CallLogState:
 
     Attributes:
         redactors: Functions that redact the secrets of the call's settings.
-        said: Warnings that were logged during the call and are not repeated.
+        logged_warnings: Warnings that were logged during the call and are not repeated.
     """
 
     redactors: list[Callable[[str], str]] = field(default_factory=list)
-    said: _LoggedWarnings = field(default_factory=dict)
+    logged_warnings: _LoggedWarnings = field(default_factory=dict)
 
 
-_current_call: ContextVar[_CallLogState | None] = ContextVar("turn", default=None)
+_current_call: ContextVar[_CallLogState | None] = ContextVar("current_call", default=None)
 
 
 class JsonLogHandler:
@@ -116,15 +116,14 @@ class JsonLogHandler:
         The secrets of the active gRPC calls and of the latest ended calls are redacted.
         """
         with self._lock:
-            redactors = [
-                *self._old_redactors,
-                *(hide for turn in self._calls for hide in turn.redactors),
-            ]
+            redactors = list(self._old_redactors)
+            for state in self._calls:
+                redactors += state.redactors
         try:
-            whole = _replace_surrogates(text[:_MAX_CHARACTERS])
+            cleaned = _replace_surrogates(text[:_MAX_CHARACTERS])
             for hide in redactors:
-                whole = hide(whole)
-            return truncate_text(self._scrub(redact(whole)))
+                cleaned = hide(cleaned)
+            return truncate_text(self._scrub(redact(cleaned)))
         except Exception as error:  # noqa: BLE001  never log an uncleaned text
             return f"A text could not be cleaned for the log ({type(error).__name__})."
 
@@ -134,9 +133,9 @@ class JsonLogHandler:
         ``hide`` returns a text without its secrets. It remains registered until the current gRPC
         call has ended, and for some time afterwards.
         """
-        turn = _current_call.get()
+        state = _current_call.get()
         with self._lock:
-            (self._old_redactors if turn is None else turn.redactors).append(hide)
+            (self._old_redactors if state is None else state.redactors).append(hide)
 
     @contextmanager
     def call(self) -> Iterator[None]:
@@ -145,18 +144,18 @@ class JsonLogHandler:
         Secrets registered in the block are redacted until the call has ended and for some time
         after. A warning that is repeated in the block is logged once.
         """
-        turn = _CallLogState()
+        state = _CallLogState()
         with self._lock:
-            self._calls.append(turn)
-        _current_call.set(turn)
+            self._calls.append(state)
+        _current_call.set(state)
         try:
             yield
         finally:
-            if _current_call.get() is turn:  # an abandoned stream may end in another thread
+            if _current_call.get() is state:  # an abandoned stream may end in another thread
                 _current_call.set(None)
             with self._lock:
-                self._calls.remove(turn)
-                self._old_redactors.extend(turn.redactors)
+                self._calls.remove(state)
+                self._old_redactors.extend(state.redactors)
                 self._logged_warnings.clear()
 
     @contextmanager
@@ -177,9 +176,9 @@ class JsonLogHandler:
 
     def _write_record(self, record: logging.LogRecord) -> None:
         """Write a Python log record as a line of this log, unless it repeats an earlier warning."""
-        is_retried = any(text in str(record.msg) for text in _RETRY_TEXTS)
         if record.funcName == _GIVE_UP_FUNCTION:
             return
+        is_retried = any(text in str(record.msg) for text in _RETRY_TEXTS)
         is_counted = is_retried or record.levelno >= logging.WARNING
         if is_counted and self._is_repetition(record, 1 if is_retried else _MAX_SIMILAR):
             return
@@ -195,15 +194,15 @@ class JsonLogHandler:
         """
         values = record.args if isinstance(record.args, tuple) else (record.args,)
         key = tuple(str(value) for value in values if not isinstance(value, (int, float)))
-        turn = _current_call.get()
+        state = _current_call.get()
         with self._lock:
-            said = self._logged_warnings if turn is None else turn.said
-            if len(said) >= _MAX_TEMPLATES:
+            logged = self._logged_warnings if state is None else state.logged_warnings
+            if len(logged) >= _MAX_TEMPLATES:
                 return True
-            alike = said.setdefault((record.name, str(record.msg)), set())
-            if key in alike or len(alike) >= limit:
+            similar = logged.setdefault((record.name, str(record.msg)), set())
+            if key in similar or len(similar) >= limit:
                 return True
-            alike.add(key)
+            similar.add(key)
             return False
 
 
@@ -217,24 +216,24 @@ def truncate_text(text: str) -> str:
 
     The trailer is the metadata at the end of a response. It holds the text as JSON in ASCII.
     """
-    length = 0
-    for position, letter in enumerate(text):
-        length += _count_bytes(letter)
-        if length > _MAX_BYTES:
+    size = 0
+    for position, character in enumerate(text):
+        size += _count_bytes(character)
+        if size > _MAX_BYTES:
             return f"{text[:position]}..."
     return text
 
 
-def _count_bytes(letter: str) -> int:
-    """Return the number of bytes of the character ``letter`` in a gRPC trailer.
+def _count_bytes(character: str) -> int:
+    """Return the number of bytes of the character ``character`` in a gRPC trailer.
 
     The trailer holds JSON in ASCII, in which most other characters are escaped.
     """
-    if letter in '"\\':
+    if character in '"\\':
         return 2
-    if letter.isascii() and letter.isprintable():
-        return 3 if letter == "%" else 1
-    return 6 if letter <= "\uffff" else 12
+    if character.isascii() and character.isprintable():
+        return 3 if character == "%" else 1
+    return 6 if character <= "\uffff" else 12
 
 
 def _replace_surrogates(text: str) -> str:
@@ -282,18 +281,18 @@ class _LogHandler(logging.Handler):
 @contextmanager
 def _replace_root_handler(handler: logging.Handler) -> Iterator[None]:
     """Make ``handler`` the only handler of Python's root logger during the ``with`` block."""
-    root, *ours = map(logging.getLogger, ("", _SERVER_LOGGER, _RETRY_LOGGER))
-    handlers, levels = list(root.handlers), [one.level for one in (root, *ours)]
+    root, *own = loggers = [logging.getLogger(name) for name in ("", _SERVER_LOGGER, _RETRY_LOGGER)]
+    handlers, levels = list(root.handlers), [logger.level for logger in loggers]
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
-    for one in ours:
-        one.setLevel(logging.INFO)
+    for logger in own:
+        logger.setLevel(logging.INFO)
     try:
         yield
     finally:
         root.handlers[:] = handlers
-        for one, level in zip((root, *ours), levels, strict=True):
-            one.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 @contextmanager

@@ -103,8 +103,8 @@ def _add_fields(proto: Any, message: Message) -> None:
     # Each optional field needs a synthetic oneof. These must come after the real oneofs.
     oneofs = list(dict.fromkeys(field.oneof for field in message if field.oneof))
     oneofs += [_name_synthetic_oneof(field) for field in message if field.label == "optional"]
-    for group in oneofs:
-        proto.oneof_decl.add(name=group)
+    for oneof in oneofs:
+        proto.oneof_decl.add(name=oneof)
     for field in message:
         added = proto.field.add(
             name=field.name, number=field.number, label=_FieldProto.LABEL_OPTIONAL

@@ -6,7 +6,7 @@ Source: Fivetran's Partner SDK, connector_sdk.proto, ``SchemaResponse``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
@@ -43,12 +43,11 @@ def _build_lists(tables: Sequence[SourceTable]) -> dict[str, Any]:
         return {"without_schema": proto_messages.TableList(tables=map(_build_table, tables))}
     by_schema = sorted(tables, key=lambda table: table.id.schema or "")
     schemas = groupby(by_schema, key=lambda table: table.id.schema)
-    listed = [proto_messages.Schema(name=name, tables=_all(members)) for name, members in schemas]
+    listed = [
+        proto_messages.Schema(name=name, tables=map(_build_table, members))
+        for name, members in schemas
+    ]
     return {"with_schema": proto_messages.SchemaList(schemas=listed)}
-
-
-def _all(tables: Iterable[SourceTable]) -> list[Any]:
-    return [_build_table(table) for table in tables]
 
 
 def _build_table(table: SourceTable) -> Any:
@@ -57,8 +56,10 @@ def _build_table(table: SourceTable) -> Any:
 
 def _build_column(column: SourceColumn) -> Any:
     kind = column.kind
-    made = proto_messages.Column(name=column.name, type=int(kind.type), primary_key=column.is_key)
+    message = proto_messages.Column(
+        name=column.name, type=int(kind.type), primary_key=column.is_key
+    )
     if kind.type == DataType.DECIMAL:
         digits = proto_messages.DecimalParams(precision=kind.precision, scale=kind.scale)
-        made.params.CopyFrom(proto_messages.DataTypeParams(decimal=digits))
-    return made
+        message.params.CopyFrom(proto_messages.DataTypeParams(decimal=digits))
+    return message

@@ -31,7 +31,7 @@ from tap_core.events import (
 from tap_core.exceptions import RecordsWithoutSchemaException, UnsupportedFeatureError
 from tap_core.protocols.fivetran import proto_messages
 from tap_core.protocols.fivetran.bounded_queue import BoundedByteQueue
-from tap_core.protocols.fivetran.columns import TableId, build_columns, get_properties
+from tap_core.protocols.fivetran.columns import TableId, build_columns, resolve_properties
 from tap_core.protocols.fivetran.enums import RecordType
 from tap_core.protocols.fivetran.logging import format_count
 from tap_core.protocols.fivetran.record_encoder import RecordEncoder, StreamSpec
@@ -145,9 +145,9 @@ class UpdateWriter:
         """
         name = described.stream.name
         table = self._select_columns(self._make_table(described))
-        source = StreamSpec(name, get_properties(described.schema), level, unmapped)
-        made = self._encoders[name] = RecordEncoder(table.id, table.columns, source)
-        return made
+        source = StreamSpec(name, resolve_properties(described.schema), level, unmapped)
+        encoder = self._encoders[name] = RecordEncoder(table.id, table.columns, source)
+        return encoder
 
     def check(self) -> None:
         """Raise `CallEndedError` if the gRPC call has ended."""
@@ -210,8 +210,8 @@ class UpdateWriter:
         bodies: Sequence[bytes] = event.rows
         if set(map(type, bodies)) != _ENCODED_TYPES:
             bodies = self._encode_rows(event)
-        for piece in _split_records(bodies):
-            self._queue.put(piece)
+        for response in _split_records(bodies):
+            self._queue.put(response)
         progress.rows += len(bodies)
         if event.version is not None:
             progress.version = event.version
@@ -287,8 +287,8 @@ class UpdateWriter:
                 f"Table {progress.table.id}: rows that the source no longer has are not removed,"
                 " because ACTIVATE_VERSION came after the rows."
             )
-            warned = proto_messages.UpdateResponse(warning=proto_messages.Warning(message=text))
-            self._queue.put(warned.SerializeToString())
+            response = proto_messages.UpdateResponse(warning=proto_messages.Warning(message=text))
+            self._queue.put(response.SerializeToString())
             return
         encoder = self._encoders.get(event.stream.name)
         if encoder is None:

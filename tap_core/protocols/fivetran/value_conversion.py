@@ -9,7 +9,6 @@ result None means null, for values that JSON does not support, such as NaN.
 from __future__ import annotations
 
 import base64
-import binascii
 import math
 import re
 from collections.abc import Callable
@@ -119,7 +118,7 @@ def make_decimal_encoder(precision: int, scale: int) -> Callable[[Any], str]:
         rounded = number.quantize(step, context=context)
         return None if context.flags[Inexact] or context.flags[InvalidOperation] else rounded
 
-    def read(value: Any) -> str:
+    def format_number(value: Any) -> str:
         number = _to_decimal(value)
         found = fit(number)
         if found is None and isinstance(value, float) and math.isfinite(value):
@@ -128,7 +127,7 @@ def make_decimal_encoder(precision: int, scale: int) -> Callable[[Any], str]:
             raise ValueError("more digits than the column has")
         return format(found or abs(found), "f")
 
-    return read
+    return format_number
 
 
 def _to_decimal(value: Any) -> Decimal:
@@ -156,7 +155,7 @@ def to_bytes(value: Any) -> bytes:
         raise ValueError("not binary")  # noqa: TRY004  ValueError is documented
     try:
         return base64.b64decode(_BLANKS.sub("", value), validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         raise ValueError("not base64") from None
 
 
@@ -192,11 +191,11 @@ def make_json_encoder(
         level: Depth to which values are converted to the schema.
         unmapped: Called with the names of undeclared properties in a value, which are dropped.
     """
-    is_fine = make_value_check(definition, level)
+    is_valid = make_value_check(definition, level)
     conform = compile_conformer({"properties": {name: definition}}, level, unmapped)
 
-    def write(value: Any) -> bytes | None:
-        if is_fine(value):
+    def encode(value: Any) -> bytes | None:
+        if is_valid(value):
             try:
                 text = _encode(value)
             except ENCODING_ERRORS:
@@ -205,4 +204,4 @@ def make_json_encoder(
             text = _encode(to_json_compatible(conform({name: value})[name]))
         return None if text == b"null" else text
 
-    return write
+    return encode

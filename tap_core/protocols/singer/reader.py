@@ -204,9 +204,8 @@ class SingerReader:
                 if body[0] != _OPEN_BRACE and not isinstance(message, _TextRecord):
                     raise _make_line_error(self._lines.number, body, "a record must be an object")
                 if self._check is not None:
-                    name = message.stream
-                    known = self._schemas.get(name)
-                    check_record(self._check, self._lines.number, name, known, body)
+                    schema = self._schemas.get(message.stream)
+                    check_record(self._check, self._lines.number, message.stream, schema, body)
                 chunk.rows.append(body)
                 chunk.times.append(message.time_extracted)
             message = None  # do not keep a long line in memory while its row is written
@@ -251,10 +250,10 @@ class SingerReader:
             schema = self._parse_schema(message)
             keys = tuple(message.key_properties or ())
             cursor = _get_cursor(message.bookmark_properties)
-            described = SchemaEvent(stream, schema, keys, cursor)
+            event = SchemaEvent(stream, schema, keys, cursor)
             if self._check is not None:
-                self._schemas[message.stream] = described
-            return described
+                self._schemas[message.stream] = event
+            return event
         if isinstance(message, _ActivateVersion):
             return ActivateVersion(stream, message.version)
         if self._check is not None:
@@ -267,9 +266,9 @@ class SingerReader:
 
     def _parse_schema(self, message: _Schema) -> dict[str, Any]:
         text = bytes(message.schema)
-        most = Bound(LINE_BYTES.whole // _SCHEMA_SHARE, LINE_BYTES.variable)
+        bound = Bound(LINE_BYTES.whole // _SCHEMA_SHARE, LINE_BYTES.variable)
         try:
-            most.check(text, f"the schema of stream '{message.stream}'")
+            bound.check(text, f"the schema of stream '{message.stream}'")
             schema = _decode_object(text)
         except DECODE_ERRORS as error:
             raise _make_line_error(
