@@ -26,10 +26,14 @@ _RATIO: Final = 100
 """Compression ratio above which a column is treated as malicious."""
 
 _VALUE_BYTES: Final = 8
+"""Estimated memory of one value, in bytes."""
+
 _BYTE_ARRAY: Final = "BYTE_ARRAY"
 _FIXED_BYTE_ARRAY: Final = "FIXED_LEN_BYTE_ARRAY"
 _SMALL_DICTIONARY_BYTES: Final = 1 << 20
 _MEMORY_FACTOR: Final = 7
+"""Factor on the bound for texts of lists that are held in memory."""
+
 _COPIES: Final = 64
 """Factor on the bound for data that is copied but not held in memory."""
 

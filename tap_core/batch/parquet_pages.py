@@ -16,7 +16,7 @@ from tap_core.parsing.varints import read_varint
 __all__ = ["check_pages"]
 
 _PAGE_FACTOR: Final = 32
-"""Factor on the bound per page: 128 MiB for `target-spark`. Some writers use 100 MB pages."""
+"""Maximum size of a page, as a multiple of the bound for a cell. Some writers use 100 MB pages."""
 
 _MAX_PAGE_BYTES: Final = 512 * MIB
 

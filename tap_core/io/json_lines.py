@@ -52,18 +52,17 @@ It returns the reason why the record is invalid, or None if the record is valid.
 _QUOTE: Final = ord('"')
 _EXCERPT_LENGTH: Final = 200
 _CHECK_BYTES: Final = 1 << 20
-# For lines without escapes. A string, closed or not, matches as a whole, so that the other
-# alternatives match only outside of strings, in one pass even for broken lines.
+# Patterns for the results of `_mask_escapes`. A string matches as a whole, even without its end, so
+# that the other alternatives match only outside of strings.
 _STRING_OR_NON_FINITE: Final = re.compile(rb'"[^"]*"?|-?Infinity|NaN')
 _STRING_OR_BRACKETS: Final = re.compile(rb'"[^"]*"?|[\[{]+|[\]}]+')
-# Matches all escapes in order, so that an escaped backslash is not taken for the start of
-# another escape. The group matches a lone surrogate.
+# All escapes match in order, so that an escaped backslash is not taken for the start of another
+# escape. The group is a lone surrogate.
 _ESCAPES: Final = re.compile(
     rb"\\(?:u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}"
     rb"|(u[dD][89a-fA-F][\da-fA-F]{2})|.)",
     re.DOTALL,
 )
-
 
 _NULL: Final = msgspec.Raw(b"null")
 _MAX_DEPTH: Final = 64

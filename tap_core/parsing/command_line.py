@@ -42,7 +42,7 @@ __all__ = [
 if TYPE_CHECKING:
     from typer.models import CommandInfo
 
-    _Base = TyperCommand
+    _Base = TyperCommand  # for the type checker: the mixin is used with two classes of typer
 else:
     _Base = object
 

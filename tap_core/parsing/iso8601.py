@@ -22,9 +22,11 @@ _DATE_TIME = re.compile(
     r"(?: ?(?P<zone>[Zz]|(?P<sign>[+-])(?P<zone_hour>\d\d)(?::?(?P<zone_minute>\d\d))?))?)?",
     re.ASCII,
 )
-# ISO 8601 as sources write it: hours of one digit, a space, offsets without a colon,
-# any number of digits in the fraction. `datetime.fromisoformat`, which is tried first, cuts
-# fractions at six digits and supports a different subset in each version of Python.
+"""ISO 8601 as sources write it: one-digit hours, spaces, offsets without a colon, long fractions.
+
+`datetime.fromisoformat`, which is tried first, cuts fractions at six digits, and supports a
+different subset in each version of Python.
+"""
 
 _MICROSECOND_END = 26  # position after the sixth digit of a fraction
 
@@ -45,6 +47,7 @@ def parse_instant(value: Any) -> ParsedInstant | None:
 
 
 def _make_aware(value: dt.datetime) -> dt.datetime:
+    """Return an aware datetime with a fixed UTC offset. A naive one is assumed to be in UTC."""
     if value.tzinfo is None:
         return assume_utc(value)
     if type(value.tzinfo) is dt.timezone:

@@ -140,7 +140,9 @@ def _remove_final_wildcard(path: JSONPath) -> JSONPath | None:
 
 @lru_cache(maxsize=512)
 def _compile_jsonpath(expression: str) -> JSONPath:
-    """Parse a JSONPath expression with jsonpath-ng; results are cached.
+    """Parse a JSONPath expression with jsonpath-ng; results are cached, as in singer_sdk.
+
+    Plugins import this function through `tap_core.helpers.jsonpath`.
 
     Raises:
         JSONPathError: The expression is invalid; the message contains the expression.

@@ -134,8 +134,8 @@ def summarize_error(
 def is_known_error(error: BaseException) -> bool:
     """Return True if the message of an error suffices for the user, so that no traceback is shown.
 
-    This is the case for errors of the SDK, rejected credentials and an unavailable service, and for
-    errors that were raised ``from`` one of these.
+    This is the case for errors of the SDK, invalid settings, rejected credentials and an
+    unavailable service, and for errors that were raised ``from`` one of these.
     """
     current: BaseException | None = error
     for _ in range(_MAX_CAUSES):

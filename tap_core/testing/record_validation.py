@@ -89,9 +89,9 @@ def make_checker(schema: JsonSchema) -> JSONSchemaValidator:
 def find_faults(records: Iterable[Record], schema: JsonSchema) -> list[RecordFault]:
     """Validate records against a JSON Schema, and return the errors, equal ones merged.
 
-    Of a schema that is not valid, the valid rules apply, as in singer_sdk's tests.
-    Two errors are equal if they have the same path and violate the same keyword. Errors about
-    different missing properties are never equal.
+    If the schema is invalid, its valid keywords apply, as in singer_sdk's tests. Two errors are
+    equal if they have the same path and violate the same keyword. Errors about different missing
+    properties are never equal.
     """
     faults: dict[tuple[str, str, str], RecordFault] = {}
     is_certainly_valid, validator = _build_rules(schema)

@@ -2,8 +2,8 @@
 
 - Airbyte identifies a stream by namespace and name (`stream_id`). The tap and its state use the
   tap's stream name.
-- An outdated configured catalog is accepted: streams and fields that no longer exist are skipped.
-  For an invalid catalog, the error names the file and the path of the value.
+- Streams and fields of a configured catalog that no longer exist are skipped. For an invalid
+  catalog, the error names the file and the path of the value.
 - Only fields of the configured schema are sent, at every depth where both schemas declare
   properties. This also applies to keys and cursors. A schema without properties selects all fields.
 - The cursor is the tap's replication key. If users may choose the cursor, it is the configured

@@ -134,7 +134,7 @@ class _CommandRun:
         if isinstance(leave, KeyboardInterrupt):
             number = signal.SIGINT
         if number is not None:
-            if self._tap is None or not self._tap.run.is_hurried:  # else the output is closed
+            if self._tap is None or not self._tap.run.is_hurried:  # else it must end at once
                 self.tap_logger.warning("Stopped by %s.", signal.Signals(number).name)
             return -number
         message = f"The tap's code ended the process with {leave!r}."
@@ -169,7 +169,7 @@ def _check(job: _CommandRun) -> None:
         with fail_fast():
             job.tap().check_connection()
     except Exception as error:
-        if job.wire.is_broken or job.settings is None:  # there was no file to check
+        if job.wire.is_broken or job.settings is None:  # the settings could not be read
             raise
         job.tap_logger.debug("The check failed.", exc_info=True)
         answer = {"status": "FAILED", "message": redact_line(job.hide(summarize_error(error)))}

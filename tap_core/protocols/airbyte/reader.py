@@ -321,7 +321,8 @@ class AirbyteReader:
     def _make_chunk(self, body: _Body) -> _Chunk:
         """Return an empty chunk for the stream of a record.
 
-        If the catalog does not have the stream, count the record as skipped.
+        If the catalog does not have the stream, count the record as skipped. Therefore each such
+        record needs a new chunk.
         """
         expected = self._expected.get(self._resolve_stream(body.stream, body.namespace))
         if expected is None:

@@ -48,10 +48,10 @@ class StreamStates:
         self._written: dict[str, bytes] = {}
         self._written_global = b""
         self._running: dict[str, bool] = {}
-        """Streams being read; True if a state was emitted since the stream started."""
+        """For each stream being read: True if a state was emitted since its start."""
         self._ended: set[str] = set()
         self._counts: Counter[str] = Counter()
-        """Records since the last state."""
+        """Number of records since the last state, by stream name."""
 
     def begin(self, name: str) -> None:
         """Mark a stream as started. From now on, `update` returns messages for its states."""
@@ -108,6 +108,7 @@ class StreamStates:
             self._shared_state = encode_json(shared)
 
     def _emit_stream(self, name: str) -> bytes:
+        """Return a STATE message with the newest state of a stream, and store it as written."""
         state = self._written[name] = self._newest.get(name, _NOTHING)
         self._running[name] = True
         return b'{"type":"STATE","state":{"type":"STREAM","stream":%b,"sourceStats":%b}}\n' % (
@@ -116,6 +117,7 @@ class StreamStates:
         )
 
     def _emit_global(self) -> bytes:
+        """Return a GLOBAL state with the newest states of all streams, and store it as written."""
         text = self._written_global = self._build_global_state()
         self._running = dict.fromkeys(self._running, True)
         count = sum(self._counts.values())

@@ -1,8 +1,8 @@
 """Command that serves a tap as a Fivetran connector: ``tap-x --port 50051``.
 
 The server handles signals in the main thread. Taps run in other threads, in which Python rejects
-signal handlers. If a tap's code sets one there, this is ignored. Source: Fivetran's Partner SDK
-development guide, "Requirements".
+signal handlers. If a tap's code sets one there, this is ignored.
+Source: Fivetran's Partner SDK development guide, "Requirements".
 """
 
 from __future__ import annotations

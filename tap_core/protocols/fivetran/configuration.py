@@ -91,7 +91,8 @@ def _store_answers(
         is_shown: False if the form hides these fields because of the value of another field.
     """
     for field in fields:
-        path = ".".join(field.path)  # handwritten configurations lack the names of alternatives
+        # Handwritten configurations use the path, which lacks the names of alternatives.
+        path = ".".join(field.path)
         name = field.name if field.name in answers else path
         text = answers.get(name, "")
         if name in answers and _is_entered(field, text, is_shown=is_shown):
@@ -230,10 +231,10 @@ def _decode_file(text: str, schema: Schema) -> str:
 
 
 def _normalize_objects(settings: dict[str, Any], schema: Schema) -> dict[str, Any]:
-    """Add missing required objects to settings from a setup form, and return the settings.
+    """Add missing required objects to settings, and remove optional ones that were not filled in.
 
-    Optional objects that the user has not filled in are removed. ``schema`` is the JSON Schema of
-    the settings, or of a nested object in recursive calls.
+    Return the settings. ``schema`` is their JSON Schema, or that of a nested object in recursive
+    calls.
     """
     flattened = flatten_schema(schema)
     for name, inner in flattened.properties.items():

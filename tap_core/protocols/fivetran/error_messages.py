@@ -49,12 +49,13 @@ _STATUS: Final = re.compile(
 )
 """Start of a message about an HTTP status, by the SDK or the library requests."""
 
+# Texts before an excerpt of a response body, and after it, in the SDK's messages.
 _EXCERPT: Final = ", content is "
 _HEADERS: Final = ", headers: "
 _BEGINS: Final = "; it begins: "
-"""Separators before an excerpt of a response body in the SDK's messages."""
 
 _NO_PRIVILEGE: Final = "42501"
+"""SQLSTATE of a missing privilege."""
 _DATABASE_ERROR_NAMES: Final = frozenset({"DatabaseError", "InterfaceError", "OperationalError"})
 _PERMISSION_DENIED: Final = re.compile(
     r"permission (?:was )?denied|command denied|insufficient privilege|not authori[sz]ed"

@@ -139,7 +139,7 @@ class JsonLogHandler:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Keep log state for one gRPC call, which is processed during the ``with`` block.
+        """Process one gRPC call during the ``with`` block, with its own secrets and warnings.
 
         Secrets registered in the block are redacted until the call has ended and for some time
         after. A warning that is repeated in the block is logged once.

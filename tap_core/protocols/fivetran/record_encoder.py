@@ -45,11 +45,14 @@ __all__ = ["MAX_MESSAGE_BYTES", "RecordEncoder", "StreamSpec"]
 MAX_MESSAGE_BYTES: Final = 128 * 1024 * 1024 - 1024
 """Maximum size of an encoded record in bytes, so that its message stays below Fivetran's limit."""
 
+# Tags of protobuf fields: an UpdateResponse has a Record, a Record has map entries with its data.
 _ENTRY_KEY_TAG: Final = b"\x0a"
 _ENTRY_VALUE_TAG: Final = b"\x12"
 _DATA_TAG: Final = b"\x22"
 _RECORD_TAG: Final = b"\x0a"
 _NULL_VALUE: Final = b"\x08\x01"
+"""ValueType with the value null."""
+
 _MAX_CACHED: Final = 4_096
 _MAX_CACHED_INTEGER: Final = 256
 

@@ -216,8 +216,7 @@ def estimate_memory(request: bytes, kind: Any, limit: int) -> int:
 def count_values(data: bytes, kind: Any, limit: int) -> int:
     """Return the number of values in an encoded protobuf message, including nested messages.
 
-    The number determines the memory: a value of two encoded bytes may need hundreds of bytes.
-
+    It determines the memory, because a value of two encoded bytes may need hundreds of bytes.
     ``kind`` is the protobuf descriptor of the message. Counting stops above ``limit``.
 
     Raises:

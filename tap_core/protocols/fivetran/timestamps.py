@@ -42,7 +42,6 @@ class _HighBitsCache(dict[int, bytes]):
 
 _high_bits: Final = _HighBitsCache()
 
-
 _SECONDS: Final = tuple(b"\x08" + low for low in LOW_BYTES_TABLE)
 _NANOS: Final = tuple(b"\x10" + low for low in LOW_BYTES_TABLE)
 _FIVE_BYTE_NANOS: Final = 1 << 28

@@ -204,7 +204,7 @@ class UpdateWriter:
     def _write_rows(self, event: Rows) -> None:
         progress = self._get_progress(event.stream.name)
         encoder = self._encoders.get(event.stream.name)
-        has_columns = encoder is None or encoder.columns
+        has_columns = encoder is None or encoder.columns  # else all of them are deselected
         if not event.rows or not has_columns or self._wanted(progress.table.id) is None:
             return
         bodies: Sequence[bytes] = event.rows

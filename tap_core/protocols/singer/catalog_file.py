@@ -80,13 +80,7 @@ def _check_entry(entry: Mapping[str, Any], location: str) -> None:
 
 
 def _check_keys(entry: Mapping[str, Any], location: str) -> None:
-    """Check that a catalog entry has at most one replication key and that all keys are strings.
-
-    ``location`` is the position of the entry for the message: "Catalog 'c.json', stream 1".
-
-    Raises:
-        CatalogFileError: There are several replication keys, or a key is not a string.
-    """
+    """Raise CatalogFileError if an entry has several replication keys, or a key is no string."""
     metadata = entry.get("metadata")
     listed = metadata if isinstance(metadata, list) else []
     roots = [one for one in listed if isinstance(one, Mapping) and not one.get("breadcrumb")]
@@ -106,11 +100,7 @@ _MAX_BREADCRUMB: Final = 500
 
 
 def _check_breadcrumbs(metadata: Iterable[Any], location: str) -> None:
-    """Raise CatalogFileError if a catalog entry has invalid breadcrumbs in its metadata.
-
-    A breadcrumb is a list of at most 500 names. ``location`` is the position of the entry for the
-    message: "Catalog 'c.json', stream 1".
-    """
+    """Raise CatalogFileError if a breadcrumb in ``metadata`` is not a list of at most 500 names."""
     for each in metadata:
         breadcrumb = each.get("breadcrumb") or []
         if not isinstance(breadcrumb, list) or len(breadcrumb) > _MAX_BREADCRUMB:
@@ -125,13 +115,7 @@ _SCHEMA_LIST_KEYWORDS: Final = ("anyOf", "oneOf", "allOf")
 
 
 def _check_schema(schema: Any, location: str) -> None:
-    """Check that ``type`` and ``format`` are valid in a schema and in all its subschemas.
-
-    ``location`` is the position of the catalog entry for the message: "Catalog 'c.json', stream 1".
-
-    Raises:
-        CatalogFileError: A type is not a string or a list of strings, or a format is not a string.
-    """
+    """Raise CatalogFileError if a schema or a subschema has an invalid ``type`` or ``format``."""
     if not isinstance(schema, Mapping):
         return
     types = schema.get("type", [])
