@@ -8,7 +8,7 @@ are loaded from the entry points in the groups `BATCH_ENCODERS`. The default bat
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from tap_core.batch.base import BaseBatcher, lazy_chunked_generator
 from tap_core.batch.encodings import BaseBatchFileEncoding
@@ -22,6 +22,8 @@ BATCH_ENCODERS: Final = ("tap_core.batch_encoders", "singer_sdk.batch_encoders")
 
 
 class _FileBatcher(BaseBatcher):
+    """Base class of the batchers for the built-in formats; subclasses set ``format``."""
+
     format: str
 
     def get_batches(self, records: Iterator[Record]) -> Iterator[list[str]]:
@@ -90,7 +92,6 @@ def _load_installed(name: str) -> type[BaseBatcher]:
 
     for group in BATCH_ENCODERS:
         for entry_point in entry_points(group=group, name=name):
-            kind: Any = entry_point.load()
-            encoder: type[BaseBatcher] = kind
-            return encoder
+            batcher: type[BaseBatcher] = entry_point.load()
+            return batcher
     raise ValueError(f"Unsupported batcher: {name}")

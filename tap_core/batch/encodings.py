@@ -25,6 +25,7 @@ __all__ = [
     "BatchFileFormat",
     "JSONLinesEncoding",
     "ParquetEncoding",
+    "is_builtin_encoding",
 ]
 
 DEFAULT_BATCH_SIZE = 10000
@@ -55,11 +56,16 @@ class BaseBatchFileEncoding:
         Raises:
             ConfigurationError: ``format`` is missing, a key is unknown, or a value is not a string.
         """
-        _check("the encoding of a batch", data, cls, required=("format",))
+        _check_keys("the encoding of a batch", data, cls, required=("format",))
         for name, value in data.items():
             if value is not None and not isinstance(value, str):
                 raise ConfigurationError(f"the encoding of a batch: {name!r} is not a text.")
         return cls(**data)
+
+
+def is_builtin_encoding(encoding: BaseBatchFileEncoding) -> bool:
+    """Return True if the format is ``jsonl`` or ``parquet``, which the SDK supports itself."""
+    return encoding.format in {BatchFileFormat.JSONL.value, BatchFileFormat.PARQUET.value}
 
 
 @dataclass
@@ -70,7 +76,7 @@ class JSONLinesEncoding(BaseBatchFileEncoding):
 
     def __post_init__(self) -> None:
         """Emit the warning that this class is deprecated."""
-        _deprecated("JSONLinesEncoding", "jsonl")
+        _warn_deprecated("JSONLinesEncoding", "jsonl")
 
 
 @dataclass
@@ -81,10 +87,10 @@ class ParquetEncoding(BaseBatchFileEncoding):
 
     def __post_init__(self) -> None:
         """Emit the warning that this class is deprecated."""
-        _deprecated("ParquetEncoding", "parquet")
+        _warn_deprecated("ParquetEncoding", "parquet")
 
 
-def _deprecated(name: str, kind: str) -> None:
+def _warn_deprecated(name: str, kind: str) -> None:
     warnings.warn(
         f"Use BaseBatchFileEncoding with format='{kind}' instead of {name}.",
         SingerSDKDeprecationWarning,
@@ -126,7 +132,7 @@ class BatchConfig:
         Raises:
             ConfigurationError: A key is missing or unknown.
         """
-        _check("batch_config", data, cls, required=("encoding", "storage"))
+        _check_keys("batch_config", data, cls, required=("encoding", "storage"))
         return cls(**data)
 
     def asdict(self) -> dict[str, Any]:
@@ -134,7 +140,9 @@ class BatchConfig:
         return asdict(self)
 
 
-def _check(subject: str, data: Mapping[str, Any], kind: Any, required: tuple[str, ...]) -> None:
+def _check_keys(
+    subject: str, data: Mapping[str, Any], kind: Any, required: tuple[str, ...]
+) -> None:
     """Check that a dict in the setting ``batch_config`` has the required keys and no unknown ones.
 
     ``subject`` is the name of the dict in the error message, and ``kind`` a dataclass whose fields

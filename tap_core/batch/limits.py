@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -36,7 +36,7 @@ class FileLimits:
     """
 
     line: Bound = _LINE
-    schemes: frozenset[str] = field(default=SCHEMES)
+    schemes: frozenset[str] = SCHEMES
     files: int = _FILES
 
     @classmethod

@@ -40,7 +40,7 @@ JSON_COLUMN_MARKER: Final = {b"tap_core": b"json"}
 
 _ROWS_AT_ONCE: Final = 1_000
 _INDEXES_AT_ONCE: Final = 1 << 16
-_BUFFER: Final = 1 << 20
+_BUFFER_BYTES: Final = 1 << 20
 """Read-ahead per column in bytes; without it pyarrow reads the whole column of a row group."""
 
 
@@ -106,13 +106,13 @@ def _to_arrow_table(rows: list[Record], schema: JsonSchema) -> pa.Table:
         kind = types.get(name) if declared is not None else _infer_arrow_type(values)
         array = None if kind is None else _to_exact_array(values, kind)
         mark = None if array is not None else JSON_COLUMN_MARKER
-        array = pa.array(map(_as_json, values), pa.string()) if array is None else array
+        array = pa.array(map(_to_json_text, values), pa.string()) if array is None else array
         fields.append(pa.field(name, array.type, metadata=mark))
         arrays.append(array)
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def _as_json(value: Any) -> str | None:
+def _to_json_text(value: Any) -> str | None:
     return None if value is None else _encode(value).decode()
 
 
@@ -183,18 +183,20 @@ def _to_exact_array(values: list[Any], kind: pa.DataType) -> pa.Array | None:
 
     types = set(map(type, values)) - {NoneType}
     if pa.types.is_nested(kind):
-        array = _array(values, kind)
+        array = _make_array(values, kind)
         return array if array is not None and _are_equal(array.to_pylist(), values) else None
-    if types <= _python_types(kind):
-        array = _array(values, kind)
+    if types <= _get_python_types(kind):
+        array = _make_array(values, kind)
         if array is not None:
             return array
     if types <= {int, float, Decimal} and kind in {pa.int64(), pa.float64()}:
-        return _array([None if value is None else Decimal(str(value)) for value in values], None)
+        return _make_array(
+            [None if value is None else Decimal(str(value)) for value in values], None
+        )
     return None
 
 
-def _array(values: list[Any], kind: pa.DataType | None) -> pa.Array | None:
+def _make_array(values: list[Any], kind: pa.DataType | None) -> pa.Array | None:
     """Convert values to an Arrow array; return None if one does not fit the type ``kind``."""
     import pyarrow as pa
 
@@ -204,7 +206,7 @@ def _array(values: list[Any], kind: pa.DataType | None) -> pa.Array | None:
         return None
 
 
-def _python_types(kind: pa.DataType) -> set[type]:
+def _get_python_types(kind: pa.DataType) -> set[type]:
     import pyarrow as pa
 
     if kind == pa.string():
@@ -256,7 +258,7 @@ def read_parquet(file: IO[bytes], bound: Bound | None = None) -> Iterator[Record
         check_parquet(metadata, bound)
         check_pages(file, metadata, bound, trusts_footer=True)
     source = parquet.ParquetFile(
-        file, metadata=metadata, read_dictionary=text_columns(metadata), buffer_size=_BUFFER
+        file, metadata=metadata, read_dictionary=text_columns(metadata), buffer_size=_BUFFER_BYTES
     )
     readers = [
         (arrow_field.name, reader)
@@ -334,7 +336,7 @@ def check_copies(file: IO[bytes], bound: Bound) -> None:
     limit = get_max_copied_bytes(file.seek(0, os.SEEK_END), bound)
     for path in repeating_columns(metadata, limit):
         source = parquet.ParquetFile(
-            file, metadata=metadata, read_dictionary=[path], buffer_size=_BUFFER
+            file, metadata=metadata, read_dictionary=[path], buffer_size=_BUFFER_BYTES
         )
         if _estimate_max_bytes(source, path) > limit and (
             "." in path or _sum_text_bytes(source, path) > limit
@@ -355,20 +357,20 @@ def _estimate_max_bytes(source: Any, path: str) -> int:
     total = 0
     for number in range(source.num_row_groups):
         first = next(source.iter_batches(1, row_groups=[number], columns=[path]), None)
-        texts = None if first is None else _dictionary(first.column(0))
+        texts = None if first is None else _get_dictionary(first.column(0))
         if texts is not None and len(texts):
             group = source.metadata.row_group(number)
-            total += pc.max(pc.binary_length(texts)).as_py() * _num_values(group, path)
+            total += pc.max(pc.binary_length(texts)).as_py() * _count_values(group, path)
     return total
 
 
-def _num_values(group: Any, path: str) -> int:
+def _count_values(group: Any, path: str) -> int:
     """Return the number of values of the column ``path`` in a row group (pyarrow metadata)."""
     columns = map(group.column, range(group.num_columns))
     return sum(column.num_values for column in columns if column.path_in_schema == path)
 
 
-def _dictionary(column: Any) -> Any:
+def _get_dictionary(column: Any) -> Any:
     """Return the distinct values of a dictionary-encoded Arrow column; None for other columns.
 
     For a nested column, return the values of the innermost field, following each first field.

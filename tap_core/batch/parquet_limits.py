@@ -26,10 +26,14 @@ _RATIO: Final = 100
 """Compression ratio above which a column is treated as malicious."""
 
 _VALUE_BYTES: Final = 8
-_TEXTS: Final = "BYTE_ARRAY"
-_LONG: Final = "FIXED_LEN_BYTE_ARRAY"
-_SMALL_DICTIONARY: Final = 1 << 20
+"""Estimated memory of one value, in bytes."""
+
+_BYTE_ARRAY: Final = "BYTE_ARRAY"
+_FIXED_BYTE_ARRAY: Final = "FIXED_LEN_BYTE_ARRAY"
+_SMALL_DICTIONARY_BYTES: Final = 1 << 20
 _MEMORY_FACTOR: Final = 7
+"""Factor on the bound for texts of lists that are held in memory."""
+
 _COPIES: Final = 64
 """Factor on the bound for data that is copied but not held in memory."""
 
@@ -47,12 +51,12 @@ def check_parquet(metadata: Any, bound: Bound) -> None:
     """
     for group, column in iterate_column_chunks(metadata):
         size = max(column.total_compressed_size, 1)
-        repeated = max(column.num_values - group.num_rows, 0)
-        plain = max(column.total_uncompressed_size, repeated * _VALUE_BYTES)
-        texts = repeated * column.total_uncompressed_size if _is_text(column) else 0
-        is_odd = plain > bound.most and plain > _RATIO * size
-        repeats = texts > _MEMORY_FACTOR * bound.most and repeated * 4 > _RATIO * size
-        if is_odd or repeats or _dictionary_size(column) > bound.most:
+        in_lists = max(column.num_values - group.num_rows, 0)  # values beyond one per row
+        plain = max(column.total_uncompressed_size, in_lists * _VALUE_BYTES)
+        texts = in_lists * column.total_uncompressed_size if _is_text(column) else 0
+        is_too_large = plain > bound.most and plain > _RATIO * size
+        repeats_texts = texts > _MEMORY_FACTOR * bound.most and in_lists * 4 > _RATIO * size
+        if is_too_large or repeats_texts or _get_dictionary_size(column) > bound.most:
             raise InputTooLargeError(
                 f"column {column.path_in_schema!r} unpacks {format_size(size)} to more than"
                 f" {format_size(bound.most)} at once; raise {bound.setting} to read it"
@@ -88,7 +92,7 @@ def text_columns(metadata: Any) -> list[str]:
     return [
         column.path
         for column in columns
-        if column.physical_type == _TEXTS
+        if column.physical_type == _BYTE_ARRAY
         and "." not in column.path
         and not column.max_repetition_level
     ]
@@ -110,7 +114,7 @@ def repeating_columns(metadata: Any, limit: int) -> list[str]:
     """
     totals: dict[str, int] = defaultdict(int)
     for _, column in iterate_column_chunks(metadata):
-        if column.has_dictionary_page and column.physical_type == _TEXTS:
+        if column.has_dictionary_page and column.physical_type == _BYTE_ARRAY:
             values = column.num_values * column.total_uncompressed_size
             totals[column.path_in_schema] += values
     return [path for path, total in totals.items() if total > limit]
@@ -118,21 +122,21 @@ def repeating_columns(metadata: Any, limit: int) -> list[str]:
 
 def _repeats_long_values(column: Any) -> bool:
     """Return True if a reader may copy a long text of a Parquet column chunk for many rows."""
-    is_flat_text = column.physical_type == _TEXTS and "." not in column.path_in_schema
+    is_flat_text = column.physical_type == _BYTE_ARRAY and "." not in column.path_in_schema
     return (
         column.has_dictionary_page
         and not is_flat_text
         and _is_text(column)
-        and column.total_uncompressed_size > _SMALL_DICTIONARY
+        and column.total_uncompressed_size > _SMALL_DICTIONARY_BYTES
         and column.total_uncompressed_size > _RATIO * max(column.total_compressed_size, 1)
     )
 
 
 def _is_text(column: Any) -> bool:
-    return column.physical_type in {_TEXTS, _LONG}
+    return column.physical_type in {_BYTE_ARRAY, _FIXED_BYTE_ARRAY}
 
 
-def _dictionary_size(column: Any) -> int:
+def _get_dictionary_size(column: Any) -> int:
     """Return the compressed size in bytes of a Parquet column chunk's dictionary; 0 without one."""
     if not column.has_dictionary_page or not column.dictionary_page_offset:
         return 0

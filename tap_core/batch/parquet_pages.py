@@ -15,17 +15,18 @@ from tap_core.parsing.varints import read_varint
 
 __all__ = ["check_pages"]
 
-_PAGE: Final = 32
-"""Factor on the bound per page: 128 MiB for `target-spark`. Some writers use 100 MB pages."""
+_PAGE_FACTOR: Final = 32
+"""Maximum size of a page, as a multiple of the bound for a cell. Some writers use 100 MB pages."""
 
 _MAX_PAGE_BYTES: Final = 512 * MIB
 
-_PAGES: Final = 1_000_000
+_MAX_PAGES: Final = 1_000_000
 """Maximum number of pages per file; reading their headers takes about 20 seconds."""
 
 _UNCOMPRESSED, _COMPRESSED = 2, 3
 """Fields of a page header: the page's size in bytes, uncompressed and compressed."""
 
+# Type codes of Thrift's compact protocol. A page header contains no maps.
 _STOP: Final = 0
 _TRUE: Final = 1
 _FALSE: Final = 2
@@ -35,14 +36,13 @@ _DOUBLE: Final = 7
 _BYTES: Final = 8
 _LISTS: Final = frozenset({9, 10})
 _STRUCT: Final = 12
-"""Type code of a struct in Thrift's compact protocol; a page header contains no maps."""
 
 _LONG_LIST: Final = 15
-_DEPTH: Final = 8
+_MAX_DEPTH: Final = 8
 """Maximum nesting depth; statistics are the third level of a page header."""
 
 _HEADER_BYTES: Final = 1 << 12
-_LONGEST_HEADER: Final = 1 << 22
+_MAX_HEADER_BYTES: Final = 1 << 22
 
 
 def check_pages(
@@ -64,16 +64,16 @@ def check_pages(
         InputTooLargeError: A page is too large, or the file has too many pages.
         ValueError: A page header cannot be parsed.
     """
-    limit, count = min(_PAGE * bound.most, max(_MAX_PAGE_BYTES, 8 * bound.most)), 0
+    limit, count = min(_PAGE_FACTOR * bound.most, max(_MAX_PAGE_BYTES, 8 * bound.most)), 0
     for _, column in iterate_column_chunks(metadata):
         is_small = trusts_footer and column.total_uncompressed_size <= limit
         if is_small or not column.num_values:  # without values there may be no page
             continue
-        for size in _page_sizes(file, column):
+        for size in _iterate_page_sizes(file, column):
             count += 1
-            if count > _PAGES:
+            if count > _MAX_PAGES:
                 raise InputTooLargeError(
-                    f"it has more than {_PAGES:,} pages; let the writer make larger ones"
+                    f"it has more than {_MAX_PAGES:,} pages; let the writer make larger ones"
                 )
             if size > limit:
                 raise InputTooLargeError(
@@ -83,7 +83,7 @@ def check_pages(
                 )
 
 
-def _page_sizes(file: IO[bytes], column: Any) -> Iterator[int]:
+def _iterate_page_sizes(file: IO[bytes], column: Any) -> Iterator[int]:
     """Yield the decompressed size in bytes of each page of a Parquet column chunk."""
     at = column.data_page_offset
     if column.has_dictionary_page and column.dictionary_page_offset:
@@ -119,7 +119,7 @@ def _read_header(file: IO[bytes], at: int, end: int, name: str) -> tuple[int, di
             header = _Header(data)
             header.skip_struct(1)
         except IndexError:  # the header is longer than the data, for example with long statistics
-            if len(data) < length or length > _LONGEST_HEADER:
+            if len(data) < length or length > _MAX_HEADER_BYTES:
                 break
             length *= 4
             continue
@@ -146,14 +146,14 @@ class _Header:
 
     def skip_struct(self, depth: int) -> None:
         """Skip a Thrift struct; in the page header itself (depth 1), store the page's sizes."""
-        if depth > _DEPTH:
+        if depth > _MAX_DEPTH:
             raise ValueError("it is nested too deeply")
         field = 0
-        while (head := self._byte()) != _STOP:
+        while (head := self._read_byte()) != _STOP:
             distance, kind = head >> 4, head & 15
-            field = field + distance if distance else self._signed()
+            field = field + distance if distance else self._read_signed()
             if depth == 1 and field in {_UNCOMPRESSED, _COMPRESSED} and kind in _NUMBERS:
-                self.sizes[field] = self._signed()
+                self.sizes[field] = self._read_signed()
             else:
                 self._skip(kind, depth)
 
@@ -173,33 +173,37 @@ class _Header:
         elif kind in _LISTS:
             self._skip_list(depth)
         elif kind in _NUMBERS:
-            self._number()
+            self._read_unsigned()
         else:
-            length = self._number() if kind == _BYTES else _get_fixed_length(kind, in_list=in_list)
+            length = (
+                self._read_unsigned()
+                if kind == _BYTES
+                else _get_fixed_length(kind, in_list=in_list)
+            )
             self.at += length
         if self.at > len(self._data):
             raise IndexError
 
     def _skip_list(self, depth: int) -> None:
         """Skip a Thrift list, with all its items, in a struct at nesting depth ``depth``."""
-        head = self._byte()
+        head = self._read_byte()
         count, kind = head >> 4, head & 15
-        for _ in range(self._number() if count == _LONG_LIST else count):
+        for _ in range(self._read_unsigned() if count == _LONG_LIST else count):
             self._skip(kind, depth, in_list=True)
 
-    def _byte(self) -> int:
+    def _read_byte(self) -> int:
         """Read the next byte of the page header and return its value."""
         self.at += 1
         return self._data[self.at - 1]
 
-    def _number(self) -> int:
+    def _read_unsigned(self) -> int:
         """Read an unsigned integer (varint) from the page header and return it."""
         number, self.at = read_varint(self._data, self.at)
         return number
 
-    def _signed(self) -> int:
+    def _read_signed(self) -> int:
         """Read a signed integer (zigzag varint) from the page header and return it."""
-        number = self._number()
+        number = self._read_unsigned()
         return (number >> 1) ^ -(number & 1)
 
 

@@ -19,7 +19,11 @@ from urllib.parse import unquote
 
 import msgspec
 
-from tap_core.batch.encodings import BaseBatchFileEncoding, BatchFileFormat
+from tap_core.batch.encodings import (
+    BaseBatchFileEncoding,
+    BatchFileFormat,
+    is_builtin_encoding,
+)
 from tap_core.batch.limits import FileLimits
 from tap_core.batch.storage import StorageTarget, to_local_path
 from tap_core.batch.url_schemes import check_url
@@ -95,8 +99,7 @@ def check_file(path: Path, encoding: BaseBatchFileEncoding, bound: Bound) -> Non
 
 def _check_encoding(encoding: BaseBatchFileEncoding) -> None:
     """Raise UnsupportedBatchEncodingError if the format or the compression is not supported."""
-    kinds = {BatchFileFormat.JSONL.value, BatchFileFormat.PARQUET.value}
-    if encoding.format not in kinds:
+    if not is_builtin_encoding(encoding):
         raise UnsupportedBatchEncodingError(f"Unsupported batch encoding format: {encoding.format}")
     if encoding.format == BatchFileFormat.JSONL and encoding.compression not in _COMPRESSIONS:
         raise UnsupportedBatchEncodingError(
@@ -160,10 +163,10 @@ def _join_url(storage: StorageTarget, name: str) -> str:
 def _read_json_lines(file: IO[bytes], bound: Bound) -> Iterator[Record]:
     for number, line in enumerate(bound.lines(file), 1):
         if line.strip():
-            yield _record(line, number)
+            yield _parse_record(line, number)
 
 
-def _record(line: bytes, number: int) -> Record:
+def _parse_record(line: bytes, number: int) -> Record:
     """Parse a line of a JSON Lines batch file to a record.
 
     ``number`` is the line number, for error messages.

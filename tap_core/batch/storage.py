@@ -110,9 +110,8 @@ class StorageTarget:
             return path.open(mode)
         system, path_in_system = self._system(address)
         if makes_folder:
-            with suppress(
-                OSError, NotImplementedError
-            ):  # if the folder is needed, opening the file fails
+            # If the folder is needed and cannot be created, opening the file fails.
+            with suppress(OSError, NotImplementedError):
                 system.makedirs(self.split_url(path_in_system)[0], exist_ok=True)
         return cast(IO[Any], system.open(path_in_system, mode))
 

@@ -16,17 +16,12 @@ from tap_core.batch.storage import to_local_path
 
 __all__ = ["SCHEMES", "SCHEMES_SETTING", "check_url", "get_allowed_schemes"]
 
-SCHEMES: Final = frozenset(
-    {
-        *("abfs", "abfss", "adl", "az", "wasb", "wasbs"),
-        *("gcs", "gs", "memory", "oci", "s3", "s3a", "s3n"),
-    }
-)
+_AZURE: Final = frozenset({"abfs", "abfss", "adl", "az", "wasb", "wasbs"})
+SCHEMES: Final = _AZURE | {"gcs", "gs", "memory", "oci", "s3", "s3a", "s3n"}
 """Schemes of object stores, whose URLs contain a bucket or container, not a host."""
 
 SCHEMES_SETTING: Final = "batch_schemes"
 
-_AZURE: Final = frozenset({"abfs", "abfss", "adl", "az", "wasb", "wasbs"})
 _ALWAYS_WITH_HOST: Final = frozenset({"wasb", "wasbs"})
 """Azure's schemes whose URLs have a host also without a container: Hadoop reads ``$root`` then."""
 
@@ -62,7 +57,7 @@ def check_url(address: str, schemes: Collection[str] = SCHEMES, roots: Iterable[
     scheme = address.partition("://")[0].lower()
     if "::" in address:
         raise ValueError("its address contains another address ('::'), which is not allowed")
-    if _origin(address) in {_origin(root) for root in roots if "://" in root}:
+    if _get_origin(address) in {_get_origin(root) for root in roots if "://" in root}:
         return
     if scheme not in schemes:
         allowed = ", ".join(sorted({"file", *schemes}))
@@ -70,13 +65,13 @@ def check_url(address: str, schemes: Collection[str] = SCHEMES, roots: Iterable[
             f"its address begins with '{scheme[:20]}://', but only {allowed} are allowed; the"
             f" setting {SCHEMES_SETTING} allows more"
         )
-    host = address.partition("://")[2].partition("/")[0].rpartition("@")
-    has_host = bool(host[1]) or scheme in _ALWAYS_WITH_HOST
-    if scheme in _AZURE and has_host and not _AZURE_HOST.fullmatch(host[2]):
+    _container, at, host = address.partition("://")[2].partition("/")[0].rpartition("@")
+    has_host = bool(at) or scheme in _ALWAYS_WITH_HOST
+    if scheme in _AZURE and has_host and not _AZURE_HOST.fullmatch(host):
         raise ValueError("its address names a host that is not one of Azure's storages")
 
 
-def _origin(address: str) -> tuple[str, str]:
+def _get_origin(address: str) -> tuple[str, str]:
     """Return the scheme and the host (or bucket) of a URL; ``s3a`` and ``s3n`` become ``s3``."""
     parts = urlsplit(address)
     scheme = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}.get(parts.scheme, parts.scheme)

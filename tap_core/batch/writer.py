@@ -32,17 +32,16 @@ __all__ = [
     "FileNamer",
     "encode_row",
     "get_format",
-    "is_builtin_encoding",
 ]
 
-_LEVEL: Final = 1
+_GZIP_LEVEL: Final = 1
 """Level of gzip: twice as fast as the default 6, with files that are an eighth larger."""
 
-_GZIP: Final = 31
+_GZIP_WBITS: Final = 31
 """Value of ``wbits`` with which zlib writes a gzip header and trailer."""
 
 _encode: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=str).encode
-_NO_NAME: Final = re.compile(r"[\\/\0]")
+_UNSAFE_CHARACTERS: Final = re.compile(r"[\\/\0]")
 
 
 def encode_row(record: Record) -> bytes:
@@ -56,18 +55,15 @@ def encode_row(record: Record) -> bytes:
 
 @dataclass(frozen=True)
 class EncodedFormat:
-    """File name suffix of a batch file format (``ending``), and its encoder.
+    """File name suffix of a batch file format, and its encoder.
 
-    ``rows`` is a function that creates the encoder for an open file and a JSON Schema.
+    ``make_encoder`` creates the encoder for an open file and a JSON Schema.
     """
 
-    ending: str
-    rows: Callable[[IO[bytes], JsonSchema], _Lines | _PackedLines | ParquetEncoder]
-
-
-def is_builtin_encoding(encoding: BaseBatchFileEncoding) -> bool:
-    """Return True if the format is ``jsonl`` or ``parquet``, which the SDK writes itself."""
-    return encoding.format in {BatchFileFormat.JSONL.value, BatchFileFormat.PARQUET.value}
+    suffix: str
+    make_encoder: Callable[
+        [IO[bytes], JsonSchema], _JSONLinesEncoder | _GzipJSONLinesEncoder | ParquetEncoder
+    ]
 
 
 def get_format(encoding: BaseBatchFileEncoding) -> EncodedFormat:
@@ -80,9 +76,9 @@ def get_format(encoding: BaseBatchFileEncoding) -> EncodedFormat:
     if encoding.format == BatchFileFormat.PARQUET:
         return _parquet(compression)
     if compression == "gzip":
-        return EncodedFormat(".json.gz", _PackedLines)
+        return EncodedFormat(".json.gz", _GzipJSONLinesEncoder)
     if compression in {None, "none"}:
-        return EncodedFormat(".json", _Lines)
+        return EncodedFormat(".json", _JSONLinesEncoder)
     raise ConfigurationError(
         f"batch_config: JSON Lines are compressed by 'gzip' or 'none', not {compression!r}."
     )
@@ -91,13 +87,13 @@ def get_format(encoding: BaseBatchFileEncoding) -> EncodedFormat:
 def _parquet(compression: str | None) -> EncodedFormat:
     from tap_core.batch.parquet import ParquetEncoder
 
-    def rows(file: IO[bytes], schema: JsonSchema) -> ParquetEncoder:
-        return ParquetEncoder(file, schema, compression)
+    return EncodedFormat(
+        ".parquet.gz" if compression == "gzip" else ".parquet",
+        lambda file, schema: ParquetEncoder(file, schema, compression),
+    )
 
-    return EncodedFormat(".parquet.gz" if compression == "gzip" else ".parquet", rows)
 
-
-class _Lines:
+class _JSONLinesEncoder:
     """Encoder that writes records to an open file as uncompressed JSON Lines."""
 
     def __init__(self, file: IO[bytes], _schema: JsonSchema) -> None:
@@ -111,12 +107,12 @@ class _Lines:
         """Do nothing, because `write` has already written all records to the file."""
 
 
-class _PackedLines:
+class _GzipJSONLinesEncoder:
     """Encoder that writes records to an open file as JSON Lines with gzip compression."""
 
     def __init__(self, file: IO[bytes], _schema: JsonSchema) -> None:
         self._write = file.write
-        self._packer = zlib.compressobj(_LEVEL, wbits=_GZIP)
+        self._packer = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_WBITS)
 
     def write(self, bodies: Sequence[bytes]) -> None:
         """Compress and write records that are already encoded as JSON, one per line."""
@@ -130,18 +126,18 @@ class _PackedLines:
 class FileNamer:
     """Generator of unique file names for the batch files of one stream in one sync.
 
-    The names are ``<prefix><tap>--<stream>-<uuid>-<number><ending>``.
+    The names are ``<prefix><tap>--<stream>-<uuid>-<number><suffix>``.
     """
 
     def __init__(self, tap_name: str, stream_name: str, storage: StorageTarget) -> None:
-        stream_part = _NO_NAME.sub("_", f"{tap_name}--{stream_name}")
+        stream_part = _UNSAFE_CHARACTERS.sub("_", f"{tap_name}--{stream_name}")
         self._stem = f"{storage.prefix or ''}{stream_part}-{uuid4()}"
         self._count = 0
 
-    def next(self, ending: str) -> str:
+    def next(self, suffix: str) -> str:
         """Return the next file name, with a suffix such as ``.json``; numbers start at 1."""
         self._count += 1
-        return f"{self._stem}-{self._count}{ending}"
+        return f"{self._stem}-{self._count}{suffix}"
 
 
 class BatchFileWriter:
@@ -163,9 +159,10 @@ class BatchFileWriter:
         """
         self.count = 0
         self._storage = config.storage
-        self._name = names.next(kind.ending)
-        self._file: Any = self._try(lambda: self._storage.file(self._name, "wb"))
-        self._rows = kind.rows(self._file, schema)
+        self._name = names.next(kind.suffix)
+        self._file: Any = None
+        self._file = self._run_step(lambda: self._storage.file(self._name, "wb"))
+        self._encoder = kind.make_encoder(self._file, schema)
 
     def write(self, bodies: Sequence[bytes]) -> None:
         """Write records that are already encoded as JSON.
@@ -173,7 +170,7 @@ class BatchFileWriter:
         Raises:
             BatchFileError: Writing failed; the file was deleted.
         """
-        self._try(lambda: self._rows.write(bodies))
+        self._run_step(lambda: self._encoder.write(bodies))
         self.count += len(bodies)
 
     def close(self) -> str:
@@ -182,11 +179,11 @@ class BatchFileWriter:
         Raises:
             BatchFileError: Closing failed; the file was deleted.
         """
-        self._try(self._rows.finish)
-        self._try(self._file.close)
+        self._run_step(self._encoder.finish)
+        self._run_step(self._file.close)
         return self._storage.get_url(self._name)
 
-    def _try(self, step: Callable[[], Any]) -> Any:
+    def _run_step(self, step: Callable[[], Any]) -> Any:
         """Run an operation on the file and return its result; if it fails, delete the file.
 
         Args:
@@ -204,7 +201,7 @@ class BatchFileWriter:
 
     def _discard(self) -> None:
         """Close and delete the incomplete file; errors are ignored."""
-        if self.__dict__.get("_file") is not None:
+        if self._file is not None:
             with suppress(Exception):
                 self._file.close()
             self._storage.remove(self._name)

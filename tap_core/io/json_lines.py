@@ -51,22 +51,21 @@ It returns the reason why the record is invalid, or None if the record is valid.
 
 _QUOTE: Final = ord('"')
 _EXCERPT_LENGTH: Final = 200
-_CHECK_SIZE: Final = 1 << 20
-# For lines without escapes. A string, closed or not, matches as a whole, so that the other
-# alternatives match only outside of strings, in one pass even for broken lines.
-_TEXT_OR_NO_NUMBER: Final = re.compile(rb'"[^"]*"?|-?Infinity|NaN')
-_TEXT_OR_BRACKETS: Final = re.compile(rb'"[^"]*"?|[\[{]+|[\]}]+')
-# Matches all escapes in order, so that an escaped backslash is not taken for the start of
-# another escape. The group matches a lone surrogate.
-_HALF_LETTERS: Final = re.compile(
+_CHECK_BYTES: Final = 1 << 20
+# Patterns for the results of `_mask_escapes`. A string matches as a whole, even without its end, so
+# that the other alternatives match only outside of strings.
+_STRING_OR_NON_FINITE: Final = re.compile(rb'"[^"]*"?|-?Infinity|NaN')
+_STRING_OR_BRACKETS: Final = re.compile(rb'"[^"]*"?|[\[{]+|[\]}]+')
+# All escapes match in order, so that an escaped backslash is not taken for the start of another
+# escape. The group is a lone surrogate.
+_ESCAPES: Final = re.compile(
     rb"\\(?:u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}"
     rb"|(u[dD][89a-fA-F][\da-fA-F]{2})|.)",
     re.DOTALL,
 )
 
-
 _NULL: Final = msgspec.Raw(b"null")
-_DEPTH: Final = 64
+_MAX_DEPTH: Final = 64
 """Nesting depth to which a too deep line is cut: far more than a message's envelope has."""
 
 
@@ -76,7 +75,7 @@ class _MessageType(msgspec.Struct):
     type: msgspec.Raw = _NULL
 
 
-_decode_kind: Final = msgspec.json.Decoder(_MessageType).decode
+_decode_type: Final = msgspec.json.Decoder(_MessageType).decode
 
 
 LINE_BYTES: Final = Limit("TAP_CORE_LINE_BYTES", 64 * MIB)
@@ -94,9 +93,9 @@ class LineSplitter:
 
     def __init__(self) -> None:
         self._pending: list[bytes] = []
-        self._waiting = 0
-        self._ended = 0
-        self._most = LINE_BYTES.whole
+        self._pending_bytes = 0
+        self._line_count = 0
+        self._max_bytes = LINE_BYTES.whole
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the lines that end within the block ``data``, without their line feeds.
@@ -105,12 +104,12 @@ class LineSplitter:
             InvalidInputLine: A line is longer than `LINE_BYTES`.
         """
         first_end = data.find(b"\n")
-        self._waiting += len(data) if first_end < 0 else first_end
-        if self._waiting > self._most:
+        self._pending_bytes += len(data) if first_end < 0 else first_end
+        if self._pending_bytes > self._max_bytes:
             self._pending.clear()
             raise InvalidInputLine(
-                f"Line {self._ended + 1} is longer than {format_size(self._most)}. Let the tap send"
-                f" smaller records or states, or raise {LINE_BYTES.variable} (bytes)."
+                f"Line {self._line_count + 1} is longer than {format_size(self._max_bytes)}. Let"
+                f" the tap send smaller records or states, or raise {LINE_BYTES.variable} (bytes)."
             )
         if first_end < 0:
             self._pending.append(data)
@@ -123,8 +122,8 @@ class LineSplitter:
         if last_end > first_end:
             lines += data[first_end + 1 : last_end].split(b"\n")
         self._pending.append(data[last_end + 1 :])
-        self._waiting = len(data) - last_end - 1
-        self._ended += len(lines)
+        self._pending_bytes = len(data) - last_end - 1
+        self._line_count += len(lines)
         return lines
 
     def rest(self) -> bytes:
@@ -151,7 +150,7 @@ class NonFiniteFilter:
         """
         if b"NaN" not in line and b"Infinity" not in line:
             return line
-        replaced = _with_nulls(line)
+        replaced = _replace_non_finite(line)
         if replaced is not line and not self._warned:
             self._warned = True
             logger.warning(
@@ -162,18 +161,18 @@ class NonFiniteFilter:
         return replaced
 
 
-def _with_nulls(line: bytes) -> bytes:
+def _replace_non_finite(line: bytes) -> bytes:
     """Return a JSON line with each NaN and infinity replaced by null, except inside strings.
 
     If there is no such value, the same object is returned.
     """
-    made, end = bytearray(), 0
-    for match in _TEXT_OR_NO_NUMBER.finditer(_without_escapes(line)):
+    result, end = bytearray(), 0
+    for match in _STRING_OR_NON_FINITE.finditer(_mask_escapes(line)):
         if line[match.start()] != _QUOTE:
-            made += line[end : match.start()]
-            made += b"null"
+            result += line[end : match.start()]
+            result += b"null"
             end = match.end()
-    return bytes(made + line[end:]) if end else line
+    return bytes(result + line[end:]) if end else line
 
 
 def strip_line(line: bytes, number: int) -> bytes:
@@ -185,7 +184,7 @@ def strip_line(line: bytes, number: int) -> bytes:
     return stripped.removeprefix(codecs.BOM_UTF8).strip() if number == 1 else stripped
 
 
-def _without_escapes(line: bytes) -> bytes:
+def _mask_escapes(line: bytes) -> bytes:
     r"""Return a line with each ``\\`` and ``\"`` replaced by two underscores.
 
     In the result, which has the same length, each quotation mark begins or ends a string.
@@ -201,11 +200,11 @@ def repair_surrogates(line: bytes) -> bytes:
     """
     if b"\\ud" not in line and b"\\uD" not in line:
         return line
-    whole = bytearray(line)
-    for match in _HALF_LETTERS.finditer(line):
+    repaired = bytearray(line)
+    for match in _ESCAPES.finditer(line):
         if match[1]:
-            whole[match.start() : match.end()] = rb"\ufffd"
-    return bytes(whole)
+            repaired[match.start() : match.end()] = rb"\ufffd"
+    return bytes(repaired)
 
 
 def read_message_type(line: bytes, *, may_be_deep: str) -> tuple[bytes, object]:
@@ -221,37 +220,37 @@ def read_message_type(line: bytes, *, may_be_deep: str) -> tuple[bytes, object]:
         RecursionError: A message of another type is nested too deeply.
     """
     try:
-        return line, _kind(line)
+        return line, _read_type(line)
     except RecursionError:
-        flat = _without_depths(line)
-        if (kind := _kind(flat)) != may_be_deep:
+        shallow = _cut_deep_levels(line)
+        if (kind := _read_type(shallow)) != may_be_deep:
             raise
-        return flat, kind
+        return shallow, kind
 
 
-def _kind(line: bytes) -> object:
-    return msgspec.json.decode(_decode_kind(line).type)
+def _read_type(line: bytes) -> object:
+    return msgspec.json.decode(_decode_type(line).type)
 
 
-def _without_depths(line: bytes) -> bytes:
+def _cut_deep_levels(line: bytes) -> bytes:
     """Return a JSON line whose content below 64 levels of nesting is replaced by blanks.
 
     The result has the same length.
     """
-    flat = bytearray(line)
+    result = bytearray(line)
     depth = begin = 0
-    for match in _TEXT_OR_BRACKETS.finditer(_without_escapes(line)):
+    for match in _STRING_OR_BRACKETS.finditer(_mask_escapes(line)):
         first, length = line[match.start()], match.end() - match.start()
         if first in b"[{":
-            if depth < _DEPTH <= depth + length:
-                begin = match.start() + _DEPTH - depth
+            if depth < _MAX_DEPTH <= depth + length:
+                begin = match.start() + _MAX_DEPTH - depth
             depth += length
         elif first in b"]}":
-            if depth - length < _DEPTH <= depth:
-                end = match.start() + depth - _DEPTH
-                flat[begin:end] = b" " * (end - begin)
+            if depth - length < _MAX_DEPTH <= depth:
+                end = match.start() + depth - _MAX_DEPTH
+                result[begin:end] = b" " * (end - begin)
             depth -= length
-    return bytes(flat)
+    return bytes(result)
 
 
 def slice_at_same_offset(raw: msgspec.Raw, repaired: bytes, line: bytes) -> bytes:
@@ -266,13 +265,13 @@ def slice_at_same_offset(raw: msgspec.Raw, repaired: bytes, line: bytes) -> byte
 
 def check_text(line: bytes) -> None:
     """Raise UnicodeDecodeError if a line is not UTF-8; a long line is checked in parts."""
-    if len(line) <= _CHECK_SIZE:
+    if len(line) <= _CHECK_BYTES:
         line.decode()
         return
     decoder = codecs.getincrementaldecoder("utf-8")()
     view = memoryview(line)
-    for start in range(0, len(line), _CHECK_SIZE):
-        decoder.decode(view[start : start + _CHECK_SIZE])
+    for start in range(0, len(line), _CHECK_BYTES):
+        decoder.decode(view[start : start + _CHECK_BYTES])
     decoder.decode(b"", final=True)
 
 
@@ -294,12 +293,11 @@ def excerpt(line: bytes) -> str:
     if not are_rows_shown():
         return describe_value(line)
     start = line[:_EXCERPT_LENGTH].decode(errors="backslashreplace")[:_EXCERPT_LENGTH]
-    shown = "".join(sign if sign.isprintable() else _escaped(sign) for sign in start.rstrip())
+    shown = "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in start.rstrip()
+    )
     return f"{shown}..." if len(line) > _EXCERPT_LENGTH else shown
-
-
-def _escaped(sign: str) -> str:
-    return sign.encode("unicode_escape").decode()
 
 
 def check_record(

@@ -65,7 +65,7 @@ class MessageLines(Generic[_Message]):
         self._format = message_format
         self._refuse_invalid = refuse_invalid
         self._refuse_unknown = refuse_unknown
-        self._without_infinities = NonFiniteFilter()
+        self._replace_non_finite = NonFiniteFilter()
 
     def messages(self, lines: list[bytes]) -> Iterator[_Message]:
         """Decode complete lines and yield their messages; blank lines are skipped.
@@ -99,13 +99,13 @@ class MessageLines(Generic[_Message]):
             return None
         try:
             check_text(whole)
-            whole = self._without_infinities(whole, self.number)
+            whole = self._replace_non_finite(whole, self.number)
             repaired, kind = read_message_type(repair_surrogates(whole), may_be_deep="RECORD")
             if kind in self._format.known_types:
                 message = self._format.decode(repaired)
-                return (
-                    message if repaired == whole else self._format.restore(message, repaired, whole)
-                )
+                if repaired != whole:
+                    message = self._format.restore(message, repaired, whole)
+                return message
         except DECODE_ERRORS as error:
             self._refuse_invalid(line, error)
             return None

@@ -16,10 +16,16 @@ from typing import Final
 
 from tap_core.redaction import write_to_stderr
 
-__all__ = ["discard_output", "is_writable", "open_closed_streams", "report_output_errors"]
+__all__ = [
+    "discard_output",
+    "is_writable",
+    "open_closed_streams",
+    "open_null",
+    "report_output_errors",
+]
 
-_OUTPUT: Final = 1
-_UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_STDOUT: Final = 1
+_DISK_FULL_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def open_closed_streams() -> None:
@@ -29,11 +35,11 @@ def open_closed_streams() -> None:
     """
     for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         if not _is_open(number):
-            _open_null(number, mode)
+            open_null(number, mode)
     if sys.stdin is None:
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
     if sys.stdout is None:
-        sys.stdout = os.fdopen(_OUTPUT, "w", closefd=False)
+        sys.stdout = os.fdopen(_STDOUT, "w", closefd=False)
 
 
 def is_writable(number: int) -> bool:
@@ -58,9 +64,9 @@ def report_output_errors() -> Iterator[None]:
             if sys.stdout is not None and not sys.stdout.closed:
                 sys.stdout.flush()
     except OSError as error:
-        if error.errno == errno.EBADF and not is_writable(_OUTPUT):
+        if error.errno == errno.EBADF and not is_writable(_STDOUT):
             reason = "The standard output is closed."
-        elif error.errno in _UNWRITABLE:
+        elif error.errno in _DISK_FULL_ERRORS:
             name = error.filename or "Standard output or a temporary file"
             reason = f"{name} cannot be written: {error.strerror}."
         else:
@@ -76,10 +82,10 @@ def discard_output() -> None:
     Otherwise Python would raise an error at exit, when it flushes the output.
     """
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        _open_null(sys.stdout.fileno(), os.O_WRONLY)
+        open_null(sys.stdout.fileno(), os.O_WRONLY)
 
 
-def _open_null(number: int, mode: int) -> None:
+def open_null(number: int, mode: int) -> None:
     """Open the null device as a file descriptor, in place of its current file if it is open."""
     opened = os.open(os.devnull, mode)
     if opened != number:

@@ -61,11 +61,11 @@ def read_blocks(
     For a pipe or a terminal, also yield None: after each ``beat_seconds`` without data, and when
     ``wake_up`` ends the wait.
     """
-    descriptor = _waitable(source)
+    descriptor = _get_waitable_descriptor(source)
     if descriptor is None:
         yield from iter(lambda: source.read(_BLOCK_SIZE), b"")
         return
-    _widen(descriptor)
+    _enlarge_pipe(descriptor)
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     poll.register(wake_up.reader, select.POLLIN)
@@ -80,7 +80,7 @@ def read_blocks(
         yield block
 
 
-def _waitable(source: BinaryIO) -> int | None:
+def _get_waitable_descriptor(source: BinaryIO) -> int | None:
     """Return the file descriptor of an input from which data may arrive late, such as a pipe.
 
     Return None for a regular file or an in-memory buffer, from which a read never waits.
@@ -93,7 +93,7 @@ def _waitable(source: BinaryIO) -> int | None:
     return None if regular or not hasattr(select, "poll") else descriptor
 
 
-def _widen(descriptor: int) -> None:
+def _enlarge_pipe(descriptor: int) -> None:
     """Enlarge a pipe's buffer to the size of one block, so that fewer reads are needed."""
     with contextlib.suppress(ImportError, AttributeError, OSError):  # not a pipe, or not Linux
         import fcntl

@@ -20,11 +20,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from tap_core.io.standard_streams import is_writable
+from tap_core.io.standard_streams import is_writable, open_null
 
 __all__ = ["StdoutWriter"]
 
-_ERRORS: Final = 2
+_STDERR: Final = 2
 _PATIENCE_SECONDS: Final = 5.0
 
 _Put: TypeAlias = Callable[[memoryview], int]
@@ -56,7 +56,7 @@ class StdoutWriter:
         self._put = put
         self._wait = wait or (lambda _: None)
         self._lock = threading.RLock()
-        self._later: deque[_Block] = deque()
+        self._queue: deque[_Block] = deque()
         self._is_writing = False
         self._failure: OSError | None = None
 
@@ -69,7 +69,7 @@ class StdoutWriter:
         """
         output: Any = sys.stdout
         _flush(output)
-        number = _number(output) if number is None else number
+        number = _get_descriptor(output) if number is None else number
         if number is not None and not is_writable(number):
             output = number = None  # the caller of the program has closed it
         if number is None:  # closed, or a test runner has replaced sys.stdout
@@ -78,12 +78,12 @@ class StdoutWriter:
             return
         descriptor = _duplicate_descriptor(number)
         _redirect(number)
-        wire = cls(partial(os.write, descriptor), partial(_await, descriptor))
+        writer = cls(partial(os.write, descriptor), partial(_wait_until_writable, descriptor))
         try:
-            yield wire
+            yield writer
         finally:
             with contextlib.suppress(OSError):
-                wire.say(b"")  # also writes the waiting blocks
+                writer.say(b"")  # also writes the waiting blocks
             _flush(output)
             os.dup2(descriptor, number)
             os.close(descriptor)
@@ -125,12 +125,12 @@ class StdoutWriter:
             finally:
                 self._lock.release()
         else:
-            self._later.append(_Block(memoryview(lines)))
+            self._queue.append(_Block(memoryview(lines)))
 
     def _send(self, lines: bytes) -> None:
         if self.is_broken:
             raise BrokenPipeError("The output is closed: nothing more can be written.")
-        self._later.append(_Block(memoryview(lines)))
+        self._queue.append(_Block(memoryview(lines)))
         if self._is_writing:  # called from a signal handler during a write; that write continues
             return
         self._is_writing = True
@@ -144,10 +144,10 @@ class StdoutWriter:
 
     def _write_all(self) -> None:
         """Write the queued lines, oldest first."""
-        while self._later:
-            block = self._later[0]
+        while self._queue:
+            block = self._queue[0]
             self._write_rest(block, _PATIENCE_SECONDS if block.counts else None)
-            self._later.popleft()
+            self._queue.popleft()
 
     def _write_rest(self, block: _Block, patience: float | None) -> None:
         """Write the rest of a block after interrupted or incomplete write calls.
@@ -174,7 +174,7 @@ def _flush(stream: Any) -> None:
         stream.flush()
 
 
-def _number(stream: Any) -> int | None:
+def _get_descriptor(stream: Any) -> int | None:
     try:
         number: int = stream.fileno()
     except (AttributeError, OSError, ValueError):
@@ -185,7 +185,7 @@ def _number(stream: Any) -> int | None:
 def _duplicate_descriptor(number: int) -> int:
     """Duplicate a file descriptor; return the new one, which is greater than 2 (standard error)."""
     descriptor = os.dup(number)
-    if descriptor > _ERRORS:
+    if descriptor > _STDERR:
         return descriptor
     try:
         return _duplicate_descriptor(number)
@@ -201,7 +201,7 @@ def _write_text(stream: Any, data: memoryview) -> int:
     return len(data)
 
 
-def _await(descriptor: int, patience: float | None) -> None:
+def _wait_until_writable(descriptor: int, patience: float | None) -> None:
     """Wait until an output descriptor accepts data; ``patience`` is the maximum number of seconds.
 
     After that time, raise BrokenPipeError. If ``patience`` is None, there is no time limit.
@@ -215,8 +215,6 @@ def _await(descriptor: int, patience: float | None) -> None:
 def _redirect(descriptor: int) -> None:
     """Redirect a file descriptor to standard error, or to ``/dev/null`` if that is closed."""
     try:
-        os.dup2(_ERRORS, descriptor)
+        os.dup2(_STDERR, descriptor)
     except OSError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, descriptor)
-        os.close(nowhere)
+        open_null(descriptor, os.O_WRONLY)

@@ -42,7 +42,7 @@ __all__ = [
 if TYPE_CHECKING:
     from typer.models import CommandInfo
 
-    _Base = TyperCommand
+    _Base = TyperCommand  # for the type checker: the mixin is used with two classes of typer
 else:
     _Base = object
 
@@ -105,7 +105,7 @@ class _Conventions(_Base):
             open_closed_streams()
         elif not is_own_process and prog_name is None:
             prog_name = self.name  # called by a program with another name
-        self.rich_markup_mode = _markup_mode(sys.stderr)
+        self.rich_markup_mode = _choose_markup_mode(sys.stderr)
         try:
             with report_output_errors() if standalone_mode else nullcontext():
                 return super().main(
@@ -152,7 +152,7 @@ class _Conventions(_Base):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help text: with colors and boxes (rich) to a terminal, else as plain text."""
-        self.rich_markup_mode = _markup_mode(sys.stdout)
+        self.rich_markup_mode = _choose_markup_mode(sys.stdout)
         if self.rich_markup_mode is not None:
             _set_readable_styles()
         super().format_help(ctx, formatter)
@@ -209,7 +209,7 @@ class _CommandTable(Mapping[str, TyperCommand]):
 
     @cached_property
     def _infos(self) -> dict[str, CommandInfo]:
-        return {_command_name(info): info for info in self._load().registered_commands}
+        return {_get_command_name(info): info for info in self._load().registered_commands}
 
     def __getitem__(self, name: str) -> TyperCommand:
         info = self._infos[name]
@@ -228,12 +228,12 @@ class _CommandTable(Mapping[str, TyperCommand]):
         return len(self._infos)
 
 
-def _command_name(info: CommandInfo) -> str:
+def _get_command_name(info: CommandInfo) -> str:
     function = info.callback.__name__ if info.callback else ""
     return info.name or function.lower().replace("_", "-")
 
 
-def _markup_mode(stream: TextIO | None) -> Any:
+def _choose_markup_mode(stream: TextIO | None) -> Any:
     """Return typer's ``rich_markup_mode`` for an output stream: "rich" for a terminal, or None."""
     if stream is None or stream.closed:
         return None
@@ -376,14 +376,14 @@ def run_program(program: Program, args: Sequence[str] | None) -> int:
     try:
         code = program.main(args, prog_name=program.name, standalone_mode=False)
     except typer.TyperException as error:
-        refused: Any = error
+        usage_error: Any = error
         if program.rich_markup_mode is None:
-            refused.show()
+            usage_error.show()
         else:
             from typer.rich_utils import rich_format_error
 
-            rich_format_error(refused)
-        return int(refused.exit_code)
+            rich_format_error(usage_error)
+        return int(usage_error.exit_code)
     return code if isinstance(code, int) else 0
 
 

@@ -6,7 +6,6 @@ A value without a UTC offset is assumed to be in UTC.
 from __future__ import annotations
 
 import datetime as dt
-import functools
 import re
 from typing import Any, TypeAlias
 
@@ -23,11 +22,13 @@ _DATE_TIME = re.compile(
     r"(?: ?(?P<zone>[Zz]|(?P<sign>[+-])(?P<zone_hour>\d\d)(?::?(?P<zone_minute>\d\d))?))?)?",
     re.ASCII,
 )
-# ISO 8601 as sources write it: hours of one digit, a space, offsets without a colon,
-# any number of digits in the fraction. `datetime.fromisoformat`, which is tried first, cuts
-# fractions at six digits and supports a different subset in each version of Python.
+"""ISO 8601 as sources write it: one-digit hours, spaces, offsets without a colon, long fractions.
 
-_MICROSECONDS = 26  # position after the sixth digit of a fraction
+`datetime.fromisoformat`, which is tried first, cuts fractions at six digits, and supports a
+different subset in each version of Python.
+"""
+
+_MICROSECOND_END = 26  # position after the sixth digit of a fraction
 
 
 def parse_instant(value: Any) -> ParsedInstant | None:
@@ -39,13 +40,14 @@ def parse_instant(value: Any) -> ParsedInstant | None:
         An aware datetime, and a text with the digits of its fraction beyond microseconds.
     """
     if isinstance(value, dt.datetime):
-        return _utc(value), ""
+        return _make_aware(value), ""
     if isinstance(value, dt.date):
         return dt.datetime(value.year, value.month, value.day, tzinfo=dt.timezone.utc), ""
-    return _instant_of_text(value) if isinstance(value, str) else None
+    return _parse_text(value) if isinstance(value, str) else None
 
 
-def _utc(value: dt.datetime) -> dt.datetime:
+def _make_aware(value: dt.datetime) -> dt.datetime:
+    """Return an aware datetime with a fixed UTC offset. A naive one is assumed to be in UTC."""
     if value.tzinfo is None:
         return assume_utc(value)
     if type(value.tzinfo) is dt.timezone:
@@ -56,52 +58,45 @@ def _utc(value: dt.datetime) -> dt.datetime:
         return value
 
 
-def _instant_of_text(text: str) -> ParsedInstant | None:
+def _parse_text(text: str) -> ParsedInstant | None:
     """Parse an ISO 8601 datetime or date; return None for any other text."""
-    if text[4:5] == "-" and (len(text) <= _MICROSECONDS or text[_MICROSECONDS] in "Z+-"):
+    if text[4:5] == "-" and (len(text) <= _MICROSECOND_END or text[_MICROSECOND_END] in "Z+-"):
         try:
             moment = dt.datetime.fromisoformat(text)
         except ValueError:
             pass
         else:
-            return _utc(moment), ""
+            return _make_aware(moment), ""
     text = text.strip()
     match = _DATE_TIME.fullmatch(text)
-    return _instant_of_rare_text(text) if match is None else _instant_of_groups(match)
+    return _parse_basic_format(text) if match is None else _convert_match(match)
 
 
-def _instant_of_groups(match: re.Match[str]) -> ParsedInstant | None:
+def _convert_match(match: re.Match[str]) -> ParsedInstant | None:
     """Convert a match of `_DATE_TIME` to a datetime; return None for a date like February 30."""
-    number = functools.partial(_group, match)
+    names = ("year", "month", "day", "hour", "minute", "second")
+    year, month, day, hour, minute, second = (_get_number(match, name) for name in names)
     fraction = match["fraction"] or ""
     try:
-        moment = dt.datetime(
-            number("year"),
-            number("month"),
-            number("day"),
-            number("hour"),
-            number("minute"),
-            number("second"),
-            int(fraction[:6].ljust(6, "0")),
-            _parse_zone(match),
-        )
+        microsecond, zone = int(fraction[:6].ljust(6, "0")), _parse_zone(match)
+        moment = dt.datetime(year, month, day, hour, minute, second, microsecond, zone)
     except ValueError:
         return None
     return moment, fraction[6:].rstrip("0")
 
 
-def _group(match: re.Match[str], name: str) -> int:
+def _get_number(match: re.Match[str], name: str) -> int:
     return int(match[name] or 0)
 
 
 def _parse_zone(match: re.Match[str]) -> dt.timezone:
     if match["sign"] is None:
         return dt.timezone.utc
-    minutes = _group(match, "zone_hour") * 60 + _group(match, "zone_minute")
+    minutes = _get_number(match, "zone_hour") * 60 + _get_number(match, "zone_minute")
     return dt.timezone(dt.timedelta(minutes=minutes * (-1 if match["sign"] == "-" else 1)))
 
 
-def _instant_of_rare_text(text: str) -> ParsedInstant | None:
+def _parse_basic_format(text: str) -> ParsedInstant | None:
     """Parse a datetime in the ISO 8601 form without hyphens, such as ``20210102T030405Z``.
 
     Return None for any other text, and for digits only, which may be a Unix timestamp.

@@ -48,7 +48,7 @@ _STEP = re.compile(
 )
 """One step of a simple path. A name has exactly the characters that jsonpath-ng allows."""
 
-_WORDS = frozenset({"where", "wherenot"})
+_KEYWORDS = frozenset({"where", "wherenot"})
 """Keywords of jsonpath-ng; as names they must be quoted."""
 
 
@@ -79,8 +79,8 @@ def extract_jsonpath(expression: str, input: dict[str, Any] | list[Any]) -> Iter
     path = _parse_path(expression)
     values = path.find(input)
     if path.of_arrays:
-        values, single = _unpack(values)
-        if single:
+        values, has_other = _unpack_arrays(values)
+        if has_other:
             warnings.warn(
                 f"JSONPath {expression!r} selects the elements of an array but matched a non-array"
                 " value, which is treated as the only element. Write the path of the value"
@@ -91,7 +91,7 @@ def extract_jsonpath(expression: str, input: dict[str, Any] | list[Any]) -> Iter
     return iter(values)
 
 
-def _unpack(values: list[Any]) -> tuple[list[Any], bool]:
+def _unpack_arrays(values: list[Any]) -> tuple[list[Any], bool]:
     """Return the elements of the arrays among the matches of a path that ends in ``[*]``.
 
     Returns:
@@ -101,14 +101,14 @@ def _unpack(values: list[Any]) -> tuple[list[Any], bool]:
     if len(values) == 1 and isinstance(values[0], list):
         return values[0], False
     elements: list[Any] = []
-    single = False
+    has_other = False
     for value in values:
         if isinstance(value, list):
             elements += value
         elif value is not None:
             elements.append(value)
-            single = True
-    return elements, single
+            has_other = True
+    return elements, has_other
 
 
 @lru_cache(maxsize=512)
@@ -125,12 +125,12 @@ def _compile_with_library(expression: str) -> _Path:
     A final ``[*]`` is removed, and the attribute ``of_arrays`` set instead.
     """
     path = _compile_jsonpath(expression)
-    arrays = _path_of_arrays(path) if expression.rstrip().endswith(_ELEMENTS) else None
+    arrays = _remove_final_wildcard(path) if expression.rstrip().endswith(_ELEMENTS) else None
     evaluated = arrays or path
     return _Path(lambda document: [match.value for match in evaluated.find(document)], bool(arrays))
 
 
-def _path_of_arrays(path: JSONPath) -> JSONPath | None:
+def _remove_final_wildcard(path: JSONPath) -> JSONPath | None:
     """Return a path of jsonpath-ng without its final ``[*]``; return None if it has none."""
     from jsonpath_ng import Child
 
@@ -140,7 +140,9 @@ def _path_of_arrays(path: JSONPath) -> JSONPath | None:
 
 @lru_cache(maxsize=512)
 def _compile_jsonpath(expression: str) -> JSONPath:
-    """Parse a JSONPath expression with jsonpath-ng; results are cached.
+    """Parse a JSONPath expression with jsonpath-ng; results are cached, as in singer_sdk.
+
+    Plugins import this function through `tap_core.helpers.jsonpath`.
 
     Raises:
         JSONPathError: The expression is invalid; the message contains the expression.
@@ -162,10 +164,8 @@ def _compile_simple(expression: str) -> _Path | None:
     steps = _parse_steps(expression)
     if steps is None:
         return None
-    alone = len(steps) == 1 and not expression.startswith(
-        "$"
-    )  # a bare [*] is not the end of a path
-    of_arrays = expression.endswith(_ELEMENTS) and not alone
+    is_bare = len(steps) == 1 and not expression.startswith("$")  # `[*]` alone ends no path
+    of_arrays = expression.endswith(_ELEMENTS) and not is_bare
     return _Path(_compile_steps(steps[:-1] if of_arrays else steps), of_arrays)
 
 
@@ -181,20 +181,20 @@ def _parse_steps(expression: str) -> list[_Step] | None:
     steps, position = [], 0
     while position < len(rest):
         match = _STEP.match(rest, position)
-        if match is None or match["name"] in _WORDS:
+        if match is None or match["name"] in _KEYWORDS:
             return None
-        steps.append(_step(match))
+        steps.append(_make_step(match))
         position = match.end()
     return steps
 
 
-def _step(match: re.Match[str]) -> _Step:
+def _make_step(match: re.Match[str]) -> _Step:
     kind = str(match.lastgroup)
     if kind == "index":
         return _make_index_step(int(match[kind]))
     if kind == "elements":
-        return _elements
-    return _members if kind == "members" else _make_name_step(match[kind])
+        return _select_elements
+    return _select_members if kind == "members" else _make_name_step(match[kind])
 
 
 def _compile_steps(steps: list[_Step]) -> _Find:
@@ -209,12 +209,12 @@ def _compile_steps(steps: list[_Step]) -> _Find:
 
 def _make_name_step(name: str) -> _Step:
     def step(values: list[Any]) -> list[Any]:
-        return [found for value in values if (found := _member(value, name)) is not _ABSENT]
+        return [found for value in values if (found := _get_member(value, name)) is not _ABSENT]
 
     return step
 
 
-def _member(value: Any, name: str) -> Any:
+def _get_member(value: Any, name: str) -> Any:
     """Return the value of an object's property, or `_ABSENT` if the property is missing.
 
     An object is a dict or anything else with a method ``get``.
@@ -238,7 +238,7 @@ def _make_index_step(index: int) -> _Step:
     return step
 
 
-def _elements(values: list[Any]) -> list[Any]:
+def _select_elements(values: list[Any]) -> list[Any]:
     """Evaluate the JSONPath step ``[*]``: return all elements of arrays and values of objects."""
     elements: list[Any] = []
     for value in values:
@@ -249,7 +249,7 @@ def _elements(values: list[Any]) -> list[Any]:
     return elements
 
 
-def _members(values: list[Any]) -> list[Any]:
+def _select_members(values: list[Any]) -> list[Any]:
     """Evaluate the JSONPath step ``.*``: return all elements of arrays and values of objects.
 
     In contrast to ``[*]``, an object may be any mapping with a method ``keys``.
@@ -259,6 +259,6 @@ def _members(values: list[Any]) -> list[Any]:
         if isinstance(value, (list, tuple)):
             elements += value
         elif hasattr(value, "keys"):
-            members = [_member(value, name) for name in tuple(value.keys())]
+            members = [_get_member(value, name) for name in tuple(value.keys())]
             elements += [member for member in members if member is not _ABSENT]
     return elements

@@ -45,9 +45,8 @@ def read_first_records(stream: SyncStream, limit: int) -> list[dict[str, Any]]:
     The records are post-processed and contain the values of their context. Stream maps, type
     conversion and property selection are not applied.
     """
-    stream._tap.set_protocol_writer(
-        _DiscardingWriter()
-    )  # otherwise each slice would write its state
+    # Otherwise the states of the windows that are read would be written.
+    stream._tap.set_protocol_writer(_DiscardingWriter())
     with closing(_iterate_records(stream)) as records:
         # converted at once, because the tap's code may reuse the dict
         return [load_json(serialize_json(record)) for record, _ in islice(records, limit)]
@@ -93,17 +92,17 @@ def _read_context(
     stream: SyncStream, context: Context | None
 ) -> Iterator[tuple[Record, Context | None]]:
     stream.context = MappingProxyType(dict(context)) if context else None
-    bookmark = begin_partition(stream, context, None)
+    bookmark_context = begin_partition(stream, context, None)
     admits = stream._reader.begin_preview(context)
-    extra: Mapping[str, Any] = (bookmark or {}) if stream.add_context_to_records else {}
+    added: Mapping[str, Any] = (bookmark_context or {}) if stream.add_context_to_records else {}
     child_context = None if context is None else copy.copy(context)
     try:
-        for pulled in call_get_records(stream, context):
-            record = pulled
+        for item in call_get_records(stream, context):
+            record = item
             if isinstance(record, tuple):
                 record, child_context = split_record_and_context(record)
             record = stream.post_process(record, context)
             if record is not None and (admits is None or admits(record)):
-                yield {**extra, **record}, child_context
+                yield {**added, **record}, child_context
     finally:
         stream._reader.end()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from tap_core.exceptions import (
     ConfigurationError,
@@ -31,8 +31,10 @@ __all__ = [
     "TRANSIENT",
     "failure_type",
     "get_http_status",
+    "get_sql_states",
     "is_auth_failure",
     "is_known_error",
+    "is_token_error",
     "iterate_causes",
     "shorten_connection_failure",
     "summarize_error",
@@ -42,10 +44,10 @@ CONFIG: Final = "config_error"
 SYSTEM: Final = "system_error"
 TRANSIENT: Final = "transient_error"
 
-_KINDS: Final = (CONFIG, SYSTEM, TRANSIENT)
-_CONFIG_FAULTS: Final = (ConfigurationError, StreamMapConfigError, MapExpressionError)
-_PASSING: Final = (ConnectionError, TimeoutError, RetriableSyncError)
-_PASSING_NAMES: Final = frozenset(
+_FAILURE_TYPES: Final = (CONFIG, SYSTEM, TRANSIENT)
+_CONFIG_ERRORS: Final = (ConfigurationError, StreamMapConfigError, MapExpressionError)
+_TRANSIENT_ERRORS: Final = (ConnectionError, TimeoutError, RetriableSyncError)
+_TRANSIENT_ERROR_NAMES: Final = frozenset(
     {
         *("requests.exceptions.ConnectionError", "requests.exceptions.Timeout"),
         *("requests.exceptions.ChunkedEncodingError", "urllib3.exceptions.HTTPError"),
@@ -54,23 +56,28 @@ _PASSING_NAMES: Final = frozenset(
         *("sqlalchemy.exc.OperationalError", "sqlalchemy.exc.InterfaceError"),
     }
 )
-_UNUSABLE_URL_NAMES: Final = frozenset(
+_INVALID_URL_ERROR_NAMES: Final = frozenset(
     f"requests.exceptions.{name}" for name in ("InvalidURL", "InvalidSchema", "MissingSchema")
 )
-_UNSENDABLE_NAMES: Final = frozenset(
+_UNSENDABLE_ERROR_NAMES: Final = frozenset(
     f"requests.exceptions.{name}" for name in ("InvalidHeader", "InvalidProxyURL")
 )
-_NO_CERTIFICATE: Final = "CERTIFICATE_VERIFY_FAILED"
-_PASSING_STATUSES: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
-_REFUSED: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
+_CERTIFICATE_REJECTED: Final = "CERTIFICATE_VERIFY_FAILED"
+_TRANSIENT_STATUSES: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
+_AUTH_STATUSES: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 _STATUS_FIRST: Final = re.compile(r"\s*(?:HTTP )?([45]\d\d)\b")
 """HTTP status at the start of an error message, as in `RESTStream.response_error_message`."""
-_LONGEST_CHAIN: Final = 10
-_COMPLETE: Final = (SingerSDKError, SingerError)
+_MAX_CAUSES: Final = 10
+_SDK_ERRORS: Final = (SingerSDKError, SingerError)
 """Base classes of errors whose messages are written for users."""
 
 _BUGS: Final = (
-    *(ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError),
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NameError,
+    TypeError,
 )
 """Python errors that show a mistake in the code, regardless of their message and causes."""
 
@@ -102,10 +109,11 @@ def summarize_error(
     """
     kind = failure_type(error)
     message = shorten_connection_failure(_get_text(error)) if message is None else message
-    text = message or type(error).__qualname__
+    name = type(error).__qualname__
+    text = message or name
     if kind == CONFIG and any(is_auth_failure(each) for each in iterate_causes(error)):
         return f"The {system} refuses the credentials: check those in the configuration. {text}"
-    if any(map(_is_unusable_url, iterate_causes(error))):
+    if any(map(_has_invalid_url, iterate_causes(error))):
         return (
             f"The address of the {system} is not valid: check it in the configuration. It must"
             f" begin with https:// or http://. {text}"
@@ -118,19 +126,20 @@ def summarize_error(
     if kind == TRANSIENT:
         return f"The {system} is temporarily unavailable: try again later. {text}"
     if kind == SYSTEM and not is_known_error(error):
-        return f"Internal error, not caused by the configuration: {_format_error(error, message)}"
+        described = f"{name}: {message}" if message else name
+        return f"Internal error, not caused by the configuration: {described}"
     return text
 
 
 def is_known_error(error: BaseException) -> bool:
     """Return True if the message of an error suffices for the user, so that no traceback is shown.
 
-    This is the case for errors of the SDK, rejected credentials and an unavailable service, and for
-    errors that were raised ``from`` one of these.
+    This is the case for errors of the SDK, invalid settings, rejected credentials and an
+    unavailable service, and for errors that were raised ``from`` one of these.
     """
     current: BaseException | None = error
-    for _ in range(_LONGEST_CHAIN):
-        if isinstance(current, _COMPLETE) or _find_missing_members(current):
+    for _ in range(_MAX_CAUSES):
+        if isinstance(current, _SDK_ERRORS) or _find_missing_members(current):
             return True
         if current is None or isinstance(current, _BUGS):
             return False
@@ -138,6 +147,28 @@ def is_known_error(error: BaseException) -> bool:
             return True
         current = current.__cause__
     return False
+
+
+def failure_type(error: BaseException) -> str:
+    """Return "config_error", "transient_error" or "system_error" for an error.
+
+    The first error in its chain of causes that can be classified decides.
+    """
+    return next(filter(None, map(_classify, iterate_causes(error))), SYSTEM)
+
+
+def iterate_causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, its cause, the cause of that error, and so on: at most ten exceptions.
+
+    An error without explicit cause is followed by its ``__context__``, unless raised ``from None``.
+    """
+    current: BaseException | None = error
+    for _ in range(_MAX_CAUSES):
+        if current is None:
+            return
+        yield current
+        hidden = current.__suppress_context__
+        current = current.__cause__ or (None if hidden else current.__context__)
 
 
 def shorten_connection_failure(text: str) -> str:
@@ -152,6 +183,48 @@ def shorten_connection_failure(text: str) -> str:
         return text
     short = f"{found['host']}:{found['port']} cannot be reached: {(reason[1] or reason[2]).strip()}"
     return text[: found.start()] + short + text[found.end() :]
+
+
+def is_auth_failure(error: BaseException) -> bool:
+    """Return True if an API or database rejected the credentials, for example with status 401."""
+    if get_http_status(error) in _AUTH_STATUSES or _is_database_login_failure(error):
+        return True
+    # A token endpoint rejects credentials with status 400: RFC 6749, section 5.2.
+    return is_token_error(error) and get_http_status(error) == HTTPStatus.BAD_REQUEST
+
+
+def is_token_error(error: BaseException) -> bool:
+    """Return True if an error is an `AccessTokenError`: a token endpoint gave no token."""
+    return type(error).__name__ == "AccessTokenError"
+
+
+def get_http_status(error: BaseException) -> int | None:
+    """Return the HTTP status (400 or higher) of an error, or None if it has no such status.
+
+    The status is taken from the error's response, from its attribute ``status`` or ``code``, or
+    from the start of its message, such as "404 Not Found".
+    """
+    response = getattr(error, "response", None)
+    candidates = [
+        getattr(response, "status_code", None),
+        getattr(error, "status", None),
+        getattr(error, "code", None),
+    ]
+    for found in candidates:
+        if isinstance(found, int) and found >= HTTPStatus.BAD_REQUEST:
+            return found
+    match = _STATUS_FIRST.match(str(error))
+    return int(match[1]) if match else None
+
+
+def get_sql_states(error: BaseException) -> list[str]:
+    """Return the SQLSTATE codes of a database error and of the driver's error that it wraps."""
+    candidates: Iterator[Any] = (
+        getattr(each, name, None)
+        for each in (error, getattr(error, "orig", None))
+        for name in ("sqlstate", "pgcode")
+    )
+    return [state for state in candidates if isinstance(state, str)]
 
 
 def _get_text(error: BaseException) -> str:
@@ -175,124 +248,66 @@ def _find_missing_members(error: BaseException | None) -> tuple[str, str] | None
     return (found[1], found[2].replace("'", "")) if found else None
 
 
-def failure_type(error: BaseException) -> str:
-    """Return "config_error", "transient_error" or "system_error" for an error.
-
-    The first error in its chain of causes that can be classified decides.
-    """
-    return next(filter(None, map(_classify, iterate_causes(error))), SYSTEM)
-
-
-def _format_error(error: BaseException, message: str) -> str:
-    name = type(error).__qualname__
-    return f"{name}: {message}" if message else name
-
-
-def iterate_causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error, its cause, the cause of that error, and so on: at most ten exceptions.
-
-    An error without explicit cause is followed by its ``__context__``, unless raised ``from None``.
-    """
-    current: BaseException | None = error
-    for _ in range(_LONGEST_CHAIN):
-        if current is None:
-            return
-        yield current
-        hidden = current.__suppress_context__
-        current = current.__cause__ or (None if hidden else current.__context__)
-
-
 def _classify(error: BaseException) -> str | None:
     """Return the failure type of one error without its causes, or None if it is unknown.
 
     If the error has a valid attribute ``failure_type``, return its value.
     """
-    if (own_type := getattr(error, "failure_type", None)) in _KINDS:
+    if (own_type := getattr(error, "failure_type", None)) in _FAILURE_TYPES:
         return str(own_type)
-    if isinstance(error, _CONFIG_FAULTS) or is_auth_failure(error):
+    if isinstance(error, _CONFIG_ERRORS) or is_auth_failure(error):
         return CONFIG
-    if _is_unusable_url(error) or _is_unsendable(error) or _lacks_tls(error):
+    if _has_invalid_url(error) or _is_unsendable(error) or _lacks_tls(error):
         return CONFIG
-    if _NO_CERTIFICATE in str(error):
+    if _CERTIFICATE_REJECTED in str(error):
         return SYSTEM
-    return TRANSIENT if _is_retriable(error) else None
+    return TRANSIENT if _is_transient(error) else None
 
 
-def _is_unusable_url(error: BaseException) -> bool:
+def _has_invalid_url(error: BaseException) -> bool:
     """Return True if an error says that a URL is not valid.
 
     For example, the URL has no scheme or an unknown one.
     """
-    return not _UNUSABLE_URL_NAMES.isdisjoint(_class_names(error)) and not _is_unsendable(error)
+    return not _INVALID_URL_ERROR_NAMES.isdisjoint(
+        _iterate_class_names(error)
+    ) and not _is_unsendable(error)
 
 
 def _lacks_tls(error: BaseException) -> bool:
     """Return True if an error says that a server has answered a TLS request without TLS."""
-    is_ssl_error = "requests.exceptions.SSLError" in _class_names(error)
+    is_ssl_error = "requests.exceptions.SSLError" in _iterate_class_names(error)
     return is_ssl_error and "WRONG_VERSION_NUMBER" in str(error)
 
 
 def _is_unsendable(error: BaseException) -> bool:
     """Return True if a header or the proxy prevents a request; the message has the reason."""
-    return not _UNSENDABLE_NAMES.isdisjoint(_class_names(error))
+    return not _UNSENDABLE_ERROR_NAMES.isdisjoint(_iterate_class_names(error))
 
 
-def is_auth_failure(error: BaseException) -> bool:
-    """Return True if an API or database rejected the credentials, for example with status 401."""
-    if get_http_status(error) in _REFUSED or _is_database_refusal(error):
-        return True
-    # A token endpoint rejects credentials with status 400: RFC 6749, section 5.2.
-    return _is_token_error(error) and get_http_status(error) == HTTPStatus.BAD_REQUEST
-
-
-def _is_database_refusal(error: BaseException) -> bool:
+def _is_database_login_failure(error: BaseException) -> bool:
     """Return True if an error says that a database rejected the login.
 
     Such an error has a SQLSTATE that starts with 28, or a known message.
     """
-    for each in (error, getattr(error, "orig", None)):
-        state = getattr(each, "sqlstate", None) or getattr(each, "pgcode", None)
-        if isinstance(state, str) and state.startswith("28"):
-            return True
+    if any(state.startswith("28") for state in get_sql_states(error)):
+        return True
     text = str(error) if "OperationalError" in type(error).__name__ else ""
     return "authentication failed" in text or "Access denied for user" in text
 
 
-def _is_retriable(error: BaseException) -> bool:
+def _is_transient(error: BaseException) -> bool:
     """Return True if a retry may succeed, according to an error's class or HTTP status."""
-    if isinstance(error, _PASSING):
+    if isinstance(error, _TRANSIENT_ERRORS):
         return True
     status = get_http_status(error)
     if status is not None:
-        return status in _PASSING_STATUSES or status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    if _is_token_error(error):
+        return status in _TRANSIENT_STATUSES or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    if is_token_error(error):
         return getattr(error, "status", None) is None
-    return not _PASSING_NAMES.isdisjoint(_class_names(error))
+    return not _TRANSIENT_ERROR_NAMES.isdisjoint(_iterate_class_names(error))
 
 
-def _class_names(error: BaseException) -> Iterator[str]:
+def _iterate_class_names(error: BaseException) -> Iterator[str]:
     """Yield the full names of an error's class and base classes, such as ``socket.gaierror``."""
     return (f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__)
-
-
-def _is_token_error(error: BaseException) -> bool:
-    return type(error).__name__ == "AccessTokenError"
-
-
-def get_http_status(error: BaseException) -> int | None:
-    """Return the HTTP status (400 or higher) of an error, or None if it has no such status.
-
-    The status is taken from the error's response, from its attribute ``status`` or ``code``, or
-    from the start of its message, such as "404 Not Found".
-    """
-    response = getattr(error, "response", None)
-    candidates = [
-        getattr(response, "status_code", None),
-        getattr(error, "status", None),
-        getattr(error, "code", None),
-    ]
-    for found in candidates:
-        if isinstance(found, int) and found >= HTTPStatus.BAD_REQUEST:
-            return found
-    match = _STATUS_FIRST.match(str(error))
-    return int(match[1]) if match else None

@@ -42,7 +42,11 @@ def split_bookmarks(
             the stream.
         full_refresh: Names of streams that restart in any case, even if they are not selected.
     """
-    restarted = _find_restarted(bookmarks, streams, must_restart, full_refresh)
+    restarted = {
+        name
+        for name, stream in streams.items()
+        if name in full_refresh or (stream.selected and must_restart(stream, bookmarks.get(name)))
+    }
     ancestors = _find_ancestors(restarted, streams)
     kept, previous = dict[str, Any](), dict[str, Any]()
     for name, state in deepcopy(dict(bookmarks)).items():
@@ -58,24 +62,6 @@ def split_bookmarks(
                 ancestors[name],
             )
     return kept, previous
-
-
-def _find_restarted(
-    bookmarks: Mapping[str, Any],
-    streams: Mapping[str, SyncStream],
-    must_restart: RestartCheck,
-    full_refresh: Collection[str],
-) -> set[str]:
-    """Return the names of the streams that restart regardless of their child streams.
-
-    These are the streams in ``full_refresh``, and the selected streams for which ``must_restart``
-    returns True.
-    """
-    return {
-        name
-        for name, stream in streams.items()
-        if name in full_refresh or (stream.selected and must_restart(stream, bookmarks.get(name)))
-    }
 
 
 def _find_ancestors(

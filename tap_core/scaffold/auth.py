@@ -31,12 +31,12 @@ class Authentication:
     """Python expression over ``headers`` with which the mock API accepts a request."""
 
 
-def _secret(name: str, description: str) -> ProjectSetting:
+def _make_secret_setting(name: str, description: str) -> ProjectSetting:
     """Return a required setting for a new tap, whose value is a secret."""
     return ProjectSetting(name, description, "password", required=True)
 
 
-def _member(constructor: str) -> str:
+def _render_authenticator(constructor: str) -> str:
     """Return the source code of a tap's property ``authenticator``.
 
     ``constructor`` is the Python expression that the property returns.
@@ -69,28 +69,30 @@ AUTHENTICATION: dict[str, Authentication] = {
     "none": Authentication(),
     "api-key": Authentication(
         imports="APIKeyAuthenticator",
-        member=_member('APIKeyAuthenticator(key="X-API-Key", value=self.config["api_key"])'),
-        settings=(_secret("api_key", "Key of the API"),),
+        member=_render_authenticator(
+            'APIKeyAuthenticator(key="X-API-Key", value=self.config["api_key"])'
+        ),
+        settings=(_make_secret_setting("api_key", "Key of the API"),),
         values='"api_key": "k-1"',
         check='headers["X-API-Key"] == "k-1"',
     ),
     "bearer": Authentication(
         imports="BearerTokenAuthenticator",
-        member=_member('BearerTokenAuthenticator(token=self.config["token"])'),
-        settings=(_secret("token", "Token of the API"),),
+        member=_render_authenticator('BearerTokenAuthenticator(token=self.config["token"])'),
+        settings=(_make_secret_setting("token", "Token of the API"),),
         values='"token": "t-1"',
         check='headers["Authorization"] == "Bearer t-1"',
     ),
     "basic": Authentication(
         imports="BasicAuthenticator",
-        member=_member(
+        member=_render_authenticator(
             "BasicAuthenticator(\n"
             '            username=self.config["username"], password=self.config["password"]\n'
             "        )"
         ),
         settings=(
             ProjectSetting("username", "Name of the user", required=True),
-            _secret("password", "Password of the user"),
+            _make_secret_setting("password", "Password of the user"),
         ),
         values='"username": "u", "password": "p"',
         check='headers["Authorization"] == "Basic dTpw"',
@@ -98,7 +100,7 @@ AUTHENTICATION: dict[str, Authentication] = {
     "oauth": Authentication(
         imports="OAuthAuthenticator",
         helper=_OAUTH,
-        member=_member(
+        member=_render_authenticator(
             "ServiceAuthenticator(\n"
             '            client_id=self.config["client_id"],\n'
             '            client_secret=self.config["client_secret"],\n'
@@ -107,7 +109,7 @@ AUTHENTICATION: dict[str, Authentication] = {
         ),
         settings=(
             ProjectSetting("client_id", "Id of the client", required=True),
-            _secret("client_secret", "Secret of the client"),
+            _make_secret_setting("client_secret", "Secret of the client"),
         ),
         values='"client_id": "c", "client_secret": "s"',
         check='headers["Authorization"] == "Bearer fresh"',

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -21,15 +20,7 @@ from tap_core.scaffold.settings import render_env_lines, render_properties
 __all__ = ["write"]
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"
-_WORD: Final = re.compile(r"%%(\w+)%%")
-
-
-@dataclass(frozen=True)
-class _File:
-    """File of the new project: its path relative to the project, and its text."""
-
-    path: str
-    text: str
+_PLACEHOLDER: Final = re.compile(r"%%(\w+)%%")
 
 
 def write(project: Project, folder: Path) -> list[Path]:
@@ -43,16 +34,16 @@ def write(project: Project, folder: Path) -> list[Path]:
             f"{folder} already exists; nothing was written. Name another folder with --folder."
         )
     written = []
-    for file in _files(project):
-        path = folder / file.path
+    for name, text in _render_files(project):
+        path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(file.text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
         written.append(path)
     return written
 
 
-def _files(project: Project) -> Iterator[_File]:
-    """Yield the files of a new project, rendered from the templates.
+def _render_files(project: Project) -> Iterator[tuple[str, str]]:
+    """Yield the relative path and the text of each file of a new project.
 
     Some templates are for all plugins, others for the project's type (tap or target) or its kind.
     """
@@ -61,15 +52,13 @@ def _files(project: Project) -> Iterator[_File]:
         root = _TEMPLATES / layer
         for template in sorted(root.rglob("*.txt")):
             path = template.relative_to(root).as_posix().removesuffix(".txt")
-            yield _File(
-                _filled(path, placeholders),
-                _filled(template.read_text(encoding="utf-8"), placeholders),
-            )
+            text = template.read_text(encoding="utf-8")
+            yield _fill(path, placeholders), _fill(text, placeholders)
 
 
-def _filled(text: str, placeholders: Mapping[str, str]) -> str:
+def _fill(text: str, placeholders: Mapping[str, str]) -> str:
     """Return a text with each ``%%name%%`` replaced by the value of the placeholder ``name``."""
-    return _WORD.sub(lambda found: placeholders[found.group(1)], text)
+    return _PLACEHOLDER.sub(lambda found: placeholders[found.group(1)], text)
 
 
 def _make_placeholders(project: Project) -> dict[str, str]:
@@ -88,29 +77,29 @@ def _make_placeholders(project: Project) -> dict[str, str]:
         "class": project.class_name,
         "source": project.source,
         "setting_prefix": project.package.upper(),
-        "auth_import": _import("tap_core.authenticators", auth.imports),
+        "auth_import": _render_import("tap_core.authenticators", auth.imports),
         "auth_helper": auth.helper,
         "auth_member": auth.member,
         "auth_values_item": f", {auth.values}" if auth.values else "",
         "auth_check": auth.check,
         "cached_property_import": "from functools import cached_property\n" if auth.member else "",
-        "pages_import": _import("tap_core.pagination", pages.imports),
+        "pages_import": _render_import("tap_core.pagination", pages.imports),
         "pages_member": pages.member,
         "pages_params": pages.params,
         "pages_page": pages.page,
         "pages_token": pages.token,
-        "pages_param_type": _or_none(pages.token),
-        "url_import": _import("urllib.parse", "ParseResult, parse_qsl")
+        "pages_param_type": _make_optional(pages.token),
+        "url_import": _render_import("urllib.parse", "ParseResult, parse_qsl")
         if project.pagination == "link"
         else "",
     }
 
 
-def _import(module: str, names: str) -> str:
+def _render_import(module: str, names: str) -> str:
     """Return the line ``from module import names``, or an empty string if there are no names."""
     return f"from {module} import {names}\n" if names else ""
 
 
-def _or_none(kind: str) -> str:
+def _make_optional(kind: str) -> str:
     """Return the source code of a type that also allows None: ``int`` -> ``int | None``."""
     return kind if kind.endswith("None") else f"{kind} | None"

@@ -131,7 +131,7 @@ def serialize_json(obj: object, **kwargs: Any) -> str:
             return json.dumps(obj, separators=(",", ":"), allow_nan=False, default=_plain_text)
         except (TypeError, ValueError, RecursionError):  # decimals, NaN, odd keys, deep values
             pass
-    return _BEYOND_ASCII.sub(_escaped, _write(obj, as_text, **kwargs))
+    return _BEYOND_ASCII.sub(_escape, _write(obj, as_text, **kwargs))
 
 
 def read_json_file(path: StrPath) -> dict[str, Any]:
@@ -182,23 +182,23 @@ def _to_encodable(value: Any, default: Callable[[Any], Any]) -> Any:
     if value is None or isinstance(value, (bool, float)):
         return value
     if isinstance(value, (str, int)):  # enums of the two kinds included
-        return str.__str__(value) if isinstance(value, str) else _raw(int.__repr__(value))
+        return str.__str__(value) if isinstance(value, str) else _make_raw(int.__repr__(value))
     if isinstance(value, Mapping):
-        return {_key(key): _to_encodable(item, default) for key, item in value.items()}
+        return {_format_key(key): _to_encodable(item, default) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_to_encodable(item, default) for item in value]
     if isinstance(value, Decimal):
-        return _raw(str(value)) if value.is_finite() else None
+        return _make_raw(str(value)) if value.is_finite() else None
     return _to_encodable(default(value), default)
 
 
-def _raw(text: str) -> Any:
+def _make_raw(text: str) -> Any:
     import msgspec
 
     return msgspec.Raw(text.encode())
 
 
-def _key(key: Any) -> str:
+def _format_key(key: Any) -> str:
     """Return the key of a JSON object as text, as the json module does: True becomes "true"."""
     if isinstance(key, str):
         return str.__str__(key)
@@ -221,7 +221,7 @@ def _plain_text(value: Any) -> str:
     return as_text(value)
 
 
-def _escaped(character: re.Match[str]) -> str:
+def _escape(character: re.Match[str]) -> str:
     return json.dumps(character[0])[1:-1]
 
 

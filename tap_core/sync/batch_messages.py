@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tap_core.batch.writer import is_builtin_encoding
+from tap_core.batch.encodings import is_builtin_encoding
 from tap_core.exceptions import ConfigurationError
 from tap_core.sync.batch_file_output import StreamBatchWriter
 from tap_core.sync.override_detection import BATCH_HOOKS, is_overridden

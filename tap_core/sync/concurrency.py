@@ -184,7 +184,7 @@ def _makes_batches(stream: SyncStream) -> bool:
     config = stream.get_batch_config(stream.config)
     if config is None:
         return False
-    from tap_core.batch.writer import is_builtin_encoding
+    from tap_core.batch.encodings import is_builtin_encoding
 
     is_own = is_overridden(stream, "get_batches", "_sync_batches", "_write_batch_message")
     return is_own or not is_builtin_encoding(config.encoding)

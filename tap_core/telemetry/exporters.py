@@ -54,7 +54,7 @@ class Exporters:
 
 def is_configured() -> bool:
     """Return True if an environment variable enables telemetry and OpenTelemetry is installed."""
-    if not any(map(_is_on, _SIGNALS)):
+    if not any(map(_is_enabled, _SIGNALS)):
         return False
     try:
         return all(map(find_spec, _PACKAGES))
@@ -62,7 +62,7 @@ def is_configured() -> bool:
         return False
 
 
-def _is_on(signal: str) -> bool:
+def _is_enabled(signal: str) -> bool:
     """Return True if environment variables enable OpenTelemetry's ``TRACES`` or ``METRICS``.
 
     ``signal`` is one of these two words.
@@ -86,8 +86,8 @@ def start_exporters(service: str, version: str) -> Exporters | None:
         _hide_variables()
         _check_variables()
         resource = _describe_service(service, version)
-        traces = _make_tracer_provider(resource) if _is_on("TRACES") else None
-        metrics = _make_meter_provider(resource) if _is_on("METRICS") else None
+        traces = _make_tracer_provider(resource) if _is_enabled("TRACES") else None
+        metrics = _make_meter_provider(resource) if _is_enabled("METRICS") else None
         parent = _read_parent()
     except Exception as error:  # noqa: BLE001  telemetry never affects the run
         reason = redact_line(str(error) or type(error).__name__).rstrip(".")
@@ -125,16 +125,16 @@ def _check_variables() -> None:
     Raises:
         ValueError: A variable selects another one; the message names the variable.
     """
-    for signal in filter(_is_on, _SIGNALS):
-        _check_variable(f"OTEL_{signal}_EXPORTER", ("otlp",), "otlp or none")
+    for signal in filter(_is_enabled, _SIGNALS):
+        _check_variable(f"OTEL_{signal}_EXPORTER", "otlp", "otlp or none")
         for name in (f"{_OTLP}_PROTOCOL", f"{_OTLP}_{signal}_PROTOCOL"):
-            _check_variable(name, ("http/protobuf",), "http/protobuf")
+            _check_variable(name, "http/protobuf", "http/protobuf")
 
 
-def _check_variable(name: str, allowed: tuple[str, ...], words: str) -> None:
+def _check_variable(name: str, required: str, advice: str) -> None:
     value = os.environ.get(name, "").strip().lower()
-    if value and value not in allowed:
-        raise ValueError(f"the environment variable {name} is '{value}'; set it to {words}")
+    if value and value != required:
+        raise ValueError(f"the environment variable {name} is '{value}'; set it to {advice}")
 
 
 def _describe_service(service: str, version: str) -> Resource:

@@ -80,18 +80,18 @@ class Telemetry:
     @contextmanager
     def run_span(self, name: str) -> Iterator[Trace]:
         """Context manager that records a run as a span, the parent of its streams' spans."""
-        span = self.begin(name, self._parents[-1], {})
-        parent = _as_parent(span)
+        span = self._begin_span(name, self._parents[-1], {})
+        parent = _make_parent_context(span)
         self._parents.append(parent)
         try:
-            with _ended(span) as trace:
+            with _end_span(span) as trace:
                 yield trace
         finally:
             self._parents.remove(parent)  # runs of several threads end in any order
             if len(self._parents) == 1:
-                self.end_streams()
+                self._end_streams()
 
-    def begin(self, name: str, parent: Context | None, attributes: Mapping[str, Any]) -> Span:
+    def _begin_span(self, name: str, parent: Context | None, attributes: Mapping[str, Any]) -> Span:
         """Start and return an OpenTelemetry span. If traces are off, it records nothing."""
         from opentelemetry.trace import INVALID_SPAN, SpanKind
 
@@ -107,11 +107,11 @@ class Telemetry:
         """
         known = self._streams.get((role, stream))
         if known is None:
-            span = self.begin(f"{role} stream", self._parents[-1], {_STREAM: stream})
-            known = self._streams[role, stream] = (span, _as_parent(span))
+            span = self._begin_span(f"{role} stream", self._parents[-1], {_STREAM: stream})
+            known = self._streams[role, stream] = (span, _make_parent_context(span))
         return known[0]
 
-    def find_parent(self, role: str, stream: str) -> Context | None:
+    def _find_parent(self, role: str, stream: str) -> Context | None:
         """Return the parent for new spans of a stream: the stream's span, else the run's span.
 
         ``role`` is ``tap`` or ``target``.
@@ -119,7 +119,7 @@ class Telemetry:
         known = self._streams.get((role, stream))
         return self._parents[-1] if known is None else known[1]
 
-    def end_streams(self) -> None:
+    def _end_streams(self) -> None:
         """End the spans of all streams."""
         for key in tuple(self._streams):
             if (known := self._streams.pop(key, None)) is not None:
@@ -129,7 +129,7 @@ class Telemetry:
     def stream_span(self, stream: str) -> Iterator[None]:
         """Context manager that records the reading of a tap's stream as an OpenTelemetry span."""
         try:
-            with _ended(self.begin_stream("tap", stream)):
+            with _end_span(self.begin_stream("tap", stream)):
                 yield
         finally:
             self._streams.pop(("tap", stream), None)
@@ -137,7 +137,9 @@ class Telemetry:
     def batch_span(self, stream: str, table: str) -> AbstractContextManager[Trace]:
         """Return a context manager that records the commit of a batch of rows as a span."""
         attributes = {_STREAM: stream, "db.collection.name": table}
-        return _ended(self.begin("commit batch", self.find_parent("target", stream), attributes))
+        return _end_span(
+            self._begin_span("commit batch", self._find_parent("target", stream), attributes)
+        )
 
     @contextmanager
     def request_span(
@@ -154,8 +156,8 @@ class Telemetry:
             hidden = secrets() | collect_sent_secrets(request)
             full = redact(hidden.hide(redact_url(request.url or "")))
         common = {"http.request.method": method, **_describe_server(full)}
-        span = self.begin(
-            method, self.find_parent("tap", stream), {**common, _STREAM: stream, "url.full": full}
+        span = self._begin_span(
+            method, self._find_parent("tap", stream), {**common, _STREAM: stream, "url.full": full}
         )
         outcome: dict[str, Any] = {}
 
@@ -166,7 +168,7 @@ class Telemetry:
 
         started = time.monotonic()
         try:
-            with _ended(span) as trace:
+            with _end_span(span) as trace:
                 yield record_status
                 trace.describe(outcome)
                 if "error.type" in outcome:
@@ -175,18 +177,18 @@ class Telemetry:
             outcome["error.type"] = name_error_type(error)
             raise
         finally:
-            self.record_seconds("request", time.monotonic() - started, {**common, **outcome})
+            self._record_seconds("request", time.monotonic() - started, {**common, **outcome})
 
     def record(self, metric: str, value: Any, tags: Mapping[Any, Any]) -> None:
         """Add the value in a Singer METRIC log line to the corresponding OpenTelemetry metric.
 
         `tap_core.telemetry.record_metric` describes the arguments.
         """
-        attributes = {_TAGS[tag]: str(value) for tag, value in _plain_tags(tags) if tag in _TAGS}
+        attributes = {_TAGS[tag]: str(value) for tag, value in _iterate_tags(tags) if tag in _TAGS}
         if metric in _COUNTERS:
             self._count(metric, value, attributes)
         elif metric in _DURATIONS:
-            self.record_seconds(metric, value, attributes)
+            self._record_seconds(metric, value, attributes)
 
     def count_commit(self, stream: str, quarantined: int, nbytes: int) -> None:
         """Add a commit to a stream's metrics: its bytes, and the number of quarantined records."""
@@ -201,7 +203,7 @@ class Telemetry:
         if self._exporters.meter is not None and value:
             _get_counter(self._exporters.meter, metric).add(value, attributes)
 
-    def record_seconds(self, metric: str, seconds: float, attributes: Mapping[str, Any]) -> None:
+    def _record_seconds(self, metric: str, seconds: float, attributes: Mapping[str, Any]) -> None:
         """Add a duration in seconds to a histogram, such as the one for ``sync_duration``.
 
         ``metric`` is the name of the metric, a key of `_DURATIONS`, which lists the histograms.
@@ -230,7 +232,7 @@ class Telemetry:
 
 
 @contextmanager
-def _ended(span: Span) -> Iterator[Trace]:
+def _end_span(span: Span) -> Iterator[Trace]:
     """Context manager that ends a span when its block ends; an exception marks it as failed."""
     trace = Trace(span)
     try:
@@ -248,7 +250,7 @@ def _mark_failed(span: Span) -> None:
     span.set_status(StatusCode.ERROR)
 
 
-def _as_parent(span: Span) -> Context:
+def _make_parent_context(span: Span) -> Context:
     from opentelemetry.trace import set_span_in_context
 
     return set_span_in_context(span)
@@ -264,7 +266,7 @@ def _describe_server(url: str) -> dict[str, Any]:
     return {}
 
 
-def _plain_tags(tags: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
+def _iterate_tags(tags: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in tags.items():
         yield str(getattr(name, "value", name)), getattr(value, "value", value)
 

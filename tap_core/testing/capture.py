@@ -23,7 +23,7 @@ def capture_output(action: Callable[[], object]) -> tuple[TextBuffer, TextBuffer
     Both are in-memory text streams, positioned at the start. If ``action`` raises an exception, its
     captured standard error is printed, and the exception is raised again.
     """
-    out, err = _buffer(), _buffer()
+    out, err = _make_buffer(), _make_buffer()
     try:
         with redirect_stdout(out), redirect_stderr(err):
             action()
@@ -42,10 +42,10 @@ def parse_messages(text: str) -> list[dict[str, Any]]:
     Raises:
         ValueError: A line is not JSON.
     """
-    return [_message(line, number) for number, line in enumerate(text.split("\n"), 1) if line]
+    return [_parse_message(line, number) for number, line in enumerate(text.split("\n"), 1) if line]
 
 
-def _message(line: str, number: int) -> dict[str, Any]:
+def _parse_message(line: str, number: int) -> dict[str, Any]:
     """Parse one line of standard output as JSON; ``number`` is its number, for the error message.
 
     Raises:
@@ -61,6 +61,6 @@ def _message(line: str, number: int) -> dict[str, Any]:
     return message
 
 
-def _buffer() -> TextBuffer:
+def _make_buffer() -> TextBuffer:
     """Return an empty in-memory text stream, encoded as UTF-8."""
     return io.TextIOWrapper(io.BytesIO(), encoding="utf-8")

@@ -134,8 +134,8 @@ class TapTestClassFactory:
         ]
         kwargs.setdefault("parse_env_config", True)
         runner = TapTestRunner(self.tap_class, self.config, suite_config, **kwargs)
-        test_class = _tap_test_class(runner, suite_config or SuiteConfig())
-        streams = list(runner.new_tap().streams.values()) if _any_of_streams(suites) else []
+        test_class = _make_tap_test_class(runner, suite_config or SuiteConfig())
+        streams = list(runner.new_tap().streams.values()) if _has_stream_tests(suites) else []
         for suite in suites:
             _add_suite(test_class, suite, streams)
         return test_class
@@ -177,7 +177,9 @@ def get_tap_test_class(
     )
 
 
-def _tap_test_class(test_runner: TapTestRunner, suite_config: SuiteConfig) -> type[BaseTestClass]:
+def _make_tap_test_class(
+    test_runner: TapTestRunner, suite_config: SuiteConfig
+) -> type[BaseTestClass]:
     """Return a pytest class with the fixtures for the standard tests of a tap, but no tests yet."""
 
     class TapTestClass(BaseTestClass):
@@ -232,11 +234,11 @@ class TargetTestClassFactory:
         """
         suites = [*(custom_suites or ()), *([target_tests] if include_target_tests else ())]
         kwargs.setdefault("parse_env_config", True)
-        test_class = _target_test_class(self.target_class, self.config, suite_config, kwargs)
+        test_class = _make_target_test_class(self.target_class, self.config, suite_config, kwargs)
         for suite in suites:
             for template in suite.tests if suite.kind == "target" else ():
                 name = f"test_{suite.kind}_{template.name}"
-                setattr(test_class, name, staticmethod(_test_function(name, template)))
+                setattr(test_class, name, staticmethod(_make_test_function(name, template)))
         return test_class
 
 
@@ -270,7 +272,7 @@ def get_target_test_class(
     )
 
 
-def _target_test_class(
+def _make_target_test_class(
     target_class: type[Target],
     settings: Mapping[str, Any] | None,
     suite_config: SuiteConfig | None,
@@ -298,7 +300,7 @@ def _target_test_class(
     return TargetTestClass
 
 
-def _any_of_streams(suites: Iterable[SingerTestSuite[Any]]) -> bool:
+def _has_stream_tests(suites: Iterable[SingerTestSuite[Any]]) -> bool:
     return any(suite.kind in {"tap_stream", "tap_stream_attribute"} for suite in suites)
 
 
@@ -317,16 +319,16 @@ def _add_suite(
                 TestParam(stream.name, StreamTestParams(stream)) for stream in streams
             ]
         elif suite.kind == "tap_stream_attribute":
-            params = list(_attribute_params(template, streams))
+            params = list(_iterate_attribute_params(template, streams))
             if not params:
                 continue
             cls.params[name] = params
         elif suite.kind != "tap":
             continue
-        setattr(cls, name, staticmethod(_test_function(name, template)))
+        setattr(cls, name, staticmethod(_make_test_function(name, template)))
 
 
-def _attribute_params(
+def _iterate_attribute_params(
     template: type[AttributeTestTemplate], streams: Iterable[Stream]
 ) -> Iterator[TestParam]:
     """Yield the arguments of a property test for each property of the streams that it tests."""
@@ -337,7 +339,7 @@ def _attribute_params(
                 yield TestParam(f"{stream.name}.{name}", StreamAttributeTestParams(stream, name))
 
 
-def _test_function(name: str, template: type[TestTemplate[Any]]) -> Callable[..., None]:
+def _make_test_function(name: str, template: type[TestTemplate[Any]]) -> Callable[..., None]:
     """Return a test function for pytest that runs a new instance of a test template.
 
     The function has the same parameters as the template's method ``run``; pytest passes fixtures

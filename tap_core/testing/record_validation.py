@@ -25,8 +25,8 @@ __all__ = [
     "make_checker",
 ]
 
-_LONGEST: Final = 160
-_MOST: Final = 10
+_MAX_CHARACTERS: Final = 160
+_MAX_FAULTS: Final = 10
 
 _REMEDIES: Final[Mapping[str, str]] = {
     "type": "declare what the source sends (th.AnyOf or th.CustomType allow several types),"
@@ -89,17 +89,17 @@ def make_checker(schema: JsonSchema) -> JSONSchemaValidator:
 def find_faults(records: Iterable[Record], schema: JsonSchema) -> list[RecordFault]:
     """Validate records against a JSON Schema, and return the errors, equal ones merged.
 
-    Of a schema that is not valid, the valid rules apply, as in singer_sdk's tests.
-    Two errors are equal if they have the same path and violate the same keyword. Errors about
-    different missing properties are never equal.
+    If the schema is invalid, its valid keywords apply, as in singer_sdk's tests. Two errors are
+    equal if they have the same path and violate the same keyword. Errors about different missing
+    properties are never equal.
     """
     faults: dict[tuple[str, str, str], RecordFault] = {}
-    surely_fits, validator = _build_rules(schema)
+    is_certainly_valid, validator = _build_rules(schema)
     for number, record in enumerate(records, 1):
-        if _is_valid(surely_fits, record):
+        if _is_valid(is_certainly_valid, record):
             continue
         for error in validator.iter_errors(record):
-            path, rule = _path(error.absolute_path), str(error.validator)
+            path, rule = _format_path(error.absolute_path), str(error.validator)
             detail = error.message if rule == "required" else ""  # it names the property
             previous = faults.get((path, rule, detail))
             faults[path, rule, detail] = (
@@ -143,9 +143,9 @@ def find_invalid_values(
 
 def format_faults(faults: Sequence[RecordFault]) -> str:
     """Return the first ten errors as text: a line with the error, then a line with its remedy."""
-    lines = [f"  {fault}\n    To fix it: {fault.remedy}." for fault in faults[:_MOST]]
-    if len(faults) > _MOST:
-        lines.append(f"  and {len(faults) - _MOST} more")
+    lines = [f"  {fault}\n    To fix it: {fault.remedy}." for fault in faults[:_MAX_FAULTS]]
+    if len(faults) > _MAX_FAULTS:
+        lines.append(f"  and {len(faults) - _MAX_FAULTS} more")
     return "\n".join(lines)
 
 
@@ -155,9 +155,9 @@ def excerpt(text: str) -> str:
     Beginning and end are kept because messages of jsonschema begin with the value and end with
     the violated rule.
     """
-    if len(text) <= _LONGEST:
+    if len(text) <= _MAX_CHARACTERS:
         return text
-    half = _LONGEST // 2
+    half = _MAX_CHARACTERS // 2
     return f"{text[:half]} … {text[-half:]}"
 
 
@@ -169,6 +169,6 @@ def _is_valid(check: Callable[[Any], object], value: Any) -> bool:
         return False
 
 
-def _path(parts: Iterable[str | int]) -> str:
+def _format_path(parts: Iterable[str | int]) -> str:
     """Return a jsonschema path as text: ``["a", "b", 0]`` becomes ``a.b[]``."""
     return "".join("[]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")

@@ -169,7 +169,7 @@ class StreamCatalogSchemaMatchesRecordTest(StreamTestTemplate):
         missing = _get_mapped_properties(self.stream).keys() - _collect_keys(self.stream_records)
         if missing:
             warnings.warn(
-                f"Fields in transformed catalog but not in records: ({_listed(missing)})."
+                f"Fields in transformed catalog but not in records: ({_format_names(missing)})."
                 f" Stream '{self.stream.name}' gave {len(self.stream_records)} records, and"
                 " none has them: misspelled, or rare?",
                 stacklevel=2,
@@ -189,7 +189,7 @@ class StreamRecordSchemaMatchesCatalogTest(StreamTestTemplate):
             first = next(record for record in self.stream_records if unknown & record.keys())
             name = min(unknown & first.keys())
             raise AssertionError(
-                f"Fields in records but not in transformed catalog: ({_listed(unknown)})."
+                f"Fields in records but not in transformed catalog: ({_format_names(unknown)})."
                 f" Stream '{self.stream.name}' gave {name} = {excerpt(repr(first[name]))}."
                 " To fix it: add them to the schema, or remove them in post_process()."
             )
@@ -250,15 +250,15 @@ class StreamPrimaryKeysTest(StreamTestTemplate):
         """Warn if several records have the same values for the primary keys."""
         if not keys:
             return
-        idents = Counter(
+        counts = Counter(
             json.dumps([record[key] for key in keys]) for record in self.stream_records
         )
-        [(ident, count)] = idents.most_common(1) or [("", 0)]
+        [(values, count)] = counts.most_common(1) or [("", 0)]
         if count > 1:
             warnings.warn(
                 f"Primary keys are not unique: stream '{self.stream.name}' gave"
-                f" {len(self.stream_records)} records with {len(idents)} different keys"
-                f" ({', '.join(keys)}); {count} of them have {excerpt(ident)}. A target that"
+                f" {len(self.stream_records)} records with {len(counts)} different keys"
+                f" ({', '.join(keys)}); {count} of them have {excerpt(values)}. A target that"
                 " merges by key keeps one of each.",
                 stacklevel=2,
             )
@@ -276,7 +276,7 @@ def _declares_type(schema: JsonSchema) -> bool:
     return True
 
 
-def _is_dated(schema: JsonSchema) -> bool:
+def _declares_date(schema: JsonSchema) -> bool:
     """Return True if the type of a property is date or date-time."""
     return _declares_type(schema) and is_date_or_datetime_type(schema)
 
@@ -288,7 +288,7 @@ class AttributeIsDateTimeTest(AttributeTestTemplate):
     value_type = ValueType(
         kind="date or date-time",
         complaint="Unable to parse value ('{}') with datetime parser.",
-        is_declared=_is_dated,
+        is_declared=_declares_date,
         fits=parse_datetime,
     )
 
@@ -387,5 +387,5 @@ def _collect_keys(records: Iterable[Record]) -> set[str]:
     return set().union(*(record.keys() for record in records))
 
 
-def _listed(names: Iterable[str]) -> str:
+def _format_names(names: Iterable[str]) -> str:
     return ", ".join(repr(name) for name in sorted(names))

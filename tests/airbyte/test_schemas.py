@@ -41,6 +41,8 @@ def from_airbyte(definition: object) -> object:
         ({"type": "integer", "maximum": float(2**63)}, None),
         ({"type": "integer", "maximum": 10**30}, "big_integer"),
         ({"type": "integer", "minimum": -(10**30)}, "big_integer"),
+        ({"type": "integer", "exclusiveMaximum": 2**63 + 1}, "big_integer"),
+        ({"type": "integer", "exclusiveMaximum": 2**63, "exclusiveMinimum": -(2**63) - 1}, None),
         ({"type": "number"}, None),
         ({"type": "number", "multipleOf": Decimal("0.01")}, None),
         ({"type": "number", "multipleOf": 1}, "integer"),

@@ -86,7 +86,7 @@ def test_interrupted_line_is_not_awaited_twice_on_a_full_pipe(monkeypatch: Any) 
             raise SystemExit
         return os.write(writer, data)
 
-    wire = StdoutWriter(put, partial(wire_room._await, writer))
+    wire = StdoutWriter(put, partial(wire_room._wait_until_writable, writer))
     with suppress(SystemExit):
         wire.write(b"x" * 300_000 + b"\n")
     with pytest.raises(BrokenPipeError, match="does not accept data"):

@@ -234,7 +234,7 @@ def test_parquet_file_with_too_many_pages_is_rejected(tmp_path, monkeypatch):
     options = {"use_dictionary": False, "data_page_size": 1, "write_batch_size": 1}
     parquet.write_table(pa.table({"x": texts}), path, **options)
     assert len(read(path, "parquet", limits=limits)) == 1_000
-    monkeypatch.setattr(parquet_pages, "_PAGES", 999)
+    monkeypatch.setattr(parquet_pages, "_MAX_PAGES", 999)
     message = read_error(path, "parquet", limits=limits)
     assert message == "it has more than 999 pages; let the writer make larger ones"
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tap_core.events import SchemaEvent, StreamId
 from tap_core.exceptions import DataError
 from tap_core.protocols.fivetran import proto_messages
-from tap_core.protocols.fivetran.columns import TableId, build_columns, get_properties
+from tap_core.protocols.fivetran.columns import TableId, build_columns, resolve_properties
 from tap_core.protocols.fivetran.enums import RecordType
 from tap_core.protocols.fivetran.record_encoder import RecordEncoder, StreamSpec
 from tap_core.protocols.fivetran.varint import encode_varint
@@ -49,7 +49,7 @@ def encoder(
     declared = {"properties": dict(properties)}
     columns = build_columns(SchemaEvent(StreamId("rows"), declared, keys))
     level = TypeConformanceLevel.RECURSIVE
-    source = StreamSpec("rows", get_properties(declared), level, lambda _names: None)
+    source = StreamSpec("rows", resolve_properties(declared), level, lambda _names: None)
     return RecordEncoder(TableId("table", schema), columns, source)
 
 
@@ -310,7 +310,7 @@ def test_undeclared_properties_are_reported_once_per_stream():
     declared = {"properties": {"a": {"type": "integer"}}}
     columns = build_columns(SchemaEvent(StreamId("rows"), declared))
     level = TypeConformanceLevel.RECURSIVE
-    source = StreamSpec("rows", get_properties(declared), level, unmapped.append)
+    source = StreamSpec("rows", resolve_properties(declared), level, unmapped.append)
     made = RecordEncoder(TableId("rows"), columns, source)
     assert decoded(made.encode({"a": 1, "b": 2})).data.keys() == {"a"}
     assert unmapped == [("b",)]

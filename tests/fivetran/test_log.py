@@ -234,7 +234,7 @@ def test_secrets_of_a_call_are_masked_in_every_thread_and_afterwards(handler, re
         thread.join()
         handler.say("SEVERE", "and late: hunter2, other99.")
     assert texts(read_lines()) == ["with ***", "another thread: ***", "and late: ***, ***"]
-    assert len(handler._ended) < 100, "what is hidden is not remembered for ever"
+    assert len(handler._old_redactors) < 100, "what is hidden is not remembered for ever"
 
 
 def test_addresses_are_scrubbed_before_truncation(read_lines) -> None:

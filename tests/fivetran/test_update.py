@@ -480,7 +480,7 @@ def test_log_has_one_line_per_table(caplog):
 
 
 def test_signal_handlers_of_the_main_thread_are_kept():
-    from tap_core.protocols.fivetran.cli import _handlers_of_the_main_thread
+    from tap_core.protocols.fivetran.cli import _ignore_handlers_of_threads
 
     class WithHandler(Numbers):
         def get_records(self, context: Any):
@@ -488,6 +488,6 @@ def test_signal_handlers_of_the_main_thread_are_kept():
             yield {"n": 1}
 
     before = signal.getsignal(signal.SIGTERM)
-    with _handlers_of_the_main_thread():
+    with _ignore_handlers_of_threads():
         assert tables(Connector(create_tap(WithHandler)).update())
     assert signal.getsignal(signal.SIGTERM) is before

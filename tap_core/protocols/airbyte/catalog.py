@@ -2,8 +2,8 @@
 
 - Airbyte identifies a stream by namespace and name (`stream_id`). The tap and its state use the
   tap's stream name.
-- An outdated configured catalog is accepted: streams and fields that no longer exist are skipped.
-  For an invalid catalog, the error names the file and the path of the value.
+- Streams and fields of a configured catalog that no longer exist are skipped. For an invalid
+  catalog, the error names the file and the path of the value.
 - Only fields of the configured schema are sent, at every depth where both schemas declare
   properties. This also applies to keys and cursors. A schema without properties selects all fields.
 - The cursor is the tap's replication key. If users may choose the cursor, it is the configured
@@ -15,7 +15,6 @@ Source: the Airbyte protocol, sections "Catalog" and "Schema Mismatches".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -23,7 +22,13 @@ from tap_core.events import StreamId
 from tap_core.exceptions import CatalogFileError
 from tap_core.protocols.airbyte.json_input import JsonNode, parse
 from tap_core.protocols.airbyte.schemas import airbyte_schema
-from tap_core.protocols.catalog_entries import apply_selection, get_catalog_entry, get_properties
+from tap_core.protocols.catalog_entries import (
+    add_catalog_entry,
+    apply_selection,
+    copy_catalog_entry,
+    get_catalog_entry,
+    get_properties,
+)
 from tap_core.singerlib.catalog import (
     REPLICATION_FULL_TABLE,
     REPLICATION_INCREMENTAL,
@@ -68,20 +73,20 @@ def stream_id(stream: SyncStream) -> StreamId:
 
 def build_catalog(streams: Mapping[str, SyncStream]) -> dict[str, Any]:
     """Return the discovery catalog of a tap (AirbyteCatalog), sorted by namespace and name."""
-    found = sorted(streams.values(), key=lambda one: (one.namespace or "", one.name))
-    return {"streams": [_describe_stream(stream) for stream in found]}
+    ordered = sorted(streams.values(), key=lambda one: (one.namespace or "", one.name))
+    return {"streams": [_describe_stream(stream) for stream in ordered]}
 
 
 def _describe_stream(stream: SyncStream) -> dict[str, Any]:
-    known, replication = stream_id(stream), _Replication.of(stream)
+    identifier, replication = stream_id(stream), _Replication.of(stream)
     discovered: dict[str, Any] = {
-        "name": known.name,
+        "name": identifier.name,
         "json_schema": _build_airbyte_schema(stream),
         "supported_sync_modes": [FULL_REFRESH],
         "is_resumable": replication.is_possible,
     }
-    if known.namespace is not None:
-        discovered["namespace"] = known.namespace
+    if identifier.namespace is not None:
+        discovered["namespace"] = identifier.namespace
     if replication.is_possible:
         discovered["supported_sync_modes"].append(INCREMENTAL)
         discovered["source_defined_cursor"] = not replication.is_free
@@ -301,24 +306,23 @@ def apply_configured_catalog(
         CatalogFileError: A stream does not support the configured cursor field.
     """
     known = {stream_id(stream): stream for stream in streams.values()}
-    catalog, remarks = Catalog(), []
+    catalog, warnings = Catalog(), []
     for wanted in configured.streams:
         stream = known.get(wanted.id)
         if stream is None:
-            remarks.append(f"Stream '{wanted.id}' of the catalog is not in the source: skipped.")
+            warnings.append(f"Stream '{wanted.id}' of the catalog is not in the source: skipped.")
             continue
         replication = _resolve_replication(stream, wanted, configured.source)
         if wanted.sync_mode == INCREMENTAL and replication.method == REPLICATION_FULL_TABLE:
-            remarks.append(
+            warnings.append(
                 f"Stream '{wanted.id}' has no cursor: it is read in full although the catalog"
                 f" asks for {INCREMENTAL}."
             )
         if stream.name in catalog:
-            remarks.append(f"Stream '{wanted.id}' is in the catalog twice: the last one is used.")
+            warnings.append(f"Stream '{wanted.id}' is in the catalog twice: the last one is used.")
         entry = _make_entry(stream, wanted, replication)
-        for name in (stream.tap_stream_id, stream.name):  # taps look up an entry by both names
-            catalog[name] = entry
-    return catalog, remarks
+        add_catalog_entry(catalog, stream, entry)
+    return catalog, warnings
 
 
 def _resolve_replication(stream: SyncStream, wanted: ConfiguredStream, source: str) -> _Replication:
@@ -361,9 +365,9 @@ def _choose_cursor(
             f" fields, or set 'sync_mode' to {FULL_REFRESH}."
         )
     path = path or parse_path(key, stream.schema)
-    is_there = get_definition(path, stream.schema) is not None
-    if not is_there or parse_path(key, stream.schema) != path:
-        found = "more than one" if is_there else "no"
+    exists = get_definition(path, stream.schema) is not None
+    if not exists or parse_path(key, stream.schema) != path:
+        found = "more than one" if exists else "no"
         raise CatalogFileError(
             f"{start} has {found} field '{key}' for the cursor. Set 'cursor_field' to another"
             f" field, or set 'sync_mode' to {FULL_REFRESH}."
@@ -378,10 +382,8 @@ def _make_entry(
 
     It selects only the configured properties, and it has the given replication method and key.
     """
-    entry = deepcopy(get_catalog_entry(stream))
+    entry = copy_catalog_entry(stream, is_selected=True)
     root = entry.metadata.root
-    if root.inclusion != _Inclusion.UNSUPPORTED:
-        root.inclusion, root.selected = _Inclusion.AVAILABLE, True
     entry.replication_method = root.forced_replication_method = replication.method
     entry.replication_key = root.replication_key = replication.key
     _select(entry.metadata, (), airbyte_schema(stream.schema), wanted.json_schema)

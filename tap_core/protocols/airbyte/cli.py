@@ -58,7 +58,7 @@ class _CommandRun:
         """The settings with the newest tokens; None until the file has been read."""
         self._context = context
         self._tap: SyncTap | None = None
-        self._hiders: list[Callable[[str], str]] = []
+        self._redactors: list[Callable[[str], str]] = []
 
     def run(self) -> int:
         """Run the Airbyte command, and return its exit code.
@@ -71,13 +71,13 @@ class _CommandRun:
         except (SystemExit, KeyboardInterrupt) as leave:
             return self._report_exit(leave)
         except Exception as error:  # noqa: BLE001  every failure is reported as a trace
-            return self._failed(error)
+            return self._report_failure(error)
         return 0
 
     def hide(self, text: str) -> str:
         """Return ``text`` with the secret values of the tap's settings redacted."""
-        for hide in self._hiders:
-            text = hide(text)
+        for redact in self._redactors:
+            text = redact(text)
         return text
 
     def say(self, kind: str, field: str, body: Mapping[str, Any]) -> None:
@@ -93,17 +93,16 @@ class _CommandRun:
         """
         path = self.files["config"]
         self._remember_secrets(read_config_files([path]))
-        made = self.tap_class(config=self.settings or {}, setup_mapper=False)
-        made.config_file = Path(path).absolute()
-        made.config_listener = self._write_control_message
-        self._tap = made
-        return made
+        tap = self._tap = self.tap_class(config=self.settings or {}, setup_mapper=False)
+        tap.config_file = Path(path).absolute()
+        tap.config_listener = self._write_control_message
+        return tap
 
     def _remember_secrets(self, settings: dict[str, Any]) -> None:
         """Store the settings, and redact their secrets in all later log and error messages."""
         self.settings = settings
         schema = self.tap_class._full_schema()  # noqa: SLF001  the SDK's own method
-        self._hiders.append(make_redactor(settings, schema))
+        self._redactors.append(make_redactor(settings, schema))
 
     def _write_control_message(self, renew: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
         """Apply a change of the tap's settings, such as a new refresh token.
@@ -116,7 +115,7 @@ class _CommandRun:
             self._remember_secrets(settings)
             self.wire.write(control_line(settings))
 
-    def _failed(self, error: Exception) -> int:
+    def _report_failure(self, error: Exception) -> int:
         if not self.wire.is_broken:
             with contextlib.suppress(OSError):
                 self.wire.write(trace_line("ERROR", error_body(error, self.hide)))
@@ -135,11 +134,11 @@ class _CommandRun:
         if isinstance(leave, KeyboardInterrupt):
             number = signal.SIGINT
         if number is not None:
-            if self._tap is None or not self._tap.run.is_hurried:  # else the output is closed
+            if self._tap is None or not self._tap.run.is_hurried:  # else it must end at once
                 self.tap_logger.warning("Stopped by %s.", signal.Signals(number).name)
             return -number
-        ended = RuntimeError(f"The tap's code ended the process with {leave!r}.")
-        return self._failed(ended)
+        message = f"The tap's code ended the process with {leave!r}."
+        return self._report_failure(RuntimeError(message))
 
     @property
     def tap_logger(self) -> logging.Logger:
@@ -153,13 +152,12 @@ class _CommandRun:
 def _spec(job: _CommandRun) -> None:
     from tap_core.protocols.airbyte.spec import specification
 
-    kind = job.tap_class
-    schema = kind._full_schema()  # noqa: SLF001  the SDK's own method
+    tap_class = job.tap_class
     body = specification(
-        schema,
-        documentation=kind.get_documentation_url(),
-        changelog=kind.get_changelog_url(),
-        consent=getattr(kind, "consent", None),
+        tap_class._full_schema(),  # noqa: SLF001  the SDK's own method
+        documentation=tap_class.get_documentation_url(),
+        changelog=tap_class.get_changelog_url(),
+        consent=getattr(tap_class, "consent", None),
     )
     job.say("SPEC", "spec", body)
 
@@ -171,7 +169,7 @@ def _check(job: _CommandRun) -> None:
         with fail_fast():
             job.tap().check_connection()
     except Exception as error:
-        if job.wire.is_broken or job.settings is None:  # there was no file to check
+        if job.wire.is_broken or job.settings is None:  # the settings could not be read
             raise
         job.tap_logger.debug("The check failed.", exc_info=True)
         answer = {"status": "FAILED", "message": redact_line(job.hide(summarize_error(error)))}

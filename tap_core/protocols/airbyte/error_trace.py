@@ -1,8 +1,8 @@
 """Content of Airbyte's ERROR trace messages.
 
 It consists of a message for the user, details for an engineer, and the failure type. Secrets are
-redacted in every text. Source: the Airbyte protocol, section
-"AirbyteErrorTraceMessage".
+redacted in every text.
+Source: the Airbyte protocol, section "AirbyteErrorTraceMessage".
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def descriptor(stream: StreamId) -> dict[str, str]:
 
 def line(kind: str, field: str, body: Mapping[str, Any]) -> bytes:
     """Return the Airbyte message ``{"type": kind, field: body}`` as a line of JSON."""
-    return _encoded({"type": kind, field: body}) + b"\n"
+    return _encode_message({"type": kind, field: body}) + b"\n"
 
 
 def log_line(level: str, message: str, stack_trace: str | None = None) -> bytes:
@@ -103,7 +103,7 @@ def control_line(config: Mapping[str, Any]) -> bytes:
     return line("CONTROL", "control", {**body, "connectorConfig": {"config": config}})
 
 
-def _encoded(message: Mapping[str, Any]) -> bytes:
+def _encode_message(message: Mapping[str, Any]) -> bytes:
     try:
         return encode_json(message)
     except UnicodeEncodeError:  # lone surrogate in a string of the tap's code or the source

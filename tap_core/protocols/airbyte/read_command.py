@@ -64,21 +64,22 @@ def read(tap: SyncTap, request: ReadRequest, write: Callable[[bytes], None]) -> 
         CatalogFileError: A stream does not support the configured cursor field.
         StreamMapConfigError: A stream map renames a stream to a name that is not in the catalog.
     """
-    wanted = {stream.id: stream for stream in request.catalog.streams}
-    names = {one.name: stream_id(one) for one in tap.streams.values() if stream_id(one) in wanted}
-    in_full = {name for name, known in names.items() if wanted[known].sync_mode == FULL_REFRESH}
-    chosen, remarks = apply_configured_catalog(request.catalog, tap.streams)
-    for sentence in remarks:
+    sync_modes = {stream.id: stream.sync_mode for stream in request.catalog.streams}
+    all_ids = {stream.name: stream_id(stream) for stream in tap.streams.values()}
+    ids = {name: one for name, one in all_ids.items() if one in sync_modes}
+    full_refresh = {name for name, one in ids.items() if sync_modes[one] == FULL_REFRESH}
+    catalog, warnings = apply_configured_catalog(request.catalog, tap.streams)
+    for sentence in warnings:
         tap.logger.warning(sentence)
-    tap.use_catalog(chosen)
+    tap.use_catalog(catalog)
     tap.setup_mapper()
-    _check_stream_maps(tap, names)
-    document, previous = to_state_document(request.state, tap.streams, in_full)
+    _check_stream_maps(tap, ids)
+    document, previous = to_state_document(request.state, tap.streams, full_refresh)
     _resume(tap, document)
     tap.document.input_state = to_singer_state(request.state, tap.streams)
     for name, state in previous.items():
         tap.streams[name].previously_sent_state = state
-    writer = AirbyteWriter(write, names, shared=tap.has_shared_state)
+    writer = AirbyteWriter(write, ids, shared=tap.has_shared_state)
     tap.set_protocol_writer(writer)
     try:
         tap.sync_all()

@@ -236,12 +236,12 @@ class AirbyteReader:
         self._fails_on_undeclared = fails_on_undeclared
         self._lines = MessageLines(_FORMAT, self._refuse_invalid, self._refuse_unknown)
         self._times = _Times()
-        self._described = False
+        self._has_yielded_schemas = False
         self._statuses: dict[StreamId, set[Progress]] = {}
         self._has_statuses = False
         self._has_failed = False
         self._skipped_lines = 0
-        self._is_singer = False
+        self._has_singer_messages = False
         self._unknown_streams: Counter[str] = Counter()
 
     def feed(self, data: bytes) -> Iterator[Event]:
@@ -250,7 +250,7 @@ class AirbyteReader:
         An incomplete last line is kept for the next call.
         """
         yield from self._yield_schemas()
-        yield from self._events(self._lines.split(data))
+        yield from self._convert_lines(self._lines.split(data))
 
     def close(self) -> Iterator[Event]:
         """End the input: yield the events of its last line, then the end of each complete stream.
@@ -259,11 +259,14 @@ class AirbyteReader:
             TruncatedInputLine: The last line is an incomplete message.
         """
         yield from self._yield_schemas()
-        rest, junk = self._lines.rest(), self._skipped_lines
-        yield from self._events([rest] if rest.strip() else [])
-        torn = self._skipped_lines > junk and strip_line(rest, self._lines.number).startswith(b"{")
-        yield from self._yield_completions(sound=not torn and not self._has_failed)
-        if torn:
+        rest, skipped_before = self._lines.rest(), self._skipped_lines
+        yield from self._convert_lines([rest] if rest.strip() else [])
+        is_skipped = self._skipped_lines > skipped_before
+        is_truncated = is_skipped and strip_line(rest, self._lines.number).startswith(b"{")
+        yield from self._yield_completions(
+            has_ended_normally=not (is_truncated or self._has_failed)
+        )
+        if is_truncated:
             raise TruncatedInputLine(
                 "The input ended within a message: its source crashed or was cut off. All"
                 f" messages before it are loaded. Line {self._lines.number} begins: {excerpt(rest)}"
@@ -274,7 +277,7 @@ class AirbyteReader:
 
         The warnings are about Singer messages, skipped lines, and skipped records per stream.
         """
-        if self._is_singer:
+        if self._has_singer_messages:
             yield (
                 "The input has messages of Singer, whose records are not loaded. Leave the command"
                 " 'write' out to load them."
@@ -286,7 +289,7 @@ class AirbyteReader:
 
     # Rows
 
-    def _events(self, lines: list[bytes]) -> Iterator[Event]:
+    def _convert_lines(self, lines: list[bytes]) -> Iterator[Event]:
         """Convert complete lines to events. Consecutive records of one stream become one event.
 
         If a line is invalid, the events of the lines before it are yielded first.
@@ -318,9 +321,10 @@ class AirbyteReader:
     def _make_chunk(self, body: _Body) -> _Chunk:
         """Return an empty chunk for the stream of a record.
 
-        If the catalog does not have the stream, count the record as skipped.
+        If the catalog does not have the stream, count the record as skipped. Therefore each such
+        record needs a new chunk.
         """
-        expected = self._expected.get(self._stream(body.stream, body.namespace))
+        expected = self._expected.get(self._resolve_stream(body.stream, body.namespace))
         if expected is None:
             self._unknown_streams[str(StreamId(body.stream, body.namespace))] += 1
         return _Chunk(body.stream, body.namespace, expected)
@@ -369,7 +373,7 @@ class AirbyteReader:
             if meta != b"null":
                 chunk.meta[len(chunk.rows)] = meta
         chunk.rows.append(row)
-        chunk.times.append(self._times.text(body.emitted_at))
+        chunk.times.append(self._times.format(body.emitted_at))
 
     # Lines
 
@@ -386,7 +390,7 @@ class AirbyteReader:
         if not isinstance(kind, str):  # a string may be a type of a newer protocol version
             self._skip_line(line, "it has no type")
         elif kind == "SCHEMA":
-            self._is_singer = True
+            self._has_singer_messages = True
 
     def _skip_line(self, line: bytes, reason: str) -> None:
         """Count a skipped line. Log only the first skipped line, with the reason."""
@@ -404,11 +408,11 @@ class AirbyteReader:
 
     def _yield_schemas(self) -> Iterator[SchemaEvent]:
         """Yield the schema of each stream in the catalog. Second and later calls yield nothing."""
-        if not self._described:
-            self._described = True
+        if not self._has_yielded_schemas:
+            self._has_yielded_schemas = True
             yield from (each.describe for each in self._expected.values())
 
-    def _stream(self, name: str, namespace: str | None) -> StreamId:
+    def _resolve_stream(self, name: str, namespace: str | None) -> StreamId:
         """Return the catalog's identifier for a stream that a message names.
 
         Sources built with Airbyte's CDK omit the namespace. In this case, the stream is found by
@@ -427,7 +431,7 @@ class AirbyteReader:
             check_state_size(state, self._lines.number)
             if state[0] == _OPEN_BRACE:
                 scope = get_stream_id(state)
-                yield Checkpoint(state, scope and self._stream(scope.name, scope.namespace))
+                yield Checkpoint(state, scope and self._resolve_stream(scope.name, scope.namespace))
             else:
                 self._skip_line(state, "a state must be an object")
         elif isinstance(message, _Trace):
@@ -444,25 +448,28 @@ class AirbyteReader:
                 self._has_statuses = True
                 found = _decode_stream_reference(kind.stream_status)
                 descriptor, progress = found.stream_descriptor, Progress(str(found.status).lower())
-                stream = self._stream(descriptor.name, descriptor.namespace)
+                stream = self._resolve_stream(descriptor.name, descriptor.namespace)
                 self._statuses.setdefault(stream, set()).add(progress)
         except (*DECODE_ERRORS, ValueError):  # a trace of a newer protocol version
             return
 
-    def _yield_completions(self, *, sound: bool) -> Iterator[StreamStatus | ActivateVersion]:
+    def _yield_completions(
+        self, *, has_ended_normally: bool
+    ) -> Iterator[StreamStatus | ActivateVersion]:
         """Yield a COMPLETE event for each stream that the Airbyte source has read completely.
 
-        These are the streams whose final status is COMPLETE. If ``sound`` is True and the input
-        has no statuses at all, they are all streams. If the rows of older generations of a stream
-        must be removed, an `ActivateVersion` event follows.
+        These are the streams whose final status is COMPLETE. If the input has no statuses at all,
+        they are all streams. If the rows of older generations of a stream must be removed, an
+        `ActivateVersion` event follows.
 
         Args:
-            sound: False if the input was incomplete or the Airbyte source failed.
+            has_ended_normally: False if the input was incomplete or the Airbyte source failed. Then
+                input without statuses completes no stream.
         """
-        is_silent = sound and not self._has_statuses
+        all_complete = has_ended_normally and not self._has_statuses
         for stream, expected in self._expected.items():
             ends = self._statuses.get(stream, set()) - {Progress.STARTED, Progress.RUNNING}
-            if is_silent or ends == {Progress.COMPLETE}:
+            if all_complete or ends == {Progress.COMPLETE}:
                 yield StreamStatus(stream, Progress.COMPLETE)
                 if expected.truncates and expected.generation is not None:
                     yield ActivateVersion(stream, expected.generation)
@@ -490,29 +497,29 @@ class _Times:
     """
 
     def __init__(self) -> None:
-        self._given: Any = None
-        self._text: str | None = None
-        self._second: int | None = None
-        self._until_second = ""
+        self._last_time: Any = None
+        self._last_text: str | None = None
+        self._last_second: int | None = None
+        self._text_of_second = ""
 
-    def text(self, emitted_at: Any) -> str | None:
+    def format(self, emitted_at: Any) -> str | None:
         """Return a Unix time as ISO 8601 (``2024-01-31T00:00:00.000Z``), or None if invalid."""
-        if emitted_at != self._given:
-            self._given, self._text = emitted_at, self._new_text(emitted_at)
-        return self._text
+        if emitted_at != self._last_time:
+            self._last_time, self._last_text = emitted_at, self._format_uncached(emitted_at)
+        return self._last_text
 
-    def _new_text(self, emitted_at: Any) -> str | None:
+    def _format_uncached(self, emitted_at: Any) -> str | None:
         if not isinstance(emitted_at, (int, float)):
             return None
         is_seconds = -_SECONDS_BELOW < emitted_at < _SECONDS_BELOW
         second, millisecond = divmod(round(emitted_at * 1000 if is_seconds else emitted_at), 1000)
-        if second != self._second:
+        if second != self._last_second:
             try:
                 instant = datetime.fromtimestamp(second, timezone.utc)
             except (ValueError, OverflowError, OSError):  # not a year that datetime supports
                 return None
-            self._second, self._until_second = second, instant.isoformat()[:19]
-        return f"{self._until_second}.{millisecond:03d}Z"
+            self._last_second, self._text_of_second = second, instant.isoformat()[:19]
+        return f"{self._text_of_second}.{millisecond:03d}Z"
 
 
 def _find_undeclared_fields(data: msgspec.Raw, expected: ExpectedStream) -> list[str]:

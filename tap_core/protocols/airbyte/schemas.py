@@ -21,11 +21,18 @@ Source: the Airbyte protocol, "Supported data types".
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Final
 
 from tap_core.schema.inline_references import ANNOTATION_KEYWORDS, inline_references
+from tap_core.schema.numeric_bounds import (
+    DECIMAL_FORMATS,
+    MAX_DIGITS,
+    MAX_INT64,
+    MIN_INT64,
+    get_bounds,
+    get_step,
+)
 from tap_core.schema.references import map_subschemas
 from tap_core.schema.type_variants import get_types
 from tap_core.types import JsonSchema
@@ -35,22 +42,14 @@ __all__ = ["airbyte_schema", "singer_schema"]
 _HINT: Final = "airbyte_type"
 _NULL: Final = "null"
 _DECIMAL: Final = "x-singer.decimal"
-_DECIMALS: Final = frozenset((_DECIMAL, "singer.decimal"))
-_MOST_DIGITS: Final = 38
-"""Maximum number of digits of a decimal column."""
-
-_LOWEST, _HIGHEST = -(2**63), 2**63 - 1
-_LOWER_BOUNDS: Final = ("minimum", "exclusiveMinimum")
-_UPPER_BOUNDS: Final = ("maximum", "exclusiveMaximum")
-
-_DEEPEST: Final = 100
+_MAX_DEPTH: Final = 100
 """Maximum nesting depth. Deeper subschemas become ``{}``, which allows any value."""
 
 _TEXT_HINTS: Final = MappingProxyType(
     {"date-time": "timestamp_with_timezone", "time": "time_without_timezone"}
 )
 
-_WORDS_OF_HINTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+_KEYWORDS_OF_HINTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
         "timestamp_with_timezone": {"type": "string", "format": "date-time"},
         "timestamp_without_timezone": {"type": "string", "format": "date-time"},
@@ -62,7 +61,7 @@ _WORDS_OF_HINTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
 )
 """JSON Schema keywords for each ``airbyte_type``."""
 
-_COMBINING: Final = ("anyOf", "oneOf")
+_UNION_KEYWORDS: Final = ("anyOf", "oneOf")
 
 
 def airbyte_schema(json_schema: Mapping[str, Any]) -> JsonSchema:
@@ -94,7 +93,7 @@ def _transform(
         depth: Level of ``schema``. Subschemas below 100 levels become ``{}``, which allows any
             value.
     """
-    if depth > _DEEPEST:
+    if depth > _MAX_DEPTH:
         return {}
     return step(map_subschemas(schema, lambda inner: _transform(inner, step, depth + 1)))
 
@@ -125,7 +124,7 @@ def _find_hint(types: Sequence[str], schema: Mapping[str, Any]) -> str | None:
         return _find_text_hint(schema)
     if types[0] == "integer":
         return "big_integer" if _is_beyond_64_bits(schema) else None
-    step = _to_decimal(schema.get("multipleOf")) if types[0] == "number" else None
+    step = get_step(schema) if types[0] == "number" else None
     return "integer" if step and step == step.to_integral_value() else None
 
 
@@ -133,26 +132,26 @@ def _find_text_hint(schema: Mapping[str, Any]) -> str | None:
     form = schema.get("format")
     if not isinstance(form, str):
         return None
-    if form in _DECIMALS:
-        whole = schema.get("precision") and schema.get("scale") == 0
-        return "big_integer" if whole else "big_number"
+    if form in DECIMAL_FORMATS:
+        is_integer = schema.get("precision") and schema.get("scale") == 0
+        return "big_integer" if is_integer else "big_number"
     return _TEXT_HINTS.get(form)
 
 
 def _rewrite_union(schema: JsonSchema) -> JsonSchema:
     """Return a schema whose union (such as ``anyOf``) is written in a form that Airbyte supports.
 
-    This is ``oneOf``, or one nullable type. If both would allow other values than the union, return
-    the schema unchanged.
+    This is ``oneOf``, or one nullable type. If neither allows exactly the values of the union,
+    return the schema unchanged.
     """
-    word = next((word for word in _COMBINING if isinstance(schema.get(word), list)), None)
+    word = next((word for word in _UNION_KEYWORDS if isinstance(schema.get(word), list)), None)
     choices = schema[word] if word else None
     if not choices or not all(isinstance(choice, Mapping) for choice in choices):
         return schema
     rest = {key: value for key, value in schema.items() if key != word}
     real = [choice for choice in choices if choice.get("type") != _NULL]
     if len(real) == 1 and _can_merge(rest, real[0]):
-        return {**_nullable(real[0], is_nullable=len(choices) > 1), **rest}
+        return {**_make_nullable(real[0], is_nullable=len(choices) > 1), **rest}
     is_safe = "oneOf" not in rest and _are_disjoint(choices)
     return {**rest, "oneOf": choices} if is_safe else schema
 
@@ -171,7 +170,7 @@ def _can_merge(rest: Mapping[str, Any], choice: Mapping[str, Any]) -> bool:
     )
 
 
-def _nullable(schema: Mapping[str, Any], *, is_nullable: bool) -> JsonSchema:
+def _make_nullable(schema: Mapping[str, Any], *, is_nullable: bool) -> JsonSchema:
     types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     if is_nullable and _NULL not in types:
         return {**schema, "type": [*types, _NULL]}
@@ -203,10 +202,10 @@ def _replace_hint(schema: JsonSchema) -> JsonSchema:
         return schema
     if hint == "big_integer":
         words = _build_big_integer_keywords(schema)
-    elif hint == "big_number" and schema.get("format") in _DECIMALS:
+    elif hint == "big_number" and schema.get("format") in DECIMAL_FORMATS:
         words = {}
     else:
-        words = _WORDS_OF_HINTS.get(hint, {})
+        words = _KEYWORDS_OF_HINTS.get(hint, {})
     if "type" in words and _NULL in get_types(schema):
         words = {**words, "type": [words["type"], _NULL]}
     return {**schema, **words}
@@ -220,22 +219,9 @@ def _build_big_integer_keywords(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     if schema.get("precision") or _is_beyond_64_bits(schema):
         return {}
-    return {"type": "string", "format": _DECIMAL, "precision": _MOST_DIGITS, "scale": 0}
-
-
-# Properties of a schema
+    return {"type": "string", "format": _DECIMAL, "precision": MAX_DIGITS, "scale": 0}
 
 
 def _is_beyond_64_bits(schema: Mapping[str, Any]) -> bool:
-    low = [bound for word in _LOWER_BOUNDS if (bound := _to_decimal(schema.get(word))) is not None]
-    high = [bound for word in _UPPER_BOUNDS if (bound := _to_decimal(schema.get(word))) is not None]
-    return any(bound < _LOWEST for bound in low) or any(bound > _HIGHEST for bound in high)
-
-
-def _to_decimal(value: Any) -> Decimal | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
-        return None
-    if isinstance(value, float) and value == float(_HIGHEST):
-        value = _HIGHEST  # a float cannot represent the limit exactly
-    exact = Decimal(str(value))
-    return exact if exact.is_finite() else None
+    low, high = get_bounds(schema)
+    return (low is not None and low < MIN_INT64) or (high is not None and high > MAX_INT64)

@@ -62,20 +62,12 @@ def specification(
 def _describe_settings(schema: Mapping[str, Any]) -> JsonSchema:
     settings = _mark_secrets(inline_references(schema))
     properties = {
-        name: _add_order(number, inner) if isinstance(inner, Mapping) else inner
+        name: {"order": number, **inner} if isinstance(inner, Mapping) else inner
         for number, (name, inner) in enumerate((settings.get("properties") or {}).items())
     }
     for name in properties.keys() & find_sdk_settings(schema):
         properties[name] = {**properties[name], _HIDDEN: True}
     return {"type": "object", **settings, "properties": properties}
-
-
-def _add_order(number: int, setting: Mapping[str, Any]) -> JsonSchema:
-    """Return a setting's schema with ``number`` as its ``order``, its position in the form.
-
-    If the schema has an ``order`` already, it is kept.
-    """
-    return {"order": number, **setting}
 
 
 def _mark_secrets(schema: JsonSchema) -> JsonSchema:

@@ -24,6 +24,7 @@ from tap_core.events import StreamId
 from tap_core.exceptions import StateFileError
 from tap_core.protocols.airbyte.catalog import stream_id
 from tap_core.protocols.airbyte.json_input import JsonNode
+from tap_core.protocols.airbyte.state_splitting import PER_STREAM_KEYS
 from tap_core.protocols.resume import split_bookmarks
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
 from tap_core.singerlib.json import describe_json_error
@@ -70,12 +71,12 @@ def parse_states(text: str | bytes, source: str) -> InputState:
         StateFileError: The content is not a valid state. The message names the invalid value.
     """
     found = _StateAccumulator()
-    for document in _documents(as_bytes(text), f"State '{source}'"):
+    for document in _parse_documents(as_bytes(text), f"State '{source}'"):
         found.add(document)
     return InputState(found.streams, found.shared, found.legacy)
 
 
-def _documents(content: bytes, source: str) -> Iterator[JsonNode]:
+def _parse_documents(content: bytes, source: str) -> Iterator[JsonNode]:
     """Yield the JSON documents in a state file: one document, or one per line.
 
     ``source`` is the file's name in error messages.
@@ -84,13 +85,13 @@ def _documents(content: bytes, source: str) -> Iterator[JsonNode]:
         return
     try:
         whole = parse_json(content)
-    except ValueError as fault:
-        yield from _lines(content, source, fault)
+    except ValueError as error:
+        yield from _parse_lines(content, source, error)
     else:
         yield JsonNode(whole, source, StateFileError)
 
 
-def _lines(content: bytes, source: str, fault: ValueError) -> Iterator[JsonNode]:
+def _parse_lines(content: bytes, source: str, document_error: ValueError) -> Iterator[JsonNode]:
     is_first = True
     for number, line in enumerate(content.split(b"\n"), 1):
         if not line.strip(b" \t\r\0"):
@@ -98,13 +99,13 @@ def _lines(content: bytes, source: str, fault: ValueError) -> Iterator[JsonNode]
         place = f"line {number}"
         try:
             yield JsonNode(parse_json(line), source, StateFileError, place)
-        except ValueError as own:
+        except ValueError as line_error:
             if is_first:
                 raise JsonNode(None, source, StateFileError).make_error(
-                    f"this is not JSON: {describe_json_error(fault)}"
+                    f"this is not JSON: {describe_json_error(document_error)}"
                 ) from None
             logger.warning(
-                "%s, %s, is cut off and skipped: %s", source, place, describe_json_error(own)
+                "%s, %s, is cut off and skipped: %s", source, place, describe_json_error(line_error)
             )
         is_first = False
 
@@ -216,7 +217,7 @@ def to_state_document(
         if name not in PER_STREAM_KEYS
     }
     kept, previous = split_bookmarks(
-        _bookmarks(input_state, streams), streams, _is_restarted, full_refresh
+        _collect_bookmarks(input_state, streams), streams, _is_restarted, full_refresh
     )
     return ({"bookmarks": kept, **document} if kept else document), previous
 
@@ -232,11 +233,13 @@ def to_singer_state(input_state: InputState, streams: Mapping[str, SyncStream]) 
         for one, state in input_state.streams.items()
         if state is not None and one not in known
     }
-    bookmarks = {**unknown, **_bookmarks(input_state, streams)}
+    bookmarks = {**unknown, **_collect_bookmarks(input_state, streams)}
     return {**input_state.legacy, **input_state.shared, "bookmarks": bookmarks}
 
 
-def _bookmarks(input_state: InputState, streams: Mapping[str, SyncStream]) -> dict[str, Any]:
+def _collect_bookmarks(
+    input_state: InputState, streams: Mapping[str, SyncStream]
+) -> dict[str, Any]:
     """Return the state of each stream in a state file, by the tap's name of the stream.
 
     Streams that must be reset are left out.

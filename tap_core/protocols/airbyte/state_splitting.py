@@ -22,7 +22,7 @@ from tap_core.state.document import PER_STREAM_KEYS
 __all__ = ["StreamStates"]
 
 _NOTHING: Final = b"{}"
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class StreamStates:
@@ -40,21 +40,20 @@ class StreamStates:
                 STATE message for each stream.
         """
         self._names = {name: encode_json(descriptor(stream)) for name, stream in streams.items()}
-        self._is_shared = shared
-        self._share = b""
-        """The shared state as a JSON object; empty without shared state."""
+        self._is_global = shared
+        self._shared_state = _NOTHING
         self._newest: dict[str, bytes] = {}
         self._written: dict[str, bytes] = {}
-        self._written_as_one = b""
-        self._open: dict[str, bool] = {}
-        """Streams being read; True if a state was emitted since the stream started."""
+        self._written_global = b""
+        self._running: dict[str, bool] = {}
+        """For each stream being read: True if a state was emitted since its start."""
         self._ended: set[str] = set()
         self._counts: Counter[str] = Counter()
-        """Records since the last state."""
+        """Number of records since the last state, by stream name."""
 
     def begin(self, name: str) -> None:
         """Mark a stream as started. From now on, `update` returns messages for its states."""
-        self._open.setdefault(name, False)
+        self._running.setdefault(name, False)
 
     def count(self, name: str, records: int) -> None:
         """Count ``records`` further records of a stream.
@@ -71,12 +70,13 @@ class StreamStates:
         Args:
             document: Newest Singer state document of the tap, as JSON.
         """
-        self._read(document)
-        if self._is_shared:
-            return self._as_one() if self._open and self._text() != self._written_as_one else b""
+        self._store_document(document)
+        if self._is_global:
+            is_changed = self._build_global_state() != self._written_global
+            return self._emit_global() if self._running and is_changed else b""
         return b"".join(
-            self._get_state(name)
-            for name in self._open
+            self._emit_stream(name)
+            for name in self._running
             if self._newest.get(name, _NOTHING) != self._written.get(name, _NOTHING)
         )
 
@@ -85,72 +85,74 @@ class StreamStates:
 
         Return b"" if its last STATE message already follows its last record.
         """
-        has_begun = self._open.get(name, False)
-        owed = not has_begun or self._counts[name] > 0
-        lines = (self._as_one() if self._is_shared else self._get_state(name)) if owed else b""
-        self._open.pop(name, None)
+        lines = b""
+        if not self._running.get(name) or self._counts[name]:
+            lines = self._emit_global() if self._is_global else self._emit_stream(name)
+        self._running.pop(name, None)
         self._ended.add(name)
         return lines
 
-    def _read(self, document: bytes) -> None:
-        members = _object(document)
-        bookmarks = _object(members.get("bookmarks", _NOTHING))
+    def _store_document(self, document: bytes) -> None:
+        members = _parse_members(document)
+        bookmarks = _parse_members(members.get("bookmarks", _NOTHING))
         for name in self._names.keys() & bookmarks.keys():
             state = bytes(bookmarks[name])
             self._newest[name] = _NOTHING if state == b"null" else state
-            if name not in self._open and name not in self._ended:
+            if name not in self._running and name not in self._ended:
                 self._written[name] = self._newest[name]  # the platform has this input state
-        share = {name: text for name, text in members.items() if name not in PER_STREAM_KEYS}
-        if share:
-            self._is_shared = True
-            self._share = encode_json(share)
+        shared = {name: text for name, text in members.items() if name not in PER_STREAM_KEYS}
+        if shared:
+            self._is_global = True
+            self._shared_state = encode_json(shared)
 
-    def _get_state(self, name: str) -> bytes:
+    def _emit_stream(self, name: str) -> bytes:
+        """Return a STATE message with the newest state of a stream, and store it as written."""
         state = self._written[name] = self._newest.get(name, _NOTHING)
-        self._open[name] = True
+        self._running[name] = True
         return b'{"type":"STATE","state":{"type":"STREAM","stream":%b,"sourceStats":%b}}\n' % (
-            self._entry(name, state),
-            _statistics(self._counts.pop(name, 0)),
+            self._build_stream_state(name, state),
+            _build_statistics(self._counts.pop(name, 0)),
         )
 
-    def _as_one(self) -> bytes:
-        text = self._written_as_one = self._text()
-        self._open = dict.fromkeys(self._open, True)
+    def _emit_global(self) -> bytes:
+        """Return a GLOBAL state with the newest states of all streams, and store it as written."""
+        text = self._written_global = self._build_global_state()
+        self._running = dict.fromkeys(self._running, True)
         count = sum(self._counts.values())
         self._counts.clear()
         return b'{"type":"STATE","state":{"type":"GLOBAL","global":%b,"sourceStats":%b}}\n' % (
             text,
-            _statistics(count),
+            _build_statistics(count),
         )
 
-    def _text(self) -> bytes:
+    def _build_global_state(self) -> bytes:
         return b'{"shared_state":%b,"stream_states":[%b]}' % (
-            self._share or _NOTHING,
-            b",".join(self._entries()),
+            self._shared_state,
+            b",".join(self._iterate_stream_states()),
         )
 
-    def _entries(self) -> Iterator[bytes]:
+    def _iterate_stream_states(self) -> Iterator[bytes]:
         for name in self._names:
             state = self._newest.get(name)
-            if state is not None or name in self._open or name in self._ended:
-                yield self._entry(name, _NOTHING if state is None else state)
+            if state is not None or name in self._running or name in self._ended:
+                yield self._build_stream_state(name, _NOTHING if state is None else state)
 
-    def _entry(self, name: str, state: bytes) -> bytes:
+    def _build_stream_state(self, name: str, state: bytes) -> bytes:
         return b'{"stream_descriptor":%b,"stream_state":%b}' % (self._names[name], state)
 
 
-def _statistics(count: int) -> bytes:
+def _build_statistics(count: int) -> bytes:
     return b'{"recordCount":%d.0}' % count
 
 
-def _object(text: Any) -> dict[str, msgspec.Raw]:
+def _parse_members(text: Any) -> dict[str, msgspec.Raw]:
     """Return the members of a JSON object as raw JSON, or an empty dict for other JSON values.
 
     Raises:
         DataError: ``text`` is not valid JSON, for example because of a lone surrogate.
     """
     try:
-        return _members(text)
+        return _decode_members(text)
     except msgspec.ValidationError:
         return {}
     except msgspec.DecodeError as error:

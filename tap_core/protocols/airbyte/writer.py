@@ -66,8 +66,8 @@ class AirbyteWriter:
         """
         self._write = write
         self._streams = dict(streams)
-        self._positions = StreamStates(streams, shared=shared)
-        self._heads: dict[str, bytes] = {}
+        self._states = StreamStates(streams, shared=shared)
+        self._record_starts: dict[str, bytes] = {}
         self._progress: dict[str, Progress] = {}
         self._unknown_streams: set[str] = set()
         self._estimated: Literal["", "STREAM", "SYNC"] = ""
@@ -81,7 +81,7 @@ class AirbyteWriter:
             UnsupportedFeatureError: The rows are in batch files, which Airbyte does not support.
             OSError: The reader of the output has closed it, or the disk is full.
         """
-        lines = self._lines(event)
+        lines = self._convert(event)
         if lines:
             self._write(lines)
 
@@ -90,17 +90,17 @@ class AirbyteWriter:
         for name, progress in list(self._progress.items()):
             if progress not in _ENDS:
                 with suppress(OSError):  # the reader of the output is gone
-                    self._write(self._status(name, Progress.INCOMPLETE))
+                    self._write(self._convert_status(name, Progress.INCOMPLETE))
 
-    def _lines(self, event: Event) -> bytes:
+    def _convert(self, event: Event) -> bytes:
         if isinstance(event, Rows):
-            return self._records(event)
+            return self._convert_rows(event)
         if isinstance(event, Checkpoint):
-            return self._positions.update(event.state)
+            return self._states.update(event.state)
         if isinstance(event, StreamStatus):
-            return self._status(event.stream.name, event.progress)
+            return self._convert_status(event.stream.name, event.progress)
         if isinstance(event, Estimate):
-            return self._estimate(event)
+            return self._convert_estimate(event)
         if isinstance(event, BatchFiles):
             raise UnsupportedFeatureError(
                 f"Stream '{event.stream.name}' writes its rows into files and names these in"
@@ -109,7 +109,7 @@ class AirbyteWriter:
             )
         return b""
 
-    def _estimate(self, event: Estimate) -> bytes:
+    def _convert_estimate(self, event: Estimate) -> bytes:
         """Return an Airbyte ESTIMATE message, or b"" if it must not be sent.
 
         A sync may send estimates either of the whole sync or of streams. The first estimate decides
@@ -124,7 +124,7 @@ class AirbyteWriter:
             return b""
         return estimate_line(stream, kind, event.rows, event.nbytes)
 
-    def _records(self, event: Rows) -> bytes:
+    def _convert_rows(self, event: Rows) -> bytes:
         """Return the RECORD messages for the rows of an event, as lines of JSON.
 
         The status messages STARTED and RUNNING of the stream come first, if they were not written
@@ -134,29 +134,29 @@ class AirbyteWriter:
         if not event.rows or self._find_stream(name) is None:
             return b""
         before = self._make_first_statuses(name)
-        self._positions.count(name, len(event.rows))
-        head = self._heads[name]
+        self._states.count(name, len(event.rows))
+        head = self._record_starts[name]
         if isinstance(event.extracted_at, str):
-            tail = b',"emitted_at":%d}}\n' % _milliseconds(event.extracted_at)
+            tail = b',"emitted_at":%d}}\n' % _to_milliseconds(event.extracted_at)
             rows = list(event.rows)
             rows[0] = before + head + rows[0]
             rows[-1] += tail
             return (tail + head).join(rows)
         instants: Sequence[str | None] | repeat[None] = event.extracted_at or repeat(None)
         return before + b"".join(
-            b'%b%b,"emitted_at":%d}}\n' % (head, row, _milliseconds(at) if at else now_ms())
+            b'%b%b,"emitted_at":%d}}\n' % (head, row, _to_milliseconds(at) if at else now_ms())
             for row, at in zip(event.rows, instants, strict=False)
         )
 
     # Stream statuses
 
-    def _status(self, name: str, progress: Progress) -> bytes:
+    def _convert_status(self, name: str, progress: Progress) -> bytes:
         stream = self._find_stream(name)
         if stream is None:
             return b""
         if progress is Progress.STARTED:
             return self._make_started_status(name)
-        state = self._positions.end(name) if progress is Progress.COMPLETE else b""
+        state = self._states.end(name) if progress is Progress.COMPLETE else b""
         self._progress[name] = progress
         return state + status_line(stream, progress.name)
 
@@ -166,8 +166,8 @@ class AirbyteWriter:
             return b""
         stream = self._streams[name]
         self._progress[name] = Progress.STARTED
-        self._heads[name] = _make_record_start(stream)
-        self._positions.begin(name)
+        self._record_starts[name] = _make_record_start(stream)
+        self._states.begin(name)
         return status_line(stream, "STARTED")
 
     def _make_first_statuses(self, name: str) -> bytes:
@@ -201,5 +201,5 @@ def _make_record_start(stream: StreamId) -> bytes:
     return b'{"type":"RECORD","record":{"stream":%b,%b"data":' % (encode_json(stream.name), space)
 
 
-def _milliseconds(instant: str) -> int:
+def _to_milliseconds(instant: str) -> int:
     return int(parse_datetime(instant).timestamp() * _MILLISECONDS)

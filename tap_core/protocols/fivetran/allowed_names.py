@@ -16,7 +16,7 @@ from tap_core.exceptions import ConfigurationError
 
 __all__ = ["AllowedNames", "get_variable_name", "parse_names"]
 
-_LONGEST_NAME: Final = 100
+_MAX_NAME_LENGTH: Final = 100
 _UNPRINTABLE: Final = re.compile(r"[^\x21-\x7e]")
 
 
@@ -88,4 +88,4 @@ def _matches(pattern: str, name: str) -> bool:
 
 def _format_name(name: str) -> str:
     """Return a setting's name for error messages, shortened and with ``?`` for unprintable text."""
-    return _UNPRINTABLE.sub("?", name[:_LONGEST_NAME]) or "''"
+    return _UNPRINTABLE.sub("?", name[:_MAX_NAME_LENGTH]) or "''"

@@ -15,11 +15,11 @@ from tap_core.types import JsonSchema
 
 __all__ = ["check_allowed_settings"]
 
-_FILES: Final = "batch_config"
+_BATCH_SETTING: Final = "batch_config"
 """SDK setting that writes rows to files, which Fivetran does not read."""
 
-_LISTS: Final = ("anyOf", "oneOf", "allOf")
-_SINGLE: Final = ("if", "then", "else")
+_SCHEMA_LIST_KEYWORDS: Final = ("anyOf", "oneOf", "allOf")
+_SCHEMA_KEYWORDS: Final = ("if", "then", "else")
 
 
 def check_allowed_settings(
@@ -42,7 +42,7 @@ def check_allowed_settings(
     refused = (
         name
         for name, value in settings.items()
-        if (name == _FILES and isinstance(value, Mapping)) or not _declares(document, name)
+        if (name == _BATCH_SETTING and isinstance(value, Mapping)) or not _declares(document, name)
     )
     allowance.check(refused, document.get("properties") or {})
 
@@ -57,12 +57,14 @@ def _declares(schema: Mapping[str, Any], name: str) -> bool:
         return True
     if any(re.search(pattern, name) for pattern in schema.get("patternProperties") or {}):
         return True
-    return any(_declares(branch, name) for branch in _branches(schema))
+    return any(_declares(branch, name) for branch in _iterate_branches(schema))
 
 
-def _branches(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _iterate_branches(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the subschemas that may declare further properties of an object, such as ``allOf``."""
-    found: list[Any] = [branch for keyword in _LISTS for branch in schema.get(keyword) or ()]
-    found += [schema.get(keyword) for keyword in _SINGLE]
+    found: list[Any] = [
+        branch for keyword in _SCHEMA_LIST_KEYWORDS for branch in schema.get(keyword) or ()
+    ]
+    found += [schema.get(keyword) for keyword in _SCHEMA_KEYWORDS]
     found += (schema.get("dependentSchemas") or {}).values()
     yield from (branch for branch in found if isinstance(branch, Mapping))

@@ -1,8 +1,8 @@
 """Command that serves a tap as a Fivetran connector: ``tap-x --port 50051``.
 
 The server handles signals in the main thread. Taps run in other threads, in which Python rejects
-signal handlers. If a tap's code sets one there, this is ignored. Source: Fivetran's Partner SDK
-development guide, "Requirements".
+signal handlers. If a tap's code sets one there, this is ignored.
+Source: Fivetran's Partner SDK development guide, "Requirements".
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def connector_command(tap_class: type[SyncTap]) -> CliCommand:
         journal = JsonLogHandler("sdk_connector", remove_addresses)
         # Read before any call, so that variables set by a call have no effect.
         allowance = AllowedNames.of(tap_class.name, os.environ)
-        with _handlers_of_the_main_thread():
+        with _ignore_handlers_of_threads():
             return serve(make_connector_service(tap_class, journal, allowance), address, journal)
 
     return port_command(tap_class.name, run)
 
 
 @contextmanager
-def _handlers_of_the_main_thread() -> Iterator[None]:
+def _ignore_handlers_of_threads() -> Iterator[None]:
     """Ignore calls of `signal.signal` outside the main thread during the ``with`` block.
 
     Python raises a ValueError for such a call, which would end a tap that sets signal handlers.

@@ -22,7 +22,7 @@ __all__ = [
     "SourceColumn",
     "TableId",
     "build_columns",
-    "get_properties",
+    "resolve_properties",
 ]
 
 DELETED_AT: Final = "_sdc_deleted_at"
@@ -62,7 +62,7 @@ class SourceColumn:
     has_record: bool = False
 
 
-def get_properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def resolve_properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the properties that a JSON Schema declares, by name, with references resolved."""
     root = inline_references(schema)
     objects = [variant for kind, variant in split_variants(root) if kind == "object"]
@@ -77,7 +77,7 @@ def build_columns(described: SchemaEvent) -> tuple[SourceColumn, ...]:
 
     A key property that the schema does not declare becomes a string column.
     """
-    declared = get_properties(described.schema)
+    declared = resolve_properties(described.schema)
     keys = described.keys
     properties = {**dict.fromkeys(key for key in keys if key not in declared), **declared}
     found = [
@@ -90,11 +90,13 @@ def build_columns(described: SchemaEvent) -> tuple[SourceColumn, ...]:
         if name in keys or not name.startswith(_SYSTEM_PREFIXES)
     ]
     if not declared:
-        found.append(SourceColumn(_free_name(properties), to_column_type({}), has_record=True))
+        found.append(
+            SourceColumn(_choose_record_name(properties), to_column_type({}), has_record=True)
+        )
     return tuple(found)
 
 
-def _free_name(taken: Mapping[str, Any]) -> str:
+def _choose_record_name(taken: Mapping[str, Any]) -> str:
     """Return the name of a column that holds the record as JSON: "record" if no column has it.
 
     Underscores are put before it until the name is not in ``taken``, as in "_record".

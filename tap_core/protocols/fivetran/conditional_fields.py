@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from tap_core.config.enum_options import get_const, get_options, to_form_text
 from tap_core.config.loading import get_json_types
@@ -23,8 +23,6 @@ from tap_core.config.schema_flattening import (
 )
 
 __all__ = ["ConditionalRules", "Rule", "is_toggle", "parse_conditions"]
-
-_TWO: Final = 2
 
 
 @dataclass(frozen=True)
@@ -107,18 +105,27 @@ def parse_conditions(flattened: FlattenedSchema) -> ConditionalRules:
 def _find_if_rules(flattened: FlattenedSchema) -> Iterator[Rule]:
     """Yield a conditional rule for each ``then`` and ``else`` in a settings schema."""
     for part in flattened.rules:
-        tested = part["if"].get("properties") if isinstance(part["if"], Mapping) else None
-        if not isinstance(tested, Mapping) or len(tested) != 1:
-            tested = {"": {}}
-        [(name, schema)] = tested.items()
-        value = get_const(schema) if isinstance(schema, Mapping) else ()
-        answer: Any = value[0] if value else None
-        answer = answer if isinstance(answer, bool) else to_form_text(answer)
-        condition = str(name) if value else ""
+        condition, answer = _get_condition(part["if"])
         yield _make_rule(condition, answer, part.get("then"), flattened)
         yield _make_rule(
             *_invert_condition(condition, answer, flattened), part.get("else"), flattened
         )
+
+
+def _get_condition(schema: Any) -> tuple[str, str | bool]:
+    """Return the field name and the field value that an ``if`` schema requires.
+
+    Return two empty strings unless it requires a constant value of a single property.
+    """
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    if not isinstance(properties, Mapping) or len(properties) != 1:
+        return "", ""
+    [(name, tested)] = properties.items()
+    constant = get_const(tested) if isinstance(tested, Mapping) else ()
+    if not constant:
+        return "", ""
+    [value] = constant
+    return str(name), value if isinstance(value, bool) else to_form_text(value)
 
 
 def _make_rule(condition: str, answer: str | bool, schema: Any, flattened: FlattenedSchema) -> Rule:
@@ -130,9 +137,9 @@ def _make_rule(condition: str, answer: str | bool, schema: Any, flattened: Flatt
         schema: The ``then`` or ``else`` schema.
         flattened: Settings schema that contains the ``then`` or ``else``.
     """
-    about = merge_subschemas(schema) if isinstance(schema, Mapping) else {}
-    own = {k: v for k, v in (about.get("properties") or {}).items() if isinstance(v, Mapping)}
-    required = frozenset(about.get("required") or ())
+    merged = merge_subschemas(schema) if isinstance(schema, Mapping) else {}
+    own = {k: v for k, v in (merged.get("properties") or {}).items() if isinstance(v, Mapping)}
+    required = frozenset(merged.get("required") or ())
     names = [*(name for name in own if name not in flattened.properties), *required]
     known = {name: flattened.properties.get(name, {}) for name in dict.fromkeys(names)}
     return Rule(
@@ -155,7 +162,7 @@ def _invert_condition(
         return condition, not answer
     texts = [option.text for option in get_options(flattened.properties.get(condition, {}))]
     other = [text for text in texts if text != answer]
-    return (condition, other[0]) if len(texts) == _TWO and len(other) == 1 else ("", "")
+    return (condition, other[0]) if len(other) == len(texts) - 1 == 1 else ("", "")
 
 
 def _find_dependent_rules(flattened: FlattenedSchema) -> Iterator[Rule]:

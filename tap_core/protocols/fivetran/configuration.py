@@ -9,7 +9,6 @@ Source: Fivetran's Partner SDK development guide, "Supported setup form fields".
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -40,8 +39,8 @@ from tap_core.types import JsonSchema
 
 __all__ = ["parse_configuration"]
 
-_BETWEEN: Final = re.compile(r"[,\n]")
-_LONGEST: Final = 1 << 20
+_SEPARATORS: Final = re.compile(r"[,\n]")
+_MAX_CHARACTERS: Final = 1 << 20
 """Maximum characters of a configuration. Each log line is searched for its secrets."""
 
 
@@ -58,9 +57,9 @@ def parse_configuration(configuration: Mapping[str, str], schema: JsonSchema) ->
     Raises:
         ConfigurationError: The configuration has more than 1,048,576 characters.
     """
-    if sum(len(name) + len(text) for name, text in configuration.items()) > _LONGEST:
+    if sum(len(name) + len(text) for name, text in configuration.items()) > _MAX_CHARACTERS:
         raise ConfigurationError(
-            f"The configuration of a call may have at most {_LONGEST:,} characters."
+            f"The configuration of a call may have at most {_MAX_CHARACTERS:,} characters."
         )
     document = inline_references(schema)
     fields = build_fields(document)
@@ -70,7 +69,7 @@ def parse_configuration(configuration: Mapping[str, str], schema: JsonSchema) ->
         if name not in asked:
             _store_unlisted(settings, name, text, document)
     _store_answers(settings, fields, configuration)
-    return _complete(settings, document)
+    return _normalize_objects(settings, document)
 
 
 # Values of form fields
@@ -92,15 +91,16 @@ def _store_answers(
         is_shown: False if the form hides these fields because of the value of another field.
     """
     for field in fields:
-        path = ".".join(field.path)  # handwritten configurations lack the names of alternatives
+        # Handwritten configurations use the path, which lacks the names of alternatives.
+        path = ".".join(field.path)
         name = field.name if field.name in answers else path
         text = answers.get(name, "")
         if name in answers and _is_entered(field, text, is_shown=is_shown):
             _store_value(settings, field.path, _convert_value(field, text))
         for group in field.dependents:
-            leads = _is_shown_by(text, group.answer)
-            if leads or not group.is_exclusive or name not in answers:
-                _store_answers(settings, group.fields, answers, is_shown=is_shown and leads)
+            shows_group = _is_shown_by(text, group.answer)
+            if shows_group or not group.is_exclusive or name not in answers:
+                _store_answers(settings, group.fields, answers, is_shown=is_shown and shows_group)
 
 
 def _is_entered(field: FieldSpec, text: str, *, is_shown: bool) -> bool:
@@ -112,10 +112,11 @@ def _is_entered(field: FieldSpec, text: str, *, is_shown: bool) -> bool:
         is_shown: False if the form hides the field. Its initial value then does not count as
             entered.
     """
-    if is_shown or not text.strip():
-        return is_shown and (field.is_required or bool(text.strip()))
+    is_empty = not text.strip()
+    if is_shown:
+        return field.is_required or not is_empty
     is_off = field.kind is FieldKind.TOGGLE and text.lower() == to_form_text(value=False)
-    return not is_off and text != to_form_text(field.schema.get("default"))
+    return not (is_empty or is_off or text == to_form_text(field.schema.get("default")))
 
 
 def _is_shown_by(text: str, answer: str | bool | None) -> bool:
@@ -137,9 +138,7 @@ def _convert_value(field: FieldSpec, text: str) -> Any:
         return option.value if field.is_setting else {}
     if field.kind is FieldKind.FILE:
         return _decode_file(text, field.schema)
-    if not field.is_setting:
-        return _convert_text(text, {"type": "object"})
-    return _convert_text(text, field.schema)
+    return _convert_text(text, field.schema if field.is_setting else {"type": "object"})
 
 
 def _store_value(settings: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
@@ -203,7 +202,7 @@ def _convert_array(text: str, schema: Schema) -> Any:
     items = schema.get("items")
     if found is not text or not isinstance(items, Mapping) or "string" not in get_json_types(items):
         return found
-    return [part.strip() for part in _BETWEEN.split(text) if part.strip()]
+    return [part.strip() for part in _SEPARATORS.split(text) if part.strip()]
 
 
 def _parse_array(text: str) -> Any:
@@ -224,18 +223,18 @@ def _decode_file(text: str, schema: Schema) -> str:
         return text
     try:
         return base64.b64decode("".join(text.split()), validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError, ValueError):
+    except ValueError:
         return text
 
 
 # Objects
 
 
-def _complete(settings: dict[str, Any], schema: Schema) -> dict[str, Any]:
-    """Add missing required objects to settings from a setup form, and return the settings.
+def _normalize_objects(settings: dict[str, Any], schema: Schema) -> dict[str, Any]:
+    """Add missing required objects to settings, and remove optional ones that were not filled in.
 
-    Optional objects that the user has not filled in are removed. ``schema`` is the JSON Schema of
-    the settings, or of a nested object in recursive calls.
+    Return the settings. ``schema`` is their JSON Schema, or that of a nested object in recursive
+    calls.
     """
     flattened = flatten_schema(schema)
     for name, inner in flattened.properties.items():
@@ -245,13 +244,13 @@ def _complete(settings: dict[str, Any], schema: Schema) -> dict[str, Any]:
         is_required = name in flattened.required and "default" not in shape
         values = settings.get(name, {} if is_required else None)
         if isinstance(values, dict):
-            settings[name] = _complete(values, shape)
+            settings[name] = _normalize_objects(values, shape)
             if not is_required and _is_not_entered(settings[name], shape):
                 del settings[name]
-    meant = next(
+    branch = next(
         (each for each in flattened.branches if _matches_branch(each, flattened, settings)), None
     )
-    return settings if meant is None else _complete(settings, meant)
+    return settings if branch is None else _normalize_objects(settings, branch)
 
 
 def _matches_branch(branch: Schema, flattened: FlattenedSchema, values: Mapping[str, Any]) -> bool:

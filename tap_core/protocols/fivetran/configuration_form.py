@@ -36,9 +36,9 @@ from tap_core.protocols.fivetran.proto_messages import (
 
 __all__ = ["build_form"]
 
-_LARGEST_FILE: Final = 1 << 20
-_KEYS: Final = (".pem", ".crt", ".cer", ".key")
-_FILES: Final = (*_KEYS, ".der", ".p12", ".pfx", ".json", ".txt", ".xml", ".yaml", ".yml")
+_MAX_FILE_BYTES: Final = 1 << 20
+_PEM_FILES: Final = (".pem", ".crt", ".cer", ".key")
+_FILES: Final = (*_PEM_FILES, ".der", ".p12", ".pfx", ".json", ".txt", ".xml", ".yaml", ".yml")
 _EXAMPLES: Final[Mapping[str, str]] = {
     "date": "2024-01-31",
     "date-time": "2024-01-31T00:00:00Z",
@@ -46,9 +46,11 @@ _EXAMPLES: Final[Mapping[str, str]] = {
 }
 """Placeholders for strings with a format, if the schema has no examples."""
 
-_TEXTS: Final = "Several values are separated by commas or line breaks, or given as a JSON array."
-_ARRAY: Final = "Given as a JSON array."
-_OBJECT: Final = "Given as a JSON object."
+_LIST_HINT: Final = (
+    "Several values are separated by commas or line breaks, or given as a JSON array."
+)
+_ARRAY_HINT: Final = "Given as a JSON array."
+_OBJECT_HINT: Final = "Given as a JSON object."
 
 
 def build_form(schema: Schema, tests: Mapping[str, str], *, selects_tables: bool = True) -> Any:
@@ -81,7 +83,7 @@ def _build_messages(fields: Iterable[FieldSpec]) -> Iterator[Any]:
             label=field.label,
             required=field.is_required,
             **_build_texts(field),
-            **_TYPES[field.kind](field),
+            **_build_type(field),
         )
         for group in field.dependents:
             yield _build_group(field, group)
@@ -116,17 +118,17 @@ def _build_group(field: FieldSpec, group: DependentFields) -> Any:
 
 def _build_texts(field: FieldSpec) -> dict[str, str]:
     """Return the description, default value and placeholder of a form field, if not empty."""
-    remarks = {
-        "description": _description(field),
-        "default_value": _default(field),
-        "placeholder": _placeholder(field),
+    texts = {
+        "description": _build_description(field),
+        "default_value": _build_default(field),
+        "placeholder": _build_placeholder(field),
     }
-    return {name: text for name, text in remarks.items() if text}
+    return {name: text for name, text in texts.items() if text}
 
 
-def _description(field: FieldSpec) -> str:
-    said = str(field.schema.get("description") or "").strip()
-    return " ".join(filter(None, (said, _get_format_hint(field))))
+def _build_description(field: FieldSpec) -> str:
+    description = str(field.schema.get("description") or "").strip()
+    return " ".join(filter(None, (description, _get_format_hint(field))))
 
 
 def _get_format_hint(field: FieldSpec) -> str:
@@ -137,19 +139,19 @@ def _get_format_hint(field: FieldSpec) -> str:
     if "array" in types:
         items = field.schema.get("items")
         has_texts = isinstance(items, Mapping) and "string" in get_json_types(items)
-        return _TEXTS if has_texts else _ARRAY
-    return _OBJECT if "object" in types else ""
+        return _LIST_HINT if has_texts else _ARRAY_HINT
+    return _OBJECT_HINT if "object" in types else ""
 
 
-def _default(field: FieldSpec) -> str:
+def _build_default(field: FieldSpec) -> str:
     if field.kind in {FieldKind.PASSWORD, FieldKind.FILE}:
         return ""
     text = to_form_text(field.schema.get("default"))
-    is_answer = field.kind is not FieldKind.CHOICE or text in (each.text for each in field.options)
-    return text if is_answer else ""
+    is_valid = field.kind is not FieldKind.CHOICE or text in (each.text for each in field.options)
+    return text if is_valid else ""
 
 
-def _placeholder(field: FieldSpec) -> str:
+def _build_placeholder(field: FieldSpec) -> str:
     if field.kind not in {FieldKind.TEXT, FieldKind.PASSWORD}:
         return ""
     examples = field.schema.get("examples")
@@ -157,30 +159,24 @@ def _placeholder(field: FieldSpec) -> str:
     return to_form_text(first) or _EXAMPLES.get(str(field.schema.get("format")), "")
 
 
-# Kinds of fields
+# Types of fields
 
 
-def _text(_field: FieldSpec) -> dict[str, Any]:
-    return {"text_field": TextField.PlainText}
+def _build_type(field: FieldSpec) -> dict[str, Any]:
+    """Return the keyword argument of a FormField message that sets the type of the field."""
+    if field.kind is FieldKind.CHOICE:
+        return _build_dropdown(field)
+    if field.kind is FieldKind.TOGGLE:
+        return {"toggle_field": ToggleField()}
+    if field.kind is FieldKind.FILE:
+        accepted = _PEM_FILES if "pem" in str(field.schema.get("contentMediaType")) else _FILES
+        upload = UploadField(allowed_file_type=accepted, max_file_size_bytes=_MAX_FILE_BYTES)
+        return {"upload_field": upload}
+    is_password = field.kind is FieldKind.PASSWORD
+    return {"text_field": TextField.Password if is_password else TextField.PlainText}
 
 
-def _password(_field: FieldSpec) -> dict[str, Any]:
-    return {"text_field": TextField.Password}
-
-
-def _toggle(_field: FieldSpec) -> dict[str, Any]:
-    return {"toggle_field": ToggleField()}
-
-
-def _upload(field: FieldSpec) -> dict[str, Any]:
-    is_pem = "pem" in str(field.schema.get("contentMediaType"))
-    accepted = _KEYS if is_pem else _FILES
-    return {
-        "upload_field": UploadField(allowed_file_type=accepted, max_file_size_bytes=_LARGEST_FILE)
-    }
-
-
-def _dropdown(field: FieldSpec) -> dict[str, Any]:
+def _build_dropdown(field: FieldSpec) -> dict[str, Any]:
     """Return the keyword argument of a FormField message that makes the field a dropdown.
 
     Options with labels or descriptions use Fivetran's descriptive dropdown.
@@ -194,14 +190,5 @@ def _dropdown(field: FieldSpec) -> dict[str, Any]:
         )
         for option in field.options
     ]
-    offered = DescriptiveDropDownFields(descriptive_dropdown_field=fields)
-    return {"descriptive_dropdown_fields": offered}
-
-
-_TYPES: Final = {
-    FieldKind.TEXT: _text,
-    FieldKind.PASSWORD: _password,
-    FieldKind.TOGGLE: _toggle,
-    FieldKind.FILE: _upload,
-    FieldKind.CHOICE: _dropdown,
-}
+    dropdown = DescriptiveDropDownFields(descriptive_dropdown_field=fields)
+    return {"descriptive_dropdown_fields": dropdown}

@@ -7,14 +7,14 @@ retried only briefly, so that a test ends soon. Source: Fivetran's Partner SDK d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from tap_core.http.fail_fast import fail_fast
 from tap_core.protocols.fivetran.error_messages import format_error
 from tap_core.sync.interfaces import SyncTap
 
-__all__ = ["NAME_LIMIT", "run_test", "unknown_test"]
+__all__ = ["NAME_LIMIT", "run_test"]
 
 NAME_LIMIT: Final = 100
 """Maximum length, in characters, of a test's name in messages. Clients may send any name."""
@@ -32,7 +32,8 @@ def run_test(tap: SyncTap, name: str, hide: Callable[[str], str] = str) -> str |
         The reason for a failure, or None if the test succeeded.
     """
     if name not in tap.connection_tests:
-        return unknown_test(tap.connection_tests, name)
+        known = ", ".join(map(repr, tap.connection_tests)) or "none"
+        return f"There is no test {name[:NAME_LIMIT]!r}. Known are: {known}."
     check = getattr(tap, f"check_{name}", None)
     if not callable(check):
         return f"The test '{name}' cannot be run: the connector lacks the method check_{name}."
@@ -42,14 +43,3 @@ def run_test(tap: SyncTap, name: str, hide: Callable[[str], str] = str) -> str |
     except Exception as error:  # noqa: BLE001  any exception fails the test
         return format_error(error, hide)
     return None
-
-
-def unknown_test(tests: Mapping[str, str], name: str) -> str:
-    """Return an error message that says that a connection test is unknown and lists known ones.
-
-    Args:
-        tests: Labels of the known tests by name.
-        name: Name of the unknown test.
-    """
-    known = ", ".join(map(repr, tests)) or "none"
-    return f"There is no test {name[:NAME_LIMIT]!r}. Known are: {known}."

@@ -20,8 +20,8 @@ from tap_core.protocols.fivetran.allowed_names import AllowedNames
 from tap_core.protocols.fivetran.allowed_settings import check_allowed_settings
 from tap_core.protocols.fivetran.configuration import parse_configuration
 from tap_core.protocols.fivetran.configuration_form import build_form
-from tap_core.protocols.fivetran.connection_tests import NAME_LIMIT, run_test, unknown_test
-from tap_core.protocols.fivetran.error_messages import format_error as explain_error
+from tap_core.protocols.fivetran.connection_tests import NAME_LIMIT, run_test
+from tap_core.protocols.fivetran.error_messages import format_error
 from tap_core.protocols.fivetran.grpc_server import Handler, RpcCall, Service
 from tap_core.protocols.fivetran.logging import JsonLogHandler, format_count
 from tap_core.protocols.fivetran.schema_response import schema_response
@@ -31,10 +31,10 @@ from tap_core.sync.interfaces import SyncTap
 
 __all__ = ["make_connector_service"]
 
-_REMEMBERED: Final = 64
+_MAX_CONFIGURATIONS: Final = 64
 """Maximum number of configurations with cached values."""
 
-_Thing = TypeVar("_Thing")
+_Value = TypeVar("_Value")
 
 _logger = logging.getLogger("fivetran")
 
@@ -50,16 +50,16 @@ def make_connector_service(
         allowance: Settings that calls may set although the tap does not declare them, because the
             operator allows them; None for no such settings.
     """
-    made = _Connector(tap_class, journal, allowance or AllowedNames.of(tap_class.name, {}))
+    connector = _Connector(tap_class, journal, allowance or AllowedNames.of(tap_class.name, {}))
     return Service(
         "SourceConnector",
         {
-            "ConfigurationForm": Handler(made.form),
-            "Test": Handler(made.test),
-            "Schema": Handler(made.schema),
-            "Update": Handler(made.update, task=_make_task),
+            "ConfigurationForm": Handler(connector.form),
+            "Test": Handler(connector.test),
+            "Schema": Handler(connector.schema),
+            "Update": Handler(connector.update, task=_make_task),
         },
-        explain=lambda error: explain_error(error, journal.clean),
+        explain=lambda error: format_error(error, journal.clean),
     )
 
 
@@ -68,28 +68,28 @@ def _make_task(text: str) -> Any:
     return proto_messages.UpdateResponse(task=proto_messages.Task(message=text))
 
 
-class _ConfigurationCache(Generic[_Thing]):
+class _ConfigurationCache(Generic[_Value]):
     """Cache of one value per Fivetran configuration, such as the tables found with it.
 
     It holds the values of the 64 configurations that were stored last. Threads may share it.
     """
 
     def __init__(self) -> None:
-        self._things: dict[bytes, _Thing] = {}
+        self._values: dict[bytes, _Value] = {}
         self._lock = threading.Lock()
 
-    def get(self, configuration: Mapping[str, str]) -> _Thing | None:
+    def get(self, configuration: Mapping[str, str]) -> _Value | None:
         """Return the cached value for a configuration, or None if the cache has none."""
         with self._lock:
-            return self._things.get(_digest(configuration))
+            return self._values.get(_digest(configuration))
 
-    def keep(self, configuration: Mapping[str, str], thing: _Thing) -> None:
-        """Store the value ``thing`` for a configuration. If the cache is full, drop the oldest."""
+    def store(self, configuration: Mapping[str, str], value: _Value) -> None:
+        """Store a value for a configuration. If the cache is full, drop the oldest."""
         with self._lock:
-            self._things.pop(_digest(configuration), None)
-            self._things[_digest(configuration)] = thing
-            while len(self._things) > _REMEMBERED:
-                del self._things[next(iter(self._things))]
+            self._values.pop(_digest(configuration), None)
+            self._values[_digest(configuration)] = value
+            if len(self._values) > _MAX_CONFIGURATIONS:
+                del self._values[next(iter(self._values))]
 
 
 def _digest(configuration: Mapping[str, str]) -> bytes:
@@ -119,7 +119,7 @@ class _Connector:
     def test(self, request: Any, call: RpcCall) -> Any:
         """Handle Test: run a connection test of the tap and return its result."""
         call.note(request.name[:NAME_LIMIT])
-        failure = self._failure(request.name, dict(request.configuration))
+        failure = self._find_test_failure(request.name, dict(request.configuration))
         if failure is None:
             return proto_messages.TestResponse(success=True)
         call.failure = self._journal.clean(failure)
@@ -128,10 +128,10 @@ class _Connector:
     def schema(self, request: Any, call: RpcCall) -> Any:
         """Handle Schema: return all tables and columns of the tap."""
         configuration = dict(request.configuration)
-        tap = self._tap(configuration)
+        tap = self._create_tap(configuration)
         tap.check_streams()
         tables = discover_tables(tap)
-        self._known_tables.keep(configuration, {table.id: table for table in tables})
+        self._known_tables.store(configuration, {table.id: table for table in tables})
         call.note(format_count(len(tables), "table"))
         return schema_response(tables, can_select=not self._tap_class.selection_not_supported)
 
@@ -139,21 +139,21 @@ class _Connector:
         """Handle Update: sync the tap, and yield its records and states as encoded responses."""
         configuration = dict(request.configuration)
         return update(
-            lambda: self._tap(configuration), request, call, self._known_tables.get(configuration)
+            lambda: self._create_tap(configuration),
+            request,
+            call,
+            self._known_tables.get(configuration),
         )
 
-    def _failure(self, test: str, configuration: Mapping[str, str]) -> str | None:
+    def _find_test_failure(self, test: str, configuration: Mapping[str, str]) -> str | None:
         """Run a connection test. Return the reason for a failure, or None if it succeeded."""
-        tests = self._tap_class.connection_tests
-        if test not in tests:
-            return unknown_test(tests, test)
         try:
-            tap = self._tap(configuration)
+            tap = self._create_tap(configuration)
         except Exception as error:  # noqa: BLE001  any exception fails the test
-            return explain_error(error, self._journal.clean)
+            return format_error(error, self._journal.clean)
         return run_test(tap, test, self._journal.clean)
 
-    def _tap(self, configuration: Mapping[str, str]) -> SyncTap:
+    def _create_tap(self, configuration: Mapping[str, str]) -> SyncTap:
         """Create a tap with the settings in a configuration, without catalog and state.
 
         Raises:
@@ -165,15 +165,15 @@ class _Connector:
         check_allowed_settings(settings, schema, self._allowance)
         tap = self._tap_class(config=settings, setup_mapper=False)
 
-        def renewed(renew: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
-            made = renew(self._renewed.get(configuration) or settings)
-            self._journal.hide_also(make_redactor(made, schema))
-            self._renewed.keep(configuration, made)
+        def store_renewed(renew: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
+            renewed = renew(self._renewed.get(configuration) or settings)
+            self._journal.hide_also(make_redactor(renewed, schema))
+            self._renewed.store(configuration, renewed)
             _logger.warning(
                 "A setting has a new value, such as a token that the source has replaced. It is"
                 " used from now on, but the connector cannot change the stored settings: after a"
                 " restart of the connector, it may be necessary to log in again."
             )
 
-        tap.config_listener = renewed
+        tap.config_listener = store_renewed
         return tap

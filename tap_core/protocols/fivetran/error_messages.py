@@ -11,7 +11,7 @@ Source: Fivetran's Partner SDK development guide, "Error handling", "User alerts
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import PurePosixPath
@@ -21,7 +21,9 @@ from tap_core.protocols.error_classification import (
     TRANSIENT,
     failure_type,
     get_http_status,
+    get_sql_states,
     is_auth_failure,
+    is_token_error,
     iterate_causes,
     summarize_error,
 )
@@ -33,31 +35,34 @@ __all__ = ["format_error"]
 _COMPLETE_ERROR: Final = "TargetSparkError"
 """Base class of errors with complete messages. It is matched by name to avoid a circular import."""
 
-_LONGEST: Final = 50_000
+_MAX_CHARACTERS: Final = 50_000
 """Maximum number of characters of a message that are processed."""
 
-_PLACE: Final = re.compile(r" ?\[stream '(?P<stream>[^'\n]{0,300})'(?P<rest>[^\n[\]]{0,5000})\]")
+_FAILED_REQUEST: Final = re.compile(
+    r" ?\[stream '(?P<stream>[^'\n]{0,300})'(?P<rest>[^\n[\]]{0,5000})\]"
+)
 """Stream and attempt of a failed request, which `tap_core.http` appends to a message."""
 
-_TRIED: Final = re.compile(r", try (\d{1,9})$")
+_ATTEMPT: Final = re.compile(r", try (\d{1,9})$")
 _STATUS: Final = re.compile(
     r"\d{3} (?:Client Error|Server Error|Response refused): [^\n]{0,200}? for (?:path|url): ?"
 )
 """Start of a message about an HTTP status, by the SDK or the library requests."""
 
+# Texts before an excerpt of a response body, and after it, in the SDK's messages.
 _EXCERPT: Final = ", content is "
 _HEADERS: Final = ", headers: "
 _BEGINS: Final = "; it begins: "
-"""Separators before an excerpt of a response body in the SDK's messages."""
 
 _NO_PRIVILEGE: Final = "42501"
-_OF_DATABASES: Final = frozenset({"DatabaseError", "InterfaceError", "OperationalError"})
-_DENIED: Final = re.compile(
+"""SQLSTATE of a missing privilege."""
+_DATABASE_ERROR_NAMES: Final = frozenset({"DatabaseError", "InterfaceError", "OperationalError"})
+_PERMISSION_DENIED: Final = re.compile(
     r"permission (?:was )?denied|command denied|insufficient privilege|not authori[sz]ed"
     r"|access denied for user .{1,200} to database",
     re.IGNORECASE,
 )
-_SCOPES: Final = ("X-Accepted-OAuth-Scopes", "X-Accepted-GitHub-Permissions")
+_SCOPE_HEADERS: Final = ("X-Accepted-OAuth-Scopes", "X-Accepted-GitHub-Permissions")
 _SCOPE: Final = re.compile(r'\bscope="([^"]{1,500})"')
 """Scope that a request lacks: RFC 6750, section 3."""
 
@@ -72,7 +77,7 @@ def format_error(error: BaseException, hide: Callable[[str], str] = str) -> str:
         hide: Returns a text with its secrets redacted. It is called before the text is shortened.
     """
     text = hide(_describe(error)).encode("utf-8", "replace").decode()
-    return truncate_text(remove_addresses(text[:_LONGEST]))
+    return truncate_text(remove_addresses(text[:_MAX_CHARACTERS]))
 
 
 def _describe(error: BaseException) -> str:
@@ -119,40 +124,40 @@ class _Message:
     @classmethod
     def of(cls, error: BaseException) -> _Message:
         """Split the text of an error into message, response body, and stream with attempt."""
-        text = _first_line(error) if _is_database_error(error) else _get_text(error)
-        place = _PLACE.search(text)
+        text = _get_first_line(error) if _is_database_error(error) else _get_text(error)
+        place = _FAILED_REQUEST.search(text)
         where = ""
         if place is not None:
-            tried = _TRIED.search(place["rest"])
+            tried = _ATTEMPT.search(place["rest"])
             where = f"stream {place['stream']}" + (f", try {tried[1]}" if tried else "")
             text = text[: place.start()] + text[place.end() :]
         text = text.partition(_BEGINS)[0]
         status = _STATUS.search(text)
         if status is None:
             return cls(text.strip(), "", where)
-        return cls(text[: status.start()].strip(" :"), _excerpt(text[status.end() :]), where)
+        return cls(text[: status.start()].strip(" :"), _get_excerpt(text[status.end() :]), where)
 
 
 def _get_text(error: BaseException) -> str:
     """Return the text of an error. An OSError shows only the name of the file, not its path."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.strerror}: '{_file_name(error)}'"
+        return f"{error.strerror}: '{_get_file_name(error)}'"
     return str(error).strip()
 
 
-def _file_name(error: OSError) -> str:
+def _get_file_name(error: OSError) -> str:
     named = error.filename
     text = named.decode("utf-8", "replace") if isinstance(named, bytes) else str(named)
     return PurePosixPath(text.replace("\\", "/")).name
 
 
-def _excerpt(text: str) -> str:
+def _get_excerpt(text: str) -> str:
     """Return the excerpt of the response body in the text of an HTTP error, or "" without one."""
     shown = text.partition(_EXCERPT)[2]
     return shown.rpartition(_HEADERS)[0] or shown
 
 
-def _first_line(error: BaseException) -> str:
+def _get_first_line(error: BaseException) -> str:
     """Return the first line of a database error. Later lines have the SQL statement and rows."""
     said = str(getattr(error, "orig", None) or error).strip()
     return said.partition("\n")[0]
@@ -160,18 +165,9 @@ def _first_line(error: BaseException) -> str:
 
 def _is_database_error(error: BaseException) -> bool:
     """Return True if an error comes from a database driver (PEP 249), or wraps such an error."""
-    if _sql_states(error) or getattr(error, "orig", None) is not None:
+    if get_sql_states(error) or getattr(error, "orig", None) is not None:
         return True
-    return not _OF_DATABASES.isdisjoint(kind.__name__ for kind in type(error).__mro__)
-
-
-def _sql_states(error: BaseException) -> list[str]:
-    candidates: Iterator[Any] = (
-        getattr(each, name, None)
-        for each in (error, getattr(error, "orig", None))
-        for name in ("sqlstate", "pgcode")
-    )
-    return [state for state in candidates if isinstance(state, str)]
+    return not _DATABASE_ERROR_NAMES.isdisjoint(kind.__name__ for kind in type(error).__mro__)
 
 
 # Permissions
@@ -183,15 +179,15 @@ def _explain_permission(error: BaseException) -> str | None:
     Return None for other errors.
     """
     if isinstance(error, PermissionError):
-        named = f"'{_file_name(error)}'" if error.filename else "a file or folder"
+        named = f"'{_get_file_name(error)}'" if error.filename else "a file or folder"
         return (
             f"The connector lacks the permission to use {named}:"
             f" {error.strerror or _Message.of(error).text or 'permission denied'}."
             " Give that right to the user it runs as, or name another place in the configuration."
         )
     if _is_database_error(error):
-        said = _first_line(error)
-        if _NO_PRIVILEGE in _sql_states(error) or _DENIED.search(said):
+        said = _get_first_line(error)
+        if _NO_PRIVILEGE in get_sql_states(error) or _PERMISSION_DENIED.search(said):
             return (
                 f"The user of the configuration lacks a permission in the database: {said}."
                 " Grant it, or exclude the table."
@@ -206,7 +202,7 @@ def _find_required_right(response: Any) -> str:
     """
     headers = getattr(response, "headers", None) or {}
     scope = _SCOPE.search(str(headers.get("WWW-Authenticate") or ""))
-    names = [scope[1] if scope else "", *(str(headers.get(name) or "") for name in _SCOPES)]
+    names = [scope[1] if scope else "", *(str(headers.get(name) or "") for name in _SCOPE_HEADERS)]
     return next(filter(None, names), "")
 
 
@@ -219,17 +215,17 @@ def _explain_status(error: BaseException) -> str | None:
     Return None for an error without HTTP status.
     """
     status = get_http_status(error)
-    if status is None or type(error).__name__ == "AccessTokenError":
+    if status is None or is_token_error(error):
         return None
     message = _Message.of(error)
-    name = f"HTTP {status}{_reason(status)}"
+    name = f"HTTP {status}{_format_status_phrase(status)}"
     where = f" in {message.where}" if message.where else ""
     is_ours = message.excerpt and status < HTTPStatus.INTERNAL_SERVER_ERROR
     shown = f"The source says: {message.excerpt}" if is_ours else ""
     return _join_sentences(f"{name}{where}: {_advise(error, status)}", message.text, shown)
 
 
-def _reason(status: int) -> str:
+def _format_status_phrase(status: int) -> str:
     try:
         return f" ({HTTPStatus(status).phrase})"
     except ValueError:

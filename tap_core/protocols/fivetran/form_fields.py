@@ -164,7 +164,7 @@ def _build_object_fields(schema: Schema, position: _FormPosition) -> list[FieldS
             found += [_add_conditional_fields(each, conditions.rules, position) for each in own]
     if flattened.branches:
         found += _build_union_fields(schema, flattened, key, position)
-    return found if _has_order(properties) else _required_first(found)
+    return found if _has_order(properties) else _sort_required_first(found)
 
 
 def _build_property_fields(
@@ -193,7 +193,7 @@ def _build_property_fields(
 def _build_field(name: str, schema: Schema, position: _FormPosition) -> FieldSpec:
     """Return the form field of a setting that is not an object. ``position`` is its place."""
     options = get_options(schema)
-    kind = _kind(name, schema, is_choice=bool(options), is_hidden=position.is_secret)
+    kind = _choose_kind(name, schema, is_choice=bool(options), is_secret_place=position.is_secret)
     return FieldSpec(
         position.prefix[:-1],
         position.path,
@@ -205,7 +205,7 @@ def _build_field(name: str, schema: Schema, position: _FormPosition) -> FieldSpe
     )
 
 
-def _kind(name: str, schema: Schema, *, is_choice: bool, is_hidden: bool) -> FieldKind:
+def _choose_kind(name: str, schema: Schema, *, is_choice: bool, is_secret_place: bool) -> FieldKind:
     if is_toggle(schema):
         return FieldKind.TOGGLE
     if is_choice:
@@ -213,7 +213,7 @@ def _kind(name: str, schema: Schema, *, is_choice: bool, is_hidden: bool) -> Fie
     is_file = schema.get("format") in _FILE_FORMATS or _FILE_MEDIA.match(
         str(schema.get("contentMediaType"))
     )
-    is_marked = is_hidden or is_secret("", schema)
+    is_marked = is_secret_place or is_secret("", schema)
     if is_file or (not is_marked and _FILE_NAME.search(name)):
         return FieldKind.FILE
     is_named = is_secret(name) and schema.get("secret") is not False
@@ -255,7 +255,7 @@ def _build_rule_fields(rule: Rule, position: _FormPosition) -> list[FieldSpec]:
 def _build_fields(
     properties: Mapping[str, Schema], required: frozenset[str], position: _FormPosition
 ) -> list[FieldSpec]:
-    return _required_first(
+    return _sort_required_first(
         field
         for name, schema in properties.items()
         for field in _build_property_fields(name, schema, position, is_required=name in required)
@@ -269,7 +269,7 @@ def _format_answer(field: FieldSpec, answer: str | bool | None) -> str:
     return field.label
 
 
-def _required_first(fields: Iterable[FieldSpec]) -> list[FieldSpec]:
+def _sort_required_first(fields: Iterable[FieldSpec]) -> list[FieldSpec]:
     return sorted(fields, key=lambda field: not field.is_required)
 
 
@@ -309,28 +309,28 @@ def _build_union_fields(
     """
     if key is None and (flattened.properties or not position.path):
         # Nothing identifies the alternative, so the properties of all alternatives are optional.
-        yield from _build_fields(_all_properties(flattened), frozenset(), position)
+        yield from _build_fields(_merge_branch_properties(flattened), frozenset(), position)
         return
-    shared = _find_shared(flattened, key)
-    options = _branch_options(flattened.branches, key)
-    known = {*flattened.properties, *shared, key}
+    common = _find_common_properties(flattened, key)
+    options = _build_branch_options(flattened.branches, key)
+    known = {*flattened.properties, *common, key}
     names = [
         name for branch in flattened.branches for name in branch["properties"] if name not in known
     ]
-    is_apart = any(times > 1 for times in Counter(names).values())
+    has_repeated_names = any(times > 1 for times in Counter(names).values())
     dependents = []
     for option, branch in zip(options, flattened.branches, strict=True):
-        prefix = f"{position.prefix}{option.text}." if is_apart else position.prefix
-        left = {k: v for k, v in branch["properties"].items() if k not in known}
+        prefix = f"{position.prefix}{option.text}." if has_repeated_names else position.prefix
+        own = {k: v for k, v in branch["properties"].items() if k not in known}
         inside = replace(position, prefix=prefix, title="", is_required=True)
-        fields = tuple(_build_object_fields({**branch, "properties": left}, inside))
+        fields = tuple(_build_object_fields({**branch, "properties": own}, inside))
         if fields:
             dependents.append(DependentFields(option.text, option.label, fields, is_exclusive=True))
-    yield _chooser(schema, flattened, key, position, options, dependents)
-    yield from _build_fields(shared, _required_everywhere(flattened), position)
+    yield _build_union_choice(schema, flattened, key, position, options, dependents)
+    yield from _build_fields(common, _find_common_required(flattened), position)
 
 
-def _chooser(
+def _build_union_choice(
     schema: Schema,
     flattened: FlattenedSchema,
     key: str | None,
@@ -338,8 +338,20 @@ def _chooser(
     options: tuple[Option, ...],
     dependents: Iterable[DependentFields],
 ) -> FieldSpec:
+    """Return the dropdown with which the user selects an alternative of a union of objects.
+
+    Its value is stored in the property ``key``, or not at all if ``key`` is None.
+
+    Args:
+        schema: Schema of the object.
+        flattened: The same schema, flattened.
+        key: Property whose constant identifies the alternative, or None.
+        position: Place of the object in the settings.
+        options: One option per alternative.
+        dependents: Groups of fields that the dropdown shows.
+    """
     own = flattened.properties.get(key, {}) if key else {}
-    is_all = not flattened.properties and position.label
+    has_only_union = not flattened.properties and position.label
     title = str(own.get("title") or make_title(key or ""))
     default = schema.get("default")
     if key and isinstance(default, Mapping) and key in default:
@@ -348,7 +360,7 @@ def _chooser(
         name=f"{position.prefix}{key}" if key else position.prefix[:-1],
         path=(*position.path, key) if key else position.path,
         schema={**{k: schema[k] for k in ("description",) if k in schema}, **own},
-        label=position.label if is_all else make_label(title, position.title),
+        label=position.label if has_only_union else make_label(title, position.title),
         kind=FieldKind.CHOICE,
         is_required=position.is_required
         and (not flattened.properties or key in flattened.required),
@@ -358,7 +370,7 @@ def _chooser(
     )
 
 
-def _branch_options(branches: tuple[Schema, ...], key: str | None) -> tuple[Option, ...]:
+def _build_branch_options(branches: tuple[Schema, ...], key: str | None) -> tuple[Option, ...]:
     titles = [str(branch.get("title") or "") for branch in branches]
     found = []
     for number, (branch, title) in enumerate(zip(branches, titles, strict=True), start=1):
@@ -383,7 +395,7 @@ def _find_discriminator(branches: Iterable[Schema]) -> str | None:
     return None
 
 
-def _find_shared(flattened: FlattenedSchema, key: str | None) -> dict[str, Schema]:
+def _find_common_properties(flattened: FlattenedSchema, key: str | None) -> dict[str, Schema]:
     """Return the properties that all alternatives of a union define identically.
 
     ``key``, the property whose constant identifies the alternative, is left out.
@@ -398,13 +410,13 @@ def _find_shared(flattened: FlattenedSchema, key: str | None) -> dict[str, Schem
     }
 
 
-def _required_everywhere(flattened: FlattenedSchema) -> frozenset[str]:
+def _find_common_required(flattened: FlattenedSchema) -> frozenset[str]:
     return frozenset.intersection(
         *(frozenset(branch.get("required") or ()) for branch in flattened.branches)
     )
 
 
-def _all_properties(flattened: FlattenedSchema) -> dict[str, Schema]:
+def _merge_branch_properties(flattened: FlattenedSchema) -> dict[str, Schema]:
     return {
         name: schema
         for branch in flattened.branches

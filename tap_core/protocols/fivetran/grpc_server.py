@@ -41,17 +41,17 @@ __all__ = ["Handler", "RpcCall", "Server", "Service", "serve"]
 
 _logger = logging.getLogger("fivetran")
 
-_OPEN: Final = (
+_OPEN_PORT_WARNING: Final = (
     "The port is open to other machines: it listens on {host}, and any client that reaches port"
     " {port} there can make every call, without a login. Let only Fivetran reach it; or listen on"
     " --host 127.0.0.1."
 )
 
-_ERRORS_OF_PORTS: Final = frozenset({0, errno.EADDRINUSE, errno.EACCES})
+_PORT_ERRORS: Final = frozenset({0, errno.EADDRINUSE, errno.EACCES})
 """Numbers of errors for which another port helps; for all others, the host is wrong."""
 
 _GRACE_SECONDS: Final = 60.0
-_LAST_SECONDS: Final = 5.0
+_FINAL_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.05
 
 _OPTIONS: Final = (
@@ -99,8 +99,8 @@ class RpcCall:
 
     def __init__(self, name: str, context: Any) -> None:
         self.name = name
-        self.noted = self.failure = ""
-        self.left: Literal["", "cancelled", "stopped"] = ""
+        self.log_note = self.failure = ""
+        self.end_reason: Literal["", "cancelled", "stopped"] = ""
         self.started = time.perf_counter()
         self._context = context
         self._lock = threading.Lock()
@@ -109,12 +109,12 @@ class RpcCall:
 
     def is_active(self) -> bool:
         """Return True if the client of this gRPC call is still waiting for the response."""
-        return not self.left and bool(self._context.is_active())
+        return not self.end_reason and bool(self._context.is_active())
 
     def check_active(self) -> None:
         """Raise an error, which ends the call, if the client has left or the server is stopping."""
-        if self.left:
-            raise _get_end_status(self)
+        if self.end_reason:
+            raise _make_end_status(self)
 
     def on_end(self, callback: Callable[[], None]) -> None:
         """Register a function that runs once when this gRPC call ends, in any thread.
@@ -125,11 +125,11 @@ class RpcCall:
             if not self._is_over:
                 self._callbacks.append(callback)
                 return
-        _run_one(callback)
+        _run_callback(callback)
 
     def note(self, text: str) -> None:
         """Add a text, such as "3 tables", to the log line about this gRPC call at its end."""
-        self.noted = text
+        self.log_note = text
 
     def leave(self, reason: Literal["cancelled", "stopped"]) -> None:
         """End this gRPC call early, and run the functions of `on_end` in another thread.
@@ -140,13 +140,13 @@ class RpcCall:
         with self._lock:
             if self._is_over:
                 return
-            self.left = reason
+            self.end_reason = reason
         if callbacks := self._end_once():  # in a thread, because callbacks may block
-            threading.Thread(target=_run, args=(callbacks,), daemon=True).start()
+            threading.Thread(target=_run_callbacks, args=(callbacks,), daemon=True).start()
 
     def end(self) -> None:
         """End this gRPC call after its last response, and run the functions of `on_end`."""
-        _run(self._end_once())
+        _run_callbacks(self._end_once())
 
     def _end_once(self) -> list[Callable[[], None]]:
         """Mark this gRPC call as ended, and return the functions of `on_end`, to be run.
@@ -155,16 +155,16 @@ class RpcCall:
         """
         with self._lock:
             self._is_over = True
-            taken, self._callbacks = self._callbacks, []
-            return taken
+            callbacks, self._callbacks = self._callbacks, []
+            return callbacks
 
 
-def _run(callbacks: Iterable[Callable[[], None]]) -> None:
+def _run_callbacks(callbacks: Iterable[Callable[[], None]]) -> None:
     for callback in callbacks:
-        _run_one(callback)
+        _run_callback(callback)
 
 
-def _run_one(callback: Callable[[], None]) -> None:
+def _run_callback(callback: Callable[[], None]) -> None:
     try:
         callback()
     except Exception as error:  # noqa: BLE001  the other callbacks must run
@@ -217,7 +217,7 @@ class Server:
         self._changed = threading.Condition()
         self._calls: dict[RpcCall, bool] = {}
         self._is_stopping = False
-        self._reception = RequestReceiver(RequestLimits())
+        self._receiver = RequestReceiver(RequestLimits())
         self._server: Any = None
 
     def start(self, listen_address: ListenAddress) -> int:
@@ -228,8 +228,8 @@ class Server:
         """
         address, limits = listen_address.address, listen_address.limits
         grpc = _grpc()
-        handlers = {route.name: self._method(route) for route in self._routes()}
-        self._reception = RequestReceiver(limits)
+        handlers = {route.name: self._make_method_handler(route) for route in self._routes()}
+        self._receiver = RequestReceiver(limits)
         self._server = grpc.server(
             ThreadPoolExecutor(limits.calls, "fivetran"),
             [grpc.method_handlers_generic_handler(f"{PACKAGE}.{self._service.name}", handlers)],
@@ -251,12 +251,12 @@ class Server:
         ended = self._server.stop(grace_seconds)
         with self._changed:
             self._is_stopping = True
-            streams = [call for call, streams in self._calls.items() if streams]
-        for call in streams:
+            streaming_calls = [call for call, streams in self._calls.items() if streams]
+        for call in streaming_calls:
             call.leave("stopped")
         ended.wait()
         with self._changed:
-            return self._changed.wait_for(lambda: not self._calls, _LAST_SECONDS)
+            return self._changed.wait_for(lambda: not self._calls, _FINAL_SECONDS)
 
     def _routes(self) -> Iterator[_Route]:
         """Yield the name, the message class and the handler of each gRPC method to serve."""
@@ -264,15 +264,15 @@ class Server:
             if handler := self._service.handlers.get(name):
                 yield _Route(name, rpc.streams, getattr(proto_messages, rpc.request), handler)
 
-    def _method(self, route: _Route) -> Any:
+    def _make_method_handler(self, route: _Route) -> Any:
         """Return the method handler (``grpc.RpcMethodHandler``) for a method of the service."""
         # gRPC reads only streams of requests on demand. A single request is a stream of one.
         if route.streams:
-            return _grpc().stream_stream_rpc_method_handler(partial(self._stream, route))
-        return _grpc().stream_unary_rpc_method_handler(partial(self._unary, route))
+            return _grpc().stream_stream_rpc_method_handler(partial(self._handle_stream, route))
+        return _grpc().stream_unary_rpc_method_handler(partial(self._handle_unary, route))
 
     @contextmanager
-    def _request(
+    def _receive_request(
         self, route: _Route, call: RpcCall, requests: Iterator[bytes], context: Any
     ) -> Iterator[Any]:
         """Receive, parse and yield the request of a gRPC call.
@@ -286,7 +286,7 @@ class Server:
         """
         with ExitStack() as stack:
             try:
-                received = self._reception.request(requests, context, route.request)
+                received = self._receiver.request(requests, context, route.request)
                 request = stack.enter_context(received)
             except (DecodeError, ValueError) as error:
                 raise _UnreadableError(route.name) from error
@@ -295,29 +295,31 @@ class Server:
                 raise
             yield request
 
-    def _unary(self, route: _Route, requests: Iterator[bytes], context: Any) -> bytes:
+    def _handle_unary(self, route: _Route, requests: Iterator[bytes], context: Any) -> bytes:
         """Handle a call of a gRPC method with a single response, and return it encoded."""
         try:
-            with self._call(route, context) as call:
+            with self._register_call(route, context) as call:
                 try:
-                    with self._request(route, call, requests, context) as request:
+                    with self._receive_request(route, call, requests, context) as request:
                         return _encode(route.handler.answer(request, call))
                 except BaseException as error:  # noqa: BLE001  SystemExit too: the server continues
-                    return self._make_task(route, call, error)
+                    return self._report_error(route, call, error)
         except _Status as status:
             _abort(context, status)
 
-    def _stream(self, route: _Route, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+    def _handle_stream(
+        self, route: _Route, requests: Iterator[bytes], context: Any
+    ) -> Iterator[bytes]:
         """Handle a call of a gRPC method with a stream of responses, and yield them encoded."""
         try:
-            with self._call(route, context) as call:
+            with self._register_call(route, context) as call:
                 try:
                     yield from self._yield_responses(route, call, requests, context)
                 except GeneratorExit:  # gRPC closed the stream
                     call.leave("cancelled")
                     raise
-                if call.left:
-                    raise _get_end_status(call)  # possibly incomplete, so it must not end with OK
+                if call.end_reason:
+                    raise _make_end_status(call)  # possibly incomplete, so it must not end with OK
         except _Status as status:
             _abort(context, status)
 
@@ -327,7 +329,7 @@ class Server:
         """Yield the encoded responses of a gRPC handler. If it fails, add one with the error."""
         answers: Iterable[Any] = ()
         try:
-            with self._request(route, call, requests, context) as request:
+            with self._receive_request(route, call, requests, context) as request:
                 answers = route.handler.answer(request, call)
                 for answer in answers:
                     yield _encode(answer)
@@ -339,10 +341,10 @@ class Server:
             return
         finally:
             _close(answers)
-        yield self._make_task(route, call, raised)
+        yield self._report_error(route, call, raised)
 
     @contextmanager
-    def _call(self, route: _Route, context: Any) -> Iterator[RpcCall]:
+    def _register_call(self, route: _Route, context: Any) -> Iterator[RpcCall]:
         """Register a gRPC call as active during the ``with`` block, and yield its `RpcCall`.
 
         At the end of the block, the call's callbacks run, and a line about the call is logged.
@@ -359,8 +361,8 @@ class Server:
                 call.leave("stopped")
             elif not context.add_callback(partial(call.leave, "cancelled")):
                 call.leave("cancelled")
-            if call.left:  # cancelled while it waited for a thread, or the server is stopping
-                raise _get_end_status(call)
+            if call.end_reason:  # cancelled while it waited for a thread, or the server is stopping
+                raise _make_end_status(call)
             with self._journal.call():
                 try:
                     yield call
@@ -372,15 +374,15 @@ class Server:
                 del self._calls[call]
                 self._changed.notify_all()
 
-    def _make_task(self, route: _Route, call: RpcCall, error: BaseException) -> bytes:
+    def _report_error(self, route: _Route, call: RpcCall, error: BaseException) -> bytes:
         """Return an encoded response that reports an error to the user as a Task message.
 
         Raises:
             _Status: The error must be reported as a gRPC status, for example because responses of
                 the method cannot contain a Task.
         """
-        if call.left:
-            raise _get_end_status(call)
+        if call.end_reason:
+            raise _make_end_status(call)
         call.failure = text = self._journal.clean(self._explain(error))
         if isinstance(error, _UnreadableError):
             raise _Status("INVALID_ARGUMENT", _format_alert(text))
@@ -421,30 +423,30 @@ def serve(
         journal: Log of the server.
         closing: Called once when the server ends, to free resources of the caller.
     """
-    with journal.attached(), _signals() as signals:
+    with journal.attached(), _queue_signals() as signals:
         server = Server(service, journal)
-        end = _ShutdownThread(server, closing, journal)
+        shutdown = _ShutdownThread(server, closing, journal)
         try:
             bound = server.start(address)
         except OSError as error:
-            of_port = error.errno in _ERRORS_OF_PORTS
-            what = f"Port {address.port}" if of_port else f"Address {address.host}"
+            is_port_error = error.errno in _PORT_ERRORS
+            what = f"Port {address.port}" if is_port_error else f"Address {address.host}"
             reason = f"{what} cannot be listened on: {error.strerror}."
-            option = "--port" if of_port else "--host"
+            option = "--port" if is_port_error else "--host"
             journal.say("SEVERE", f"{reason} Choose another one with {option}.")
-            end.close()
+            shutdown.close()
             return 1
         journal.say("INFO", f"Listening on port {bound} ({address.families}).")
         if not address.is_loopback:
-            journal.say("WARNING", _OPEN.format(host=address.host, port=bound))
+            journal.say("WARNING", _OPEN_PORT_WARNING.format(host=address.host, port=bound))
         _wait_for_signal(signals)
         journal.say("INFO", "Stopping: new calls are refused, active calls may finish.")
-        end.start()
-        while end.is_alive():
-            end.join(_POLL_SECONDS)
+        shutdown.start()
+        while shutdown.is_alive():
+            shutdown.join(_POLL_SECONDS)
             if not signals.empty():
-                end.exit_now()
-        if end.is_stuck:
+                shutdown.exit_now()
+        if shutdown.is_stuck:
             journal.say("WARNING", "A call does not end: it is abandoned.")
             os._exit(1)
         return 0
@@ -493,12 +495,12 @@ class _ShutdownThread(threading.Thread):
         self._journal.say("WARNING", "Stopped at once: calls under way are cut off.")
         closing = threading.Thread(target=self.close, daemon=True)
         closing.start()
-        closing.join(_LAST_SECONDS)
+        closing.join(_FINAL_SECONDS)
         os._exit(1)
 
 
 @contextmanager
-def _signals() -> Iterator[SimpleQueue[int]]:
+def _queue_signals() -> Iterator[SimpleQueue[int]]:
     """Yield a queue that receives the number of each SIGTERM and SIGINT until the block ends."""
     received: SimpleQueue[int] = SimpleQueue()
     numbers = (signal.SIGTERM, signal.SIGINT)
@@ -556,7 +558,7 @@ def _close(answers: Iterable[Any]) -> None:
     """
     close = getattr(answers, "close", None)
     if close is not None:
-        _run_one(close)
+        _run_callback(close)
 
 
 def _abort(context: Any, status: _Status) -> NoReturn:
@@ -565,9 +567,9 @@ def _abort(context: Any, status: _Status) -> NoReturn:
     raise status  # not reached: abort() raises
 
 
-def _get_end_status(call: RpcCall) -> _Status:
+def _make_end_status(call: RpcCall) -> _Status:
     """Return the gRPC status of a call that ended early: CANCELLED, or UNAVAILABLE at shutdown."""
-    if call.left == "stopped":
+    if call.end_reason == "stopped":
         return _Status("UNAVAILABLE", "The server is stopping.")
     return _Status("CANCELLED")
 
@@ -580,10 +582,11 @@ def _format_alert(text: str) -> str:
 def _format_log_line(call: RpcCall) -> tuple[Level, str]:
     """Return the level and text of the log line about a call that has ended."""
     seconds = f"{time.perf_counter() - call.started:.2f} s"
-    note = f": {call.noted}" if call.noted else ""
+    note = f": {call.log_note}" if call.log_note else ""
     if call.failure:
         return "SEVERE", f"{call.name} failed after {seconds}{note}: {call.failure}"
-    if call.left:
-        by = "cancelled by the client" if call.left == "cancelled" else "cut short by the stop"
+    if call.end_reason:
+        is_cancelled = call.end_reason == "cancelled"
+        by = "cancelled by the client" if is_cancelled else "cut short by the stop"
         return "INFO", f"{call.name} was {by} after {seconds}{note}"
     return "INFO", f"{call.name}{note} in {seconds}"

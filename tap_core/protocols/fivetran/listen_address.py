@@ -16,13 +16,21 @@ from typing import Final
 
 from tap_core.protocols.fivetran.request_limits import RequestLimits
 
-__all__ = ["ALL_ADDRESSES", "ListenAddress", "check_host", "explain_unusable", "has_ipv6"]
+__all__ = [
+    "ALL_ADDRESSES",
+    "MAX_PORT",
+    "ListenAddress",
+    "check_host",
+    "explain_unusable",
+    "has_ipv6",
+]
 
 ALL_ADDRESSES: Final = "0.0.0.0"  # noqa: S104  (Fivetran's guide asks for it; a warning names it)
 """Host for all addresses of the machine. gRPC includes IPv6."""
 
-_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
-_LAST_PORT: Final = 65_535
+MAX_PORT: Final = 65_535
+
+_HOST_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +48,8 @@ class ListenAddress:
         Raises:
             OSError: The port is out of range.
         """
-        if not 0 <= self.port <= _LAST_PORT:
-            raise OSError(0, f"ports are numbers from 0 to {_LAST_PORT}")
+        if not 0 <= self.port <= MAX_PORT:
+            raise OSError(0, f"ports are numbers from 0 to {MAX_PORT}")
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
@@ -75,7 +83,7 @@ def check_host(text: str) -> str:
     host = text[1:-1] if text.startswith("[") and text.endswith("]") else text
     if ":" in host:
         return str(ipaddress.IPv6Address(host))
-    if not _NAME.fullmatch(host):
+    if not _HOST_NAME.fullmatch(host):
         raise ValueError(f"{text!r} is neither an address nor the name of a host")
     return host
 

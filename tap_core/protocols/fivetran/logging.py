@@ -34,34 +34,34 @@ __all__ = ["JsonLogHandler", "Level", "format_count", "truncate_text"]
 
 Level: TypeAlias = Literal["INFO", "WARNING", "SEVERE"]
 
-_OURS: Final = "fivetran"
+_SERVER_LOGGER: Final = "fivetran"
 """Logger whose INFO records are logged. Other loggers are logged from WARNING on."""
 
-_LIMIT: Final = 7_800
+_MAX_BYTES: Final = 7_800
 """Maximum size of a text in a gRPC trailer, in bytes. gRPC allows 8 kB."""
 
-_READ: Final = 100_000
+_MAX_CHARACTERS: Final = 100_000
 """Maximum number of characters of a text that are processed."""
 
-_REMEMBERED: Final = 32
+_MAX_OLD_REDACTORS: Final = 32
 """Number of redaction functions to keep from ended calls, whose threads may still log."""
 
-_ALIKE: Final = 10
+_MAX_SIMILAR: Final = 10
 """Maximum number of warnings with the same template per call, in case each row causes one."""
 
-_WORDINGS: Final = 200
+_MAX_TEMPLATES: Final = 200
 """Maximum number of different templates of warnings per call."""
 
-_RETRIES: Final = "tap_core.http.retry"
+_RETRY_LOGGER: Final = "tap_core.http.retry"
 """Logger of the retries of requests."""
 
-_RETRIED: Final = ("Backing off", "; retrying in ")
+_RETRY_TEXTS: Final = ("Backing off", "; retrying in ")
 """Texts in log messages that announce the retry of a request."""
 
-_GIVEN_UP: Final = "_log_giveup"
+_GIVE_UP_FUNCTION: Final = "_log_giveup"
 """Function of the backoff library that logs the last attempt. The call reports the error too."""
 
-_Said: TypeAlias = dict[tuple[str, str], set[tuple[str, ...]]]
+_LoggedWarnings: TypeAlias = dict[tuple[str, str], set[tuple[str, ...]]]
 """Arguments of the logged warnings, by logger name and message template."""
 
 
@@ -70,15 +70,15 @@ class _CallLogState:
     """State of the server's log for one gRPC call.
 
     Attributes:
-        hides: Functions that redact the secrets of the call's settings.
-        said: Warnings that were logged during the call and are not repeated.
+        redactors: Functions that redact the secrets of the call's settings.
+        logged_warnings: Warnings that were logged during the call and are not repeated.
     """
 
-    hides: list[Callable[[str], str]] = field(default_factory=list)
-    said: _Said = field(default_factory=dict)
+    redactors: list[Callable[[str], str]] = field(default_factory=list)
+    logged_warnings: _LoggedWarnings = field(default_factory=dict)
 
 
-_turn: ContextVar[_CallLogState | None] = ContextVar("turn", default=None)
+_current_call: ContextVar[_CallLogState | None] = ContextVar("current_call", default=None)
 
 
 class JsonLogHandler:
@@ -92,11 +92,11 @@ class JsonLogHandler:
     def __init__(self, origin: str, scrub: Callable[[str], str] = str) -> None:
         self._origin = origin
         self._scrub = scrub
-        self._wire: StdoutWriter | None = None
+        self._output: StdoutWriter | None = None
         self._lock = threading.Lock()
-        self._turns: list[_CallLogState] = []
-        self._ended: deque[Callable[[str], str]] = deque(maxlen=_REMEMBERED)
-        self._said: _Said = {}
+        self._calls: list[_CallLogState] = []
+        self._old_redactors: deque[Callable[[str], str]] = deque(maxlen=_MAX_OLD_REDACTORS)
+        self._logged_warnings: _LoggedWarnings = {}
 
     def say(self, level: Level, text: str) -> None:
         """Write one line to the log of the server. Secrets in the text are redacted."""
@@ -104,8 +104,8 @@ class JsonLogHandler:
         content = {"level": level, "message": message, "message-origin": self._origin}
         line = json.dumps(content, ensure_ascii=False)
         with contextlib.suppress(OSError, ValueError, AttributeError):
-            if self._wire is not None:
-                self._wire.write(f"{line}\n".encode())
+            if self._output is not None:
+                self._output.write(f"{line}\n".encode())
             else:
                 sys.stdout.write(f"{line}\n")
                 sys.stdout.flush()
@@ -116,12 +116,14 @@ class JsonLogHandler:
         The secrets of the active gRPC calls and of the latest ended calls are redacted.
         """
         with self._lock:
-            hides = [*self._ended, *(hide for turn in self._turns for hide in turn.hides)]
+            redactors = list(self._old_redactors)
+            for state in self._calls:
+                redactors += state.redactors
         try:
-            whole = _replace_surrogates(text[:_READ])
-            for hide in hides:
-                whole = hide(whole)
-            return truncate_text(self._scrub(redact(whole)))
+            cleaned = _replace_surrogates(text[:_MAX_CHARACTERS])
+            for hide in redactors:
+                cleaned = hide(cleaned)
+            return truncate_text(self._scrub(redact(cleaned)))
         except Exception as error:  # noqa: BLE001  never log an uncleaned text
             return f"A text could not be cleaned for the log ({type(error).__name__})."
 
@@ -131,30 +133,30 @@ class JsonLogHandler:
         ``hide`` returns a text without its secrets. It remains registered until the current gRPC
         call has ended, and for some time afterwards.
         """
-        turn = _turn.get()
+        state = _current_call.get()
         with self._lock:
-            (self._ended if turn is None else turn.hides).append(hide)
+            (self._old_redactors if state is None else state.redactors).append(hide)
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Keep log state for one gRPC call, which is processed during the ``with`` block.
+        """Process one gRPC call during the ``with`` block, with its own secrets and warnings.
 
         Secrets registered in the block are redacted until the call has ended and for some time
         after. A warning that is repeated in the block is logged once.
         """
-        turn = _CallLogState()
+        state = _CallLogState()
         with self._lock:
-            self._turns.append(turn)
-        _turn.set(turn)
+            self._calls.append(state)
+        _current_call.set(state)
         try:
             yield
         finally:
-            if _turn.get() is turn:  # an abandoned stream may end in another thread
-                _turn.set(None)
+            if _current_call.get() is state:  # an abandoned stream may end in another thread
+                _current_call.set(None)
             with self._lock:
-                self._turns.remove(turn)
-                self._ended.extend(turn.hides)
-                self._said.clear()
+                self._calls.remove(state)
+                self._old_redactors.extend(state.redactors)
+                self._logged_warnings.clear()
 
     @contextmanager
     def attached(self) -> Iterator[None]:
@@ -162,26 +164,26 @@ class JsonLogHandler:
 
         Prints to standard output go to standard error instead. A nested block has no effect.
         """
-        if self._wire is not None:
+        if self._output is not None:
             yield
             return
         with ExitStack() as stack:
-            self._wire = stack.enter_context(StdoutWriter.open())
-            stack.callback(setattr, self, "_wire", None)
-            stack.enter_context(_listening(_LogHandler(self._write_record)))
-            stack.enter_context(_warnings_logged())
+            self._output = stack.enter_context(StdoutWriter.open())
+            stack.callback(setattr, self, "_output", None)
+            stack.enter_context(_replace_root_handler(_LogHandler(self._write_record)))
+            stack.enter_context(_log_warnings())
             yield
 
     def _write_record(self, record: logging.LogRecord) -> None:
         """Write a Python log record as a line of this log, unless it repeats an earlier warning."""
-        is_retried = any(text in str(record.msg) for text in _RETRIED)
-        if record.funcName == _GIVEN_UP:
+        if record.funcName == _GIVE_UP_FUNCTION:
             return
+        is_retried = any(text in str(record.msg) for text in _RETRY_TEXTS)
         is_counted = is_retried or record.levelno >= logging.WARNING
-        if is_counted and self._is_repetition(record, 1 if is_retried else _ALIKE):
+        if is_counted and self._is_repetition(record, 1 if is_retried else _MAX_SIMILAR):
             return
         self.say("WARNING" if is_retried else _level(record.levelno), _format_record(record))
-        if record.exc_info and record.exc_info[1] and plugin_log_level(_OURS) == "DEBUG":
+        if record.exc_info and record.exc_info[1] and plugin_log_level(_SERVER_LOGGER) == "DEBUG":
             write_to_stderr(self.clean(format_error(record.exc_info, redact)) + "\n")
 
     def _is_repetition(self, record: logging.LogRecord, limit: int) -> bool:
@@ -192,15 +194,15 @@ class JsonLogHandler:
         """
         values = record.args if isinstance(record.args, tuple) else (record.args,)
         key = tuple(str(value) for value in values if not isinstance(value, (int, float)))
-        turn = _turn.get()
+        state = _current_call.get()
         with self._lock:
-            said = self._said if turn is None else turn.said
-            if len(said) >= _WORDINGS:
+            logged = self._logged_warnings if state is None else state.logged_warnings
+            if len(logged) >= _MAX_TEMPLATES:
                 return True
-            alike = said.setdefault((record.name, str(record.msg)), set())
-            if key in alike or len(alike) >= limit:
+            similar = logged.setdefault((record.name, str(record.msg)), set())
+            if key in similar or len(similar) >= limit:
                 return True
-            alike.add(key)
+            similar.add(key)
             return False
 
 
@@ -214,24 +216,24 @@ def truncate_text(text: str) -> str:
 
     The trailer is the metadata at the end of a response. It holds the text as JSON in ASCII.
     """
-    length = 0
-    for position, letter in enumerate(text):
-        length += _count_bytes(letter)
-        if length > _LIMIT:
+    size = 0
+    for position, character in enumerate(text):
+        size += _count_bytes(character)
+        if size > _MAX_BYTES:
             return f"{text[:position]}..."
     return text
 
 
-def _count_bytes(letter: str) -> int:
-    """Return the number of bytes of the character ``letter`` in a gRPC trailer.
+def _count_bytes(character: str) -> int:
+    """Return the number of bytes of the character ``character`` in a gRPC trailer.
 
     The trailer holds JSON in ASCII, in which most other characters are escaped.
     """
-    if letter in '"\\':
+    if character in '"\\':
         return 2
-    if letter.isascii() and letter.isprintable():
-        return 3 if letter == "%" else 1
-    return 6 if letter <= "\uffff" else 12
+    if character.isascii() and character.isprintable():
+        return 3 if character == "%" else 1
+    return 6 if character <= "\uffff" else 12
 
 
 def _replace_surrogates(text: str) -> str:
@@ -267,7 +269,7 @@ class _LogHandler(logging.Handler):
         self._write_record = write_record
 
     def emit(self, record: logging.LogRecord) -> None:
-        is_ours = f"{record.name}.".startswith((f"{_OURS}.", f"{_RETRIES}."))
+        is_ours = f"{record.name}.".startswith((f"{_SERVER_LOGGER}.", f"{_RETRY_LOGGER}."))
         if record.levelno < (logging.INFO if is_ours else logging.WARNING):
             return
         try:
@@ -277,24 +279,24 @@ class _LogHandler(logging.Handler):
 
 
 @contextmanager
-def _listening(handler: logging.Handler) -> Iterator[None]:
+def _replace_root_handler(handler: logging.Handler) -> Iterator[None]:
     """Make ``handler`` the only handler of Python's root logger during the ``with`` block."""
-    root, *ours = map(logging.getLogger, ("", _OURS, _RETRIES))
-    handlers, levels = list(root.handlers), [one.level for one in (root, *ours)]
+    root, *own = loggers = [logging.getLogger(name) for name in ("", _SERVER_LOGGER, _RETRY_LOGGER)]
+    handlers, levels = list(root.handlers), [logger.level for logger in loggers]
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
-    for one in ours:
-        one.setLevel(logging.INFO)
+    for logger in own:
+        logger.setLevel(logging.INFO)
     try:
         yield
     finally:
         root.handlers[:] = handlers
-        for one, level in zip((root, *ours), levels, strict=True):
-            one.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 @contextmanager
-def _warnings_logged() -> Iterator[None]:
+def _log_warnings() -> Iterator[None]:
     """Log Python warnings, without their file and line, during the ``with`` block."""
     show = warnings.showwarning
 

@@ -9,25 +9,29 @@ Source: Fivetran's Partner SDK development guide, "Requirements".
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from tap_core.parsing.command_line import Program, make_program
-from tap_core.protocols.fivetran.listen_address import ALL_ADDRESSES, ListenAddress, check_host
+from tap_core.protocols.fivetran.listen_address import (
+    ALL_ADDRESSES,
+    MAX_PORT,
+    ListenAddress,
+    check_host,
+)
 from tap_core.protocols.fivetran.port_option import HOST_VARIABLE
 from tap_core.protocols.fivetran.request_limits import MESSAGE_LIMIT, RequestLimits
 from tap_core.redaction import write_to_stderr
 
 __all__ = ["port_command"]
 
-_LAST_PORT: Final = 65_535
-_USUAL: Final = RequestLimits()
+_DEFAULT_LIMITS: Final = RequestLimits()
 
 
 def _check_port(text: str) -> str:
-    if not text.isdecimal() or int(text) > _LAST_PORT:
-        raise typer.BadParameter(f"{text!r} is not a port: use 0 to {_LAST_PORT}")
+    if not text.isdecimal() or int(text) > MAX_PORT:
+        raise typer.BadParameter(f"{text!r} is not a port: use 0 to {MAX_PORT}")
     return text
 
 
@@ -62,35 +66,19 @@ _Host = Annotated[
         help="Address or host name to listen on; 127.0.0.1: this machine only.",
     ),
 ]
-_MaxCalls = Annotated[
-    str,
-    typer.Option(
-        "--max-calls",
-        metavar="N",
-        show_default=True,
-        callback=_check_count,
-        help="Maximum number of concurrent calls.",
-    ),
-]
+
+
+def _make_count_option(flag: str, text: str) -> Any:
+    """Return an option for a number above zero. ``text`` is its line in the help."""
+    return typer.Option(flag, metavar="N", show_default=True, callback=_check_count, help=text)
+
+
+_MaxCalls = Annotated[str, _make_count_option("--max-calls", "Maximum number of concurrent calls.")]
 _MaxRequest = Annotated[
-    str,
-    typer.Option(
-        "--max-request",
-        metavar="N",
-        show_default=True,
-        callback=_check_count,
-        help="Maximum size of a request in bytes.",
-    ),
+    str, _make_count_option("--max-request", "Maximum size of a request in bytes.")
 ]
 _MaxHeld = Annotated[
-    str,
-    typer.Option(
-        "--max-held",
-        metavar="N",
-        show_default=True,
-        callback=_check_count,
-        help="Maximum memory of the requests of all calls in bytes.",
-    ),
+    str, _make_count_option("--max-held", "Maximum memory of the requests of all calls in bytes.")
 ]
 
 
@@ -106,9 +94,9 @@ def port_command(name: str, serve: Callable[[ListenAddress], int]) -> Program:
     def run(
         port: _Port,
         host: _Host = ALL_ADDRESSES,
-        max_calls: _MaxCalls = str(_USUAL.calls),
-        max_request: _MaxRequest = str(_USUAL.message),
-        max_held: _MaxHeld = str(_USUAL.held),
+        max_calls: _MaxCalls = str(_DEFAULT_LIMITS.calls),
+        max_request: _MaxRequest = str(_DEFAULT_LIMITS.message),
+        max_held: _MaxHeld = str(_DEFAULT_LIMITS.held),
     ) -> int:
         held = int(max_held)
         message = min(int(max_request), held, MESSAGE_LIMIT)

@@ -101,13 +101,13 @@ def _make_string_fields(*names: str) -> Message:
     return tuple(Field(number, name, "string") for number, name in enumerate(names, 1))
 
 
-_NOTHING: Final[Message] = ()
+_NO_FIELDS: Final[Message] = ()
 _CONFIGURATION: Final = Field(1, "configuration", "string", "map")
 _SCHEMA_NAME: Final = Field(2, "schema_name", "string")
 _TABLE_NAME: Final = Field(3, "table_name", "string")
 _TABLE: Final = Field(3, "table", "Table")
 _KEYS: Final = Field(4, "keys", "bytes", "map")
-_WRITTEN: Final = _make_oneof(
+_OUTCOME: Final = _make_oneof(
     "response",
     Field(1, "success", "bool"),
     Field(2, "warning", "Warning"),
@@ -115,7 +115,7 @@ _WRITTEN: Final = _make_oneof(
 )
 
 _FORM: Final[dict[str, Message]] = {
-    "ConfigurationFormRequest": _NOTHING,
+    "ConfigurationFormRequest": _NO_FIELDS,
     "ConfigurationFormResponse": (
         Field(1, "schema_selection_supported", "bool"),
         Field(2, "table_selection_supported", "bool"),
@@ -140,7 +140,7 @@ _FORM: Final[dict[str, Message]] = {
         Field(9, "placeholder", "string", "optional"),
     ),
     "DropdownField": (Field(1, "dropdown_field", "string", "repeated"),),
-    "ToggleField": _NOTHING,
+    "ToggleField": _NO_FIELDS,
     "ConditionalFields": (
         Field(1, "condition", "VisibilityCondition"),
         Field(2, "fields", "FormField", "repeated"),
@@ -338,7 +338,7 @@ _MIGRATE: Final[dict[str, Message]] = {
 }
 
 _DESTINATION: Final[dict[str, Message]] = {
-    "CapabilitiesRequest": _NOTHING,
+    "CapabilitiesRequest": _NO_FIELDS,
     "CapabilitiesResponse": (Field(1, "batch_file_format", "BatchFileFormat"),),
     "DescribeTableRequest": (_CONFIGURATION, _SCHEMA_NAME, _TABLE_NAME),
     "DescribeTableResponse": _make_oneof(
@@ -349,14 +349,14 @@ _DESTINATION: Final[dict[str, Message]] = {
         Field(4, "task", "Task"),
     ),
     "CreateTableRequest": (_CONFIGURATION, _SCHEMA_NAME, _TABLE),
-    "CreateTableResponse": _WRITTEN,
+    "CreateTableResponse": _OUTCOME,
     "AlterTableRequest": (
         _CONFIGURATION,
         _SCHEMA_NAME,
         _TABLE,
         Field(4, "drop_columns", "bool"),
     ),
-    "AlterTableResponse": _WRITTEN,
+    "AlterTableResponse": _OUTCOME,
     "TruncateRequest": (
         _CONFIGURATION,
         _SCHEMA_NAME,
@@ -366,7 +366,7 @@ _DESTINATION: Final[dict[str, Message]] = {
         Field(6, "soft", "SoftTruncate", "optional"),
     ),
     "SoftTruncate": _make_string_fields("deleted_column"),
-    "TruncateResponse": _WRITTEN,
+    "TruncateResponse": _OUTCOME,
     "WriteBatchRequest": (
         _CONFIGURATION,
         _SCHEMA_NAME,
@@ -394,14 +394,14 @@ _DESTINATION: Final[dict[str, Message]] = {
         Field(3, "null_string", "string"),
         Field(4, "unmodified_string", "string"),
     ),
-    "WriteBatchResponse": _WRITTEN,
+    "WriteBatchResponse": _OUTCOME,
 }
 
-_BOTH: Final = {
+_COMMON_CALLS: Final = {
     "ConfigurationForm": Rpc("ConfigurationFormRequest", "ConfigurationFormResponse"),
     "Test": Rpc("TestRequest", "TestResponse"),
 }
-_SOURCE_CALLS: Final = {
+_CONNECTOR_CALLS: Final = {
     "Schema": Rpc("SchemaRequest", "SchemaResponse"),
     "Update": Rpc("UpdateRequest", "UpdateResponse", streams=True),
 }
@@ -426,14 +426,14 @@ FILES: Final = (
         (_COMMON,),
         (),
         _CONNECTOR,
-        {"SourceConnector": {**_BOTH, **_SOURCE_CALLS}},
+        {"SourceConnector": {**_COMMON_CALLS, **_CONNECTOR_CALLS}},
     ),
     ProtoFile(
         "destination_sdk.proto",
         (_TIMESTAMP, _COMMON),
         (TableSyncModeMigrationType, Encryption, BatchFileFormat, Compression),
         {**_MIGRATE, **_DESTINATION},
-        {"DestinationConnector": {**_BOTH, **_DESTINATION_CALLS}},
+        {"DestinationConnector": {**_COMMON_CALLS, **_DESTINATION_CALLS}},
     ),
 )
 """All ``.proto`` files of the Partner SDK. Imported files come first."""

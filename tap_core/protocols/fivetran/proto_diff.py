@@ -25,7 +25,7 @@ _NO_COMPILER: Final = (
     " pip install grpcio-tools"
 )
 
-_Of: Final = descriptor_pb2.FieldDescriptorProto
+_FieldProto: Final = descriptor_pb2.FieldDescriptorProto
 
 
 class _ProtoFilesError(Exception):
@@ -58,7 +58,7 @@ def differences(ours: Iterable[Any], theirs: Iterable[Any]) -> Iterator[str]:
         ours: Descriptors of this package's messages.
         theirs: Descriptors compiled from Fivetran's ``.proto`` files.
     """
-    here, there = dict(_facts(ours)), dict(_facts(theirs))
+    here, there = dict(_describe_files(ours)), dict(_describe_files(theirs))
     for name in sorted({*here, *there}):
         if name not in here:
             yield f"missing here: {name} ({there[name]})"
@@ -68,42 +68,44 @@ def differences(ours: Iterable[Any], theirs: Iterable[Any]) -> Iterator[str]:
             yield f"different: {name} ({here[name]} here, {there[name]} in Fivetran's files)"
 
 
-def _facts(files: Iterable[Any]) -> Iterator[tuple[str, str]]:
+def _describe_files(files: Iterable[Any]) -> Iterator[tuple[str, str]]:
     for file in files:
         if file.package != PACKAGE:
             continue
-        yield from _enum_facts(file.enum_type)
-        yield from _message_facts(file.message_type)
+        yield from _describe_enums(file.enum_type)
+        yield from _describe_messages(file.message_type)
         for service in file.service:
             for rpc in service.method:
-                request = "stream " * rpc.client_streaming + _bare(rpc.input_type)
-                response = "stream " * rpc.server_streaming + _bare(rpc.output_type)
+                request = "stream " * rpc.client_streaming + _strip_package(rpc.input_type)
+                response = "stream " * rpc.server_streaming + _strip_package(rpc.output_type)
                 yield f"rpc {service.name}.{rpc.name}", f"{request} to {response}"
 
 
-def _enum_facts(enums: Iterable[Any], outer: str = "") -> Iterator[tuple[str, str]]:
+def _describe_enums(enums: Iterable[Any], outer: str = "") -> Iterator[tuple[str, str]]:
     for enum in enums:
         for value in enum.value:
             yield f"value {outer}{enum.name}.{value.name}", f"{value.number}"
 
 
-def _message_facts(messages: Iterable[Any], outer: str = "") -> Iterator[tuple[str, str]]:
+def _describe_messages(messages: Iterable[Any], outer: str = "") -> Iterator[tuple[str, str]]:
     for message in messages:
         name = f"{outer}{message.name}"
         yield f"message {name}", "map" if message.options.map_entry else "message"
         for field in message.field:
             yield f"field {name}.{field.name}", _describe_field(message, field)
-        yield from _message_facts(message.nested_type, f"{name}.")
-        yield from _enum_facts(message.enum_type, f"{name}.")
+        yield from _describe_messages(message.nested_type, f"{name}.")
+        yield from _describe_enums(message.enum_type, f"{name}.")
 
 
 def _describe_field(message: Any, field: Any) -> str:
     """Return number, label, type and oneof of a protobuf field, such as "3, repeated string"."""
-    kind = _bare(field.type_name) or _Of.Type.Name(field.type)[len("TYPE_") :].lower()
+    kind = (
+        _strip_package(field.type_name) or _FieldProto.Type.Name(field.type)[len("TYPE_") :].lower()
+    )
     words = [f"{field.number},"]
     if field.proto3_optional:
         words.append("optional")
-    elif field.label == _Of.LABEL_REPEATED:
+    elif field.label == _FieldProto.LABEL_REPEATED:
         words.append("repeated")
     words.append(kind)
     if field.HasField("oneof_index") and not field.proto3_optional:
@@ -111,7 +113,7 @@ def _describe_field(message: Any, field: Any) -> str:
     return " ".join(words)
 
 
-def _bare(name: str) -> str:
+def _strip_package(name: str) -> str:
     return name.removeprefix(".").removeprefix(f"{PACKAGE}.")
 
 

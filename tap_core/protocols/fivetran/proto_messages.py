@@ -24,17 +24,17 @@ from tap_core.protocols.fivetran.proto_descriptors import (
 
 __all__ = ["build_file_descriptors", "rpcs"]
 
-_Of: Final = descriptor_pb2.FieldDescriptorProto
+_FieldProto: Final = descriptor_pb2.FieldDescriptorProto
 _TIMESTAMP: Final = ".google.protobuf.Timestamp"
 _SCALARS: Final = {
-    "bool": _Of.TYPE_BOOL,
-    "bytes": _Of.TYPE_BYTES,
-    "double": _Of.TYPE_DOUBLE,
-    "float": _Of.TYPE_FLOAT,
-    "int32": _Of.TYPE_INT32,
-    "int64": _Of.TYPE_INT64,
-    "string": _Of.TYPE_STRING,
-    "uint32": _Of.TYPE_UINT32,
+    "bool": _FieldProto.TYPE_BOOL,
+    "bytes": _FieldProto.TYPE_BYTES,
+    "double": _FieldProto.TYPE_DOUBLE,
+    "float": _FieldProto.TYPE_FLOAT,
+    "int32": _FieldProto.TYPE_INT32,
+    "int64": _FieldProto.TYPE_INT64,
+    "string": _FieldProto.TYPE_STRING,
+    "uint32": _FieldProto.TYPE_UINT32,
 }
 _ENUMS: Final = frozenset(enum.__name__ for file in FILES for enum in file.enums)
 
@@ -63,7 +63,7 @@ def rpcs(service: str) -> Mapping[str, Rpc]:
 
 def build_file_descriptors() -> Iterator[Any]:
     """Yield a protobuf descriptor for each of Fivetran's ``.proto`` files, imported files first."""
-    return map(_file, FILES)
+    return map(_build_file, FILES)
 
 
 @cache
@@ -76,7 +76,7 @@ def _pool() -> Any:
     return pool
 
 
-def _file(file: ProtoFile) -> Any:
+def _build_file(file: ProtoFile) -> Any:
     proto: Any = descriptor_pb2.FileDescriptorProto(
         name=file.name, package=PACKAGE, syntax="proto3", dependency=file.imports
     )
@@ -101,26 +101,28 @@ def _file(file: ProtoFile) -> Any:
 def _add_fields(proto: Any, message: Message) -> None:
     """Define the fields of a protobuf message, and their oneofs, in its descriptor ``proto``."""
     # Each optional field needs a synthetic oneof. These must come after the real oneofs.
-    groups = list(dict.fromkeys(field.oneof for field in message if field.oneof))
-    groups += [_own_group(field) for field in message if field.label == "optional"]
-    for group in groups:
-        proto.oneof_decl.add(name=group)
+    oneofs = list(dict.fromkeys(field.oneof for field in message if field.oneof))
+    oneofs += [_name_synthetic_oneof(field) for field in message if field.label == "optional"]
+    for oneof in oneofs:
+        proto.oneof_decl.add(name=oneof)
     for field in message:
-        added = proto.field.add(name=field.name, number=field.number, label=_Of.LABEL_OPTIONAL)
+        added = proto.field.add(
+            name=field.name, number=field.number, label=_FieldProto.LABEL_OPTIONAL
+        )
         if field.label == "map":
             _set_map(proto, added, field)
         else:
             _set_type(added, field.kind)
         if field.label in {"repeated", "map"}:
-            added.label = _Of.LABEL_REPEATED
+            added.label = _FieldProto.LABEL_REPEATED
         elif field.label == "optional":
             added.proto3_optional = True
-            added.oneof_index = groups.index(_own_group(field))
+            added.oneof_index = oneofs.index(_name_synthetic_oneof(field))
         elif field.oneof:
-            added.oneof_index = groups.index(field.oneof)
+            added.oneof_index = oneofs.index(field.oneof)
 
 
-def _own_group(field: Field) -> str:
+def _name_synthetic_oneof(field: Field) -> str:
     return f"_{field.name}"
 
 
@@ -135,11 +137,11 @@ def _set_map(proto: Any, added: Any, field: Field) -> None:
     words = field.name.split("_")
     entry = proto.nested_type.add(name=f"{''.join(word.capitalize() for word in words)}Entry")
     entry.options.map_entry = True
-    key = entry.field.add(name="key", number=1, label=_Of.LABEL_OPTIONAL)
-    value = entry.field.add(name="value", number=2, label=_Of.LABEL_OPTIONAL)
+    key = entry.field.add(name="key", number=1, label=_FieldProto.LABEL_OPTIONAL)
+    value = entry.field.add(name="value", number=2, label=_FieldProto.LABEL_OPTIONAL)
     _set_type(key, "string")
     _set_type(value, field.kind)
-    added.type = _Of.TYPE_MESSAGE
+    added.type = _FieldProto.TYPE_MESSAGE
     added.type_name = f".{PACKAGE}.{proto.name}.{entry.name}"
 
 
@@ -147,5 +149,5 @@ def _set_type(added: Any, kind: str) -> None:
     if kind in _SCALARS:
         added.type = _SCALARS[kind]
     else:
-        added.type = _Of.TYPE_ENUM if kind in _ENUMS else _Of.TYPE_MESSAGE
+        added.type = _FieldProto.TYPE_ENUM if kind in _ENUMS else _FieldProto.TYPE_MESSAGE
         added.type_name = _TIMESTAMP if kind == "Timestamp" else f".{PACKAGE}.{kind}"

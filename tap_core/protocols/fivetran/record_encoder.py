@@ -23,6 +23,7 @@ from tap_core.protocols.fivetran.timestamps import (
     encode_datetime,
     encode_datetime_text,
 )
+from tap_core.protocols.fivetran.types import INTEGER_BITS
 from tap_core.protocols.fivetran.value_conversion import (
     make_decimal_encoder,
     make_json_encoder,
@@ -44,20 +45,22 @@ __all__ = ["MAX_MESSAGE_BYTES", "RecordEncoder", "StreamSpec"]
 MAX_MESSAGE_BYTES: Final = 128 * 1024 * 1024 - 1024
 """Maximum size of an encoded record in bytes, so that its message stays below Fivetran's limit."""
 
-_NAME_OF_ENTRY: Final = b"\x0a"
-_VALUE_OF_ENTRY: Final = b"\x12"
-_ENTRY: Final = b"\x22"
-_RECORD: Final = b"\x0a"
-_NULL: Final = b"\x08\x01"
-_CACHED: Final = 4_096
-_SMALL: Final = 256
+# Tags of protobuf fields: an UpdateResponse has a Record, a Record has map entries with its data.
+_ENTRY_KEY_TAG: Final = b"\x0a"
+_ENTRY_VALUE_TAG: Final = b"\x12"
+_DATA_TAG: Final = b"\x22"
+_RECORD_TAG: Final = b"\x0a"
+_NULL_VALUE: Final = b"\x08\x01"
+"""ValueType with the value null."""
 
-_TAGS: Final[Mapping[DataType, bytes]] = {
+_MAX_CACHED: Final = 4_096
+_MAX_CACHED_INTEGER: Final = 256
+
+_VALUE_TAGS: Final[Mapping[DataType, bytes]] = {
     DataType.BOOLEAN: b"\x10",
     DataType.SHORT: b"\x18",
     DataType.INT: b"\x20",
     DataType.LONG: b"\x28",
-    DataType.FLOAT: b"\x35",
     DataType.DOUBLE: b"\x39",
     DataType.NAIVE_DATE: b"\x42",
     DataType.NAIVE_DATETIME: b"\x4a",
@@ -70,9 +73,7 @@ _TAGS: Final[Mapping[DataType, bytes]] = {
 }
 """Tag of the ValueType field for each column type."""
 
-_BITS: Final = {DataType.SHORT: 16, DataType.INT: 32, DataType.LONG: 64}
-
-_double: Final = Struct("<d").pack
+_pack_double: Final = Struct("<d").pack
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ class _PrefixCache(dict[int, bytes]):
 
     def __missing__(self, length: int) -> bytes:
         made = self._make(length)
-        if length < _CACHED:
+        if length < _MAX_CACHED:
             self[length] = made
         return made
 
@@ -128,7 +129,7 @@ class _IntegerCache(dict[int, bytes]):
         if not -self._limit <= value < self._limit:
             self._refuse(value)
         content = encode_varint(value)
-        if 0 <= value < _SMALL:
+        if 0 <= value < _MAX_CACHED_INTEGER:
             return self.setdefault(value, self._heads[len(content)] + content)
         return self._heads[len(content)] + content
 
@@ -152,8 +153,8 @@ class _Entry:
     @classmethod
     def of(cls, column: SourceColumn) -> _Entry:
         kind = column.kind.type
-        has_length = kind not in {*_BITS, DataType.BOOLEAN, DataType.DOUBLE}
-        return cls(utf8(column.name), _TAGS[kind], has_length)
+        has_length = kind not in {*INTEGER_BITS, DataType.BOOLEAN, DataType.DOUBLE}
+        return cls(utf8(column.name), _VALUE_TAGS[kind], has_length)
 
     def head(self, length: int) -> bytes:
         """Return the bytes of the column's map entry before a value of ``length`` bytes."""
@@ -163,7 +164,7 @@ class _Entry:
     @property
     def null(self) -> bytes:
         """The column's map entry with the value null, encoded for protobuf."""
-        return self._before(len(_NULL)) + _NULL
+        return self._before(len(_NULL_VALUE)) + _NULL_VALUE
 
     def _before(self, length: int) -> bytes:
         """Return the bytes of the column's map entry before its protobuf message ``ValueType``.
@@ -171,28 +172,30 @@ class _Entry:
         ``length`` is the size of that message in bytes.
         """
         inside = (
-            encode_length_delimited(_NAME_OF_ENTRY, self.name)
-            + _VALUE_OF_ENTRY
+            encode_length_delimited(_ENTRY_KEY_TAG, self.name)
+            + _ENTRY_VALUE_TAG
             + encode_varint(length)
         )
-        return _ENTRY + encode_varint(len(inside) + length) + inside
+        return _DATA_TAG + encode_varint(len(inside) + length) + inside
 
 
 @dataclass(frozen=True, slots=True)
 class _ColumnEncoder:
     """Two ways to encode the values of one column of a Fivetran table.
 
-    ``convert`` encodes any value. ``quick`` is Python source for common values, which becomes part
-    of the generated function that encodes a record.
+    Attributes:
+        column: The column.
+        convert: Function that encodes the column's entry for any value.
+        quick: Python source of an expression that encodes common values, and calls ``convert`` for
+            others. It becomes part of the generated function. VALUE is replaced by the value.
+        variables: Values of the names in ``quick``. ``#`` in a name is replaced by the column's
+            number.
     """
 
     column: SourceColumn
     convert: Callable[[Any], bytes]
-    """Function that encodes the entry for any value."""
     quick: str
-    """Source of the expression that encodes common values. VALUE is replaced by the value."""
     variables: Mapping[str, Any]
-    """Values of the names in ``quick``. ``#`` in a name is replaced by the column's number."""
 
 
 class RecordEncoder(TypedRecordSerializer):
@@ -202,9 +205,13 @@ class RecordEncoder(TypedRecordSerializer):
         self._source = source
         self.columns = tuple(columns)
         self._encoders = [_make_column_encoder(column, source) for column in columns]
-        self._frames = {kind: _PrefixCache(self._make_framing(table, kind)) for kind in RecordType}
-        self._deletes = DELETED_AT in source.properties
-        self._identity = [each for each in self._encoders if each.column.is_key] or self._encoders
+        self._record_starts = {
+            kind: _PrefixCache(self._make_start_encoder(table, kind)) for kind in RecordType
+        }
+        self._has_deletion_times = DELETED_AT in source.properties
+        self._known_names = {*source.properties, *(column.name for column in columns)}
+        keys = [each for each in self._encoders if each.column.is_key]
+        self._key_encoders = keys or self._encoders
         super().__init__(self._compile(), self.encode_upsert)
 
     def encode_upsert(self, record: Record) -> bytes:
@@ -216,7 +223,7 @@ class RecordEncoder(TypedRecordSerializer):
         Raises:
             DataError: A value does not match its column, or a key is missing.
         """
-        if self._deletes and record.get(DELETED_AT) is not None:
+        if self._has_deletion_times and record.get(DELETED_AT) is not None:
             return self.encode_operation(RecordType.DELETE, record)
         return self.encode_operation(RecordType.UPSERT, record)
 
@@ -229,7 +236,7 @@ class RecordEncoder(TypedRecordSerializer):
         Raises:
             DataError: A value does not match its column, or a key is missing.
         """
-        encoders = self._identity if kind == RecordType.DELETE else self._encoders
+        encoders = self._key_encoders if kind == RecordType.DELETE else self._encoders
         if kind == RecordType.UPDATE:
             encoders = [
                 each for each in encoders if each.column.is_key or each.column.name in record
@@ -237,9 +244,9 @@ class RecordEncoder(TypedRecordSerializer):
         if kind == RecordType.TRUNCATE:
             encoders = []
         data = b"".join([each.convert(_get_value(each.column, record)) for each in encoders])
-        return self._frames[kind][len(data)] + data
+        return self._record_starts[kind][len(data)] + data
 
-    def _make_framing(self, table: TableId, kind: RecordType) -> Callable[[int], bytes]:
+    def _make_start_encoder(self, table: TableId, kind: RecordType) -> Callable[[int], bytes]:
         """Return a function that encodes the start of a Record message of Fivetran.
 
         The start has the table's name and the operation ``kind``. The function takes the total
@@ -252,15 +259,15 @@ class RecordEncoder(TypedRecordSerializer):
         if kind:
             head += b"\x18" + encode_varint(kind)
 
-        def frame(length: int) -> bytes:
+        def encode_start(length: int) -> bytes:
             if length > MAX_MESSAGE_BYTES:
                 raise DataError(
                     f"Stream '{self._source.name}': a record has {length:,} bytes, and Fivetran"
                     " accepts no message above 128 MB. Exclude the column with the large value."
                 )
-            return _RECORD + encode_varint(len(head) + length) + head
+            return _RECORD_TAG + encode_varint(len(head) + length) + head
 
-        return frame
+        return encode_start
 
     def _compile(self) -> RecordBodyEncoder:
         """Generate and compile a Python function that encodes the records of this table fast.
@@ -269,24 +276,23 @@ class RecordEncoder(TypedRecordSerializer):
         """
         names: dict[str, Any] = {
             "join": b"".join,
-            "frames": self._frames[RecordType.UPSERT],
+            "starts": self._record_starts[RecordType.UPSERT],
             "encode_upsert": self.encode_upsert,
             "report": self._report_undeclared,
         }
         entries = []
         for number, each in enumerate(self._encoders):
-            own = str(number)
-            names |= {name.replace("#", own): word for name, word in each.variables.items()}
+            suffix = str(number)
+            names |= {name.replace("#", suffix): item for name, item in each.variables.items()}
             value = "r" if each.column.has_record else f"get({each.column.name!r})"
-            entries.append(each.quick.replace("#", own).replace("VALUE", value))
-        known = len({*self._source.properties, *(column.name for column in self.columns)})
+            entries.append(each.quick.replace("#", suffix).replace("VALUE", value))
         lines = ["def encode(r):", " get = r.get"]
-        if self._deletes:
+        if self._has_deletion_times:
             lines.append(f" if get({DELETED_AT!r}) is not None: return encode_upsert(r)")
         if not any(column.has_record for column in self.columns):
-            lines.append(f" if len(r) > {known}: report(r)")
-        lines += [f" data = join(({''.join(f'{entry},' for entry in entries)}))"]
-        lines += [" return frames[len(data)] + data"]
+            lines.append(f" if len(r) > {len(self._known_names)}: report(r)")
+        lines.append(f" data = join(({''.join(f'{entry},' for entry in entries)}))")
+        lines.append(" return starts[len(data)] + data")
         exec("\n".join(lines), names)  # noqa: S102 - only literals and fixed names
         encode: RecordBodyEncoder = names["encode"]
         return encode
@@ -296,8 +302,8 @@ class RecordEncoder(TypedRecordSerializer):
 
         These properties have no column, so their values are not sent to Fivetran.
         """
-        known = {*self._source.properties, *(column.name for column in self.columns)}
-        self._source.unmapped(tuple(name for name in map(str, record) if name not in known))
+        names = map(str, record)
+        self._source.unmapped(tuple(name for name in names if name not in self._known_names))
 
 
 def _get_value(column: SourceColumn, record: Record) -> Any:
@@ -344,20 +350,20 @@ def _generate_cases(
     if kind in {DataType.STRING, DataType.XML}:
         variables["h#"] = _PrefixCache(entry.head)
         yield "h#[len(b := v.encode())] + b", "v.__class__ is str"
-    elif kind in _BITS:
-        variables["w#"] = _IntegerCache(entry, _BITS[kind], refuse)
+    elif kind in INTEGER_BITS:
+        variables["w#"] = _IntegerCache(entry, INTEGER_BITS[kind], refuse)
         yield "w#[v]", "v.__class__ is int"
     elif kind == DataType.DOUBLE:
-        variables |= {"h#": entry.head(8), "double": _double}
+        variables |= {"h#": entry.head(8), "double": _pack_double}
         yield "h# + double(v)", "v.__class__ is float"
     elif kind == DataType.BOOLEAN:
         variables |= {"t#": entry.head(1) + b"\x01", "f#": entry.head(1) + b"\x00"}
         yield from (("t#", "v is True"), ("f#", "v is False"))
-    elif kind in _MOMENTS:
+    elif kind in _DATETIME_TYPES:
         variables["m#"] = _make_text_encoder(encode_datetime_text, entry, refuse)
         yield "m#(v)", "v.__class__ is str"
     elif kind == DataType.NAIVE_DATE:
-        variables["m#"] = lru_cache(_CACHED)(_make_text_encoder(encode_date, entry, refuse))
+        variables["m#"] = lru_cache(_MAX_CACHED)(_make_text_encoder(encode_date, entry, refuse))
         yield "m#(v)", "v.__class__ is str"
 
 
@@ -376,7 +382,7 @@ def _make_text_encoder(
     def encode_entry(text: str) -> bytes:
         try:
             content = encode(text)
-        except _UNREADABLE:
+        except _CONVERSION_ERRORS:
             refuse(text)
         return prefixes[len(content)] + content
 
@@ -397,7 +403,7 @@ def _make_converter(
     def convert(value: Any) -> bytes:
         try:
             content = None if value is None else read(value)
-        except _UNREADABLE:
+        except _CONVERSION_ERRORS:
             refuse(value)
         if content is not None:
             return heads[len(content)] + content
@@ -423,10 +429,10 @@ def _make_value_encoder(column: SourceColumn, source: StreamSpec) -> Callable[[A
     if kind.type == DataType.DECIMAL:
         digits = make_decimal_encoder(kind.precision, kind.scale)
         return lambda value: digits(value).encode()
-    if kind.type in _BITS:
-        limit = 1 << _BITS[kind.type] - 1
+    if kind.type in INTEGER_BITS:
+        limit = 1 << INTEGER_BITS[kind.type] - 1
         return lambda value: encode_varint(_check_range(to_int(value), limit))
-    return _READERS[kind.type]
+    return _VALUE_ENCODERS[kind.type]
 
 
 def _check_range(value: int, limit: int) -> int:
@@ -460,11 +466,11 @@ def _make_refusal(column: SourceColumn, source: StreamSpec) -> Callable[[Any], N
     return refuse
 
 
-_UNREADABLE: Final = (ValueError, OverflowError, ArithmeticError)
-_MOMENTS: Final = frozenset((DataType.UTC_DATETIME, DataType.NAIVE_DATETIME))
-_READERS: Final[Mapping[DataType, Callable[[Any], bytes | None]]] = {
+_CONVERSION_ERRORS: Final = (ValueError, ArithmeticError)
+_DATETIME_TYPES: Final = frozenset((DataType.UTC_DATETIME, DataType.NAIVE_DATETIME))
+_VALUE_ENCODERS: Final[Mapping[DataType, Callable[[Any], bytes | None]]] = {
     DataType.BOOLEAN: lambda value: b"\x01" if to_bool(value) else b"\x00",
-    DataType.DOUBLE: lambda value: _double(to_double(value)),
+    DataType.DOUBLE: lambda value: _pack_double(to_double(value)),
     DataType.NAIVE_DATE: encode_date,
     DataType.NAIVE_DATETIME: encode_datetime,
     DataType.UTC_DATETIME: encode_datetime,

@@ -95,7 +95,7 @@ class RequestReceiver:
     def __init__(self, limits: RequestLimits) -> None:
         self._limits = limits
         self._changed = threading.Condition()
-        self._now: _ReceivingCall | None = None
+        self._receiving: _ReceivingCall | None = None
         self._slow: _ReceivingCall | None = None
         self._held = 0
 
@@ -116,17 +116,17 @@ class RequestReceiver:
             RequestTooLargeError: The requests of all calls would use too much memory.
             ValueError, DecodeError: The bytes are not a valid message of this class.
         """
-        turn = _ReceivingCall(context)
-        self._wait_for_turn(turn)
+        call = _ReceivingCall(context)
+        self._wait_for_turn(call)
         try:
             data = next(requests, b"")
-            self._mark_received(turn)
+            self._mark_received(call)
             size = estimate_memory(data, kind.DESCRIPTOR, self._limits.held)
             if (held := self._reserve(size)) is not None:
                 del data  # the error's traceback would keep it in memory
-                raise self._too_large(size, held)
+                raise self._make_too_large_error(size, held)
         finally:
-            self._end(turn)
+            self._end_reception(call)
         try:
             request = kind.FromString(data)
             del data
@@ -146,53 +146,53 @@ class RequestReceiver:
             self._held += size
             return None
 
-    def _too_large(self, size: int, held: int) -> RequestTooLargeError:
+    def _make_too_large_error(self, size: int, held: int) -> RequestTooLargeError:
         return RequestTooLargeError(
             f"The requests of all calls may hold {self._limits.held:,} bytes of memory"
             f" (--max-held), {held:,} are held, and this one would take {size:,}. Try again when"
             " the other calls have ended, or send less."
         )
 
-    def _wait_for_turn(self, turn: _ReceivingCall) -> None:
-        """Wait until no other call is receiving its request, then let ``turn`` receive its own.
+    def _wait_for_turn(self, call: _ReceivingCall) -> None:
+        """Wait until no other call is receiving its request, then let ``call`` receive its own.
 
         After a short time, this call no longer waits for a request that arrives slowly.
         """
         with self._changed:
-            while self._now is not None:
-                left = self._now.until - time.monotonic()
-                if self._now.has_arrived or left > 0:
-                    self._changed.wait(None if self._now.has_arrived else left)
+            while self._receiving is not None:
+                left = self._receiving.until - time.monotonic()
+                if self._receiving.has_arrived or left > 0:
+                    self._changed.wait(None if self._receiving.has_arrived else left)
                 else:
-                    self._demote_slow_call(self._now)
-            turn.until = time.monotonic() + _PATIENCE_SECONDS
-            self._now = turn
+                    self._demote_slow_call(self._receiving)
+            call.until = time.monotonic() + _PATIENCE_SECONDS
+            self._receiving = call
 
-    def _mark_received(self, turn: _ReceivingCall) -> None:
-        """Mark the request of the call ``turn`` as received, so that it does not count as slow."""
+    def _mark_received(self, call: _ReceivingCall) -> None:
+        """Mark the request of a call as received, so that it does not count as slow."""
         with self._changed:
-            turn.has_arrived = True
+            call.has_arrived = True
 
-    def _demote_slow_call(self, turn: _ReceivingCall) -> None:
-        """Let the next call receive its request, because that of the call ``turn`` arrives slowly.
+    def _demote_slow_call(self, call: _ReceivingCall) -> None:
+        """Let the next call receive its request, because that of ``call`` arrives slowly.
 
         One slow request may continue to arrive in parallel. Any other slow call is cancelled.
         """
-        self._now = None
+        self._receiving = None
         slow = self._slow
         if slow is not None and (slow.has_arrived or slow.until > time.monotonic()):
-            turn.context.cancel()
+            call.context.cancel()
             return
         if slow is not None:
             slow.context.cancel()
-        turn.until = time.monotonic() + _SLOW_SECONDS
-        self._slow = turn
+        call.until = time.monotonic() + _SLOW_SECONDS
+        self._slow = call
 
-    def _end(self, turn: _ReceivingCall) -> None:
+    def _end_reception(self, call: _ReceivingCall) -> None:
         with self._changed:
-            if self._now is turn:
-                self._now = None
-            if self._slow is turn:
+            if self._receiving is call:
+                self._receiving = None
+            if self._slow is call:
                 self._slow = None
             self._changed.notify_all()
 
@@ -216,8 +216,7 @@ def estimate_memory(request: bytes, kind: Any, limit: int) -> int:
 def count_values(data: bytes, kind: Any, limit: int) -> int:
     """Return the number of values in an encoded protobuf message, including nested messages.
 
-    The number determines the memory: a value of two encoded bytes may need hundreds of bytes.
-
+    It determines the memory, because a value of two encoded bytes may need hundreds of bytes.
     ``kind`` is the protobuf descriptor of the message. Counting stops above ``limit``.
 
     Raises:

@@ -6,7 +6,7 @@ Source: Fivetran's Partner SDK, connector_sdk.proto, ``SchemaResponse``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
@@ -23,7 +23,9 @@ def schema_response(tables: Sequence[SourceTable], *, can_select: bool = True) -
 
     ``can_select`` is True if users can select tables and columns in Fivetran.
     """
-    return proto_messages.SchemaResponse(selection_not_supported=not can_select, **_lists(tables))
+    return proto_messages.SchemaResponse(
+        selection_not_supported=not can_select, **_build_lists(tables)
+    )
 
 
 def schema_change(table: SourceTable) -> Any:
@@ -32,31 +34,32 @@ def schema_change(table: SourceTable) -> Any:
     It contains a SchemaChange with all columns of the table.
     """
     return proto_messages.UpdateResponse(
-        schema_change=proto_messages.SchemaChange(**_lists([table]))
+        schema_change=proto_messages.SchemaChange(**_build_lists([table]))
     )
 
 
-def _lists(tables: Sequence[SourceTable]) -> dict[str, Any]:
+def _build_lists(tables: Sequence[SourceTable]) -> dict[str, Any]:
     if not any(table.id.schema for table in tables):
-        return {"without_schema": proto_messages.TableList(tables=map(_table, tables))}
+        return {"without_schema": proto_messages.TableList(tables=map(_build_table, tables))}
     by_schema = sorted(tables, key=lambda table: table.id.schema or "")
     schemas = groupby(by_schema, key=lambda table: table.id.schema)
-    listed = [proto_messages.Schema(name=name, tables=_all(members)) for name, members in schemas]
+    listed = [
+        proto_messages.Schema(name=name, tables=map(_build_table, members))
+        for name, members in schemas
+    ]
     return {"with_schema": proto_messages.SchemaList(schemas=listed)}
 
 
-def _all(tables: Iterable[SourceTable]) -> list[Any]:
-    return [_table(table) for table in tables]
+def _build_table(table: SourceTable) -> Any:
+    return proto_messages.Table(name=table.id.table, columns=map(_build_column, table.columns))
 
 
-def _table(table: SourceTable) -> Any:
-    return proto_messages.Table(name=table.id.table, columns=map(_column, table.columns))
-
-
-def _column(column: SourceColumn) -> Any:
+def _build_column(column: SourceColumn) -> Any:
     kind = column.kind
-    made = proto_messages.Column(name=column.name, type=int(kind.type), primary_key=column.is_key)
+    message = proto_messages.Column(
+        name=column.name, type=int(kind.type), primary_key=column.is_key
+    )
     if kind.type == DataType.DECIMAL:
         digits = proto_messages.DecimalParams(precision=kind.precision, scale=kind.scale)
-        made.params.CopyFrom(proto_messages.DataTypeParams(decimal=digits))
-    return made
+        message.params.CopyFrom(proto_messages.DataTypeParams(decimal=digits))
+    return message

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tap_core.protocols.catalog_entries import apply_selection
+from tap_core.protocols.catalog_entries import add_catalog_entry, apply_selection
 from tap_core.protocols.fivetran.columns import DELETED_AT, SourceColumn, TableId
-from tap_core.protocols.fivetran.tables import SourceTable, add_catalog_entry, catalog_entry
+from tap_core.protocols.fivetran.tables import SourceTable, make_catalog_entry
 from tap_core.singerlib.catalog import Catalog, CatalogEntry, Metadata
 from tap_core.sync.interfaces import SyncStream
 
@@ -69,7 +69,7 @@ class Selection:
             return None
         if kind == "without_schema":
             found = request.selection.without_schema
-            named = dict(_tables(None, found.tables))
+            named = dict(_parse_tables(None, found.tables))
             return cls(named, {None: found.include_new_tables}, others=False)
         found = request.selection.with_schema
         tables: dict[TableId, TableSelection | None] = {}
@@ -77,7 +77,7 @@ class Selection:
         for schema in found.schemas:
             new[schema.schema_name] = schema.included and schema.include_new_tables
             if schema.included:
-                tables.update(_tables(schema.schema_name, schema.tables))
+                tables.update(_parse_tables(schema.schema_name, schema.tables))
         return cls(tables, new, others=found.include_new_schemas)
 
     def of_table(self, table: TableId) -> TableSelection | None:
@@ -87,13 +87,12 @@ class Selection:
         return _ALL if self.schemas.get(table.schema, self.others) else None
 
 
-def _tables(
+def _parse_tables(
     schema: str | None, tables: Iterable[Any]
 ) -> Iterable[tuple[TableId, TableSelection | None]]:
     for table in tables:
-        known = TableId(table.table_name, schema)
-        columns = dict(table.columns)
-        yield known, TableSelection(columns, table.include_new_columns) if table.included else None
+        choice = TableSelection(dict(table.columns), table.include_new_columns)
+        yield TableId(table.table_name, schema), choice if table.included else None
 
 
 def build_catalog(
@@ -115,14 +114,16 @@ def build_catalog(
         by_stream[table.stream].append(table)
     catalog = Catalog()
     for name, stream in streams.items():
-        choices = [(table, wanted(table.id)) for table in by_stream[name]]
-        add_catalog_entry(
-            catalog, stream, _entry(stream, [(table, one) for table, one in choices if one])
-        )
+        choices = [
+            (table, choice) for table in by_stream[name] if (choice := wanted(table.id)) is not None
+        ]
+        add_catalog_entry(catalog, stream, _build_entry(stream, choices))
     return catalog
 
 
-def _entry(stream: SyncStream, choices: list[tuple[SourceTable, TableSelection]]) -> CatalogEntry:
+def _build_entry(
+    stream: SyncStream, choices: list[tuple[SourceTable, TableSelection]]
+) -> CatalogEntry:
     """Return a stream's Singer catalog entry for the Fivetran tables that the user has selected.
 
     It selects the properties from which the selected columns get their values.
@@ -132,7 +133,7 @@ def _entry(stream: SyncStream, choices: list[tuple[SourceTable, TableSelection]]
         choices: Selected tables of the stream, each with its column selection. An empty list
             deselects the stream.
     """
-    entry = catalog_entry(stream, is_wanted=bool(choices))
+    entry = make_catalog_entry(stream, is_selected=bool(choices))
     declared = entry.schema.properties or {}
     for name in declared:
         node = entry.metadata["properties", name]

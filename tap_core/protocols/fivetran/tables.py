@@ -14,22 +14,24 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tap_core.exceptions import DiscoveryError
-from tap_core.protocols.catalog_entries import apply_selection, get_catalog_entry
+from tap_core.protocols.catalog_entries import (
+    add_catalog_entry,
+    apply_selection,
+    copy_catalog_entry,
+    get_catalog_entry,
+)
 from tap_core.protocols.fivetran.columns import SourceColumn, TableId, build_columns
-from tap_core.singerlib.catalog import Catalog, CatalogEntry, Metadata, Schema
+from tap_core.singerlib.catalog import Catalog, CatalogEntry, Schema
 from tap_core.sync.interfaces import SyncStream
 from tap_core.sync.plan import get_schemas, is_mapped
 
 __all__ = [
     "SourceTable",
-    "add_catalog_entry",
     "build_tables",
-    "catalog_entry",
     "default_catalog",
+    "make_catalog_entry",
     "select_all",
 ]
-
-_Inclusion = Metadata.InclusionType
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +71,9 @@ def default_catalog(streams: Iterable[SyncStream]) -> Catalog:
     catalog = Catalog()
     for stream in streams:
         root = get_catalog_entry(stream).metadata.root
-        wishes = (root.selected, root.selected_by_default)
-        wanted = next((wish for wish in wishes if wish is not None), True)
-        add_catalog_entry(catalog, stream, catalog_entry(stream, is_wanted=wanted))
+        choices = (root.selected, root.selected_by_default)
+        is_selected = next((choice for choice in choices if choice is not None), True)
+        add_catalog_entry(catalog, stream, make_catalog_entry(stream, is_selected=is_selected))
     return catalog
 
 
@@ -79,30 +81,21 @@ def select_all(streams: Iterable[SyncStream]) -> Catalog:
     """Return a Singer catalog that selects all streams and properties that the tap can read."""
     catalog = Catalog()
     for stream in streams:
-        entry = catalog_entry(stream, is_wanted=True)
+        entry = make_catalog_entry(stream, is_selected=True)
         for name in entry.schema.properties or {}:
             apply_selection(entry.metadata["properties", name], wanted=True)
         add_catalog_entry(catalog, stream, entry)
     return catalog
 
 
-def catalog_entry(stream: SyncStream, *, is_wanted: bool) -> CatalogEntry:
+def make_catalog_entry(stream: SyncStream, *, is_selected: bool) -> CatalogEntry:
     """Return a copy of a stream's catalog entry that selects or deselects the stream.
 
     The copy has the complete schema, including keywords that catalogs usually lack.
     """
-    entry = deepcopy(get_catalog_entry(stream))
-    root = entry.metadata.root
-    if root.inclusion != _Inclusion.UNSUPPORTED:
-        root.inclusion, root.selected = _Inclusion.AVAILABLE, is_wanted
+    entry = copy_catalog_entry(stream, is_selected=is_selected)
     entry.schema = _to_full_schema(stream.schema)
     return entry
-
-
-def add_catalog_entry(catalog: Catalog, stream: SyncStream, entry: CatalogEntry) -> None:
-    """Store a stream's entry in a Singer catalog, under its ``tap_stream_id`` and its name."""
-    for name in (stream.tap_stream_id, stream.name):
-        catalog[name] = entry
 
 
 def _to_full_schema(schema: Any) -> Schema:
@@ -131,15 +124,15 @@ def build_tables(streams: Mapping[str, SyncStream]) -> tuple[SourceTable, ...]:
     """
     has_schemas = bool(streams) and all(stream.namespace for stream in streams.values())
     tables = [table for stream in streams.values() for table in _build_tables(stream, has_schemas)]
-    taken = Counter(table.id for table in tables)
+    counts = Counter(table.id for table in tables)
     unique = [
-        table if taken[table.id] == 1 else replace(table, id=replace(table.id, table=table.name))
+        table if counts[table.id] == 1 else replace(table, id=replace(table.id, table=table.name))
         for table in tables
     ]
-    for known, count in Counter(table.id for table in unique).items():
+    for table_id, count in Counter(table.id for table in unique).items():
         if count > 1:
             raise DiscoveryError(
-                f"{count} tables are called '{known}': stream maps give streams the same name."
+                f"{count} tables are called '{table_id}': stream maps give streams the same name."
                 " Give each stream a different name."
             )
     return tuple(unique)
@@ -151,5 +144,5 @@ def _build_tables(stream: Any, has_schemas: bool) -> Iterator[SourceTable]:
         name = described.stream.name
         table = stream.name_in_namespace if has_schemas and name == stream.name else name
         schema = stream.namespace if has_schemas else None
-        known = TableId(table, schema)
-        yield SourceTable(known, build_columns(described), name, stream.name, is_mapped=mapped)
+        columns = build_columns(described)
+        yield SourceTable(TableId(table, schema), columns, name, stream.name, is_mapped=mapped)

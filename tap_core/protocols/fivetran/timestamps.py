@@ -18,13 +18,13 @@ __all__ = ["encode_date", "encode_datetime", "encode_datetime_text", "encode_tim
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  compared only with UTC values
 _EPOCH_UTC: Final = _EPOCH.replace(tzinfo=timezone.utc)
 _FIRST_DAY: Final = _EPOCH.toordinal()
-_DAY: Final = 86_400
-_DAY_LENGTH: Final = len("2024-01-31")
-_MICROSECONDS: Final = len("2024-01-31T00:00:00.000000")
-_UTC: Final = "+00:00"
-_CACHED: Final = 4_096
+_SECONDS_PER_DAY: Final = 86_400
+_DATE_LENGTH: Final = len("2024-01-31")
+_MAX_FAST_LENGTH: Final = len("2024-01-31T00:00:00.000000")
+_UTC_OFFSET: Final = "+00:00"
+_MAX_CACHED: Final = 4_096
 
-_read = datetime.fromisoformat
+_parse = datetime.fromisoformat
 
 
 class _HighBitsCache(dict[int, bytes]):
@@ -35,17 +35,16 @@ class _HighBitsCache(dict[int, bytes]):
 
     def __missing__(self, high: int) -> bytes:
         made = encode_varint(high)
-        if len(self) < _CACHED:
+        if len(self) < _MAX_CACHED:
             self[high] = made
         return made
 
 
 _high_bits: Final = _HighBitsCache()
 
-
 _SECONDS: Final = tuple(b"\x08" + low for low in LOW_BYTES_TABLE)
 _NANOS: Final = tuple(b"\x10" + low for low in LOW_BYTES_TABLE)
-_LONG: Final = 1 << 28
+_FIVE_BYTE_NANOS: Final = 1 << 28
 """Smallest number of nanoseconds whose varint takes five bytes."""
 
 
@@ -60,7 +59,7 @@ def encode_timestamp(seconds: int, nanos: int = 0) -> bytes:
         made = _SECONDS[seconds & LOW_BITS] + _high_bits[seconds >> 14]
     else:
         made = b"\x08" + encode_varint(seconds) if seconds else b""
-    if nanos >= _LONG:
+    if nanos >= _FIVE_BYTE_NANOS:
         low, middle = _NANOS[nanos & LOW_BITS], LOW_BYTES_TABLE[nanos >> 14 & LOW_BITS]
         return made + low + middle + encode_varint(nanos >> 28)
     return made + b"\x10" + encode_varint(nanos) if nanos else made
@@ -75,15 +74,17 @@ def encode_datetime_text(text: str) -> bytes:
     plain = text
     if text[-1:] == "Z":
         plain = text[:-1]
-    elif text[-6:] == _UTC:
+    elif text[-6:] == _UTC_OFFSET:
         plain = text[:-6]
-    if len(plain) > _MICROSECONDS:
+    if len(plain) > _MAX_FAST_LENGTH:
         return _encode_slowly(text)
     try:
-        since = _read(plain) - _EPOCH
+        since = _parse(plain) - _EPOCH
     except (ValueError, TypeError):  # TypeError: it has another time zone
         return _encode_slowly(text)
-    return encode_timestamp(since.days * _DAY + since.seconds, since.microseconds * 1_000)
+    return encode_timestamp(
+        since.days * _SECONDS_PER_DAY + since.seconds, since.microseconds * 1_000
+    )
 
 
 def encode_datetime(value: Any) -> bytes:
@@ -101,10 +102,10 @@ def encode_date(value: Any) -> bytes:
     Raises:
         ValueError: The value is not a date, or has another time than midnight UTC.
     """
-    if isinstance(value, str) and len(value) == _DAY_LENGTH:
+    if isinstance(value, str) and len(value) == _DATE_LENGTH:
         value = date.fromisoformat(value)
     if isinstance(value, date) and not isinstance(value, datetime):
-        return encode_timestamp((value.toordinal() - _FIRST_DAY) * _DAY)
+        return encode_timestamp((value.toordinal() - _FIRST_DAY) * _SECONDS_PER_DAY)
     found = parse_instant(value)
     if found is None:
         raise ValueError("not a date")
@@ -112,7 +113,7 @@ def encode_date(value: Any) -> bytes:
     offset = moment.utcoffset()
     if beyond or offset or moment.time() != datetime.min.time():
         raise ValueError("a date with a time of day")
-    return encode_timestamp((moment.toordinal() - _FIRST_DAY) * _DAY)
+    return encode_timestamp((moment.toordinal() - _FIRST_DAY) * _SECONDS_PER_DAY)
 
 
 def _encode_slowly(value: Any) -> bytes:
@@ -129,4 +130,4 @@ def _encode_slowly(value: Any) -> bytes:
     moment, beyond = found
     since: timedelta = moment - _EPOCH_UTC
     nanos = since.microseconds * 1_000 + int(beyond[:3].ljust(3, "0"))
-    return encode_timestamp(since.days * _DAY + since.seconds, nanos)
+    return encode_timestamp(since.days * _SECONDS_PER_DAY + since.seconds, nanos)

@@ -33,7 +33,6 @@ Source: Fivetran's Partner SDK, common.proto, ``DataType``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from tap_core.protocols.fivetran.enums import DataType
@@ -51,7 +50,7 @@ from tap_core.schema.numeric_bounds import (
 )
 from tap_core.schema.type_variants import split_variants
 
-__all__ = ["ColumnType", "to_column_type", "to_key_type"]
+__all__ = ["INTEGER_BITS", "ColumnType", "to_column_type", "to_key_type"]
 
 _Schema = Mapping[str, Any]
 
@@ -66,16 +65,14 @@ class ColumnType(NamedTuple):
 
 _JSON: Final = ColumnType(DataType.JSON)
 _STRING: Final = ColumnType(DataType.STRING)
-_UNSIZED: Final = ColumnType(DataType.DECIMAL, MAX_DIGITS, 18)
+_DEFAULT_DECIMAL: Final = ColumnType(DataType.DECIMAL, MAX_DIGITS, 18)
 """Type of a decimal without declared digits."""
 
-_MOST_PLACES: Final = MAX_DIGITS - 1
+_MAX_SCALE: Final = MAX_DIGITS - 1
 
-_WHOLE: Final = {DataType.SHORT: (5, -(2**15), 2**15 - 1), DataType.INT: (10, -(2**31), 2**31 - 1)}
-"""Digits, minimum and maximum of the narrow integer types."""
+INTEGER_BITS: Final = {DataType.SHORT: 16, DataType.INT: 32, DataType.LONG: 64}
+"""Size of each integer type in bits."""
 
-_DIGITS_OF_LONG: Final = 19
-_RANKS: Final = (DataType.SHORT, DataType.INT, DataType.LONG)
 _XML: Final = ("application/xml", "text/xml")
 _NO_ZONE: Final = "timestamp_without_timezone"
 
@@ -88,7 +85,7 @@ def to_column_type(schema: Any) -> ColumnType:
         return found.pop()
     if {kind for kind, _ in variants} == {"string"}:
         return _STRING
-    return _find_common_type(found) or _JSON
+    return _find_common_type(found)
 
 
 def to_key_type(schema: Any) -> ColumnType:
@@ -100,20 +97,22 @@ def to_key_type(schema: Any) -> ColumnType:
     return _STRING if found == _JSON else found
 
 
-def _find_common_type(found: set[ColumnType]) -> ColumnType | None:
+def _find_common_type(found: set[ColumnType]) -> ColumnType:
     """Return the Fivetran column type that can hold the numbers of several column types.
 
-    For example, it is LONG for INT and LONG. Return JSON if decimals would need too many digits,
-    and None if one of the types is not a number type.
+    For example, it is LONG for INT and LONG. Return JSON if decimals would need too many digits, if
+    one of the types is not a number type, or if there are no types.
     """
     types = {each.type for each in found}
     if not types:
-        return None
-    if types <= {*_RANKS}:
-        return max(found, key=lambda each: _RANKS.index(each.type))
-    if types <= {*_RANKS, DataType.DOUBLE}:
+        return _JSON
+    if types <= {*INTEGER_BITS}:
+        return max(found, key=lambda each: INTEGER_BITS[each.type])
+    if types <= {*INTEGER_BITS, DataType.DOUBLE}:
         return ColumnType(DataType.DOUBLE)
-    return _find_common_decimal(list(found)) if types <= {*_RANKS, DataType.DECIMAL} else None
+    return (
+        _find_common_decimal(list(found)) if types <= {*INTEGER_BITS, DataType.DECIMAL} else _JSON
+    )
 
 
 def _get_column_type(kind: str, schema: _Schema) -> ColumnType:
@@ -135,9 +134,10 @@ def _get_column_type(kind: str, schema: _Schema) -> ColumnType:
 def _get_integer_type(schema: _Schema) -> ColumnType:
     low, high = get_bounds(schema)
     if (low is not None and low < MIN_INT64) or (high is not None and high > MAX_INT64):
-        return _make_decimal(max(get_integer_digits(low), get_integer_digits(high)), 0)
-    for kind, (_, lowest, highest) in _WHOLE.items():
-        if low is not None and low >= lowest and high == highest:
+        return ColumnType(DataType.DECIMAL, MAX_DIGITS)
+    for kind in (DataType.SHORT, DataType.INT):
+        limit = 1 << INTEGER_BITS[kind] - 1
+        if low is not None and low >= -limit and high == limit - 1:
             return ColumnType(kind)
     return ColumnType(DataType.LONG)
 
@@ -148,18 +148,9 @@ def _get_number_type(schema: _Schema) -> ColumnType:
     step = get_step(schema)
     if step is None:
         return ColumnType(DataType.DOUBLE)
-    low, high = get_bounds(schema)
-    return _make_decimal(_count_whole_digits(low, high), get_decimal_places(step))
-
-
-def _count_whole_digits(low: Decimal | None, high: Decimal | None) -> int | None:
-    """Return the maximum number of digits before the decimal point for numbers in a range.
-
-    Return None if one of the bounds ``low`` and ``high`` is None (unlimited).
-    """
-    if low is None or high is None:
-        return None
-    return max(get_integer_digits(low), get_integer_digits(high))
+    bounds = get_bounds(schema)
+    whole = None if None in bounds else max(map(get_integer_digits, bounds))
+    return _make_decimal(whole, get_decimal_places(step))
 
 
 def _get_string_type(schema: _Schema) -> ColumnType:
@@ -183,11 +174,11 @@ def _get_declared_decimal(schema: _Schema) -> ColumnType:
     """
     precision, scale = parse_count(schema.get("precision")), parse_count(schema.get("scale"))
     if not precision:
-        return _UNSIZED
+        return _DEFAULT_DECIMAL
     places = scale if scale is not None and scale <= precision else 0
     if precision > MAX_DIGITS:
         return _make_decimal(precision - places, places)
-    return ColumnType(DataType.DECIMAL, precision, min(places, _MOST_PLACES))
+    return ColumnType(DataType.DECIMAL, precision, min(places, _MAX_SCALE))
 
 
 def _make_decimal(whole: int | None, places: int) -> ColumnType:
@@ -199,7 +190,7 @@ def _make_decimal(whole: int | None, places: int) -> ColumnType:
     wanted = MIN_INTEGER_DIGITS if whole is None else whole
     if wanted + places <= MAX_DIGITS:
         return ColumnType(DataType.DECIMAL, MAX_DIGITS, places)
-    return ColumnType(DataType.DECIMAL, MAX_DIGITS, min(places, _UNSIZED.scale))
+    return ColumnType(DataType.DECIMAL, MAX_DIGITS, min(places, _DEFAULT_DECIMAL.scale))
 
 
 def _find_common_decimal(types: Sequence[ColumnType]) -> ColumnType:
@@ -208,11 +199,12 @@ def _find_common_decimal(types: Sequence[ColumnType]) -> ColumnType:
     The types are integers and decimals. If they would need more than 38 digits, return JSON.
     """
     scale = max(each.scale for each in types)
-    digits = max(map(_count_whole_digits_of_type, types)) + scale
+    digits = max(map(_count_whole_digits, types)) + scale
     return ColumnType(DataType.DECIMAL, digits, scale) if digits <= MAX_DIGITS else _JSON
 
 
-def _count_whole_digits_of_type(each: ColumnType) -> int:
-    if each.type == DataType.DECIMAL:
-        return each.precision - each.scale
-    return _WHOLE[each.type][0] if each.type in _WHOLE else _DIGITS_OF_LONG
+def _count_whole_digits(kind: ColumnType) -> int:
+    """Return the maximum number of digits before the decimal point in a number column."""
+    if kind.type == DataType.DECIMAL:
+        return kind.precision - kind.scale
+    return len(str(1 << INTEGER_BITS[kind.type] - 1))

@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tap_core.exceptions import StateFileError
@@ -32,7 +33,7 @@ from tap_core.protocols.fivetran.tables import (
 )
 from tap_core.protocols.fivetran.update_writer import UpdateWriter
 from tap_core.protocols.resume import split_bookmarks
-from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE, Catalog
+from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
 from tap_core.state.reader import parse_json
 from tap_core.sync.interfaces import SyncTap
 
@@ -64,11 +65,11 @@ def parse_state(text: str) -> dict[str, Any]:
         return {}
     try:
         found = parse_json(text.encode())
-    except ValueError as fault:
+    except ValueError as error:
         raise StateFileError(
             "The state of the call cannot be read: it is not JSON. Send the state of an earlier"
             " sync, or {} to sync from the beginning."
-        ) from fault
+        ) from error
     if not isinstance(found, dict | None):
         raise StateFileError(
             "The state of the call is a JSON"
@@ -92,33 +93,26 @@ def update(
         known_tables: Tables that the last Schema call with the same configuration returned, so that
             Fivetran knows their columns. None if this process has handled no such call.
     """
-    backlog = BoundedByteQueue()
-    call.on_end(backlog.leave)
-    job = _UpdateJob(make_tap, request, call, backlog, known_tables)
-    work = copy_context().run  # the log finds the current call in a context variable
-    threading.Thread(target=work, args=(job.run,), name="fivetran-update", daemon=True).start()
+    queue = BoundedByteQueue()
+    call.on_end(queue.leave)
+    job = _UpdateJob(make_tap, request, call, queue, known_tables)
+    run = copy_context().run  # the log finds the current call in a context variable
+    threading.Thread(target=run, args=(job.run,), name="fivetran-update", daemon=True).start()
     try:
-        yield from backlog
+        yield from queue
     finally:
-        backlog.leave()
+        queue.leave()
 
 
+@dataclass(frozen=True, slots=True)
 class _UpdateJob:
     """Sync of a tap for one Update call of Fivetran, run in a thread by the method `run`."""
 
-    def __init__(
-        self,
-        make_tap: Callable[[], SyncTap],
-        request: Any,
-        call: RpcCall,
-        backlog: BoundedByteQueue,
-        known_tables: KnownTables | None,
-    ) -> None:
-        self._make_tap = make_tap
-        self._request = request
-        self._call = call
-        self._backlog = backlog
-        self._known_tables = known_tables
+    make_tap: Callable[[], SyncTap]
+    request: Any
+    call: RpcCall
+    queue: BoundedByteQueue
+    known_tables: KnownTables | None
 
     def run(self) -> None:
         """Sync the tap, put the responses into the queue, and then end the queue.
@@ -128,21 +122,21 @@ class _UpdateJob:
         try:
             self._sync()
         except BaseException as error:  # noqa: BLE001  SystemExit too: the server continues
-            if self._backlog.is_left:
+            if self.queue.is_left:
                 _logger.debug("The sync of an ended call has stopped: %r", error)
-            self._backlog.end(error)
+            self.queue.end(error)
         else:
-            self._backlog.end()
+            self.queue.end()
 
     def _sync(self) -> None:
-        state = parse_state(self._request.state_json)
-        selection = Selection.of(self._request)
-        tap = self._make_tap()
-        self._backlog.check()
+        state = parse_state(self.request.state_json)
+        selection = Selection.of(self.request)
+        tap = self.make_tap()
+        self.queue.check()
         tables, wanted = _apply_selection(tap, selection)
-        self._backlog.check()
+        self.queue.check()
         _resume(tap, state)
-        writer = UpdateWriter(self._backlog, tables, wanted, self._known_tables)
+        writer = UpdateWriter(self.queue, tables, wanted, self.known_tables)
         tap.set_protocol_writer(writer)
         try:
             tap.sync_all()
@@ -152,7 +146,7 @@ class _UpdateJob:
                     writer.break_off()
             raise
         finally:
-            self._call.note(writer.summary)
+            self.call.note(writer.summary)
         writer.finish(tap.document.encode())
 
 
@@ -172,8 +166,7 @@ def _apply_selection(
         tap.setup_mapper()
         return build_tables(tap.streams), Selection().of_table
     tables = discover_tables(tap)
-    catalog: Catalog = build_catalog(tap.streams, tables, selection.of_table)
-    tap.use_catalog(catalog)
+    tap.use_catalog(build_catalog(tap.streams, tables, selection.of_table))
     return tables, selection.of_table
 
 

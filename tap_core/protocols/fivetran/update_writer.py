@@ -31,7 +31,7 @@ from tap_core.events import (
 from tap_core.exceptions import RecordsWithoutSchemaException, UnsupportedFeatureError
 from tap_core.protocols.fivetran import proto_messages
 from tap_core.protocols.fivetran.bounded_queue import BoundedByteQueue
-from tap_core.protocols.fivetran.columns import TableId, build_columns, get_properties
+from tap_core.protocols.fivetran.columns import TableId, build_columns, resolve_properties
 from tap_core.protocols.fivetran.enums import RecordType
 from tap_core.protocols.fivetran.logging import format_count
 from tap_core.protocols.fivetran.record_encoder import RecordEncoder, StreamSpec
@@ -45,15 +45,15 @@ from tap_core.typing.inspect import TypeConformanceLevel
 
 __all__ = ["UpdateWriter"]
 
-_RECORDS_AT_ONCE: Final = 100
-_BYTES_AT_ONCE: Final = 4 * 1024 * 1024
-_RECORDS: Final = b"\x32"
-_CHECKPOINT: Final = b"\x1a"
-_STATE: Final = b"\x0a"
+_MAX_RECORDS: Final = 100
+_MAX_BYTES: Final = 4 * 1024 * 1024
+_RECORDS_TAG: Final = b"\x32"
+_CHECKPOINT_TAG: Final = b"\x1a"
+_STATE_TAG: Final = b"\x0a"
 _NO_STATE: Final = b'{"bookmarks":{}}'
-_ENCODED: Final = {bytes}
+_ENCODED_TYPES: Final = {bytes}
 
-_TYPES: Final[Mapping[Op, RecordType]] = {
+_RECORD_TYPES: Final[Mapping[Op, RecordType]] = {
     Op.UPSERT: RecordType.UPSERT,
     Op.UPDATE: RecordType.UPDATE,
     Op.DELETE: RecordType.DELETE,
@@ -87,7 +87,7 @@ class UpdateWriter:
     It encodes the events as responses and puts them into a queue, from which they are sent.
 
     Args:
-        backlog: Queue for the encoded responses.
+        queue: Queue for the encoded responses.
         tables: All Fivetran tables of the tap.
         wanted: Returns the column selection of a table, or None if the table is not selected.
         known_tables: Tables whose columns Fivetran knows already; None for all of ``tables``.
@@ -105,13 +105,13 @@ class UpdateWriter:
 
     def __init__(
         self,
-        backlog: BoundedByteQueue,
+        queue: BoundedByteQueue,
         tables: Sequence[SourceTable],
         wanted: Callable[[TableId], TableSelection | None],
         known_tables: Mapping[TableId, SourceTable] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._backlog = backlog
+        self._queue = queue
         self._wanted = wanted
         self._known_tables = (
             {table.id: table for table in tables} if known_tables is None else dict(known_tables)
@@ -120,9 +120,9 @@ class UpdateWriter:
         self._encoders: dict[str, RecordEncoder] = {}
         self._has_schemas = any(table.id.schema for table in tables)
         self._state = _NO_STATE
-        self._is_owed = True
+        self._is_state_due = True
         self._clock = clock
-        self._since = clock()
+        self._last_state_time = clock()
 
     # Interface to the engine
 
@@ -145,13 +145,13 @@ class UpdateWriter:
         """
         name = described.stream.name
         table = self._select_columns(self._make_table(described))
-        source = StreamSpec(name, get_properties(described.schema), level, unmapped)
-        made = self._encoders[name] = RecordEncoder(table.id, table.columns, source)
-        return made
+        source = StreamSpec(name, resolve_properties(described.schema), level, unmapped)
+        encoder = self._encoders[name] = RecordEncoder(table.id, table.columns, source)
+        return encoder
 
     def check(self) -> None:
         """Raise `CallEndedError` if the gRPC call has ended."""
-        self._backlog.check()
+        self._queue.check()
 
     def emit(self, event: Event) -> None:
         """Encode an event as responses and put them into the queue. Wait while the queue is full.
@@ -162,15 +162,15 @@ class UpdateWriter:
         """
         self.check()
         if isinstance(event, Rows):
-            self._rows(event)
+            self._write_rows(event)
         elif isinstance(event, Checkpoint):
-            self._checkpoint(event.state)
+            self._write_state(event.state)
         elif isinstance(event, SchemaEvent):
-            self._describe(event)
+            self._write_schema(event)
         elif isinstance(event, ActivateVersion):
-            self._truncate(event)
+            self._write_truncate(event)
         elif isinstance(event, StreamStatus):
-            self._status(event)
+            self._record_status(event)
         elif isinstance(event, BatchFiles):
             raise UnsupportedFeatureError(
                 f"Stream '{event.stream.name}' writes its rows into files and names these in"
@@ -182,16 +182,16 @@ class UpdateWriter:
 
     def finish(self, state: bytes) -> None:
         """Send the final ``state`` of the sync, unless it was already sent after the last rows."""
-        if self._is_owed or state != self._state:
-            self._checkpoint(state)
+        if self._is_state_due or state != self._state:
+            self._write_state(state)
 
     def break_off(self) -> None:
         """End a failed sync: send the last state again if rows follow it.
 
         Fivetran commits rows only when it receives a state.
         """
-        if self._is_owed:
-            self._checkpoint(self._state)
+        if self._is_state_due:
+            self._write_state(self._state)
 
     @property
     def summary(self) -> str:
@@ -201,37 +201,37 @@ class UpdateWriter:
 
     # Rows
 
-    def _rows(self, event: Rows) -> None:
+    def _write_rows(self, event: Rows) -> None:
         progress = self._get_progress(event.stream.name)
         encoder = self._encoders.get(event.stream.name)
-        has_columns = encoder is None or encoder.columns
+        has_columns = encoder is None or encoder.columns  # else all of them are deselected
         if not event.rows or not has_columns or self._wanted(progress.table.id) is None:
             return
         bodies: Sequence[bytes] = event.rows
-        if set(map(type, bodies)) != _ENCODED:
-            bodies = self._encoded(event)
-        for piece in _split_records(bodies):
-            self._backlog.put(piece)
+        if set(map(type, bodies)) != _ENCODED_TYPES:
+            bodies = self._encode_rows(event)
+        for response in _split_records(bodies):
+            self._queue.put(response)
         progress.rows += len(bodies)
         if event.version is not None:
             progress.version = event.version
-        self._is_owed = True
-        if self._clock() - self._since >= self.state_seconds:
-            self._checkpoint(self._state)
+        self._is_state_due = True
+        if self._clock() - self._last_state_time >= self.state_seconds:
+            self._write_state(self._state)
 
-    def _encoded(self, event: Rows) -> list[bytes]:
+    def _encode_rows(self, event: Rows) -> list[bytes]:
         """Encode the rows of an event, which are dicts because the tap's code has written them."""
         encoder = self._encoders.get(event.stream.name)
         if encoder is None:
-            raise _undescribed(event.stream.name)
-        kind, rows = _TYPES[event.op], list[Any](event.rows)
+            raise _make_no_schema_error(event.stream.name)
+        kind, rows = _RECORD_TYPES[event.op], list[Any](event.rows)
         if event.op is Op.UPSERT:
             return [encoder.encode_upsert(row) for row in rows]
         return [encoder.encode_operation(kind, row) for row in rows]
 
     # Tables
 
-    def _describe(self, event: SchemaEvent) -> None:
+    def _write_schema(self, event: SchemaEvent) -> None:
         name = event.stream.name
         progress = self._progress.get(name)
         if progress is None:
@@ -244,7 +244,7 @@ class UpdateWriter:
         if known is None or table.differs_from(known):
             changed = table if known is None else table.add_previous_columns(known)
             self._known_tables[table.id] = changed
-            self._backlog.put(schema_change(changed).SerializeToString())
+            self._queue.put(schema_change(changed).SerializeToString())
         encoder = self._encoders.get(name)
         if encoder is None or encoder.columns != table.columns:  # the tap's code writes messages
             self.make_encoder(event, TypeConformanceLevel.NONE, lambda _names: None)
@@ -270,10 +270,10 @@ class UpdateWriter:
 
     def _get_progress(self, name: str) -> _TableProgress:
         if name not in self._progress:
-            raise _undescribed(name)
+            raise _make_no_schema_error(name)
         return self._progress[name]
 
-    def _truncate(self, event: ActivateVersion) -> None:
+    def _write_truncate(self, event: ActivateVersion) -> None:
         """Send a TRUNCATE of a table, because an ACTIVATE_VERSION event has a new version.
 
         If rows of the table were sent already, send a warning instead, as they would be lost.
@@ -287,16 +287,16 @@ class UpdateWriter:
                 f"Table {progress.table.id}: rows that the source no longer has are not removed,"
                 " because ACTIVATE_VERSION came after the rows."
             )
-            warned = proto_messages.UpdateResponse(warning=proto_messages.Warning(message=text))
-            self._backlog.put(warned.SerializeToString())
+            response = proto_messages.UpdateResponse(warning=proto_messages.Warning(message=text))
+            self._queue.put(response.SerializeToString())
             return
         encoder = self._encoders.get(event.stream.name)
         if encoder is None:
-            raise _undescribed(event.stream.name)
-        self._backlog.put(_message([encoder.encode_operation(RecordType.TRUNCATE, {})]))
-        self._is_owed = True
+            raise _make_no_schema_error(event.stream.name)
+        self._queue.put(_encode_records([encoder.encode_operation(RecordType.TRUNCATE, {})]))
+        self._is_state_due = True
 
-    def _status(self, event: StreamStatus) -> None:
+    def _record_status(self, event: StreamStatus) -> None:
         """Store the start time of a stream's tables; at the stream's end, log their rows."""
         for progress in self._progress.values():
             if progress.table.stream != event.stream.name:
@@ -305,9 +305,9 @@ class UpdateWriter:
                 progress.began = self._clock()
             elif event.progress is Progress.COMPLETE and not progress.is_logged:
                 progress.is_logged = True
-                self._log(progress)
+                self._log_rows(progress)
 
-    def _log(self, progress: _TableProgress) -> None:
+    def _log_rows(self, progress: _TableProgress) -> None:
         """Log the number of rows sent for a table and the seconds since its start.
 
         Tables that the user has not selected are not logged.
@@ -319,11 +319,11 @@ class UpdateWriter:
 
     # States
 
-    def _checkpoint(self, state: bytes) -> None:
-        self._backlog.put(
-            encode_length_delimited(_CHECKPOINT, encode_length_delimited(_STATE, state))
+    def _write_state(self, state: bytes) -> None:
+        self._queue.put(
+            encode_length_delimited(_CHECKPOINT_TAG, encode_length_delimited(_STATE_TAG, state))
         )
-        self._state, self._is_owed, self._since = state, False, self._clock()
+        self._state, self._is_state_due, self._last_state_time = state, False, self._clock()
 
 
 def _split_records(bodies: Sequence[bytes]) -> Iterator[bytes]:
@@ -331,24 +331,24 @@ def _split_records(bodies: Sequence[bytes]) -> Iterator[bytes]:
 
     Each response has at most 100 records and 4 MiB. A longer record gets a separate response.
     """
-    if len(bodies) <= _RECORDS_AT_ONCE and sum(map(len, bodies)) <= _BYTES_AT_ONCE:
-        yield _message(bodies)
+    if len(bodies) <= _MAX_RECORDS and sum(map(len, bodies)) <= _MAX_BYTES:
+        yield _encode_records(bodies)
         return
     start = size = 0
     for number, body in enumerate(bodies):
-        is_full = number - start >= _RECORDS_AT_ONCE or size + len(body) > _BYTES_AT_ONCE
+        is_full = number - start >= _MAX_RECORDS or size + len(body) > _MAX_BYTES
         if is_full and number > start:
-            yield _message(bodies[start:number])
+            yield _encode_records(bodies[start:number])
             start, size = number, 0
         size += len(body)
-    yield _message(bodies[start:])
+    yield _encode_records(bodies[start:])
 
 
-def _message(bodies: Sequence[bytes]) -> bytes:
-    return encode_length_delimited(_RECORDS, b"".join(bodies))
+def _encode_records(bodies: Sequence[bytes]) -> bytes:
+    return encode_length_delimited(_RECORDS_TAG, b"".join(bodies))
 
 
-def _undescribed(name: str) -> RecordsWithoutSchemaException:
+def _make_no_schema_error(name: str) -> RecordsWithoutSchemaException:
     return RecordsWithoutSchemaException(
         f"Stream '{name}' has rows but no schema. Write its SCHEMA message before them, or return"
         " the stream in discover_streams."

@@ -9,7 +9,6 @@ result None means null, for values that JSON does not support, such as NaN.
 from __future__ import annotations
 
 import base64
-import binascii
 import math
 import re
 from collections.abc import Callable
@@ -42,12 +41,12 @@ __all__ = [
 _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 
 _NUMBER: Final = re.compile(r"[+-]?(\d+(?:\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
-_NO_NUMBER: Final = re.compile(r"[+-]?(inf|infinity|nan)", re.IGNORECASE)
+_NON_FINITE: Final = re.compile(r"[+-]?(inf|infinity|nan)", re.IGNORECASE)
 _BLANKS: Final = re.compile(r"\s+", re.ASCII)
-_DIGITS_OF_A_DOUBLE: Final = 15
+_DOUBLE_DIGITS: Final = 15
 """Decimal digits that a double guarantees. Further digits may be rounding errors."""
 
-_LONGEST_EXPONENT: Final = 400
+_MAX_EXPONENT: Final = 400
 _TRUE: Final = frozenset(("true", "1"))
 _FALSE: Final = frozenset(("false", "0"))
 
@@ -78,8 +77,8 @@ def to_int(value: Any) -> int:
     """
     if isinstance(value, int) and not isinstance(value, bool):
         return int(value)
-    number = _number(value)
-    if not number.is_finite() or number.adjusted() > _LONGEST_EXPONENT:
+    number = _to_decimal(value)
+    if not number.is_finite() or number.adjusted() > _MAX_EXPONENT:
         raise ValueError("not an integer")
     whole = int(number)
     if whole != number:
@@ -95,9 +94,9 @@ def to_double(value: Any) -> float:
     """
     if isinstance(value, float):
         return float(value)
-    if isinstance(value, str) and _NO_NUMBER.fullmatch(value.strip()):
+    if isinstance(value, str) and _NON_FINITE.fullmatch(value.strip()):
         return float(value)
-    found = float(_number(value))
+    found = float(_to_decimal(value))
     if math.isinf(found) and not (isinstance(value, Decimal) and value.is_infinite()):
         raise ValueError("beyond the range of doubles")
     return found
@@ -112,26 +111,26 @@ def make_decimal_encoder(precision: int, scale: int) -> Callable[[Any], str]:
     context = Context(prec=precision + 1, traps=[])
     step, limit = Decimal(1).scaleb(-scale), Decimal(10) ** (precision - scale)
 
-    def fitting(number: Decimal) -> Decimal | None:
+    def fit(number: Decimal) -> Decimal | None:
         if not number.is_finite() or number.copy_abs() >= limit:
             return None
         context.clear_flags()
         rounded = number.quantize(step, context=context)
         return None if context.flags[Inexact] or context.flags[InvalidOperation] else rounded
 
-    def read(value: Any) -> str:
-        number = _number(value)
-        found = fitting(number)
+    def format_number(value: Any) -> str:
+        number = _to_decimal(value)
+        found = fit(number)
         if found is None and isinstance(value, float) and math.isfinite(value):
-            found = fitting(Decimal(format(value, f".{_DIGITS_OF_A_DOUBLE}g")))
+            found = fit(Decimal(format(value, f".{_DOUBLE_DIGITS}g")))
         if found is None:
             raise ValueError("more digits than the column has")
         return format(found or abs(found), "f")
 
-    return read
+    return format_number
 
 
-def _number(value: Any) -> Decimal:
+def _to_decimal(value: Any) -> Decimal:
     if isinstance(value, bool):
         raise ValueError("not a number")  # noqa: TRY004  ValueError is documented
     if isinstance(value, float):
@@ -156,7 +155,7 @@ def to_bytes(value: Any) -> bytes:
         raise ValueError("not binary")  # noqa: TRY004  ValueError is documented
     try:
         return base64.b64decode(_BLANKS.sub("", value), validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         raise ValueError("not base64") from None
 
 
@@ -192,11 +191,11 @@ def make_json_encoder(
         level: Depth to which values are converted to the schema.
         unmapped: Called with the names of undeclared properties in a value, which are dropped.
     """
-    is_fine = make_value_check(definition, level)
+    is_valid = make_value_check(definition, level)
     conform = compile_conformer({"properties": {name: definition}}, level, unmapped)
 
-    def write(value: Any) -> bytes | None:
-        if is_fine(value):
+    def encode(value: Any) -> bytes | None:
+        if is_valid(value):
             try:
                 text = _encode(value)
             except ENCODING_ERRORS:
@@ -205,4 +204,4 @@ def make_json_encoder(
             text = _encode(to_json_compatible(conform({name: value})[name]))
         return None if text == b"null" else text
 
-    return write
+    return encode

@@ -10,17 +10,14 @@ from typing import Final
 
 __all__ = ["LOW_BITS", "LOW_BYTES_TABLE", "encode_length_delimited", "encode_varint"]
 
-_HALF: Final = 14
-LOW_BITS: Final = (1 << _HALF) - 1
-_TWO: Final = 1 << 2 * _HALF
-_THREE: Final = 1 << 3 * _HALF
-_WORD: Final = 1 << 64
+LOW_BITS: Final = (1 << 14) - 1
+"""Mask of the lowest 14 bits of a number, which are two bytes of a varint."""
 
-LOW_BYTES_TABLE: Final = tuple(bytes((n & 0x7F | 0x80, n >> 7 | 0x80)) for n in range(1 << _HALF))
+LOW_BYTES_TABLE: Final = tuple(bytes((n & 0x7F | 0x80, n >> 7 | 0x80)) for n in range(1 << 14))
 """Encodings of the lowest 14 bits of a longer number: two bytes, each with the continuation bit."""
 
 _LAST: Final = tuple(
-    bytes((n,)) if n < 1 << 7 else bytes((n & 0x7F | 0x80, n >> 7)) for n in range(1 << _HALF)
+    bytes((n,)) if n < 1 << 7 else bytes((n & 0x7F | 0x80, n >> 7)) for n in range(1 << 14)
 )
 """Encodings of the last one or two bytes of a varint."""
 
@@ -29,10 +26,10 @@ def encode_varint(value: int) -> bytes:
     """Encode a 64-bit integer as a protobuf varint of one to ten bytes; negative ones take ten."""
     if 0 <= value <= LOW_BITS:
         return _LAST[value]
-    value %= _WORD
-    if value < _TWO:
-        return LOW_BYTES_TABLE[value & LOW_BITS] + _LAST[value >> _HALF]
-    if value < _THREE:
+    value %= 1 << 64
+    if value < 1 << 28:
+        return LOW_BYTES_TABLE[value & LOW_BITS] + _LAST[value >> 14]
+    if value < 1 << 42:
         return (
             LOW_BYTES_TABLE[value & LOW_BITS]
             + LOW_BYTES_TABLE[value >> 14 & LOW_BITS]

@@ -55,7 +55,7 @@ def parse_catalog(text: str | bytes, source: str) -> dict[str, Any]:
     return catalog
 
 
-_TEXTS: Final = ("tap_stream_id", "stream", "replication_key", "replication_method")
+_STRING_KEYS: Final = ("tap_stream_id", "stream", "replication_key", "replication_method")
 
 
 def _check_entry(entry: Mapping[str, Any], location: str) -> None:
@@ -64,7 +64,7 @@ def _check_entry(entry: Mapping[str, Any], location: str) -> None:
     ``location`` is the position of the entry for the message: "Catalog 'c.json', stream 1".
     """
     _check_keys(entry, location)
-    for name in _TEXTS:
+    for name in _STRING_KEYS:
         if not isinstance(entry.get(name), str | None):
             raise CatalogFileError(f"{location}: '{name}' is not a string")
     try:
@@ -80,13 +80,7 @@ def _check_entry(entry: Mapping[str, Any], location: str) -> None:
 
 
 def _check_keys(entry: Mapping[str, Any], location: str) -> None:
-    """Check that a catalog entry has at most one replication key and that all keys are strings.
-
-    ``location`` is the position of the entry for the message: "Catalog 'c.json', stream 1".
-
-    Raises:
-        CatalogFileError: There are several replication keys, or a key is not a string.
-    """
+    """Raise CatalogFileError if an entry has several replication keys, or a key is no string."""
     metadata = entry.get("metadata")
     listed = metadata if isinstance(metadata, list) else []
     roots = [one for one in listed if isinstance(one, Mapping) and not one.get("breadcrumb")]
@@ -101,37 +95,27 @@ def _check_keys(entry: Mapping[str, Any], location: str) -> None:
         raise CatalogFileError(f"{location}: 'key_properties' is not a list of strings")
 
 
-_DEEPEST: Final = 500
+_MAX_BREADCRUMB: Final = 500
 """Maximum length of a breadcrumb: twice the schema depth that Python's recursion allows."""
 
 
 def _check_breadcrumbs(metadata: Iterable[Any], location: str) -> None:
-    """Raise CatalogFileError if a catalog entry has invalid breadcrumbs in its metadata.
-
-    A breadcrumb is a list of at most 500 names. ``location`` is the position of the entry for the
-    message: "Catalog 'c.json', stream 1".
-    """
+    """Raise CatalogFileError if a breadcrumb in ``metadata`` is not a list of at most 500 names."""
     for each in metadata:
         breadcrumb = each.get("breadcrumb") or []
-        if not isinstance(breadcrumb, list) or len(breadcrumb) > _DEEPEST:
+        if not isinstance(breadcrumb, list) or len(breadcrumb) > _MAX_BREADCRUMB:
             raise CatalogFileError(
-                f"{location}: a 'breadcrumb' in the metadata is not a list of at most {_DEEPEST}"
-                " names"
+                f"{location}: a 'breadcrumb' in the metadata is not a list of at most"
+                f" {_MAX_BREADCRUMB} names"
             )
 
 
-_NAMED_SCHEMAS: Final = ("properties", "patternProperties")
-_LISTED_SCHEMAS: Final = ("anyOf", "oneOf", "allOf")
+_SCHEMA_DICT_KEYWORDS: Final = ("properties", "patternProperties")
+_SCHEMA_LIST_KEYWORDS: Final = ("anyOf", "oneOf", "allOf")
 
 
 def _check_schema(schema: Any, location: str) -> None:
-    """Check that ``type`` and ``format`` are valid in a schema and in all its subschemas.
-
-    ``location`` is the position of the catalog entry for the message: "Catalog 'c.json', stream 1".
-
-    Raises:
-        CatalogFileError: A type is not a string or a list of strings, or a format is not a string.
-    """
+    """Raise CatalogFileError if a schema or a subschema has an invalid ``type`` or ``format``."""
     if not isinstance(schema, Mapping):
         return
     types = schema.get("type", [])
@@ -142,16 +126,16 @@ def _check_schema(schema: Any, location: str) -> None:
         )
     if not isinstance(schema.get("format"), str | None):
         raise CatalogFileError(f"{location}: a 'format' in the schema is not a string")
-    for one in _inner_schemas(schema):
+    for one in _iterate_subschemas(schema):
         _check_schema(one, location)
 
 
-def _inner_schemas(schema: Mapping[str, Any]) -> Iterator[Any]:
+def _iterate_subschemas(schema: Mapping[str, Any]) -> Iterator[Any]:
     yield schema.get("items")
     yield schema.get("additionalProperties")
-    for key in _NAMED_SCHEMAS:
+    for key in _SCHEMA_DICT_KEYWORDS:
         yield from (schema.get(key) or {}).values()
-    for key in _LISTED_SCHEMAS:
+    for key in _SCHEMA_LIST_KEYWORDS:
         yield from schema.get(key) or ()
 
 

@@ -32,10 +32,7 @@ from tap_core.io.standard_streams import discard_output
 from tap_core.parsing.command_line import Program, choose_from, make_program, read_input_file
 from tap_core.plugin_base import CliCommand, PluginBase
 from tap_core.protocols.error_classification import is_known_error, summarize_error
-from tap_core.protocols.singer.catalog_file import (
-    find_unknown_streams,
-    parse_catalog,
-)
+from tap_core.protocols.singer.catalog_file import find_unknown_streams, parse_catalog
 from tap_core.state.reader import read_state
 from tap_core.sync.interfaces import SyncTap
 
@@ -46,6 +43,7 @@ __all__ = [
     "ConfigOption",
     "FromOption",
     "ToOption",
+    "create_tap",
     "get_logger",
     "logged_errors",
     "mapper_command",
@@ -63,7 +61,7 @@ _PluginClass: TypeAlias = type[SyncTap] | type[PluginBase]
 
 # Flags
 
-_TRIALS: Final = ("all", "schema", "disabled")
+_TEST_MODES: Final = ("all", "schema", "disabled")
 
 _Version = Annotated[bool, typer.Option("--version", help="Display the package version.")]
 _About = Annotated[bool, typer.Option("--about", help="Display package metadata and settings.")]
@@ -94,7 +92,7 @@ _Test = Annotated[
         metavar="[=all|schema]",
         help="Sync a single record for each stream; with =schema only write the schemas.",
         show_default=False,
-        **choose_from(*_TRIALS),
+        **choose_from(*_TEST_MODES),
     ),
 ]
 _Catalog = Annotated[
@@ -190,7 +188,7 @@ def _normalize_test_option(args: Sequence[str]) -> list[str]:
     """
     normalized: list[str] = []
     for arg in args:
-        if normalized and normalized[-1] == "--test" and arg in _TRIALS:
+        if normalized and normalized[-1] == "--test" and arg in _TEST_MODES:
             normalized[-1] = f"--test={arg}"
         else:
             normalized.append(arg)
@@ -235,15 +233,15 @@ def tap_command(
         read_range = parse_range_options(context, start, end)
         with logged_errors(get_logger(tap_class), "source"):
             if version or about:
-                _introduce(tap_class, version=version, about_format=about_format)
+                _print_information(tap_class, version=version, about_format=about_format)
             elif discover:
                 _discover(tap_class, config)
             elif test != "disabled":
-                _try_out(tap_class, config, test, catalog)
+                _run_test(tap_class, config, test, catalog)
             else:
                 _sync(tap_class, config, catalog, state, read_range)
 
-    return _program(tap_class, invoke, "Execute the Singer tap.", commands, epilog)
+    return _make_plugin_program(tap_class, invoke, "Execute the Singer tap.", commands, epilog)
 
 
 def target_command(
@@ -260,8 +258,10 @@ def target_command(
         commands: Imports and returns the commands of other protocols, such as ``write``.
         epilog: Text at the end of the help text.
     """
-    invoke = _listening_callback(target_class, listen)
-    return _program(target_class, invoke, "Execute the Singer target.", commands, epilog)
+    invoke = _make_listening_callback(target_class, listen)
+    return _make_plugin_program(
+        target_class, invoke, "Execute the Singer target.", commands, epilog
+    )
 
 
 def mapper_command(
@@ -271,11 +271,11 @@ def mapper_command(
 
     ``listen`` runs a mapper on a file of messages, and returns the exit code.
     """
-    invoke = _listening_callback(mapper_class, listen)
-    return _program(mapper_class, invoke, "Execute the Singer mapper.")
+    invoke = _make_listening_callback(mapper_class, listen)
+    return _make_plugin_program(mapper_class, invoke, "Execute the Singer mapper.")
 
 
-def _listening_callback(
+def _make_listening_callback(
     plugin: type[_Listener], listen: Callable[[_Listener, BinaryIO], int]
 ) -> Callable[..., None]:
     """Return the function that typer calls to run a target or mapper from the command line.
@@ -300,14 +300,14 @@ def _listening_callback(
             return
         with logged_errors(get_logger(plugin), "destination"):
             if version or about:
-                _introduce(plugin, version=version, about_format=about_format)
+                _print_information(plugin, version=version, about_format=about_format)
             else:
                 _listen(plugin, listen, config, file_input)
 
     return invoke
 
 
-def _program(
+def _make_plugin_program(
     plugin: _PluginClass,
     invoke: Callable[..., None],
     description: str,
@@ -328,35 +328,45 @@ def _program(
 # Actions
 
 
-def _introduce(plugin: _PluginClass, *, version: bool, about_format: str) -> None:
+def _print_information(plugin: _PluginClass, *, version: bool, about_format: str) -> None:
     if version:
         plugin.print_version()
     else:
         plugin.print_about(about_format)
 
 
-def _discover(tap_class: type[SyncTap], config: Sequence[str]) -> None:
-    given = ConfigInput.from_cli_args(*config)
+def create_tap(
+    tap_class: type[SyncTap], given: ConfigInput, *, validate_config: bool = True, **arguments: Any
+) -> SyncTap:
+    """Create a tap with the settings of the option ``--config``.
+
+    Args:
+        tap_class: Class of the tap.
+        given: Parsed values of the option.
+        validate_config: True to raise an error for invalid settings.
+        arguments: Further arguments of the class, such as ``catalog`` and ``state``.
+    """
     tap = tap_class(
         config=given.config,
         parse_env_config=given.parse_env,
-        validate_config=tap_class.dynamic_catalog,
-        setup_mapper=False,
+        validate_config=validate_config,
+        **arguments,
     )
     tap.config_file = given.file
+    return tap
+
+
+def _discover(tap_class: type[SyncTap], config: Sequence[str]) -> None:
+    given = ConfigInput.from_cli_args(*config)
+    validates = tap_class.dynamic_catalog
+    tap = create_tap(tap_class, given, validate_config=validates, setup_mapper=False)
     tap.run_discovery()
 
 
-def _try_out(tap_class: type[SyncTap], config: Sequence[str], test: str, catalog: str) -> None:
+def _run_test(tap_class: type[SyncTap], config: Sequence[str], test: str, catalog: str) -> None:
     given = ConfigInput.from_cli_args(*config)
     # singer_sdk passes no catalog here, but taps without discovery cannot be tested without one.
-    tap = tap_class(
-        config=given.config,
-        catalog=_read_catalog(catalog),
-        parse_env_config=given.parse_env,
-        validate_config=True,
-    )
-    tap.config_file = given.file
+    tap = create_tap(tap_class, given, catalog=_read_catalog(catalog))
     if test == "schema":
         tap.write_schemas()
     else:
@@ -393,20 +403,15 @@ def _sync(
 ) -> None:
     _log_version(tap_class)
     given = ConfigInput.from_cli_args(*config)
-    described = _read_catalog(catalog)
+    catalog_dict = _read_catalog(catalog)
     saved = None
     if state:
         content = read_input_file(state, StateFileError, "State", reads_stdin=True)
         saved = read_state(content, state)
-    tap = tap_class(
-        config=given.config,
-        catalog=described,
-        state=saved if read_range is None else None,
-        parse_env_config=given.parse_env,
-        validate_config=True,
+    tap = create_tap(
+        tap_class, given, catalog=catalog_dict, state=saved if read_range is None else None
     )
-    tap.config_file = given.file
-    for sentence in find_unknown_streams(described, tap.streams) if described else ():
+    for sentence in find_unknown_streams(catalog_dict, tap.streams) if catalog_dict else ():
         get_logger(tap_class).warning(sentence)
     if read_range is not None:
         from tap_core.sync.backfill import begin_backfill
@@ -433,10 +438,10 @@ def _listen(
 ) -> None:
     _log_version(plugin)
     given = ConfigInput.from_cli_args(*config)
-    made = plugin(config=given.config, parse_env_config=given.parse_env, validate_config=True)
-    made.config_args = given.args
-    with _opened_input(file_input) as source:
-        code = listen(made, source)
+    listener = plugin(config=given.config, parse_env_config=given.parse_env, validate_config=True)
+    listener.config_args = given.args
+    with _open_input(file_input) as source:
+        code = listen(listener, source)
     if code:
         raise typer.Exit(code)
 
@@ -449,7 +454,7 @@ def _read_catalog(path: str) -> dict[str, Any] | None:
 
 
 @contextlib.contextmanager
-def _opened_input(path: str) -> Iterator[BinaryIO]:
+def _open_input(path: str) -> Iterator[BinaryIO]:
     if not path or path == "-":
         yield sys.stdin.buffer
         return
@@ -476,7 +481,7 @@ def logged_errors(logger: logging.Logger, system: str) -> Iterator[None]:
         system: "source" or "destination", for error messages.
     """
     logging.captureWarnings(capture=True)
-    sys.excepthook = _excepthook(logger, system)
+    sys.excepthook = _make_excepthook(logger, system)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("once", category=DeprecationWarning)
@@ -498,7 +503,7 @@ def logged_errors(logger: logging.Logger, system: str) -> Iterator[None]:
         logging.captureWarnings(capture=False)
 
 
-def _excepthook(
+def _make_excepthook(
     logger: logging.Logger, system: str
 ) -> Callable[[type[BaseException], BaseException, TracebackType | None], None]:
     """Return a function for ``sys.excepthook`` that logs uncaught exceptions.

@@ -114,7 +114,7 @@ class SimpleSingerReader(GenericSingerReader[str]):
         try:
             found: dict[str, Any] = load_json(line)
         except ValueError as error:
-            raise _complaint(line) from error
+            raise _make_parse_error(line) from error
         return found
 
 
@@ -138,11 +138,11 @@ class MsgSpecReader(SimpleSingerReader):
         try:
             found: dict[str, Any] = decoder.decode(line)
         except (msgspec.MsgspecError, RecursionError, InvalidOperation) as error:
-            raise _complaint(line) from error
+            raise _make_parse_error(line) from error
         return found
 
 
-def _complaint(line: str) -> InvalidInputLine:
+def _make_parse_error(line: str) -> InvalidInputLine:
     shown = show_value(line)
     logger.error("Unable to parse:\n%s", shown)
     return InvalidInputLine(f"Unable to parse line as JSON: {shown}")

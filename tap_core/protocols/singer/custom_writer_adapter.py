@@ -16,6 +16,7 @@ class MessageWriterAdapter:
     """Writer of events that converts them to Singer messages for a custom message writer."""
 
     takes_files = True
+    """True: files of records are written as BATCH messages."""
 
     def __init__(self, writer: Any) -> None:
         """Create an adapter for an object with the method ``write_message(message)``."""

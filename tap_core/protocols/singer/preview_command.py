@@ -9,7 +9,7 @@ import typer
 
 from tap_core.config.loading import ConfigInput
 from tap_core.parsing.command_line import parse_limit
-from tap_core.protocols.singer.cli import ConfigOption, get_logger, logged_errors
+from tap_core.protocols.singer.cli import ConfigOption, create_tap, get_logger, logged_errors
 from tap_core.sync.interfaces import SyncTap
 
 __all__ = ["make_app"]
@@ -45,10 +45,4 @@ def _preview(tap_class: type[SyncTap], config: Sequence[str], stream: str, limit
     from tap_core.preview.report import preview_stream
 
     given = ConfigInput.from_cli_args(*config)
-
-    def make_tap() -> SyncTap:
-        tap = tap_class(config=given.config, parse_env_config=given.parse_env, validate_config=True)
-        tap.config_file = given.file
-        return tap
-
-    preview_stream(make_tap, stream, limit)
+    preview_stream(lambda: create_tap(tap_class, given), stream, limit)

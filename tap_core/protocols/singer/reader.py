@@ -152,7 +152,7 @@ class SingerReader:
     def __init__(self, check: RecordCheck | None = None, limits: FileLimits | None = None) -> None:
         self._check = check
         self._limits = limits or FileLimits()
-        self._described: dict[str, SchemaEvent] = {}
+        self._schemas: dict[str, SchemaEvent] = {}
         self._lines = MessageLines(_FORMAT, self._refuse_invalid, self._refuse_unknown)
         self._streams: dict[str, StreamId] = {}
 
@@ -161,7 +161,7 @@ class SingerReader:
 
         An incomplete last line is kept for the next call.
         """
-        yield from self._events(self._lines.split(data))
+        yield from self._convert_lines(self._lines.split(data))
 
     def close(self) -> Iterator[Event]:
         """End the input: yield the events of its last line, if that line has no line feed.
@@ -173,7 +173,7 @@ class SingerReader:
         if not rest.strip():
             return
         try:
-            yield from self._events([rest])
+            yield from self._convert_lines([rest])
         except (UnknownMessageType, TruncatedInputLine):
             raise
         except InvalidInputLine as error:
@@ -184,7 +184,7 @@ class SingerReader:
         """Yield no warnings: this reader skips no input, unlike those of other protocols."""
         yield from ()
 
-    def _events(self, lines: list[bytes]) -> Iterator[Event]:
+    def _convert_lines(self, lines: list[bytes]) -> Iterator[Event]:
         """Convert complete lines to events. Consecutive records of one stream become one event.
 
         If a line is invalid, the events of the lines before it are yielded first.
@@ -195,7 +195,7 @@ class SingerReader:
             for message in self._lines.messages(lines):
                 if not isinstance(message, _Record):
                     yield from self._take_rows(chunk)
-                    yield self._event(message)
+                    yield self._convert_message(message)
                     continue
                 if message.version != chunk.version or message.stream != chunk.stream:
                     yield from self._take_rows(chunk)
@@ -204,9 +204,8 @@ class SingerReader:
                 if body[0] != _OPEN_BRACE and not isinstance(message, _TextRecord):
                     raise _make_line_error(self._lines.number, body, "a record must be an object")
                 if self._check is not None:
-                    name = message.stream
-                    known = self._described.get(name)
-                    check_record(self._check, self._lines.number, name, known, body)
+                    schema = self._schemas.get(message.stream)
+                    check_record(self._check, self._lines.number, message.stream, schema, body)
                 chunk.rows.append(body)
                 chunk.times.append(message.time_extracted)
             message = None  # do not keep a long line in memory while its row is written
@@ -220,7 +219,7 @@ class SingerReader:
         if chunk.rows:
             rows, times = chunk.rows, chunk.times
             chunk.rows, chunk.times = [], []
-            stream = self._stream(chunk.stream)
+            stream = self._get_stream_id(chunk.stream)
             yield Rows(stream, rows, extracted_at=times, version=chunk.version)
 
     def _refuse_invalid(self, line: bytes, error: Exception) -> None:
@@ -233,28 +232,28 @@ class SingerReader:
         reason = f"its type is {kind!r}" if kind else "it has no type"
         raise _make_line_error(self._lines.number, line, reason, UnknownMessageType)
 
-    def _stream(self, name: str) -> StreamId:
+    def _get_stream_id(self, name: str) -> StreamId:
         """Return the `StreamId` for a stream name. The same name always gets the same object."""
         known = self._streams.get(name)
         if known is None:
             known = self._streams[name] = StreamId(name)
         return known
 
-    def _event(self, message: _Schema | _State | _ActivateVersion | _Batch) -> Event:
+    def _convert_message(self, message: _Schema | _State | _ActivateVersion | _Batch) -> Event:
         """Convert a SCHEMA, STATE, ACTIVATE_VERSION or BATCH message to an event."""
         if isinstance(message, _State):
             state = bytes(message.value)
             check_state_size(state, self._lines.number)
             return Checkpoint(state)
-        stream = self._stream(message.stream)
+        stream = self._get_stream_id(message.stream)
         if isinstance(message, _Schema):
-            schema = self._schema(message)
+            schema = self._parse_schema(message)
             keys = tuple(message.key_properties or ())
             cursor = _get_cursor(message.bookmark_properties)
-            described = SchemaEvent(stream, schema, keys, cursor)
+            event = SchemaEvent(stream, schema, keys, cursor)
             if self._check is not None:
-                self._described[message.stream] = described
-            return described
+                self._schemas[message.stream] = event
+            return event
         if isinstance(message, _ActivateVersion):
             return ActivateVersion(stream, message.version)
         if self._check is not None:
@@ -263,13 +262,13 @@ class SingerReader:
                 " its files cannot be checked like those in messages. Let the tap write records"
                 " (remove batch_config from its settings), or set strict to false."
             )
-        return self._files(stream, message)
+        return self._convert_batch(stream, message)
 
-    def _schema(self, message: _Schema) -> dict[str, Any]:
+    def _parse_schema(self, message: _Schema) -> dict[str, Any]:
         text = bytes(message.schema)
-        most = Bound(LINE_BYTES.whole // _SCHEMA_SHARE, LINE_BYTES.variable)
+        bound = Bound(LINE_BYTES.whole // _SCHEMA_SHARE, LINE_BYTES.variable)
         try:
-            most.check(text, f"the schema of stream '{message.stream}'")
+            bound.check(text, f"the schema of stream '{message.stream}'")
             schema = _decode_object(text)
         except DECODE_ERRORS as error:
             raise _make_line_error(
@@ -280,7 +279,7 @@ class SingerReader:
         check_schema_size(schema, message.stream)
         return schema
 
-    def _files(self, stream: StreamId, message: _Batch) -> BatchFiles:
+    def _convert_batch(self, stream: StreamId, message: _Batch) -> BatchFiles:
         try:
             paths = tuple(self._limits.read_manifest(message.manifest))
             if len(bytes(message.encoding)) > _ENCODING_BYTES:

@@ -44,7 +44,7 @@ class SingerWriter:
         writes to ``sys.stdout``.
         """
         self._write = write or _to_stdout
-        self._broken = False
+        self._is_broken = False
         self._names: dict[str, bytes] = {}
 
     encode = staticmethod(encode_body)
@@ -55,7 +55,7 @@ class SingerWriter:
         Raises:
             OSError: The reader of the output has closed it, or the disk is full.
         """
-        lines = self._lines(event)
+        lines = self._convert(event)
         if lines:
             self.write(lines)
 
@@ -65,40 +65,40 @@ class SingerWriter:
         Raises:
             OSError: The reader of the output has closed it, or the disk is full.
         """
-        if self._broken:
+        if self._is_broken:
             msg = "The output is closed: nothing more can be written."
             raise BrokenPipeError(msg)
         try:
             self._write(lines)
         except OSError:
-            self._broken = True
+            self._is_broken = True
             raise
 
-    def _lines(self, event: Event) -> bytes:
+    def _convert(self, event: Event) -> bytes:
         """Return the Singer messages for an event as lines of JSON.
 
         Return b"" for an event that has no Singer message, such as a stream status.
         """
         if isinstance(event, Rows):
-            return self._records(event)
+            return self._convert_rows(event)
         if isinstance(event, Checkpoint):
             return b'{"type":"STATE","value":%b}\n' % event.state
         if isinstance(event, SchemaEvent):
-            return self._schema(event)
+            return self._convert_schema(event)
         if isinstance(event, BatchFiles):
-            return self._batch(event)
+            return self._convert_batch(event)
         if isinstance(event, ActivateVersion):
             return b'{"type":"ACTIVATE_VERSION","stream":%b,"version":%d}\n' % (
-                self._name(event.stream.name),
+                self._encode_name(event.stream.name),
                 event.version,
             )
         return b""
 
-    def _records(self, event: Rows) -> bytes:
+    def _convert_rows(self, event: Rows) -> bytes:
         """Return the RECORD messages for the rows of an event, one line of JSON each."""
         if not event.rows:
             return b""
-        head = b'{"type":"RECORD","stream":%b,"record":' % self._name(event.stream.name)
+        head = b'{"type":"RECORD","stream":%b,"record":' % self._encode_name(event.stream.name)
         tail = b"" if event.version is None else b',"version":%d' % event.version
         if isinstance(event.extracted_at, str):
             tail += b',"time_extracted":"%b"' % event.extracted_at.encode()
@@ -109,7 +109,7 @@ class SingerWriter:
         rows[-1] += tail
         return (tail + head).join(rows)
 
-    def _schema(self, event: SchemaEvent) -> bytes:
+    def _convert_schema(self, event: SchemaEvent) -> bytes:
         message: dict[str, Any] = {
             "type": "SCHEMA",
             "stream": event.stream.name,
@@ -120,7 +120,7 @@ class SingerWriter:
             message["bookmark_properties"] = [event.cursor]
         return encode_json(message) + b"\n"
 
-    def _batch(self, event: BatchFiles) -> bytes:
+    def _convert_batch(self, event: BatchFiles) -> bytes:
         message: dict[str, Any] = {
             "type": "BATCH",
             "stream": event.stream.name,
@@ -131,7 +131,7 @@ class SingerWriter:
             message["version"] = event.version
         return encode_json(message) + b"\n"
 
-    def _name(self, name: str) -> bytes:
+    def _encode_name(self, name: str) -> bytes:
         """Return the name of a stream as an encoded JSON string. Results are cached."""
         if name not in self._names:
             self._names[name] = encode_json(name)
