@@ -24,7 +24,6 @@ from tap_core.events import StreamId
 from tap_core.exceptions import StateFileError
 from tap_core.protocols.airbyte.catalog import stream_id
 from tap_core.protocols.airbyte.json_input import JsonNode
-from tap_core.protocols.airbyte.state_splitting import PER_STREAM_KEYS
 from tap_core.protocols.resume import split_bookmarks
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
 from tap_core.singerlib.json import describe_json_error
