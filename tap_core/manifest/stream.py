@@ -429,8 +429,7 @@ class ManifestStream(Stream):
         page = getattr(context, "extra_fields", {}).get(CHILD_RESPONSE)
         if page is None or self._client.scope.get("next_page_token"):
             return None
-        is_incremental = self.replication_method == REPLICATION_INCREMENTAL
-        has_bookmark = is_incremental and self.get_context_state(context).get(
-            "replication_key_value"
-        )
+        if self.replication_method != REPLICATION_INCREMENTAL:
+            return page
+        has_bookmark = self.get_context_state(context).get("replication_key_value")
         return None if has_bookmark else page
