@@ -665,7 +665,7 @@ def _load_catalog(catalog: PurePath | str | dict[str, Any] | Catalog | None) -> 
 
 
 def _load_state(state: PurePath | str | dict[str, Any] | None) -> dict[str, Any]:
-    """Return a state from a dict or (deprecated) the path of a JSON file; {} if there is none."""
+    """Return a state from a dict or (deprecated) the path of a JSON file; {} without it."""
     if not state:
         return {}
     if isinstance(state, dict):

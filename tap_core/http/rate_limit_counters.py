@@ -172,7 +172,7 @@ class SlidingWindowCounter:
         self._lock = threading.Lock()
 
     def ask(self, terms: RateLimits, weight: int) -> Reservation:
-        """Reserve ``weight`` requests, or return the seconds until the limits allow so many."""
+        """Reserve ``weight`` requests, or return the seconds until the limits allow them."""
         with self._lock:
             now = time.monotonic()
             wait = max(self._until_free(rate, weight, now) for rate in terms.rates)

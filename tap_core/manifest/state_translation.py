@@ -262,7 +262,7 @@ def _translate_partitions(
 def _translate_global_cursor(state: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
     """Return the global cursor of an airbyte-cdk state under the key `GLOBAL_CURSOR`.
 
-    Return {} if there is none, or if ``use_global_cursor`` is set: `_translate_partitions` then
+    Return {} without one, or if ``use_global_cursor`` is set: `_translate_partitions` then
     converts it.
     """
     bookmark = _read_bookmark(state.get("state"), cursor_field)

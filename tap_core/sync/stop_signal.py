@@ -20,7 +20,7 @@ class StopSignal:
     """Signal that stops the threads of a worker pool.
 
     Args:
-        outer: Signal of an enclosing pool, which stops these threads too; None if there is none.
+        outer: Signal of an enclosing pool, which stops these threads too; or None.
     """
 
     def __init__(self, outer: StopSignal | None = None) -> None:

@@ -463,7 +463,7 @@ class _Merge:
         """Assign a new column to a table column, and widen the table column if necessary.
 
         Args:
-            at: The index of the table column; None if there is none.
+            at: The index of the table column; or None.
             new: The column of the new schema.
 
         Returns:

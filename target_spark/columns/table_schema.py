@@ -295,7 +295,7 @@ class SchemaChange:
         kind: ``add`` or ``widen``: the column is added, or gets a wider type. ``omit``: the policy
             IGNORE adds no column, and the property is left out. ``keep``: the policy IGNORE keeps
             the column's type. ``refuse``: the change is forbidden and ends the run.
-        path: Path of the column or struct field. ``element`` stands for the items of an array.
+        path: Path of the column or struct field. ``element`` means the items of an array.
         ddl: The new type in the table, as DDL. For a change that is not made, the type in the
             stream's schema.
         instead_of: The name of the existing column whose type cannot be widened, if a second column

@@ -43,8 +43,8 @@ class FileParams:
     Attributes:
         compression: The compression of the files.
         encryption: The encryption of the files.
-        null: The text of a cell that stands for NULL.
-        unmodified: The text of a cell in an update file that stands for the unchanged value of the
+        null: The text of a cell that means NULL.
+        unmodified: The text of a cell in an update file that means the unchanged value of the
             table.
     """
 

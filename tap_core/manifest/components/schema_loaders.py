@@ -28,7 +28,7 @@ class InlineSchemaLoader:
     schema: Any = None
 
     def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:  # noqa: ARG002  (every schema loader takes it)
-        """Return the JSON Schema in the manifest; {} if there is none.
+        """Return the JSON Schema in the manifest, or {}.
 
         Raises:
             ManifestError: The schema is not a mapping.
