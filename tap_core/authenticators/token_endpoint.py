@@ -140,7 +140,8 @@ class TokenFieldNames:
     def get_value(self, document: Any, name: str, levels: int = 5) -> Any:
         """Return the value of the field ``name`` in a JSON document, or None if it is missing.
 
-        If ``deep`` is True, nested objects and lists are searched, at most ``levels`` levels deep.
+        If the attribute ``deep`` is True, nested objects and lists are searched too, at most
+        ``levels`` levels deep.
         """
         if isinstance(document, dict) and name in document:
             return document[name]

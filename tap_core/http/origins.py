@@ -259,7 +259,7 @@ class Route:
         *,
         is_stripped: bool,
     ) -> bool:
-        """Check a redirect, and remove from the next request what its origin must not receive.
+        """Check a redirect, and remove the credentials that the next host must not receive.
 
         Args:
             first: Request that started the chain of redirects.

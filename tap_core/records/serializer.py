@@ -246,7 +246,8 @@ def compile_record_encoder(encode: RecordBodyEncoder) -> RecordBodyEncoder:
 def encode_record(record: Record, encode: RecordBodyEncoder) -> Any:
     """Encode a record whose values may have any Python type.
 
-    Values that JSON does not support are converted with `to_json_compatible`.
+    Return the result of ``encode``. Values that JSON does not support are converted with
+    `to_json_compatible` first.
 
     Raises:
         DataError: A value is nested too deeply, or an integer has too many digits.

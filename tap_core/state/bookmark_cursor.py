@@ -118,7 +118,7 @@ class BookmarkCursor:
     def advance(self, value: Any) -> None:
         """Advance the cursor to the replication key value of one record.
 
-        `BookmarkCursor` describes the effect of a value smaller than the latest value.
+        A value smaller than the latest one leaves the bookmark, as `BookmarkCursor` describes.
 
         Raises:
             InvalidStreamSortException: The stream is sorted and the value is smaller than the

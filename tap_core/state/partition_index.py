@@ -149,7 +149,11 @@ class PartitionIndex:
         self._first, self._last = (entries[0], entries[-1]) if entries else (None, None)
 
     def _add(self, position: int) -> bool:
-        """Add a list entry to the index; return True if another entry already has its context."""
+        """Add the entry at a position of the list of partitions to the index.
+
+        Return True if an earlier entry has the same context; the index then has the context as one
+        that several entries have.
+        """
         context = _get_context(self.entries[position])
         if context is None:
             return False

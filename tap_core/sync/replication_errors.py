@@ -37,8 +37,8 @@ def log_sort_error(
         stream: Stream of the record.
         error: Error with the two replication key values.
         context: Context of the record.
-        done: Number of the record in this sync of the stream.
-        start: Number of records in the partitions before.
+        done: Number of records of the stream in this sync, up to and with this one.
+        start: Number of those that belong to the contexts before this one.
     """
     stream.state_manager.log_sort_error(
         ex=error,

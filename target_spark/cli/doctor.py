@@ -232,7 +232,7 @@ def _check_platform() -> Iterator[Check]:
 
 
 def _make_check(name: str, step: Callable[[], str]) -> Check:
-    """Return a check whose text is the result of ``step``, or failed with the text of its error."""
+    """Run ``step``, and return a check with the text that it returns or with that of its error."""
     try:
         return Check(name, "ok", step())
     except (TargetSparkError, OSError) as error:

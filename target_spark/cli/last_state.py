@@ -76,7 +76,9 @@ def get_job_metadata(
 def find_recoverable_tables(
     options: LoadOptions, spark: Callable[[], SparkSession]
 ) -> list[RecoveredTable]:
-    """Return the tables in all configured locations, with the metadata of their newest commits.
+    """Return the tables in all configured locations from which a state can be recovered.
+
+    Each has the metadata of its newest commit.
 
     Args:
         options: The options of the load, which determine the locations.

@@ -205,10 +205,11 @@ def _is_always_added(column: Column) -> bool:
 
 
 def _drop_whole_record_source(columns: Sequence[Column], keys: Collection[str]) -> Sequence[Column]:
-    """Stop filling the column that stores whole records, if a non-key property has a column.
+    """Write no more values to the column of whole records, if a non-key property has a column.
 
-    A stream that declares only keys, or no properties, has such a column. When the stream declares
-    other properties later, the column stays in the table, but its ``feed`` becomes NOTHING.
+    A stream that declares only keys, or no properties, has a column that stores each record as
+    JSON. When the stream declares other properties later, the column stays in the table, but its
+    ``feed`` becomes NOTHING, so that new rows have null in it.
 
     Returns:
         All columns, unchanged except for the column with whole records.
@@ -489,7 +490,7 @@ class _Merge:
         self._by_feed[_get_feed(self.columns[at])] = at
 
     def _release_property(self, new: Column) -> None:
-        """Stop filling the table column, if any, that has stored the property of ``new`` so far.
+        """Write no more values to the column that stored the property of ``new`` so far, if any.
 
         This is done before another table column is assigned to the property.
         """

@@ -70,7 +70,10 @@ def _explain_missing_permission(error: BaseException) -> str:
 
 
 def _explain_foreign_error(error: BaseException) -> str:
-    """Return the message about an error of Spark, a storage or a catalog, without its text."""
+    """Return the message about an error that Spark, a storage or a catalog raised.
+
+    The message does not quote the error, because its text may contain secrets.
+    """
     if any(_LOCATION_ERROR.search(str(cause)) for cause in iterate_causes(error)):
         return (
             "The location of the tables does not exist and cannot be created. Set path to a folder,"

@@ -196,7 +196,7 @@ class TableFinalizer:
             self._not_deleted.append(stream)
 
     def _queue_deletion(self, stream: LoadedStream, ordinal: int) -> None:
-        """Start Spark if needed, and queue the deletion of old Singer table versions.
+        """Start Spark if needed, and queue the deletion of the rows of old Singer table versions.
 
         ``ordinal`` is the input position of the ACTIVATE_VERSION message, or of the input's end.
         """

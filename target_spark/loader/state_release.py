@@ -33,8 +33,8 @@ class _StreamBatches:
     Attributes:
         closed: First ordinals of the closed batches, oldest first.
         open: First ordinal of the open batch, or None.
-        withheld: True if the oldest closed batch is committed, but still holds back states because
-            too many of its rows were quarantined.
+        withheld: True if the oldest closed batch is committed, but no state after it may be
+            emitted yet, because too many of its rows were quarantined.
     """
 
     closed: deque[int]

@@ -57,7 +57,7 @@ class _DeclaredSchema:
 class StrictCheck:
     """Callable object that checks records against the schemas of their streams.
 
-    It describes an error by the end of a sentence, such as ``with fields that its schema does not
+    A call returns the end of an error message, such as ``with fields that its schema does not
     declare: a``. The caller adds the beginning, with the line number and the stream.
     """
 

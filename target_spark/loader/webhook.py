@@ -116,7 +116,8 @@ def _post(url: str, document: Mapping[str, Any]) -> str | None:
 def _iterate_waits() -> Generator[float, Any, None]:
     """Yield the seconds to wait before each retry: 2, 4, 8, or the response's Retry-After.
 
-    The failure of each attempt is sent to the generator. No wait is longer than 30 seconds.
+    The caller sends the error of the last attempt to the generator. No wait is longer than 30
+    seconds.
     """
     failure = yield 0.0
     for tries in itertools.count(1):

@@ -66,8 +66,8 @@ def get_row_count(
 def counted(df: DataFrame, rows: int | None) -> tuple[DataFrame, Count]:
     """Return ``df`` with an observation of its row count, and a function that returns the count.
 
-    The function is called after an action on the DataFrame, with the expected number of rows. If
-    Spark has counted another number during the action, the function counts the rows again.
+    Call the function after an action on the DataFrame, with the expected number of rows. It counts
+    the rows again if Spark counted another number during the action.
 
     Args:
         df: The DataFrame.

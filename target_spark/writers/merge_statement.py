@@ -101,7 +101,10 @@ def table_column(target: str, name: str) -> str:
 
 
 def match_keys(target: str, keys: Sequence[str]) -> str:
-    """Return a SQL condition, true if a batch row and a table row have equal, non-null keys."""
+    """Return a SQL condition, true if a batch row and a table row have equal, non-null keys.
+
+    ``target`` is the alias of the table.
+    """
     return " AND ".join(f"{table_column(target, key)} = {source_column(key)}" for key in keys)
 
 

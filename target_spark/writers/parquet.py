@@ -379,7 +379,9 @@ class ParquetWriter:
         )
 
     def _write_manifest(self, table: Table, manifest: CommitManifest) -> None:
-        """Replace a table's manifest, and add the renamed columns and the run of the commit to it.
+        """Replace the JSON file that lists the files of a table and its last commits.
+
+        The renamed columns and the run of the commit are added to ``manifest`` first.
 
         Raises:
             TableError: The manifest is not the one that this run last read or wrote.

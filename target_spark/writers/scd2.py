@@ -245,7 +245,7 @@ def _same_key(keys: MergeKeys) -> list[Column]:
 
 
 def _key_copies(keys: MergeKeys) -> list[str]:
-    """Return the names under which the key columns of the table are joined to the batch."""
+    """Return the aliases of the table's key columns in the join of the table and the batch."""
     return [f"{_KEY}{number}" for number in range(len(keys.columns))]
 
 

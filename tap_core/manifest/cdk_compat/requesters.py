@@ -58,7 +58,10 @@ class CdkRequestOption:
 
 
 class Requester:
-    """Base class of requesters, which connectors use in type hints and derive classes from."""
+    """Base class of the objects that build a stream's HTTP requests.
+
+    Custom components of connectors use it in type hints, and derive classes from it.
+    """
 
 
 @dataclass

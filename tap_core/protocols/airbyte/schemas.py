@@ -159,8 +159,8 @@ def _rewrite_union(schema: JsonSchema) -> JsonSchema:
 def _can_merge(rest: Mapping[str, Any], choice: Mapping[str, Any]) -> bool:
     """Return True if ``choice``, the only alternative of a union, can replace the union.
 
-    ``rest`` has the keywords next to the union in its schema. They may only be annotations, such as
-    ``title``.
+    That is so if ``rest``, the keywords next to the union in its schema, are only annotations, such
+    as ``title``.
     """
     return (
         "type" in choice

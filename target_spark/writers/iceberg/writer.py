@@ -582,10 +582,11 @@ class IcebergWriter:
     def _verify(
         self, spark: SparkSession, table: Table, commit: CommitMetadata
     ) -> list[IcebergSnapshot]:
-        """Return the snapshot of a batch and its ancestors, after checking that the table has it.
+        """Return the snapshot of a commit and its ancestors, after checking that the table has it.
 
         Raises:
-            CommitLostError: The run's newest snapshot has another batch, or it has no snapshot.
+            CommitLostError: The run has no snapshot in the table, or its newest one is of another
+                batch.
             TableError: The table was created again or rolled back.
         """
         newest_first = list(snapshots(spark, table))
