@@ -87,7 +87,7 @@ class EngineServer:
         self._stop = threading.Event()
 
     def serve(self, listener: socket.socket) -> int:
-        """Answer the requests of loads until the engine is stopped or idle too long, or its JVM ends.
+        """Answer the requests of loads until the engine is stopped, idle too long, or its JVM ends.
 
         Args:
             listener: The listening Unix socket of the engine.
