@@ -213,7 +213,9 @@ def _warn_of_misspelled_variables(
             continue
         if near := find_similar(name, unset):
             logger.warning(
-                "Variable '%s' is not a setting. Did you mean '%s'?", variable, prefix + near
+                "Variable '%s' is not a setting of this plugin. Did you mean '%s'?",
+                variable,
+                prefix + near,
             )
 
 

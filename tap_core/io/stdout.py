@@ -58,7 +58,8 @@ class StdoutWriter:
         self._lock = threading.RLock()
         self._queue: deque[_Block] = deque()
         self._is_writing = False
-        self._failure: OSError | None = None
+        self.failure: OSError | None = None
+        """The error of the write that failed; no more lines are written after it."""
 
     @classmethod
     @contextlib.contextmanager
@@ -91,11 +92,11 @@ class StdoutWriter:
     @property
     def is_broken(self) -> bool:
         """True after a write has failed, for example because the reader closed the pipe."""
-        return self._failure is not None
+        return self.failure is not None
 
     def describe_failure(self) -> str:
         """Return the sentence of an error message that says why a write has failed."""
-        error = self._failure
+        error = self.failure
         if error is None or error.errno == errno.EPIPE:
             return "The output was closed by its reader."
         if error.errno is None:  # raised by this module
@@ -137,7 +138,7 @@ class StdoutWriter:
         try:
             self._write_all()
         except OSError as error:
-            self._failure = error
+            self.failure = error
             raise
         finally:
             self._is_writing = False

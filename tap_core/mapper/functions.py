@@ -420,7 +420,7 @@ def count_element(budget: OperationBudget, value: Any) -> Any:
     kind = value.__class__
     if kind not in _SIZELESS:
         budget.size -= len(value) if kind is str else weight(value, _MAX_WEIGHT)
-    elif _is_long(value):
+    elif kind is int and not _LOWEST < value < _LONG:
         budget.size -= value.bit_length() // _BITS_PER_BYTE
     if budget.size < 0:
         _check_weight(_MAX_WEIGHT - budget.size)

@@ -30,7 +30,7 @@ _MARKS: Final = ("secret", "writeOnly", "airbyte_secret")
 """Schema keywords that mark a setting as secret, besides the format ``password``."""
 
 _LONGEST_SHOWN: Final = 42
-"""Maximum length, in characters, of a value in a message inner_schema a setting: 40 and quotes."""
+"""Maximum length, in characters, of a value in a message about a setting: 40 and quotes."""
 
 _SHORTEST_UNMARKED_NUMBER: Final = 6
 """Minimum digits of a number that is secret by its name alone: ``max_tokens`` may be 100."""

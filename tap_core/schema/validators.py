@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from functools import cache
+from itertools import pairwise
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,7 +42,8 @@ References of a small schema can lead to more subschemas than any computer can c
 """
 
 _LIBRARY_PREFIX: Final = "jsonschema._"
-_CONTAINERS: Final = (list, tuple, Mapping)
+_CONTAINERS: Final = (list, tuple, dict, Mapping)
+_NUMBERS: Final = frozenset({int, float})
 _EXACT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _LIMITED_RE: Final = SimpleNamespace(**{**vars(re), "search": search})
 
@@ -99,8 +101,11 @@ def has_unique_items(items: Sequence[Any]) -> bool:
     Texts and digests of the items are compared: jsonschema compares every item with every other,
     chosen numbers could have the same hash, and sorting compares nested items again at each level.
     """
-    if all(item.__class__ is str for item in items):
+    classes = {item.__class__ for item in items}
+    if classes == {str}:
         return len(set(items)) == len(items)
+    if classes <= _NUMBERS and all(item == item for item in items):  # noqa: PLR0124  not NaN
+        return all(number != following for number, following in pairwise(sorted(items)))
     known = set()
     for item in items:
         check_deadline()

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy import event, exc
 
 from tap_core.exceptions import ConfigurationError
-from tap_core.redaction import Secrets
+from tap_core.redaction import HIDDEN, Secrets
 
 __all__ = [
     "DatabaseUnreachableError",
@@ -100,14 +100,21 @@ def _make_connection_error(context: sa.engine.ExceptionContext) -> BaseException
     if engine is None or context.connection is not None:
         return None
     url = engine.url
-    hide = Secrets.from_values([str(url.password or "")]).hide_values
+    password = str(url.password or "")
     original.args = tuple(
-        hide(argument) if isinstance(argument, str) else argument for argument in original.args
+        _hide_password(password, argument) if isinstance(argument, str) else argument
+        for argument in original.args
     )
-    reason = " ".join(hide(str(original)).split()) or type(original).__name__
+    reason = " ".join(_hide_password(password, str(original)).split()) or type(original).__name__
     location = f"{url.host or 'this machine'}{f':{url.port}' if url.port else ''}"
     return DatabaseUnreachableError(
         f"No connection to database '{url.database or ''}' at {location}"
         f" ({engine.dialect.name}): {reason}",
         original,
     )
+
+
+def _hide_password(password: str, text: str) -> str:
+    """Replace a password in a text, also one that is too short to be a secret elsewhere."""
+    hidden = Secrets.from_values([password]).hide_values(text)
+    return hidden.replace(password, HIDDEN) if password else hidden

@@ -22,8 +22,11 @@ _NAMED: Final = 5
 
 
 def find_unused_state(tap: SyncTap) -> Iterator[str]:
-    """Yield a warning if the state of a tap has no effect, and one for other replication keys."""
-    current = tap.document.tap_state.get("bookmarks") or {}
+    """Yield a warning if the state of a tap has no effect, and one for other replication keys.
+
+    The state may have any form: what is not a bookmark is ignored here.
+    """
+    current = _read_bookmarks(tap.document.tap_state)
     unused = (
         None if tap.has_shared_state else _describe_unused(tap.document.input_state, tap.streams)
     )
@@ -46,7 +49,7 @@ def _describe_unused(state: Mapping[str, Any], streams: Collection[str]) -> str 
 
     Return None if it has such a bookmark, or is empty.
     """
-    bookmarks = state.get("bookmarks") or {}
+    bookmarks = _read_bookmarks(state)
     found = [name for name, bookmark in bookmarks.items() if bookmark]
     if found:
         known = not bookmarks.keys().isdisjoint(streams)
@@ -55,14 +58,23 @@ def _describe_unused(state: Mapping[str, Any], streams: Collection[str]) -> str 
     return f"The state has no bookmarks, but {_quote(sorted(keys))}" if keys else None
 
 
-def _find_other_key(stream: SyncStream, state: Mapping[str, Any] | None) -> str | None:
+def _read_bookmarks(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    bookmarks = state.get("bookmarks")
+    return bookmarks if isinstance(bookmarks, Mapping) else {}
+
+
+def _find_other_key(stream: SyncStream, state: Any) -> str | None:
     """Return the replication key of a stream's bookmarks if it is not the stream's key."""
     key = stream.replication_key
-    if not state or not key or stream.replication_method == REPLICATION_FULL_TABLE:
+    if not isinstance(state, Mapping) or not key:
         return None
-    entries = [state, *(state.get("partitions") or ())]
-    found = {entry.get("replication_key") for entry in entries} - {None}
-    return None if key in found else next(iter(sorted(found)), None)
+    if stream.replication_method == REPLICATION_FULL_TABLE:
+        return None
+    partitions = state.get("partitions")
+    entries = [state, *(partitions if isinstance(partitions, list) else ())]
+    keys = [entry.get("replication_key") for entry in entries if isinstance(entry, Mapping)]
+    found = {other for other in keys if isinstance(other, str)}
+    return None if key in found else min(found, default=None)
 
 
 def _quote(names: Iterable[str]) -> str:

@@ -258,7 +258,7 @@ try:
     spool = [f"file://{path}" for path in Path(folder).glob("rows-*")]
     frame = read_spool(spark, spool, layout, BatchMetadata(now, now, 0))
     rows = latest_by_key(frame.good(strict=True), MergeKeys(("k",), ORDINAL))
-    map_in_arrow(rows, slowly, rows.schema).write.parquet(f"file://{folder}/out")
+    map_in_arrow(rows, slowly, rows.schema, "slowly").write.parquet(f"file://{folder}/out")
     print(frame._observation.get["rows"], frame.counts().rows, frame.counts(400).rows)
 finally:
     session.stop()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tap_core.protocols.airbyte.read_command import ReadRequest, read
+from tap_core.sync.unused_state import find_unused_state
 from tests.airbyte.configurable_taps import TapShapes
 from tests.fivetran.calls import Connector
 from tests.fivetran.shop import TapShop
@@ -56,6 +57,18 @@ def test_state_without_effect_is_one_warning(
 ) -> None:
     make(USERS, state=state).sync_all()
     assert list_warnings(caplog) == ([warning] if warning else [])
+
+
+@pytest.mark.parametrize(
+    "bookmark",
+    [
+        {"replication_key": ["id"]},
+        {"partitions": ["x", None]},
+        {"replication_key": 5, "partitions": [OTHER]},
+    ],
+)
+def test_search_for_unused_bookmarks_accepts_a_bookmark_of_any_form(bookmark: Any) -> None:
+    list(find_unused_state(make(USERS, state={"bookmarks": {"users": bookmark}})))
 
 
 def test_state_that_the_tap_uses_causes_no_warning(caplog: pytest.LogCaptureFixture) -> None:
@@ -111,6 +124,7 @@ def test_airbyte_state_without_effect_is_one_warning(
     [
         ({"bookmarks": {"gone": OTHER}}, "The state has bookmarks of other streams only ('gone')"),
         ({"cursor": 5}, "The state has no bookmarks, but 'cursor': all streams are read in full."),
+        ({"bookmarks": [5]}, ""),
         ({}, ""),
     ],
 )

@@ -120,7 +120,8 @@ class _CommandRun:
             with contextlib.suppress(OSError):
                 self.wire.write(trace_line("ERROR", error_body(error, self.hide)))
         if self.wire.is_broken:
-            cause = "" if isinstance(error, OSError) else f"{self.hide(str(error)).rstrip('.')}. "
+            is_of_output = error is self.wire.failure or isinstance(error, BrokenPipeError)
+            cause = "" if is_of_output else f"{self.hide(str(error)).rstrip('.')}. "
             write_to_stderr(f"{cause}{self.wire.describe_failure()}\n")
         return 1
 

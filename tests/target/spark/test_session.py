@@ -205,7 +205,7 @@ def test_python_workers_import_no_module_of_the_working_folder(spark_session):
             yield pa.record_batch({"is_safe": [bool(sys.flags.safe_path)]})
 
     rows = spark_session.spark().range(1)
-    assert map_in_arrow(rows, read_flag, "is_safe boolean").first().is_safe
+    assert map_in_arrow(rows, read_flag, "is_safe boolean", "read_flag").first().is_safe
 
 
 @pytest.mark.spark
