@@ -588,10 +588,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     def _choose_request_builder(
         self, context: Context | None, paginator: BaseAPIPaginator[Any]
     ) -> Callable[[], requests.PreparedRequest]:
-        """Return a function that builds a page's request.
-
-        It calls `prepare_request` if the stream's class overrides that.
-        """
+        """Return a function that builds a page's request, with an overridden `prepare_request`."""
         if type(self).prepare_request is _HTTPStream.prepare_request:
             return partial(self._prepare_request, context=context, page=paginator)
         warnings.warn(
