@@ -30,7 +30,7 @@ _LOCATION_ERROR: Final = re.compile(
     r"DELTA_CANNOT_CREATE_LOG_PATH|Mkdirs failed|No such file or directory|FileNotFoundException"
     r"|NoSuchBucket|bucket does not exist|No FileSystem for scheme|Not a directory|Is a directory"
 )
-"""Parts of error texts by which storages and catalogs report that a location does not exist."""
+"""Parts of error texts about a location, or a file of a table, that does not exist."""
 
 _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]{5,}(?:\.[A-Z0-9_]+)*)\]")
 """Spark's error condition in the text of an error, such as ``[TABLE_OR_VIEW_NOT_FOUND]``."""
@@ -76,8 +76,10 @@ def _explain_foreign_error(error: BaseException) -> str:
     """
     if any(_LOCATION_ERROR.search(str(cause)) for cause in iterate_causes(error)):
         return (
-            "The location of the tables does not exist and cannot be created. Set path to a folder,"
-            " or to an address that Spark can write to with the settings in spark."
+            "The location of the tables does not exist and cannot be created, or a file of a table"
+            " was removed. Set path to a folder, or to an address that Spark can write to with the"
+            " settings in spark. If path is right, restore the table to a version whose files"
+            " exist."
         )
     message = _MESSAGES.get(classify_failure(error))
     if message is not None:

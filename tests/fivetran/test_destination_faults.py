@@ -88,6 +88,10 @@ def test_missing_permission_is_found_in_the_error_cause() -> None:
             RuntimeError("java.io.IOException: Mkdirs failed to create file:/a/b"),
             "cannot be created",
         ),
+        (
+            RuntimeError("java.io.FileNotFoundException: File /a/part-0.parquet does not exist"),
+            "a file of a table was removed",
+        ),
         (MemoryError(), "no memory"),
         (
             RuntimeError(
