@@ -286,7 +286,6 @@ def test_no_command_of_the_target_without_java_writes_a_secret(
     assert done.returncode != 0
 
 
-@pytest.mark.thorough
 @pytest.mark.spark
 def test_no_load_with_spark_writes_a_secret(folder: Folder):
     """SEC5: no log, state, table or file of a load contains a secret."""

@@ -140,7 +140,6 @@ def test_truncated_jars_are_removed_before_jars_are_fetched(cache: Path) -> None
     assert list((cache / "jars").iterdir()) == [whole]
 
 
-@pytest.mark.thorough
 @pytest.mark.spark
 def test_downloaded_jar_is_checked_before_spark_starts(tmp_path: Path) -> None:
     """SEC19: jars that a repository serves are checked before Spark's JVM starts."""

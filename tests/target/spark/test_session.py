@@ -147,7 +147,6 @@ time.sleep(600)
 """
 
 
-@pytest.mark.thorough
 @pytest.mark.spark
 def test_kill_9_ends_the_jvm_and_then_releases_the_lock(tmp_path):
     process = subprocess.Popen(
