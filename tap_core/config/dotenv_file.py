@@ -119,7 +119,7 @@ def _parse_variables(text: str, prefix: str, file: Path) -> dict[str, str]:
 
     statements = list(parse_stream(io.StringIO(text)))
     for invalid in (one.original for one in statements if one.error):
-        blank_lines = invalid.string[: -len(invalid.string.lstrip()) or None].count("\n")
+        blank_lines = invalid.string.removesuffix(invalid.string.lstrip()).count("\n")
         line = invalid.line + blank_lines
         logger.warning("%s, line %d: this is not NAME=value and is skipped.", file, line)
     # As in load_dotenv, a variable of the environment wins over one of the file.

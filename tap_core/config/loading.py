@@ -366,21 +366,23 @@ def check_nesting(config: Mapping[str, Any]) -> None:
     errors = [
         f"{name}: settings have at most {_MAX_LEVELS} levels of objects and arrays."
         for name, value in config.items()
-        if _is_nested_too_deeply({name: value})
+        if _is_nested_too_deeply(value)
     ]
     if errors:
         raise ConfigValidationError(" ".join(errors), errors=errors)
 
 
-def _is_nested_too_deeply(config: Mapping[str, Any]) -> bool:
-    level: list[Any] = [config]
-    for _ in range(_MAX_LEVELS):
+def _is_nested_too_deeply(setting: Any) -> bool:
+    level = [setting] if isinstance(setting, (Mapping, list)) else []
+    levels = 1  # the configuration is the first level
+    while level and levels < _MAX_LEVELS:
         level = [
             inner
             for outer in level
             for inner in (outer.values() if isinstance(outer, Mapping) else outer)
             if isinstance(inner, (Mapping, list))
         ]
+        levels += 1
     return bool(level)
 
 

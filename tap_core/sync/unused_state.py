@@ -6,9 +6,10 @@ full.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from tap_core.config.similar_names import list_names
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
 from tap_core.state.document import PER_STREAM_KEYS
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["find_unused_state"]
 
-_NAMED: Final = 5
+_MAX_NAMES: Final = 5
 """Maximum number of names in a warning."""
 
 
@@ -40,7 +41,7 @@ def find_unused_state(tap: SyncTap) -> Iterator[str]:
     if changed:
         yield (
             "The bookmarks in the state have other replication keys than the streams, which are"
-            f" read in full: {_join(changed)}."
+            f" read in full: {list_names(changed, _MAX_NAMES)}."
         )
 
 
@@ -78,10 +79,4 @@ def _find_other_key(stream: SyncStream, state: Any) -> str | None:
 
 
 def _quote(names: Iterable[str]) -> str:
-    return _join([f"'{name}'" for name in names])
-
-
-def _join(parts: Sequence[str]) -> str:
-    """Join the first parts with commas, followed by the number of the others."""
-    more = f" and {len(parts) - _NAMED} more" if len(parts) > _NAMED else ""
-    return ", ".join(parts[:_NAMED]) + more
+    return list_names([f"'{name}'" for name in names], _MAX_NAMES)
