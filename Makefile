@@ -18,14 +18,16 @@ BIN     := $(VENV)/bin
 PY      := $(BIN)/python
 READY   := $(VENV)/.ready
 DOCS    := .venv-docs
-LOCKS   := requirements-build.lock requirements-dev.lock samples/requirements.txt
+LOCKS   := requirements-uv.lock requirements-build.lock requirements-dev.lock samples/requirements.txt
 PYTEST_ARGS ?=
 
-# Every archive must have the hash that the lock file says. Without isolation, packages that are
-# published as source only are built with what requirements-build.lock has installed before:
-# pip checks no hashes of what it fetches for an isolated build.
-PIP     := pip install --quiet --disable-pip-version-check --no-deps
-LOCKED  := $(PIP) --require-hashes --no-build-isolation
+# pip installs uv, which installs the rest. Every archive must have the hash in the lock file.
+# Packages that are published as source only are built without isolation, with the packages of
+# requirements-build.lock: no hashes are checked of packages that are fetched for an isolated build.
+PIP     := pip install --quiet --disable-pip-version-check --no-deps --require-hashes
+UV      := $(PY) scripts/run_uv.py
+INSTALL := $(UV) pip install --quiet --no-deps --no-build-isolation
+LOCKED  := $(INSTALL) --require-hashes
 # --upgrade: `make lock` takes the newest versions; LOCK_ARGS= keeps those that are locked.
 LOCK_ARGS ?= --upgrade
 # Seconds of `make thorough` for each kind of input that is fuzzed.
@@ -50,33 +52,38 @@ TEST := $(PY) -m pytest --hypothesis-profile=ci --durations=30 --durations-min=8
 # Some images set it. Each of the tests' thousands of processes would then compile all its modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test thorough check lint types rules coverage bench peers docs lock audit setup clean
+.PHONY: help demo archive test thorough check lint types rules coverage bench peers docs lock audit setup clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
 
 setup: $(READY)
 
-$(READY): $(LOCKS) pyproject.toml samples/*/pyproject.toml scripts/preflight.sh
+$(READY): $(LOCKS) pyproject.toml samples/*/pyproject.toml scripts/preflight.sh scripts/run_uv.py
 	@python="$$(PYTHON="$(PYTHON)" sh scripts/preflight.sh)" && \
 	  echo "Installing into $(VENV) with $$python" && \
 	  { [ -x $(PY) ] || "$$python" -m venv $(VENV); }
-	$(PY) -m $(LOCKED) -r requirements-build.lock
-	$(PY) -m $(LOCKED) -r requirements-dev.lock
-	$(PY) -m $(LOCKED) -r samples/requirements.txt
-	@# Folders have no hash: what is installed in place is a command of its own.
-	$(PY) -m $(PIP) --no-build-isolation -e . $(SAMPLES:%=-e samples/%)
-	@# pip compiles what it copies, but not what is installed in place.
+	$(PY) -m $(PIP) -r requirements-uv.lock
+	$(LOCKED) -r requirements-build.lock
+	$(LOCKED) -r requirements-dev.lock
+	$(LOCKED) -r samples/requirements.txt
+	@# Folders have no hash, so a separate command installs them.
+	$(INSTALL) -e . $(SAMPLES:%=-e samples/%)
+	@# uv compiles what it copies, but not what is installed in place.
 	$(PY) -m compileall -q -j 0 tap_core target_spark fivetran_tester samples
-	-$(PY) -m target_spark.spark.class_archive
 	@touch $@
 
 demo: setup
 	$(PY) samples/main_job.py
 
+# Archives of Java classes, with which the many starts of Spark are faster.
+archive: setup
+	-$(PY) -m target_spark.spark.class_archive delta
+
 test: setup
-	@echo "The tests are collected, so that they are compiled once, while peers and PostgreSQL are installed."
-	@$(TEST) --collect-only --quiet > /dev/null 2>&1 & \
+	@echo "Spark's classes are archived and the tests collected, which compiles them," \
+	  "while peers and PostgreSQL are installed."
+	@{ $(MAKE) archive; $(TEST) --collect-only --quiet > /dev/null 2>&1; } & \
 	  $(PY) -m tests.peers $(TEST_PEERS) && $(PY) -m tests.postgres; \
 	  installed=$$?; wait; exit $$installed
 	@echo "Three runs divide the tests, because many tests wait; what the other two print comes last."
@@ -116,7 +123,7 @@ coverage: setup
 	$(BIN)/coverage report --include='tap_core/*' --fail-under=98
 	$(BIN)/coverage report --include='target_spark/*' --fail-under=95
 
-bench: setup
+bench: archive
 	$(PY) -m tests.peers $(BENCH_PEERS)
 	$(PY) -m tests.postgres wal2json
 	$(PY) -m tests.bench
@@ -129,23 +136,20 @@ docs: $(DOCS)/.ready
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build
 
 $(DOCS)/.ready: requirements-docs.lock | $(READY)
-	$(PY) -m venv $(DOCS)
-	$(DOCS)/bin/python -m $(LOCKED) -r requirements-docs.lock
+	$(UV) venv --quiet --clear --python $(PY) $(DOCS)
+	$(LOCKED) --python $(DOCS)/bin/python -r requirements-docs.lock
 	@touch $@
 
 # Universal: the markers in the lock files choose for Python 3.10 to 3.13.
 lock: setup
-	$(PY) -m venv .venv-lock
-	.venv-lock/bin/python -m $(LOCKED) -r requirements-uv.lock
-	sh scripts/lock.sh .venv-lock/bin/uv $(LOCK_ARGS)
-	rm -rf .venv-lock
+	sh scripts/lock.sh "$(UV)" $(LOCK_ARGS)
 
 # The script's exit: 0 nothing known, 1 advisories, 3 the feed could not be asked, so nothing was
 # checked. make names it ("Error 3") and exits with 2 for both.
 audit: setup
-	$(PY) -m venv .venv-audit
-	.venv-audit/bin/python -m $(LOCKED) -r requirements-audit.lock
+	$(UV) venv --quiet --clear --python $(PY) .venv-audit
+	$(LOCKED) --python .venv-audit/bin/python -r requirements-audit.lock
 	$(PY) scripts/audit.py --pip-audit .venv-audit/bin/pip-audit
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(DOCS) .venv-lock .venv-audit build/site demo .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(PEERS) $(DOCS) .venv-audit build/site demo .mypy_cache .ruff_cache .pytest_cache

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Write the lock files, with the SHA-256 of each archive, from the version ranges in pyproject.toml.
 #
-#   $1          path of uv
+#   $1          command that runs uv
 #   $2          --upgrade to lock the newest versions; without it, locked versions are kept
 #
 # The files contain no URL of a package index: pip installs from its configured index, and rejects an
@@ -11,9 +11,9 @@ uv=$1
 upgrade=${2:-}
 
 compile() {
-  # $upgrade is one word or empty.
+  # $uv is several words; $upgrade is one word or empty.
   # shellcheck disable=SC2086
-  "$uv" pip compile --quiet $upgrade --generate-hashes --universal --python-version 3.10 \
+  $uv pip compile --quiet $upgrade --generate-hashes --universal --python-version 3.10 \
     --no-python-downloads --no-emit-index-url --no-emit-find-links \
     --no-emit-package tap-core-sdk --no-annotate --custom-compile-command "make lock" "$@"
 }

@@ -28,7 +28,7 @@ PEERS: dict[str, tuple[str, ...]] = {
     # Public connectors that consist of a manifest only; their dependencies are not needed.
     "airbyte_sources": (
         "--no-deps",
-        "--ignore-requires-python",
+        "--python-version=3.11",  # their packages exclude later versions, which only read files
         "airbyte-source-freshsales==1.0.14",
         "airbyte-source-k6-cloud==0.1.15",
         "airbyte-source-launchdarkly==0.1.13",
@@ -88,7 +88,7 @@ PEERS: dict[str, tuple[str, ...]] = {
     "prefect": ("prefect==3.9.1",),
     "airflow": ("apache-airflow==3.3.2",),
 }
-"""Arguments of `pip install` by name of the peer."""
+"""Arguments of `uv pip install` by name of the peer."""
 
 _OVERRIDES = {"singer_sdk": "TAP_CORE_PEER_PYTHON"}
 
@@ -121,9 +121,11 @@ def make_peer(name: str) -> Path:
     if _stamp(name).exists() and _stamp(name).read_text() == wanted:
         return python
     _stamp(name).unlink(missing_ok=True)
-    subprocess.run([sys.executable, "-m", "venv", "--clear", str(HOME / name)], check=True)
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, *PEERS[name]], check=True)
+    uv = [sys.executable, str(ROOT / "scripts" / "run_uv.py")]
+    create = ["venv", "--quiet", "--clear", "--python", sys.executable, str(HOME / name)]
+    subprocess.run([*uv, *create], check=True)
+    install = ["pip", "install", "--quiet", "--python", str(python)]
+    subprocess.run([*uv, *install, *PEERS[name]], check=True)
     _stamp(name).write_text(wanted)
     return python
 

