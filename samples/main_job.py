@@ -25,6 +25,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 from typing_extensions import Self
 
+from target_spark import open_warehouse
+
 DEMO = Path(__file__).resolve().parents[1] / "demo"
 HOME = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else DEMO
 WAREHOUSE = HOME / "warehouse"
@@ -76,18 +78,17 @@ def main() -> None:
 
     console.rule(f"First run: data before {FIRST_RUN_UNTIL[:10]}")
     first = run_pipe("first", {"until": FIRST_RUN_UNTIL})
-    before = read_tables()
+    before = count_rows()
     print_run(first, added=before.rows)
 
     console.rule("Second run: from the saved state")
     second = run_pipe("second", {})
-    after = read_tables(QUERY)
-    added = after.rows - before.rows
+    added = count_rows().rows - before.rows
     print_run(second, added=added)
     check_second_run(second, added, before)
 
     console.rule("Delays by airline")
-    console.print(after.result)
+    console.print(query_tables(QUERY))
     console.print(f"Tables: {WAREHOUSE}\nState:  {STATE}\nLogs:   {HOME / 'logs'}")
     console.print(f"Report: {PAGE}")
 
@@ -262,32 +263,36 @@ class TableContents:
     Attributes:
         rows: Number of rows by table.
         at_bookmark: Number of rows with the replication key value of a bookmark, by table.
-        result: Result of the query, as a table to print.
     """
 
     rows: Counter[str] = field(default_factory=Counter)
     at_bookmark: Counter[str] = field(default_factory=Counter)
-    result: Table = field(default_factory=Table)
 
 
-def read_tables(query: str | None = None) -> TableContents:
-    """Count the rows of the tables with Spark, and run the query if there is one."""
-    session, found = start_spark(WAREHOUSE), TableContents()
+def count_rows() -> TableContents:
+    """Count the rows of the tables, which are read without Spark."""
+    warehouse, found = open_warehouse(WAREHOUSE), TableContents()
+    for name in warehouse:
+        found.rows[name] = warehouse[name].to_arrow().num_rows
+    for name in HOURLY:
+        keys = warehouse[name].to_arrow(KEYS).to_pylist()
+        rows = Counter((row["origin"], row["time_hour"]) for row in keys)
+        latest = dict(sorted(rows))
+        found.at_bookmark[name] = sum(rows[key] for key in latest.items())
+    return found
+
+
+def query_tables(query: str) -> Table:
+    """Run a query with Spark and return its result as a table to print."""
+    session = start_spark(WAREHOUSE)
     try:
-        spark = session.spark()
-        for view in spark.catalog.listTables():
-            found.rows[view.name] = spark.table(f"`{view.name}`").count()
-        for name in HOURLY:
-            last = f"(SELECT origin, max(time_hour) AS time_hour FROM {name} GROUP BY origin)"  # noqa: S608
-            found.at_bookmark[name] = spark.table(name).join(spark.sql(last), KEYS).count()
-        if query:
-            frame = spark.sql(query)
-            found.result = Table(*frame.columns)
-            for row in frame.collect():
-                found.result.add_row(*map(str, row))
+        frame = session.spark().sql(query)
+        result = Table(*frame.columns)
+        for row in frame.collect():
+            result.add_row(*map(str, row))
     finally:
         session.stop()
-    return found
+    return result
 
 
 def check_second_run(second: Run, added: Counter[str], before: TableContents) -> None:

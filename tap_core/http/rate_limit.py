@@ -43,7 +43,7 @@ class RateLimiter:
     Args:
         clock: Function that returns monotonic seconds.
         sleep: Function that sleeps for a number of seconds; by default `time.sleep`.
-        ask: Function that reserves a time slot in a counter; by default the limiter has its own
+        reserve: Function that reserves a time slot in a counter; by default the limiter has its own
             counter, which uses ``clock``.
     """
 
@@ -52,9 +52,9 @@ class RateLimiter:
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] | None = None,
-        ask: Callable[[RateLimits], Reservation] | None = None,
+        reserve: Callable[[RateLimits], Reservation] | None = None,
     ) -> None:
-        self._ask = ask or LeakyBucket(clock).ask
+        self._reserve = reserve or LeakyBucket(clock).reserve
         self._sleep = sleep
 
     def take(self, requests: float, period: float = 1.0) -> float:
@@ -67,7 +67,7 @@ class RateLimiter:
         """
         if not requests > 0:
             raise ValueError(f"A rate limit must be above zero, and {requests!r} is not.")
-        wait = self._ask(_make_limits(requests, period)).wait
+        wait = self._reserve(_make_limits(requests, period)).wait
         if wait > 0:
             (self._sleep or time.sleep)(wait)
         return wait
@@ -85,7 +85,7 @@ class _TapLimiters:
         limiter = self._limiters.get(name)
         if limiter is None:
             counters = self.counters
-            limiter = RateLimiter(ask=lambda terms: counters.ask(name, terms))
+            limiter = RateLimiter(reserve=lambda terms: counters.reserve(name, terms))
             self._limiters[name] = limiter
         return limiter
 

@@ -61,7 +61,7 @@ class Reservation(NamedTuple):
 class RateCounterStore(Protocol):
     """Store of request counters, one for each budget (the requests that share rate limits)."""
 
-    def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
+    def reserve(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
         """Try to reserve a time slot for a request, which counts as ``weight`` requests.
 
         ``name`` is the name of the request's budget, and ``terms`` are the rate limits of the
@@ -92,7 +92,7 @@ class LeakyBucket:
         self._free_at = float("-inf")
         self._lock = threading.Lock()
 
-    def ask(self, terms: RateLimits, weight: int = 1) -> Reservation:
+    def reserve(self, terms: RateLimits, weight: int = 1) -> Reservation:
         """Reserve the next ``weight`` free time slots, and return the seconds until the first.
 
         ``terms`` has the rate limit, which defines the length of a slot.
@@ -122,7 +122,7 @@ class FixedWindowCounter:
         self._ends_at: float | None = None
         self._lock = threading.Lock()
 
-    def ask(self, terms: RateLimits, weight: int) -> Reservation:
+    def reserve(self, terms: RateLimits, weight: int) -> Reservation:
         """Reserve ``weight`` requests in this window, or return the seconds until the next one.
 
         ``terms`` has the rate limit: the maximum number per window, and a window's seconds.
@@ -171,7 +171,7 @@ class SlidingWindowCounter:
         self._moments: deque[float] = deque()
         self._lock = threading.Lock()
 
-    def ask(self, terms: RateLimits, weight: int) -> Reservation:
+    def reserve(self, terms: RateLimits, weight: int) -> Reservation:
         """Reserve ``weight`` requests, or return the seconds until the limits allow them."""
         with self._lock:
             now = time.monotonic()
@@ -233,12 +233,12 @@ class InProcessCounters:
         self._counters: dict[tuple[str, LimitKind], _RequestCounter] = {}
         self._lock = threading.Lock()
 
-    def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
+    def reserve(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
         """Try to reserve a time slot for a request, which counts as ``weight`` requests.
 
         ``name`` is the name of the request's budget, and ``terms`` are the budget's rate limits.
         """
-        return self._get_counter(name, terms.kind).ask(terms, weight)
+        return self._get_counter(name, terms.kind).reserve(terms, weight)
 
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None

@@ -23,7 +23,7 @@ from tap_core.incremental.datetime_formats import get_format
 from tap_core.incremental.durations import ISODuration, parse_duration
 from tap_core.limits.expressions import TEMPLATE_LENGTH, check_time_format
 from tap_core.limits.regex import compile_pattern, search
-from tap_core.manifest.float_literals import decimals_to_floats
+from tap_core.manifest.decimal_conversion import decimals_to_floats
 from tap_core.parsing.datetimes import parse_datetime, utc_now
 
 __all__ = ["FILTERS", "MACROS", "NON_DETERMINISTIC"]

@@ -94,7 +94,7 @@ _TYPES: Final[Mapping[str, tuple[str, ...]]] = {
         "SelectiveAuthenticator",
         "NoAuth",
     ),
-    f"{_HERE}.quota_tokens": ("RateLimitedMultipleTokenAuthenticator",),
+    f"{_HERE}.multiple_token_authenticator": ("RateLimitedMultipleTokenAuthenticator",),
     f"{_HERE}.token_quotas": (
         "QuotaStatusSource",
         "TokenQuota",

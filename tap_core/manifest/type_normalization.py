@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, TypeAlias, cast
 
-from tap_core.manifest.float_literals import decimals_to_floats
+from tap_core.manifest.decimal_conversion import decimals_to_floats
 from tap_core.types import JsonSchema, Record
 
 __all__ = ["make_normalizer"]

@@ -23,9 +23,9 @@ from tap_core.sync.concurrency import (
     get_thread_count,
     is_synced,
 )
-from tap_core.sync.finalization import StreamFinalizer
 from tap_core.sync.log_sync import is_read_from_log, sync_change_log
 from tap_core.sync.plan import is_mapped
+from tap_core.sync.stream_completion import StreamFinalizer
 from tap_core.sync.unused_state import find_unused_state
 from tap_core.sync.worker_pool import SyncJob, WorkerPool
 

@@ -239,7 +239,7 @@ class RateLimitServer:
     def _respond(self, line: bytes) -> bytes:
         message = _decode_message(line)
         if message.weight:
-            reservation = self._counters.ask(
+            reservation = self._counters.reserve(
                 message.name, _restore_infinity(message.terms), message.weight
             )
             return msgspec.json.encode(reservation) + b"\n"
@@ -316,7 +316,7 @@ class _Client:
         self._lock = threading.Lock()
         self._wire: BinaryIO | None = None
 
-    def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
+    def reserve(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
         """Reserve HTTP requests on the server; return the seconds to wait before sending them.
 
         Args:
@@ -441,7 +441,7 @@ class _SlotCounter:
         self._free_at: dict[str, float] = {}
         self._lock = threading.Lock()
 
-    def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
+    def reserve(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
         """Reserve one time slot of this worker for each of ``weight`` requests.
 
         Args:

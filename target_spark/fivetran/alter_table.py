@@ -21,7 +21,7 @@ from target_spark.columns import SchemaChange
 from target_spark.config.options import LoadOptions
 from target_spark.errors import ConflictError, TableError, UnsupportedError
 from target_spark.fivetran.alter_plan import AlterPlan
-from target_spark.fivetran.existing_table import ExistingTable, committing
+from target_spark.fivetran.existing_table import ExistingTable, ensure_not_replaced
 from target_spark.fivetran.table_layout import build_layout
 from target_spark.fivetran.table_metadata import TABLE_PROPERTY, dump_metadata
 from target_spark.fivetran.type_conversion import get_conversion
@@ -85,7 +85,7 @@ def apply_plan(
             changed, stream, existing, plan, build_partition_specs(table_schema, layout)
         )
     properties = dict(_build_properties(existing, plan))
-    with committing(spark, existing):
+    with ensure_not_replaced(spark, existing):
         if replacement is not None:
             replacement.commit(changed, properties)
             if order := build_sort_order(table_schema, layout):  # the rewrite removes it
@@ -235,10 +235,14 @@ def _add_generated_columns(
         UnsupportedError: The setting ``partition_by`` does not define a generated column of the
             table.
     """
-    made_by = {spec.name: spec.made_by for spec in partition_specs if spec.made_by is not None}
+    expressions = {
+        spec.name: spec.generation_expression
+        for spec in partition_specs
+        if spec.generation_expression is not None
+    }
     table_columns = {*existing.types, *(column.column for column in plan.added)}
     unknown = [
-        name for name in changed.columns if name not in table_columns and name not in made_by
+        name for name in changed.columns if name not in table_columns and name not in expressions
     ]
     if unknown:
         raise UnsupportedError(
@@ -248,8 +252,8 @@ def _add_generated_columns(
         )
     return changed.select(
         *(
-            F.col(quote(name)).alias(name, metadata={_GENERATION_EXPRESSION: made_by[name]})
-            if name in made_by
+            F.col(quote(name)).alias(name, metadata={_GENERATION_EXPRESSION: expressions[name]})
+            if name in expressions
             else F.col(quote(name))
             for name in changed.columns
         )

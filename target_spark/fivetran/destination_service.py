@@ -203,7 +203,7 @@ class _Calls:
         schema = self.plugin._full_schema()  # noqa: SLF001  a class method of every plugin
         configuration = parse_configuration(request.configuration, schema)
         hide = make_redactor(configuration, schema)
-        self.journal.hide_also(hide)
+        self.journal.add_redactor(hide)
         self.rules.check(configuration)
         try:
             config = self.plugin(config=parse_settings(configuration), parse_env_config=True).config

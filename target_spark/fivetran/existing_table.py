@@ -1,8 +1,8 @@
 """Lookup of an existing table of a Fivetran destination: its id, its columns and their types.
 
 If the table's columns differ from its stored Fivetran metadata, the columns take precedence. Within
-a call, lookups and commits (`committing`) check the table's id, to detect that the table has been
-dropped or replaced by another table.
+a call, lookups and commits (`ensure_not_replaced`) check the table's id, to detect that the table
+has been dropped or replaced by another table.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from target_spark.writers.delta.log_reader import delta_ref
 from target_spark.writers.iceberg.catalog import resolve_table
 from target_spark.writers.iceberg.snapshot_reader import get_table_uuid
 
-__all__ = ["ExistingTable", "TableLookup", "committing"]
+__all__ = ["ExistingTable", "TableLookup", "ensure_not_replaced"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class TableLookup:
 
 
 @contextmanager
-def committing(spark: SparkSession, existing: ExistingTable) -> Iterator[None]:
+def ensure_not_replaced(spark: SparkSession, existing: ExistingTable) -> Iterator[None]:
     """Context manager for a commit: check before and after it that the table was not replaced.
 
     Raises:

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from target_spark.errors import TableError
 from target_spark.fivetran.batch_request import FileKind
-from target_spark.fivetran.existing_table import ExistingTable, committing
+from target_spark.fivetran.existing_table import ExistingTable, ensure_not_replaced
 from target_spark.fivetran.row_reader import OP, ORDINAL, unmodified_flag
 from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
 from target_spark.fivetran.type_conversion import get_conversion
@@ -187,7 +187,7 @@ def append_rows(spark: SparkSession, rows: DataFrame, existing: ExistingTable, b
     """
     append = _append_to_iceberg if existing.format == "iceberg" else _append_to_delta
     complete = _add_missing_columns(rows, existing)
-    with committing(spark, existing):
+    with ensure_not_replaced(spark, existing):
         append(spark, complete, existing, f"{_BATCH_PROPERTY}:{batch}")
 
 
@@ -222,14 +222,14 @@ def append_if_empty(spark: SparkSession, rows: DataFrame, existing: ExistingTabl
     if existing.format == "iceberg":
         is_empty, empty_at = find_empty_snapshot(spark, existing.table)
         if is_empty:
-            with committing(spark, existing):
+            with ensure_not_replaced(spark, existing):
                 iceberg.insert_first(
                     _add_missing_columns(rows, existing).writeTo(existing.ref), empty_at
                 )
         return is_empty
     is_empty = not has_files(spark, existing.table)
     if is_empty:
-        with committing(spark, existing):
+        with ensure_not_replaced(spark, existing):
             delta.insert_first(spark, existing.table, _add_missing_columns(rows, existing))
     return is_empty
 
@@ -289,11 +289,11 @@ def merge_rows(spark: SparkSession, rows: DataFrame, merge: Merge, existing: Exi
     Iceberg they are persisted on disk.
     """
     if existing.format == "delta":
-        with committing(spark, existing), spark_conf(spark, MATERIALIZE_SOURCE_CONF):
+        with ensure_not_replaced(spark, existing), spark_conf(spark, MATERIALIZE_SOURCE_CONF):
             merge.run(rows)
     else:
         check_isolation(spark, merge.target)
-        with persisted(rows) as stored, committing(spark, existing):
+        with persisted(rows) as stored, ensure_not_replaced(spark, existing):
             merge.run(stored)
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from tap_core.events import StreamId
 from target_spark.errors import TableError
-from target_spark.fivetran.existing_table import ExistingTable, committing
+from target_spark.fivetran.existing_table import ExistingTable, ensure_not_replaced
 from target_spark.fivetran.table_schema import DATETIME_TYPES, DestinationColumn
 from target_spark.tables.identifiers import format_instant, quote
 
@@ -65,7 +65,7 @@ def delete_rows(
         name = quote(mark.column)
         statement = f"UPDATE {existing.ref} SET {name} = true"  # noqa: S608
         condition = f"({condition}) AND ({name} IS NULL OR NOT {name})"
-    with committing(spark, existing):
+    with ensure_not_replaced(spark, existing):
         rows = spark.table(existing.ref).where(condition).count()
         if rows:
             spark.sql(f"{statement} WHERE {condition}")

@@ -40,7 +40,7 @@ from target_spark.config.options import LoadOptions, WriteMode
 from target_spark.errors import SchemaChangeError
 from target_spark.loader.batch_file_checks import check_batch_files
 from target_spark.loader.commit_pipeline import CommitPipeline
-from target_spark.loader.finalization import TableFinalizer
+from target_spark.loader.final_commits import TableFinalizer
 from target_spark.loader.pending_states import CoveredState, StateFormat
 from target_spark.loader.report import Report
 from target_spark.loader.state_inspection import is_empty, is_final
@@ -53,8 +53,8 @@ from target_spark.loader.stream_context import (
     compute_schema_digest,
     resolve_schema,
 )
-from target_spark.loader.table_versions import VersionTracker
 from target_spark.loader.undeclared_properties import describe_undeclared
+from target_spark.loader.version_tracker import VersionTracker
 from target_spark.spark.spark_provider import SparkProvider
 from target_spark.storage.spool import LARGE_ROWS_BYTES, Batch, Spool, SpoolFolder
 from target_spark.tables.model import Table

@@ -27,7 +27,7 @@ from target_spark.columns import (
 )
 from target_spark.config.options import LoadOptions, WriteMode
 from target_spark.errors import UnsupportedError
-from target_spark.loader.table_versions import VersionTracker
+from target_spark.loader.version_tracker import VersionTracker
 from target_spark.storage.spool import Batch, Spool
 from target_spark.tables.layout_resolution import reject_empty_partition_values, resolve_layout
 from target_spark.tables.model import QUARANTINE, Table, TableLayout

@@ -89,7 +89,7 @@ class CommitMetadata:
         """Return True if ``other`` was stored by the same run of the same job."""
         return other is not None and (self.job, self.run) == (other.job, other.run)
 
-    def same_batch(self, other: CommitMetadata | None) -> bool:
+    def has_same_batch(self, other: CommitMetadata | None) -> bool:
         """Return True if ``other`` has the same job, run and commit number, so the same batch."""
         return other is not None and self.is_same_run(other) and self.batch == other.batch
 
@@ -161,7 +161,7 @@ def find_last_commits(commits: Iterable[tuple[int, CommitMetadata | None]]) -> d
     """
     found: dict[str, tuple[int, CommitMetadata]] = {}
     for version, metadata in commits:
-        if metadata is not None and metadata.same_batch(
+        if metadata is not None and metadata.has_same_batch(
             found.get(metadata.run, (version, metadata))[1]
         ):
             found[metadata.run] = version, metadata

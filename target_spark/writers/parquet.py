@@ -189,7 +189,7 @@ class ParquetWriter:
         with self._committing(table):
             manifest = self._open_manifest(table, commit)
             marker = self._prepare_metadata(manifest, commit, table)
-            if not commit.same_batch(manifest.marker):
+            if not commit.has_same_batch(manifest.marker):
                 self._write_files(df, table, replace(manifest, marker=marker), rows)
             self._tables[table.key].acknowledged = marker
         return self._tables[table.key].effect
@@ -240,7 +240,7 @@ class ParquetWriter:
         with self._committing(table):
             manifest = self._open_manifest(table, commit)
             marker = self._prepare_metadata(manifest, commit, table)
-            if not commit.same_batch(manifest.marker):
+            if not commit.has_same_batch(manifest.marker):
                 self._write_files(df, table, CommitManifest(manifest.commit, marker), rows)
                 self._open_manifest(table)  # removes the files of the replaced rows
             self._tables[table.key].acknowledged = marker
@@ -303,7 +303,7 @@ class ParquetWriter:
         self, manifest: CommitManifest, commit: CommitMetadata, table: Table
     ) -> CommitMetadata:
         """Return the commit metadata to write for a batch (see `next_metadata`)."""
-        acknowledged = commit.same_batch(self._tables[table.key].acknowledged)
+        acknowledged = commit.has_same_batch(self._tables[table.key].acknowledged)
         return next_metadata(manifest.marker, commit, table, acknowledged=acknowledged)
 
     def _read_manifest(self, table: Table) -> CommitManifest | None:
@@ -332,7 +332,9 @@ class ParquetWriter:
         folder = _get_folder(table)
         _remove_unfinished(folder)
         current = self._read_manifest(table)
-        is_own = current is not None and commit is not None and commit.same_batch(current.marker)
+        is_own = (
+            current is not None and commit is not None and commit.has_same_batch(current.marker)
+        )
         state = self._tables[table.key]
         is_unchanged = not state.was_read or current == state.manifest
         state.set_manifest(current)

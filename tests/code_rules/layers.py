@@ -141,7 +141,7 @@ LAYERS: dict[str, int] = {
     "target_spark.spark.connect_checks": 3,  # requirements for a Spark Connect server
     "target_spark.spark.connect_session": 3,  # sessions through Spark Connect
     "target_spark.spark.class_archive": 4,  # class archive for a faster JVM start
-    "target_spark.loader.table_versions": 1,  # ACTIVATE_VERSION and versions of rows
+    "target_spark.loader.version_tracker": 1,  # ACTIVATE_VERSION and versions of rows
     "target_spark.loader.stream_context": 3,  # loader state of one stream
     "target_spark.loader.commit_request": 3,  # requests from the loader to the batch writer
     "target_spark.tables.runs_table": 3,  # rows of the table of runs
@@ -185,7 +185,7 @@ LAYERS: dict[str, int] = {
     "target_spark.loader.runs_table_writer": 4,  # append of a run to the table of runs
     "target_spark.loader.commit_stages": 4,  # stages of one commit
     "target_spark.loader.commit_pipeline": 4,  # queues and writer threads
-    "target_spark.loader.finalization": 4,  # overwrites and versions at the end of a stream
+    "target_spark.loader.final_commits": 4,  # overwrites and versions at the end of a stream
     "target_spark.loader.load_session": 5,  # one run of the loader
     "target_spark.loader.loader": 5,  # events to batches and states
     "target_spark.spark.arrow_workers": 3,  # functions run by Spark's Python workers

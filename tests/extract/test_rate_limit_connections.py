@@ -107,13 +107,13 @@ def test_flood_of_connections_without_the_key_does_not_exhaust_descriptors(data)
     with program(DRIVER) as process:
         driver = Driver(process)
         early = driver.address.counters()
-        assert early.ask("a", EVEN).is_taken
+        assert early.reserve("a", EVEN).is_taken
         with program(FLOOD, driver.address.port, 1500, 600, data) as flood:
             assert flood.stdout is not None
             assert flood.stdout.readline() == "full\n"
             late = RateLimitAddress("localhost", driver.address.port, driver.address.key).counters()
-            assert early.ask("a", EVEN).is_taken
-            assert late.ask("a", EVEN).is_taken
+            assert early.reserve("a", EVEN).is_taken
+            assert late.reserve("a", EVEN).is_taken
             assert flood.poll() is None
         early._close()
         late._close()
@@ -146,7 +146,7 @@ def test_more_workers_than_connections_are_all_served(monkeypatch):
         asking = [each.counters() for each in clients(limiter, 7)]
         try:
             for _ in range(3):
-                assert all(client.ask("a", EVEN).is_taken for client in asking)
+                assert all(client.reserve("a", EVEN).is_taken for client in asking)
         finally:
             for client in asking:
                 client._close()
@@ -172,7 +172,7 @@ def test_worker_that_connects_during_a_flood_gets_its_reservation(monkeypatch):
         try:
             for each in clients(limiter, 5):
                 client = each.counters()
-                assert client.ask("a", EVEN).is_taken
+                assert client.reserve("a", EVEN).is_taken
                 client._close()
         finally:
             is_over.set()

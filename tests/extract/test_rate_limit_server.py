@@ -78,9 +78,9 @@ class TimedCounters:
         limiter._counters = made = cls(limiter._counters)
         return made
 
-    def ask(self, *arguments: Any) -> Any:
+    def reserve(self, *arguments: Any) -> Any:
         self.first = min(self.first, time.monotonic())
-        return self._counters.ask(*arguments)
+        return self._counters.reserve(*arguments)
 
     def lower(self, *arguments: Any) -> Any:
         return self._counters.lower(*arguments)
@@ -148,8 +148,8 @@ def test_client_without_the_key_is_disconnected():
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(module, "_FIRST_PAUSE_SECONDS", 0.001)
             with pytest.raises(RateLimitServerError, match="this executor cannot reach it"):
-                stranger.ask("a", even(1))
-        assert address.counters().ask("a", even(1)).wait == 0
+                stranger.reserve("a", even(1))
+        assert address.counters().reserve("a", even(1)).wait == 0
 
 
 def test_silent_or_invalid_client_does_not_delay_others():
@@ -158,7 +158,7 @@ def test_silent_or_invalid_client_does_not_delay_others():
         where = (limiter.address.host, limiter.address.port)
         with socket.create_connection(where), socket.create_connection(where) as loud:
             loud.sendall(b"x" * 200_000 + b"\n")
-            assert limiter.address.counters().ask("a", even(1)).wait == 0
+            assert limiter.address.counters().reserve("a", even(1)).wait == 0
 
 
 def hang_up(limiter: RateLimitServer) -> None:
@@ -172,9 +172,9 @@ def test_client_reconnects_after_a_broken_connection():
     """The reservations made before are kept."""
     with RateLimitServer() as limiter:
         counters: Any = limiter.address.counters()
-        assert counters.ask("a", even(0.001)).wait == 0
+        assert counters.reserve("a", even(0.001)).wait == 0
         hang_up(limiter)
-        assert 500 < counters.ask("a", even(0.001)).wait <= 1000
+        assert 500 < counters.reserve("a", even(0.001)).wait <= 1000
 
 
 def test_unreachable_rate_limit_server_is_an_error_with_a_hint(monkeypatch):
@@ -183,11 +183,11 @@ def test_unreachable_rate_limit_server_is_an_error_with_a_hint(monkeypatch):
     with RateLimitServer() as limiter:
         address = limiter.address
         counters = address.counters()
-        counters.ask("a", even(1))
+        counters.reserve("a", even(1))
     with pytest.raises(
         RateLimitServerError, match=rf"127.0.0.1:{address.port}.*spark\.driver\.host"
     ):
-        counters.ask("a", even(1))
+        counters.reserve("a", even(1))
 
 
 def test_address_of_another_machine_cannot_be_bound():
@@ -215,9 +215,9 @@ def test_unlimited_rate_is_sent_to_the_server():
     with RateLimitServer() as limiter:
         counters = limiter.address.counters()
         free = even(float("inf"))
-        assert [counters.ask("a", free).wait for _ in range(3)] == [0, 0, 0]
+        assert [counters.reserve("a", free).wait for _ in range(3)] == [0, 0, 0]
         counters.lower("a", free, 0, 5000)
-        assert 4000 < counters.ask("a", free).wait <= 5000
+        assert 4000 < counters.reserve("a", free).wait <= 5000
 
 
 def test_server_reserves_like_counters_in_process():
@@ -227,7 +227,7 @@ def test_server_reserves_like_counters_in_process():
     with RateLimitServer() as limiter:
         counters = limiter.address.counters()
         for _ in range(3):
-            mine, theirs = local.ask("a", window), counters.ask("a", window)
+            mine, theirs = local.reserve("a", window), counters.reserve("a", window)
             assert mine.is_taken == theirs.is_taken
             assert mine.wait == pytest.approx(theirs.wait, abs=60)
 
@@ -239,7 +239,7 @@ def test_static_shares_never_send_at_the_same_time(monkeypatch):
     taken = []
     for number in range(8):
         counters = pickle_and_load(StaticShare(number, 8)).counters()
-        taken += [now + counters.ask("a", even(10)).wait for _ in range(20)]
+        taken += [now + counters.reserve("a", even(10)).wait for _ in range(20)]
     taken.sort()
     assert min(b - a for a, b in pairwise(taken)) == pytest.approx(0.1, abs=1e-4)
     assert taken[0] - now <= 0.1 + 1e-4
@@ -252,10 +252,10 @@ def test_static_share_waits_for_a_reported_limit(monkeypatch):
     counters = StaticShare(1, 4).counters()
     counters.lower("a", even(2), 0, 7.2)
     counters.lower("b", even(2), 3)
-    assert counters.ask("a", even(2)).wait == pytest.approx(8.5)
-    assert counters.ask("b", even(2), 2).wait == pytest.approx(0.5 + 2)
+    assert counters.reserve("a", even(2)).wait == pytest.approx(8.5)
+    assert counters.reserve("b", even(2), 2).wait == pytest.approx(0.5 + 2)
     counters.lower("c", RateLimits("moving", ((5, 10.0),)), 0)
-    assert counters.ask("c", even(float("inf"))).wait == pytest.approx(10)
+    assert counters.reserve("c", even(float("inf"))).wait == pytest.approx(10)
 
 
 @pytest.mark.spark
@@ -271,7 +271,7 @@ def test_server_listens_on_the_host_of_the_spark_driver():
         spark.conf.set("spark.tap.permits.port", str(port))
         with RateLimitServer.of(spark) as limiter:
             assert (limiter.address.host, limiter.address.port) == ("127.0.0.1", port)
-            assert limiter.address.counters().ask("a", even(1)).wait == 0
+            assert limiter.address.counters().reserve("a", even(1)).wait == 0
         spark.conf.set("spark.tap.permits.port", "70000")
         with pytest.raises(RateLimitServerError, match="a port from 0 to 65535, not 70000"):
             RateLimitServer.of(spark)

@@ -217,7 +217,7 @@ def test_secrets_of_a_call_are_masked_in_every_thread_and_afterwards(handler, re
 
     def call() -> None:
         with handler.call():
-            handler.hide_also(masking("hunter2"))
+            handler.add_redactor(masking("hunter2"))
             handler.say("INFO", "with hunter2")
             inside.set()
             done.wait(60)
@@ -228,7 +228,7 @@ def test_secrets_of_a_call_are_masked_in_every_thread_and_afterwards(handler, re
         assert inside.wait(60)
         for number in range(100):  # others come and go meanwhile
             with handler.call():
-                handler.hide_also(masking(f"other{number}."))
+                handler.add_redactor(masking(f"other{number}."))
         logging.getLogger("a").warning("another thread: %s", "hunter2")
         done.set()
         thread.join()
@@ -264,7 +264,7 @@ def test_debug_level_prints_a_masked_traceback_to_standard_error(
 ) -> None:
     monkeypatch.setenv("LOGLEVEL", "debug")
     with handler.attached(), handler.call():
-        handler.hide_also(masking("hunter2"))
+        handler.add_redactor(masking("hunter2"))
         try:
             int("hunter2")
         except ValueError:

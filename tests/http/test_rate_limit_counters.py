@@ -49,7 +49,7 @@ def test_no_time_window_exceeds_a_moving_rate_limit(pauses, limit, seconds):
         patch.setattr(time, "monotonic", clock)
         for pause in pauses:
             clock.seconds += pause
-            while not (place := counters.ask("a", terms("moving", (limit, seconds)))).is_taken:
+            while not (place := counters.reserve("a", terms("moving", (limit, seconds)))).is_taken:
                 clock.seconds += place.wait + 1e-9
             sent.append(clock.seconds)
     for moment in sent:
@@ -59,27 +59,27 @@ def test_no_time_window_exceeds_a_moving_rate_limit(pauses, limit, seconds):
 def test_requests_are_counted_separately_per_name(now):
     """A reservation under one name does not count for another name."""
     counters, rate = InProcessCounters(), terms("even", (2, 1.0))
-    asked = [counters.ask(name, rate) for name in ("a", "a", "b")]
+    asked = [counters.reserve(name, rate) for name in ("a", "a", "b")]
     assert asked == [Reservation(wait, is_taken=True) for wait in (0, 0.5, 0)]
 
 
 def test_weighted_request_counts_as_several_requests(now):
     """The request after one of weight 3 waits as if 3 requests had been sent."""
     counters, rate = InProcessCounters(), terms("even", (2, 1.0))
-    assert counters.ask("a", rate, 3).wait == 0
-    assert counters.ask("a", rate).wait == 1.5
+    assert counters.reserve("a", rate, 3).wait == 0
+    assert counters.reserve("a", rate).wait == 1.5
 
 
 def test_requests_wait_until_the_reported_limit_resets(now):
     """A limit that the source reported applies to all later requests, also without a rate."""
     counters, rate = InProcessCounters(), terms("even", (float("inf"), 1.0))
-    assert [counters.ask("a", rate).wait for _ in range(3)] == [0, 0, 0]
+    assert [counters.reserve("a", rate).wait for _ in range(3)] == [0, 0, 0]
     counters.lower("a", rate, 0, 30)
     counters.lower("a", rate, 0, 10)
     counters.lower("a", rate, 7, 90)
-    assert [counters.ask("a", rate).wait for _ in range(2)] == [30, 30]
+    assert [counters.reserve("a", rate).wait for _ in range(2)] == [30, 30]
     now.seconds += 31
-    assert counters.ask("a", rate).wait == 0
+    assert counters.reserve("a", rate).wait == 0
 
 
 class Owner:

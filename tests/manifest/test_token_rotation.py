@@ -10,7 +10,9 @@ import pytest
 import requests
 
 from tap_core.exceptions import ConfigurationError, FatalAPIError, SyncError
-from tap_core.manifest.components.quota_tokens import RateLimitedMultipleTokenAuthenticator
+from tap_core.manifest.components.multiple_token_authenticator import (
+    RateLimitedMultipleTokenAuthenticator,
+)
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.token_rotation import TokenRotator
 from tap_core.parsing.datetimes import utc_now

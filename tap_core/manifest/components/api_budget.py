@@ -220,7 +220,7 @@ class HTTPAPIBudget:
             return 0.0
         waited = 0.0
         while True:
-            slot = (counters or self._own_counters).ask(*policy)
+            slot = (counters or self._own_counters).reserve(*policy)
             waited += _sleep(slot.wait)
             if slot.is_taken:
                 return waited

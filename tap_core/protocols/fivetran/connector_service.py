@@ -161,13 +161,13 @@ class _Connector:
         """
         schema = self._tap_class._full_schema()  # noqa: SLF001  the SDK's own method
         settings = self._renewed.get(configuration) or parse_configuration(configuration, schema)
-        self._journal.hide_also(make_redactor(settings, schema))
+        self._journal.add_redactor(make_redactor(settings, schema))
         check_allowed_settings(settings, schema, self._allowance)
         tap = self._tap_class(config=settings, setup_mapper=False)
 
         def store_renewed(renew: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
             renewed = renew(self._renewed.get(configuration) or settings)
-            self._journal.hide_also(make_redactor(renewed, schema))
+            self._journal.add_redactor(make_redactor(renewed, schema))
             self._renewed.store(configuration, renewed)
             _logger.warning(
                 "A setting has a new value, such as a token that the source has replaced. It is"

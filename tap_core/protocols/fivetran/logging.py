@@ -127,7 +127,7 @@ class JsonLogHandler:
         except Exception as error:  # noqa: BLE001  never log an uncleaned text
             return f"A text could not be cleaned for the log ({type(error).__name__})."
 
-    def hide_also(self, hide: Callable[[str], str]) -> None:
+    def add_redactor(self, hide: Callable[[str], str]) -> None:
         """Register a function that redacts secrets in all later log lines.
 
         ``hide`` returns a text without its secrets. It remains registered until the current gRPC

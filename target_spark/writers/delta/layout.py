@@ -48,13 +48,13 @@ class PartitionSpec(NamedTuple):
     Attributes:
         name: The name of the column.
         ddl: The type of the column, as DDL.
-        made_by: The SQL expression that computes a generated column, such as ``YEAR(`day`)``. None
-            for a column of the stream.
+        generation_expression: The SQL expression that computes a generated column, such as
+            ``YEAR(`day`)``. None for a column of the stream.
     """
 
     name: str
     ddl: str
-    made_by: str | None
+    generation_expression: str | None
 
 
 def build_partition_specs(
@@ -78,9 +78,9 @@ def build_generated_columns(parts: tuple[PartitionSpec, ...]) -> str:
     The text is empty if no partition column is generated.
     """
     return "".join(
-        f", {quote(part.name)} {part.ddl} GENERATED ALWAYS AS ({part.made_by})"
+        f", {quote(part.name)} {part.ddl} GENERATED ALWAYS AS ({part.generation_expression})"
         for part in parts
-        if part.made_by is not None
+        if part.generation_expression is not None
     )
 
 

@@ -705,12 +705,12 @@ class DeltaWriter:
         """
         self._check_same(spark, table)
         state = self._tables[table.key]
-        acknowledged = commit.same_batch(state.acknowledged)
+        acknowledged = commit.has_same_batch(state.acknowledged)
         try:
             before = self._read_newest_metadata(spark, table)
             marker = next_metadata(before, commit, table, acknowledged=acknowledged)
             self._clean_staging(table, commit.job)
-            is_made = commit.same_batch(before)
+            is_made = commit.has_same_batch(before)
             yield None if is_made else marker
             made = self._verify(spark, table, commit)
             if not is_made:
@@ -742,7 +742,7 @@ class DeltaWriter:
         """
         history = commits(spark, table)
         newest = next((each for each in history if commit.is_same_run(each.marker)), Commit(0))
-        if not commit.same_batch(newest.marker):
+        if not commit.has_same_batch(newest.marker):
             raise CommitLostError(
                 f"Batch {commit.batch} of table {table.name} was written without an error,"
                 " but no commit in the table has this batch's metadata: Delta skipped it as a"

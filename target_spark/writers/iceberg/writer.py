@@ -478,7 +478,7 @@ class IcebergWriter:
         """
         self._check_same(spark, table)
         state = self._tables[table.key]
-        acknowledged = commit.same_batch(state.acknowledged)
+        acknowledged = commit.has_same_batch(state.acknowledged)
         try:
             _check_ancestry(table, state, snapshots(spark, table))
             self._roll_back_batch(spark, table, commit)
@@ -524,7 +524,7 @@ class IcebergWriter:
         if self._tables[table.key].is_newest_known:
             return
         newest = next((each for each in snapshots(spark, table) if each.marker is not None), None)
-        if newest is None or not commit.same_batch(newest.marker):
+        if newest is None or not commit.has_same_batch(newest.marker):
             return
         missing = find_missing_file(spark, table, newest)
         if missing is None:
@@ -606,7 +606,7 @@ def _find_committed_snapshot(
     """
     for snapshot in candidates:
         if commit.is_same_run(snapshot.marker):
-            return snapshot if commit.same_batch(snapshot.marker) else None
+            return snapshot if commit.has_same_batch(snapshot.marker) else None
     return None
 
 
@@ -661,7 +661,7 @@ def _check_unchanged(
         TableError: Another writer changed rows after the batch was computed.
     """
     between = list(itertools.takewhile(lambda s: s.id != read_at.id, snapshots(spark, table)))
-    others = [other for other in between if not commit.same_batch(other.marker)]
+    others = [other for other in between if not commit.has_same_batch(other.marker)]
     if any(other.changes_rows for other in others):
         raise TableError(
             f"Another writer changed table {table.name} ({table.key}) while the versions of"

@@ -22,7 +22,7 @@ from target_spark.loader.loader import Loader
 from target_spark.loader.pending_states import CoveredState
 from target_spark.loader.report import Report
 from target_spark.loader.state_release import Ledger
-from target_spark.loader.table_versions import VersionTracker
+from target_spark.loader.version_tracker import VersionTracker
 from target_spark.storage.spool import SpoolFolder
 from target_spark.tables.model import Table, TableLayout
 

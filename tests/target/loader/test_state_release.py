@@ -322,7 +322,7 @@ def test_recovery_uses_the_latest_metadata_with_a_state(markers):
 @given(MARKERS, MARKERS | st.none())
 def test_metadata_without_a_state_takes_the_earlier_one(marker, before):
     carried = marker.with_earlier_state(before)
-    assert carried.same_batch(marker)
+    assert carried.has_same_batch(marker)
     if marker.state is not None or before is None or before.state is None:
         assert carried == marker
     else:
@@ -332,10 +332,10 @@ def test_metadata_without_a_state_takes_the_earlier_one(marker, before):
 
 def test_batches_are_identified_by_job_run_and_number():
     marker = CommitMetadata("j", "r", 1, 1, 1, "{}")
-    assert marker.same_batch(replace(marker, ordinal=9, state=None, run_started=3))
-    assert not marker.same_batch(None)
+    assert marker.has_same_batch(replace(marker, ordinal=9, state=None, run_started=3))
+    assert not marker.has_same_batch(None)
     for other in (replace(marker, job="x"), replace(marker, run="x"), replace(marker, batch=2)):
-        assert not marker.same_batch(other)
+        assert not marker.has_same_batch(other)
 
 
 def test_transaction_id_contains_job_table_and_run():

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from target_spark.errors import IncompleteError
-from target_spark.loader.table_versions import VersionTracker
+from target_spark.loader.version_tracker import VersionTracker
 from tests.target.warehouse import (
     ID,
     ID_AND_NAME,
