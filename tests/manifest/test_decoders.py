@@ -113,6 +113,19 @@ def test_csv_delimiter_must_be_one_character():
         CsvDecoder(delimiter="||")
 
 
+@pytest.mark.parametrize("encoding", ["nope", "rot13", "a\0b"])
+@pytest.mark.parametrize("decoder", [CsvDecoder, CsvParser, JsonLineParser, JsonParser])
+def test_unknown_encoding_is_a_manifest_error(decoder: Any, encoding: str) -> None:
+    with pytest.raises(ManifestError, match="must be the name of a text encoding"):
+        decoder(encoding=encoding)
+
+
+def test_encoding_with_several_bytes_per_character_is_accepted() -> None:
+    assert list(CsvParser(encoding="utf-16").parse(io.BytesIO("id\n1\n".encode("utf-16")))) == [
+        {"id": "1"}
+    ]
+
+
 @pytest.mark.parametrize(
     "body, document",
     [

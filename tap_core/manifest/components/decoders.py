@@ -72,6 +72,19 @@ _REST_KEY: Final = "null"
 """Key for values beyond the last column of a CSV row, as in airbyte-cdk."""
 
 
+def _check_encoding(encoding: str) -> None:
+    """Raise ManifestError if ``encoding`` is not the name of a text encoding of Python."""
+    try:
+        b"a".decode(encoding)
+    except UnicodeError:
+        pass  # one byte is not a character in this encoding
+    except (LookupError, ValueError):
+        raise ManifestError(
+            f"encoding is {encoding!r}: it must be the name of a text encoding, such as 'utf-8' or"
+            " 'latin-1'."
+        ) from None
+
+
 @dataclass(frozen=True)
 class _StreamDecoder(BoundedReader):
     """Base class of decoders that parse a byte stream; subclasses implement `parse`."""
@@ -101,6 +114,11 @@ class JsonParser(BoundedReader):
     """
 
     encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        """Raise ManifestError if the encoding is unknown."""
+        super().__post_init__()
+        _check_encoding(self.encoding)
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield the JSON document in a byte stream; of a top-level list, yield each element."""
@@ -133,6 +151,11 @@ class JsonLineParser(BoundedReader):
     """JSON Lines parser for use inside another decoder; it yields one document per line."""
 
     encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        """Raise ManifestError if the encoding is unknown."""
+        super().__post_init__()
+        _check_encoding(self.encoding)
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield the JSON document of each line; skip and log lines that are not JSON.
@@ -182,6 +205,11 @@ class JsonItemsDecoder(_StreamDecoder):
     items_path: str
     encoding: str = "utf-8"
 
+    def __post_init__(self) -> None:
+        """Raise ManifestError if the encoding is unknown."""
+        super().__post_init__()
+        _check_encoding(self.encoding)
+
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield the elements of the list at `items_path`; nothing if there is no list."""
         value = _read_json(self.bound(data).read(data), self.encoding)
@@ -213,8 +241,9 @@ class CsvDecoder(_StreamDecoder):
     set_values_to_none: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Raise ManifestError if the delimiter is neither one character nor an escape sequence."""
+        """Raise ManifestError if the encoding is unknown or the delimiter is not one character."""
         super().__post_init__()
+        _check_encoding(self.encoding)
         if len(self._delimiter) != 1:
             raise ManifestError(
                 f"delimiter is {self.delimiter!r}: it must be one character, such as ',' or '\\t'."
