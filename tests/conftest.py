@@ -2,7 +2,8 @@
 
 A test that is parametrized by the table format runs for one format only, which its name decides, so
 that every run tries all formats and every test. ``--every-format`` runs it for all of them, and for
-small batches without Spark (`make coverage`, `make thorough`). Parallel runs with the same
+small batches without Spark (`make coverage`, `make thorough`). Of a test with the mark
+``every_nth_case(n)``, all cases but every nth are thorough. Parallel runs with the same
 ``--queue=FOLDER``, which must be empty at first, divide the files with their tests among them; each
 run begins with those without Spark. Each run ends with the seconds of its tests by marker, beside
 the budget that they have in `make test` on two cores.
@@ -38,6 +39,7 @@ _BUDGETS: Final = {"thorough": None, "spark": 1_300, "peer": 130, None: 700}
 """Seconds that the tests of a marker may take in `make test`; None for tests without any."""
 
 _seconds: Counter[str | None] = Counter()
+_collected_cases: Counter[str] = Counter()
 _claimed: Final[dict[str, bool]] = {}
 
 _FORMATS: Final = set(SCHEMA["properties"]["format"]["enum"]) - {None}
@@ -75,11 +77,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Refuse a Spark test in a file that runs of Spark tests leave out: nothing would run it.
+    """Mark the cases of a test that `make test` leaves out, and check the mark ``spark``.
 
     Raises:
-        UsageError: The file does not contain ``mark.spark``.
+        UsageError: A Spark test is in a file without ``mark.spark``, which runs of Spark tests
+            leave out.
     """
+    if distance := item.get_closest_marker("every_nth_case"):
+        test = item.nodeid.partition("[")[0]
+        if _collected_cases[test] % distance.args[0]:
+            item.add_marker(pytest.mark.thorough)
+        _collected_cases[test] += 1
     if _is_of_spark(item) and not _names_spark_mark(item.path):
         raise pytest.UsageError(f"{item.path}: write pytest.mark.spark in the file of the test.")
 

@@ -3,8 +3,9 @@
 It is optimized for small runs. Tests run most code only once, so Java's second compiler would cost
 a fifth more CPU time than it saves. Without that compiler Java reserves 48 MB for compiled code,
 which hundreds of tests fill; Java would then discard code and compile it again, so the session has
-a larger code cache. Queries are interpreted, because compiling them takes longer than running them
-on a few rows; the queries of `compiled_spark` are compiled, as by default.
+a larger code cache. Queries are interpreted and planned once, because compiling them and planning
+them again takes longer than running them on a few rows; those of `compiled_spark` are compiled and
+planned adaptively, as by default.
 """
 
 from __future__ import annotations
@@ -33,11 +34,14 @@ __all__ = [
 ]
 
 INTERPRETED: Final = {
+    "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-"""Settings with which Spark interprets its plans: for few rows, compiling them takes longer."""
+"""Settings with which Spark interprets its plans, and plans each query once. For few rows,
+compiling and planning again take longer than running the query."""
 COMPILED: Final = {
+    "spark.sql.adaptive.enabled": "true",
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
 }

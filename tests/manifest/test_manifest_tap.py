@@ -473,6 +473,7 @@ LATER_OF_TWO = (
 class TestDatesFromSettings:
     """An invalid start or end date is rejected before a catalog is written."""
 
+    @pytest.mark.every_nth_case(2)
     @pytest.mark.parametrize(
         ("replaced", "given", "named"),
         [

@@ -166,6 +166,7 @@ def _syncs() -> Iterator[Any]:
             yield pytest.param(name, mode, marks=marks, id=f"{name}-{mode}")
 
 
+@pytest.mark.every_nth_case(2)
 @pytest.mark.parametrize("name, mode", [pytest.param(None, "ok", id="all"), *_syncs()])
 def test_no_sync_writes_a_secret(folder: Folder, port: int, name: str | None, mode: str):
     """SEC5: no sync writes a secret."""
@@ -234,6 +235,7 @@ def _call_text(grpc: Any, call: Any) -> str:
         return f"{error.code()} {error.details()}"
 
 
+@pytest.mark.every_nth_case(3)
 @pytest.mark.parametrize(
     "change",
     [
@@ -269,6 +271,7 @@ def _target_settings(**more: Any) -> dict[str, Any]:
     return {**given, **more}
 
 
+@pytest.mark.every_nth_case(2)
 @pytest.mark.parametrize("command", TARGET_COMMANDS)
 @pytest.mark.parametrize("kind", ["object", "text"])
 def test_no_command_of_the_target_without_java_writes_a_secret(

@@ -13,6 +13,7 @@ from tests.samples.running import ROOT, environment
 SAMPLES = ("tap_flights", "tap_airlines", "tap_planes", "tap_petstore")
 
 
+@pytest.mark.every_nth_case(2)
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_tests_of_a_sample_pass(sample: str, tmp_path: Path) -> None:
     settings = ("-p", "no:cacheprovider", "-W", "error", f"--rootdir={tmp_path}")

@@ -68,6 +68,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.every_nth_case(3)
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
 def test_tests_of_a_new_project_pass(project: Project, made: Path) -> None:
     done = run(made / project.name, "pytest", "-q")
@@ -97,6 +98,7 @@ def test_wrong_token_of_a_new_tap_is_one_line_of_standard_error(tmp_path: Path) 
     assert "hunter2" not in done.stdout + done.stderr
 
 
+@pytest.mark.every_nth_case(3)
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
 def test_definitions_for_meltano_are_those_of_the_plugin(project: Project, made: Path) -> None:
     done = run(made / project.name, project.package, "--about", "--format=meltano")

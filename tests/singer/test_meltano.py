@@ -92,6 +92,7 @@ def rows(spark: SparkSession, project: Path) -> dict[str, int]:
     }
 
 
+@pytest.mark.thorough
 def test_second_run_resumes_from_the_stored_state(spark: SparkSession, project: Path) -> None:
     meltano(project, "run", "tap-flights", "target-spark", TAP_FLIGHTS_UNTIL=FIRST_UNTIL)
     first_marks = bookmarks(project, "flights")

@@ -83,6 +83,7 @@ def test_spec_and_usage_errors_do_not_import_pyspark(tmp_path: Path) -> None:
 # Invalid arguments and settings
 
 
+@pytest.mark.every_nth_case(2)
 @pytest.mark.parametrize(
     "arguments,words",
     [
@@ -255,6 +256,7 @@ def test_check_writes_and_reads_a_table_and_removes_it(tmp_path: Path) -> None:
     assert not (tmp_path / "tables").exists() or not list((tmp_path / "tables").glob("[!_]*"))
 
 
+@pytest.mark.every_nth_case(2)
 @pytest.mark.parametrize(
     "config,words",
     [

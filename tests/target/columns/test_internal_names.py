@@ -57,7 +57,12 @@ def values(version: int) -> dict[str, str]:
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("table_format", "mode"),
-    [("delta", "upsert"), ("delta", "scd2"), ("iceberg", "upsert"), ("parquet", "append")],
+    [
+        ("delta", "upsert"),
+        pytest.param("delta", "scd2", marks=pytest.mark.thorough),
+        ("iceberg", "upsert"),
+        ("parquet", "append"),
+    ],
 )
 def test_properties_named_like_internal_columns_keep_their_values(
     spark_session: Session, spark: SparkSession, tmp_path: Path, table_format: str, mode: str

@@ -233,6 +233,7 @@ def let_others(destination: RacingDestination, monkeypatch: pytest.MonkeyPatch) 
     after(alter_table, "_build_select_list")
 
 
+@pytest.mark.every_nth_case(3)
 @pytest.mark.parametrize(
     "case", CASES, ids=lambda case: f"{case.call.__name__}-{case.begin.__name__}"
 )

@@ -400,6 +400,7 @@ def test_malformed_and_boundary_values_convert_as_the_reference(
     check_strict(spark, tmp_path / "lines", values)
 
 
+@pytest.mark.thorough
 # Shrinking would start thousands of jobs; the assertion shows the value.
 @settings(
     max_examples=3,

@@ -215,6 +215,7 @@ def test_strict_read_fails_on_a_bad_value(spooled: Spooled, name: str):
         ).mode("overwrite").save()
 
 
+@pytest.mark.every_nth_case(2)
 @pytest.mark.parametrize("copies", [1, 12])
 def test_strict_and_checked_reads_give_the_same_rows(spooled: Spooled, copies: int):
     names = [(name, f"{name}{n}") for n in range(copies) for name in TYPES]
@@ -269,6 +270,7 @@ SPELLINGS = (
 )
 
 
+@pytest.mark.every_nth_case(2)
 @pytest.mark.parametrize(
     ("kind", "place"),
     [
@@ -408,6 +410,7 @@ def test_text_column_keeps_any_json_as_written(spooled: Spooled):
     assert [row.a for row in good_rows(frame, strict=True)] == raws
 
 
+@pytest.mark.thorough
 def test_text_of_25_million_characters_is_read(spooled: Spooled):
     found = table_schema(
         {"a": {"type": "string"}, "b": {"type": "string", "contentEncoding": "base64"}}
@@ -566,6 +569,7 @@ def test_frame_is_written_with_the_types_of_its_layout(
         assert written[column.name].dataType == same
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "count", [200, *(pytest.param(count, marks=pytest.mark.thorough) for count in (800, 2000))]
 )

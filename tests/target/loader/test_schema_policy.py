@@ -59,6 +59,7 @@ def test_schema_in_the_middle_of_a_run_is_refused_after_the_rows_before_it(
     assert kinds(warehouse, "a") == [("refuse", "id", "bigint"), ("refuse", "name", None)]
 
 
+@pytest.mark.thorough
 def test_ignored_properties_are_named_and_other_types_are_quarantined(
     warehouse: Warehouse,
 ) -> None:

@@ -422,6 +422,7 @@ def test_commit_whose_response_was_lost_is_not_repeated(
     assert len(by_delta_rs.rows("a", "id")) == (4 if mode == "upsert" else 6)
 
 
+@pytest.mark.every_nth_case(2)
 @pytest.mark.spark
 @pytest.mark.usefixtures("no_spark")
 @pytest.mark.parametrize(

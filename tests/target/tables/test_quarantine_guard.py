@@ -273,6 +273,7 @@ def test_overwrite_beyond_the_percentage_leaves_the_table(delta: Warehouse) -> N
 # Undeclared keys
 
 
+@pytest.mark.every_nth_case(4)
 @pytest.mark.parametrize(
     ("key", "hint"),
     [

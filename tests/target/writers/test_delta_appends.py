@@ -388,6 +388,7 @@ def test_table_just_created_by_another_run_is_appended_to(
     assert content(spark, table) == [(1, "a", 1)]
 
 
+@pytest.mark.every_nth_case(3)
 @pytest.mark.parametrize(
     "layout",
     [

@@ -97,6 +97,7 @@ def test_repeated_batch_is_recognized_and_not_written_again(spark, table):
     assert len(line(spark, table)) == 2
 
 
+@pytest.mark.every_nth_case(2)
 @pytest.mark.parametrize("way", ["append", "upsert", "replace", "commit_empty"])
 def test_exception_after_the_commit_does_not_duplicate_the_batch(spark, table, way):
     """The commit is made, then its response is lost; the same call is repeated."""
@@ -127,6 +128,7 @@ def test_exception_after_the_commit_does_not_duplicate_the_batch(spark, table, w
     assert content(spark, table) == after.get(way, [(1, "a", 1), (2, "b", 2)])
 
 
+@pytest.mark.every_nth_case(2)
 @pytest.mark.parametrize("way", ["append", "replace", "upsert", "commit_empty", "delete_versions"])
 def test_batch_number_that_does_not_increase_is_an_error(spark, table, way):
     writer = IcebergWriter()
@@ -367,6 +369,7 @@ def changes(spark: SparkSession, *values: tuple[int, str | None, bool]) -> DataF
     )
 
 
+@pytest.mark.every_nth_case(2)
 @pytest.mark.parametrize("hard", [False, True])
 @pytest.mark.parametrize("empty_at_first", [False, True])
 def test_delete_record_keeps_the_values_of_a_soft_deleted_row(

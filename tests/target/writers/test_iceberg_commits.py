@@ -82,6 +82,7 @@ def test_first_rows_with_keys_are_merged_with_concurrently_added_rows(
     assert content(spark, table) == [(1, "ours", 1), (2, "ours", 1), (3, "theirs", 0)]
 
 
+@pytest.mark.every_nth_case(3)
 @pytest.mark.parametrize("before", ["nothing", "no rows", "deleted rows"])
 @pytest.mark.parametrize("meanwhile", ["nothing", "no rows", "rows"])
 def test_first_rows_are_appended_only_if_the_table_has_no_rows(
@@ -231,6 +232,7 @@ def test_different_row_count_in_the_snapshot_is_an_error(
     getattr(made(spark, table), step)(spark, table, data, marker(2), 2)
 
 
+@pytest.mark.every_nth_case(3)
 @pytest.mark.parametrize("step", ["append", "replace", "first upsert", "upsert"])
 def test_snapshot_with_fewer_rows_than_computed_is_an_error(
     spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch, step: str
@@ -321,6 +323,7 @@ STEPS: dict[str, Callable[[IcebergWriter, SparkSession, Table], object]] = {
 }
 
 
+@pytest.mark.every_nth_case(3)
 @pytest.mark.parametrize("step", list(STEPS))
 @pytest.mark.parametrize("is_there", [True, False])
 def test_replaced_or_removed_table_is_not_changed(

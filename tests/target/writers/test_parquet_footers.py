@@ -77,6 +77,7 @@ def _micros(value: datetime) -> int:
     return (value - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
+@pytest.mark.every_nth_case(3)
 @pytest.mark.parametrize("kind", BOUNDED)
 def test_bounds_equal_those_of_delta(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     values = [(value,) for value in BOUNDED[kind]]
@@ -103,6 +104,7 @@ def test_unordered_and_nested_columns_have_no_bounds(spark: SparkSession, tmp_pa
     }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "values"),
     [("STRING", LONG), pytest.param("TIMESTAMP", MOMENTS, marks=pytest.mark.thorough)],

@@ -48,7 +48,8 @@ def versions(warehouse: Warehouse, *columns: str) -> list[tuple[Any, ...]]:
 SECOND = 1_000_000
 
 
-@pytest.mark.parametrize("name", [pytest.param("s", marks=pytest.mark.thorough), "t"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["s", "t"])
 def test_history_works_for_tables_named_like_sql_aliases(warehouse: Warehouse, name: str) -> None:
     described = schema(name, ID_AND_NAME, "id")
     warehouse.load(described, at(1, name, id=1, name="a"), **SCD2)
@@ -153,6 +154,7 @@ def test_versions_without_a_time_begin_at_their_receipt(warehouse: Warehouse) ->
     assert found[1][1] == found[1][2]
 
 
+@pytest.mark.thorough
 def test_special_characters_in_key_and_value_names_are_supported(warehouse: Warehouse) -> None:
     odd = {name: {"type": "string"} for name in ("a.b", "q`t", "select", "_sdc_valid_from")}
     described = schema("a", odd, "a.b", "q`t")
