@@ -235,7 +235,7 @@ def _call_text(grpc: Any, call: Any) -> str:
         return f"{error.code()} {error.details()}"
 
 
-@pytest.mark.every_nth_case(3)
+@pytest.mark.every_nth_case(5)
 @pytest.mark.parametrize(
     "change",
     [
@@ -271,7 +271,7 @@ def _target_settings(**more: Any) -> dict[str, Any]:
     return {**given, **more}
 
 
-@pytest.mark.every_nth_case(2)
+@pytest.mark.every_nth_case(3)
 @pytest.mark.parametrize("command", TARGET_COMMANDS)
 @pytest.mark.parametrize("kind", ["object", "text"])
 def test_no_command_of_the_target_without_java_writes_a_secret(

@@ -82,7 +82,7 @@ def test_first_rows_with_keys_are_merged_with_concurrently_added_rows(
     assert content(spark, table) == [(1, "ours", 1), (2, "ours", 1), (3, "theirs", 0)]
 
 
-@pytest.mark.every_nth_case(3)
+@pytest.mark.every_nth_case(4)
 @pytest.mark.parametrize("before", ["nothing", "no rows", "deleted rows"])
 @pytest.mark.parametrize("meanwhile", ["nothing", "no rows", "rows"])
 def test_first_rows_are_appended_only_if_the_table_has_no_rows(
@@ -323,7 +323,7 @@ STEPS: dict[str, Callable[[IcebergWriter, SparkSession, Table], object]] = {
 }
 
 
-@pytest.mark.every_nth_case(3)
+@pytest.mark.every_nth_case(5)
 @pytest.mark.parametrize("step", list(STEPS))
 @pytest.mark.parametrize("is_there", [True, False])
 def test_replaced_or_removed_table_is_not_changed(
