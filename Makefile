@@ -52,7 +52,7 @@ TEST := $(PY) -m pytest --hypothesis-profile=ci --durations=30 --durations-min=8
 # Some images set it. Each of the tests' thousands of processes would then compile all its modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo archive test thorough check lint types rules coverage bench peers docs lock audit setup clean
+.PHONY: help demo test thorough check lint types rules coverage bench peers docs lock audit setup clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -76,16 +76,17 @@ $(READY): $(LOCKS) pyproject.toml samples/*/pyproject.toml scripts/preflight.sh 
 demo: setup
 	$(PY) samples/main_job.py
 
-# Archives of Java classes, with which the many starts of Spark are faster.
-archive: setup
-	-$(PY) -m target_spark.spark.class_archive delta
+# An archive of Java classes for a table format, with which Spark starts faster. The shared session
+# of the tests uses the one for Parquet, because Spark's own jars are the only ones in it.
+archive-%: setup
+	-$(PY) -m target_spark.spark.class_archive $*
 
 test: setup
-	@echo "Spark's classes are archived and the tests collected, which compiles them," \
-	  "while peers and PostgreSQL are installed."
-	@{ $(MAKE) archive; $(TEST) --collect-only --quiet > /dev/null 2>&1; } & \
-	  $(PY) -m tests.peers $(TEST_PEERS) && $(PY) -m tests.postgres; \
-	  installed=$$?; wait; exit $$installed
+	@echo "Peers and PostgreSQL are installed and the tests collected, which compiles them," \
+	  "while Spark's classes are archived."
+	@$(MAKE) archive-parquet & \
+	  { $(PY) -m tests.peers $(TEST_PEERS) && $(PY) -m tests.postgres; }; installed=$$?; \
+	  $(TEST) --collect-only --quiet > /dev/null 2>&1; wait; exit $$installed
 	@echo "Three runs divide the tests, because many tests wait; what the other two print comes last."
 	@queue=$$(mktemp -d) || exit 1; \
 	  $(TEST) --queue=$$queue -m "spark and not thorough" > .spark-tests.log 2>&1 & first=$$!; \
@@ -123,7 +124,7 @@ coverage: setup
 	$(BIN)/coverage report --include='tap_core/*' --fail-under=98
 	$(BIN)/coverage report --include='target_spark/*' --fail-under=95
 
-bench: archive
+bench: archive-delta archive-parquet
 	$(PY) -m tests.peers $(BENCH_PEERS)
 	$(PY) -m tests.postgres wal2json
 	$(PY) -m tests.bench
