@@ -3,7 +3,7 @@
 #   make demo      set everything up and run the main job: a tap into Spark tables, twice
 #   make test      set everything up and pass the tests
 #   make check     everything that must hold: format, lint, types, code rules, all tests
-#   make thorough  the tests that take long, which make test leaves out
+#   make thorough  the tests that make test leaves out: they take long or resemble others
 #   make coverage  the tests again, with the branches that they leave out
 #   make bench     set everything up and run the benchmarks beside other tools
 #   make docs      build the documentation as a site, in build/site
@@ -21,10 +21,11 @@ DOCS    := .venv-docs
 LOCKS   := requirements-uv.lock requirements-build.lock requirements-dev.lock samples/requirements.txt
 PYTEST_ARGS ?=
 
-# pip installs uv, which installs the rest. Every archive must have the hash in the lock file.
+# pip installs uv, and uv the rest. Every archive must have its hash in the lock file.
 # Packages that are published as source only are built without isolation, with the packages of
 # requirements-build.lock: no hashes are checked of packages that are fetched for an isolated build.
-PIP     := pip install --quiet --disable-pip-version-check --no-deps --require-hashes
+PIP     := pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+           --only-binary=:all:
 UV      := $(PY) scripts/run_uv.py
 INSTALL := $(UV) pip install --quiet --no-deps --no-build-isolation
 LOCKED  := $(INSTALL) --require-hashes
@@ -45,6 +46,9 @@ TEST_PEERS  := singer_sdk meltano airbyte_models fivetran_wire
 LONG_PEERS  := pyairbyte airbyte_sources public_plugins spark_connect s3_server pyiceberg readers twine \
                duckdb dagster prefect airflow
 BENCH_PEERS := singer_sdk airbyte_cdk dlt tap_postgres fivetran_sdk
+
+# With an archive of its Java classes, Spark starts faster.
+CLASS_ARCHIVE := $(PY) -m target_spark.spark.class_archive
 
 # The same examples of a property in every run, so that a run says something of the code alone.
 TEST := $(PY) -m pytest --hypothesis-profile=ci --durations=30 --durations-min=8 $(PYTEST_ARGS)
@@ -76,17 +80,13 @@ $(READY): $(LOCKS) pyproject.toml samples/*/pyproject.toml scripts/preflight.sh 
 demo: setup
 	$(PY) samples/main_job.py
 
-# An archive of Java classes for a table format, with which Spark starts faster. The shared session
-# of the tests uses the one for Parquet, because Spark's own jars are the only ones in it.
-archive-%: setup
-	-$(PY) -m target_spark.spark.class_archive $*
-
 test: setup
-	@echo "Peers and PostgreSQL are installed and the tests collected, which compiles them," \
-	  "while Spark's classes are archived."
-	@$(MAKE) archive-parquet & \
-	  { $(PY) -m tests.peers $(TEST_PEERS) && $(PY) -m tests.postgres; }; installed=$$?; \
-	  $(TEST) --collect-only --quiet > /dev/null 2>&1; wait; exit $$installed
+	@echo "Spark's classes are archived while peers and PostgreSQL are installed, and the test files" \
+	  "compiled. The tests' shared session uses the archive for Parquet: both have only Spark's jars."
+	@$(CLASS_ARCHIVE) parquet & \
+	  $(PY) -m tests.peers $(TEST_PEERS) && $(PY) -m tests.postgres && \
+	  { $(TEST) --collect-only --quiet > /dev/null 2>&1; true; }; \
+	  installed=$$?; wait; exit $$installed
 	@echo "Three runs divide the tests, because many tests wait; what the other two print comes last."
 	@queue=$$(mktemp -d) || exit 1; \
 	  $(TEST) --queue=$$queue -m "spark and not thorough" > .spark-tests.log 2>&1 & first=$$!; \
@@ -99,7 +99,7 @@ test: setup
 
 check: lint types test thorough
 
-# What `make test` leaves out because it takes long, mutations of the fuzz corpus, and properties
+# What `make test` leaves out, mutations of the fuzz corpus, and properties
 # with new examples; it needs what that sets up.
 thorough: setup $(DOCS)/.ready
 	$(PY) -m tests.peers $(LONG_PEERS)
@@ -124,7 +124,8 @@ coverage: setup
 	$(BIN)/coverage report --include='tap_core/*' --fail-under=98
 	$(BIN)/coverage report --include='target_spark/*' --fail-under=95
 
-bench: archive-delta archive-parquet
+bench: setup
+	-$(CLASS_ARCHIVE) delta parquet
 	$(PY) -m tests.peers $(BENCH_PEERS)
 	$(PY) -m tests.postgres wal2json
 	$(PY) -m tests.bench

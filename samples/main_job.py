@@ -257,8 +257,8 @@ def print_run(run: Run, added: Counter[str]) -> None:
 
 
 @dataclass
-class TableContents:
-    """Contents of the tables after a run.
+class RowCounts:
+    """Numbers of rows in the tables after a run.
 
     Attributes:
         rows: Number of rows by table.
@@ -269,16 +269,16 @@ class TableContents:
     at_bookmark: Counter[str] = field(default_factory=Counter)
 
 
-def count_rows() -> TableContents:
+def count_rows() -> RowCounts:
     """Count the rows of the tables, which are read without Spark."""
-    warehouse, found = open_warehouse(WAREHOUSE), TableContents()
+    warehouse, found = open_warehouse(WAREHOUSE), RowCounts()
     for name in warehouse:
         found.rows[name] = warehouse[name].to_arrow().num_rows
     for name in HOURLY:
         keys = warehouse[name].to_arrow(KEYS).to_pylist()
         rows = Counter((row["origin"], row["time_hour"]) for row in keys)
-        latest = dict(sorted(rows))
-        found.at_bookmark[name] = sum(rows[key] for key in latest.items())
+        latest = dict(sorted(rows))  # origin -> its last hour: later pairs replace earlier ones
+        found.at_bookmark[name] = sum(rows[origin, hour] for origin, hour in latest.items())
     return found
 
 
@@ -295,7 +295,7 @@ def query_tables(query: str) -> Table:
     return result
 
 
-def check_second_run(second: Run, added: Counter[str], before: TableContents) -> None:
+def check_second_run(second: Run, added: Counter[str], before: RowCounts) -> None:
     """Check that the second run read only new rows and those at the bookmarks, and report it.
 
     Raises:

@@ -4,7 +4,7 @@
 #   $1          command that runs uv
 #   $2          --upgrade to lock the newest versions; without it, locked versions are kept
 #
-# The files contain no URL of a package index: pip installs from its configured index, and rejects an
+# The files contain no URL of a package index: pip and uv install from the index that pip is configured to use, and reject an
 # archive with another hash.
 set -eu
 uv=$1
@@ -40,13 +40,14 @@ done
 compile pyproject.toml --extra docs --extra manifest $agree --output-file requirements-docs.lock
 
 # Packages that build this project and the packages that are published as source only (pyspark).
-# Builds run without isolation, because pip does not check the hashes of packages that it downloads
+# Builds run without isolation, because neither pip nor uv checks the hashes of packages that it downloads
 # for an isolated build.
 # setuptools: CVE-2024-6345, CVE-2025-47273.
 printf '%s\n' 'hatchling>=1.26,<2' 'hatch-fancy-pypi-readme>=25.1,<26' 'editables>=0.5,<1' 'setuptools>=78.1.1' |
   compile - --constraint requirements-dev.lock --output-file requirements-build.lock
 
-# Tools of `make audit` and `make lock`, each in a separate environment.
+# pip-audit, which `make audit` installs into a separate environment, and uv, which `make setup`
+# installs first, to install everything else.
 printf '%s\n' 'pip-audit>=2.10,<3' | compile - --output-file requirements-audit.lock
 printf '%s\n' 'uv==0.13.8' | compile - --output-file requirements-uv.lock
 

@@ -1,82 +1,81 @@
-"""Run uv with the package indexes that pip is configured to use.
+"""Run uv with the settings of pip: package indexes, proxy, certificates and timeout.
 
     python scripts/run_uv.py pip install ...
 
 uv installs the same archives as pip and checks the same hashes in a quarter of the time, but it
 does not read pip's configuration. This script passes it on in environment variables, unless they
-are set already: https://docs.astral.sh/uv/reference/environment/. Without `--python`, uv installs
-into the environment of the interpreter that runs this script.
+are set already: https://docs.astral.sh/uv/reference/environment/. Without `--python`, uv uses the
+environment of the interpreter that runs this script.
 """
 
 from __future__ import annotations
 
-import ast
+import math
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
-__all__ = ["read_pip_config", "uv_environment"]
-
-_VARIABLES = {
-    "index-url": "UV_DEFAULT_INDEX",
-    "extra-index-url": "UV_INDEX",
-    "find-links": "UV_FIND_LINKS",
-    "no-index": "UV_NO_INDEX",
-    "trusted-host": "UV_INSECURE_HOST",
-    "timeout": "UV_HTTP_TIMEOUT",
-    "default-timeout": "UV_HTTP_TIMEOUT",
-    "proxy": "ALL_PROXY",
-    "cert": "SSL_CERT_FILE",
-    "client-cert": "SSL_CLIENT_CERT",
-}
-"""Name of a pip setting -> the variable with which uv reads the same value."""
-
-_SECTIONS = ("global", "install", ":env:")
-"""Sections of pip's configuration that apply to `pip install`; later ones override earlier ones."""
+__all__ = ["make_uv_environment", "read_pip_options"]
 
 
-def read_pip_config(lines: Iterable[str]) -> dict[str, str]:
-    """Return the settings that apply to `pip install`, as a map of name -> value.
+def read_pip_options() -> dict[str, Any]:
+    """Return the options of `pip install` that pip's configuration sets: name in pip -> value.
 
-    Args:
-        lines: The output of `pip config list`, such as ``global.index-url='https://...'``.
+    pip itself reads its configuration files and variables. It has no public function for that.
     """
-    found: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
-    for line in lines:
-        key, _, value = line.partition("=")
-        section, _, name = key.partition(".")
-        if section in found:
-            found[section][name] = ast.literal_eval(value)
-    return {name: value for section in _SECTIONS for name, value in found[section].items()}
+    from pip._internal.commands import create_command  # slow, and not needed by tests
+
+    parser = create_command("install").parser
+    values: dict[str, Any] = vars(parser.get_default_values())
+    return {name: value for name, value in values.items() if value != parser.defaults.get(name)}
 
 
-def uv_environment(settings: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Return ``environment`` with the variables with which uv uses the settings of pip.
+def make_uv_environment(
+    options: Mapping[str, Any], environment: Mapping[str, str]
+) -> dict[str, str]:
+    """Return ``environment`` with the variables with which uv uses the options of pip.
 
     Args:
-        settings: Settings of pip, name -> value.
+        options: Options of `pip install`, as `read_pip_options` returns them.
         environment: The environment variables of this process.
     """
-    passed = {
-        "UV_COMPILE_BYTECODE": "1",  # as pip does
-        "UV_INDEX_STRATEGY": "unsafe-best-match",  # as pip: the best version of all indexes
+    bundle = environment.get("REQUESTS_CA_BUNDLE") or environment.get("CURL_CA_BUNDLE")  # as pip
+    certificates = options.get("cert") or bundle or ""
+    variables = {
+        "UV_COMPILE_BYTECODE": "1",
+        "UV_INDEX_STRATEGY": "unsafe-best-match",  # the best version of all indexes
+        "UV_SYSTEM_CERTS": "true",
+        "UV_DEFAULT_INDEX": options.get("index_url", ""),
+        "UV_INDEX": " ".join(options.get("extra_index_urls", ())),
+        "UV_FIND_LINKS": ",".join(options.get("find_links", ())),
+        "UV_INSECURE_HOST": " ".join(options.get("trusted_hosts", ())),
+        "UV_HTTP_TIMEOUT": str(math.ceil(options["timeout"])) if "timeout" in options else "",
+        "UV_KEYRING_PROVIDER": options.get("keyring_provider", ""),
+        "ALL_PROXY": options.get("proxy", ""),
+        "SSL_CERT_DIR" if Path(certificates).is_dir() else "SSL_CERT_FILE": certificates,
+        "SSL_CLIENT_CERT": options.get("client_cert", ""),
     }
-    for name, value in settings.items():
-        if variable := _VARIABLES.get(name):
-            separator = "," if name == "find-links" else " "
-            passed[variable] = separator.join(value.split())
-    return passed | environment | {"VIRTUAL_ENV": sys.prefix}
+    set_already = {name: value for name, value in environment.items() if value}
+    passed = {name: value for name, value in variables.items() if value} | set_already
+    passed.pop("UV_SYSTEM_PYTHON", None)
+    return passed | {"UV_PYTHON": sys.executable}
 
 
 def main(arguments: list[str]) -> int:
     """Run uv with ``arguments``, and return its exit code."""
-    from uv import find_uv_bin  # not at the top: tests import this module without uv
-
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "config", "list"]
-    listed = subprocess.run(pip, capture_output=True, text=True, check=True).stdout
-    environment = uv_environment(read_pip_config(listed.splitlines()), os.environ)
-    return subprocess.run([find_uv_bin(), *arguments], env=environment, check=False).returncode
+    try:
+        from uv import find_uv_bin  # only `make setup` installs it
+    except ImportError:
+        sys.exit(f"uv is not installed for {sys.executable}. Run make setup, then use .venv.")
+    options = read_pip_options()
+    command = [find_uv_bin(), *arguments]
+    if options.get("no_index") and arguments[:1] == ["pip"]:
+        command.insert(3, "--no-index")  # uv has no variable for it
+    environment = make_uv_environment(options, os.environ)
+    return subprocess.run(command, env=environment, check=False).returncode
 
 
 if __name__ == "__main__":

@@ -3,10 +3,11 @@
 A test that is parametrized by the table format runs for one format only, which its name decides, so
 that every run tries all formats and every test. ``--every-format`` runs it for all of them, and for
 small batches without Spark (`make coverage`, `make thorough`). Of a test with the mark
-``every_nth_case(n)``, all cases but every nth are thorough. Parallel runs with the same
-``--queue=FOLDER``, which must be empty at first, divide the files with their tests among them; each
-run begins with those without Spark. Each run ends with the seconds of its tests by marker, beside
-the budget that they have in `make test` on two cores.
+``every_nth_case(n)``, the first of every n cases is in `make test`; the others are thorough.
+
+Parallel runs with the same ``--queue=FOLDER``, which must be empty at first, divide the files with
+their tests among them; each run begins with those without Spark. Each run ends with the seconds of
+its tests by marker, beside the budget that they have in `make test` on two cores.
 """
 
 from __future__ import annotations
@@ -83,9 +84,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         UsageError: A Spark test is in a file without ``mark.spark``, which runs of Spark tests
             leave out.
     """
-    if distance := item.get_closest_marker("every_nth_case"):
-        test = item.nodeid.partition("[")[0]
-        if _collected_cases[test] % distance.args[0]:
+    if mark := item.get_closest_marker("every_nth_case"):
+        test, [n] = item.nodeid.partition("[")[0], mark.args
+        if _collected_cases[test] % n:
             item.add_marker(pytest.mark.thorough)
         _collected_cases[test] += 1
     if _is_of_spark(item) and not _names_spark_mark(item.path):

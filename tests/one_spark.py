@@ -34,18 +34,16 @@ __all__ = [
 ]
 
 INTERPRETED: Final = {
-    "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-"""Settings with which Spark interprets its plans, and plans each query once. For few rows,
-compiling and planning again take longer than running the query."""
+"""Settings with which Spark interprets its plans: for few rows, compiling them takes longer."""
 COMPILED: Final = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
 }
-"""Spark's defaults of the same settings."""
+"""Spark's defaults: it compiles its plans and adapts them while a query runs."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +65,17 @@ class ConfiguredSession:
 
 
 @pytest.fixture(scope="session")
-def spark_session() -> Iterator[Session]:
-    """The target's own session, on two cores, with Iceberg and Delta; tests use no other."""
+def spark_session(pytestconfig: pytest.Config) -> Iterator[Session]:
+    """The target's own session, on two cores, with Iceberg and Delta; tests use no other.
+
+    With ``--every-format`` it plans queries adaptively, as by default.
+    """
     from target_spark.spark.jars import format_conf
     from target_spark.spark.session import Session, SparkSettings
 
     iceberg = format_conf("iceberg", {}, (), metadata.version("pyspark"))
-    conf = iceberg | INTERPRETED
+    adaptive = str(bool(pytestconfig.getoption("every_format"))).lower()
+    conf = iceberg | INTERPRETED | {"spark.sql.adaptive.enabled": adaptive}
     session = Session.start(SparkSettings(master="local[2]", conf=conf, small_runs=True))
     pid = None
     try:

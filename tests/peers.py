@@ -28,7 +28,8 @@ PEERS: dict[str, tuple[str, ...]] = {
     # Public connectors that consist of a manifest only; their dependencies are not needed.
     "airbyte_sources": (
         "--no-deps",
-        "--python-version=3.11",  # their packages exclude later versions, which only read files
+        # The packages exclude newer Pythons, but tests only read their manifests.
+        "--python-version=3.11",
         "airbyte-source-freshsales==1.0.14",
         "airbyte-source-k6-cloud==0.1.15",
         "airbyte-source-launchdarkly==0.1.13",
@@ -111,7 +112,7 @@ def peer_python(name: str) -> Path | None:
 
 def missing_reason(name: str) -> str:
     """Return the reason for which tests are skipped, with the command that installs the peer."""
-    return f"the peer {name} is not installed: python -m tests.peers {name}"
+    return f"the peer {name} is not installed: .venv/bin/python -m tests.peers {name}"
 
 
 def make_peer(name: str) -> Path:

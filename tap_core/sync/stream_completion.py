@@ -22,10 +22,10 @@ from tap_core.sync.plan import get_schemas, get_stream_id
 if TYPE_CHECKING:
     from tap_core.sync.interfaces import SyncStream
 
-__all__ = ["StreamFinalizer"]
+__all__ = ["StreamCompletion"]
 
 
-class StreamFinalizer:
+class StreamCompletion:
     """Emitter of status events at the start and end of each stream.
 
     At the end of a stream, it also makes the states of the stream's partitions final.

@@ -25,7 +25,7 @@ from tap_core.sync.concurrency import (
 )
 from tap_core.sync.log_sync import is_read_from_log, sync_change_log
 from tap_core.sync.plan import is_mapped
-from tap_core.sync.stream_completion import StreamFinalizer
+from tap_core.sync.stream_completion import StreamCompletion
 from tap_core.sync.unused_state import find_unused_state
 from tap_core.sync.worker_pool import SyncJob, WorkerPool
 
@@ -56,7 +56,7 @@ class StreamScheduler:
         self._threads = apply_user_limit(
             tap.max_parallel_streams, tap.config, "max_parallel_streams"
         )
-        self._finalizer = StreamFinalizer(streams)
+        self._completion = StreamCompletion(streams)
         self._unfinished = [stream.name for stream in streams if stream.selected][:1]
 
     @property
@@ -82,7 +82,7 @@ class StreamScheduler:
             elif stream is parallel[0]:
                 self._sync_in_parallel(parallel)
             if stream.name not in self._failures:
-                self._finalizer.complete(stream, self._failures)
+                self._completion.complete(stream, self._failures)
         if self._failures:
             self._unfinished = list(self._failures)
             raise next(iter(self._failures.values()))
@@ -146,7 +146,7 @@ class StreamScheduler:
             self._logger.debug("'%s' is synced by its parent.", stream.name)
         else:
             self._unfinished = [stream.name]
-            self._finalizer.begin(stream)
+            self._completion.begin(stream)
             self._sync_root(stream)
 
     def _sync_from_log(self, streams: Sequence[SyncStream]) -> None:
@@ -156,7 +156,7 @@ class StreamScheduler:
         """
         self._unfinished = [stream.name for stream in streams]
         for stream in streams:
-            self._finalizer.begin(stream)
+            self._completion.begin(stream)
         for log in dict.fromkeys(stream.change_log for stream in streams):
             if log is not None:
                 sync_change_log(log, [one for one in streams if one.change_log is log], self._run)
@@ -168,7 +168,7 @@ class StreamScheduler:
         """
         for stream in streams:
             _create_state_entries(stream)
-            self._finalizer.begin(stream)
+            self._completion.begin(stream)
         self._unfinished = [stream.name for stream in streams]
         with WorkerPool(
             self._run, min(self._threads, len(streams)), streams, may_create_pools=True
@@ -190,7 +190,7 @@ class StreamScheduler:
         stream.finalize_state_progress_markers()
         root = stream._origin or stream
         for each in (stream, *stream.descendent_streams):
-            is_complete = self._finalizer.is_complete_after(each._origin or each, root)
+            is_complete = self._completion.is_complete_after(each._origin or each, root)
             if each._stream_version is not None and is_complete:
                 each._write_activate_version_message(each._stream_version)
 

@@ -202,13 +202,13 @@ class _Calls:
         """
         schema = self.plugin._full_schema()  # noqa: SLF001  a class method of every plugin
         configuration = parse_configuration(request.configuration, schema)
-        hide = make_redactor(configuration, schema)
-        self.journal.add_redactor(hide)
+        redactor = make_redactor(configuration, schema)
+        self.journal.add_redactor(redactor)
         self.rules.check(configuration)
         try:
             config = self.plugin(config=parse_settings(configuration), parse_env_config=True).config
         except ConfigurationError as error:
-            raise ConfigurationError(hide(str(error))) from None
+            raise ConfigurationError(redactor(str(error))) from None
         check_format(settings.load_options(config))
         return config
 

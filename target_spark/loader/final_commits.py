@@ -21,7 +21,7 @@ from target_spark.loader.report import Report
 from target_spark.loader.stream_context import LoadedStream
 from target_spark.spark.spark_provider import SparkProvider
 
-__all__ = ["TableFinalizer"]
+__all__ = ["FinalCommits"]
 
 _VERSIONS_STAY: Final = (
     "ACTIVATE_VERSION deletes nothing: this table format cannot. The rows of all versions stay;"
@@ -45,7 +45,7 @@ _SIGNS_OF_STATUS: Final = (
 )
 
 
-class TableFinalizer:
+class FinalCommits:
     """Queues the overwrite of a table, or the deletion of old versions, when a stream is complete.
 
     Args:

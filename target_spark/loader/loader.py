@@ -40,7 +40,7 @@ from target_spark.config.options import LoadOptions, WriteMode
 from target_spark.errors import SchemaChangeError
 from target_spark.loader.batch_file_checks import check_batch_files
 from target_spark.loader.commit_pipeline import CommitPipeline
-from target_spark.loader.final_commits import TableFinalizer
+from target_spark.loader.final_commits import FinalCommits
 from target_spark.loader.pending_states import CoveredState, StateFormat
 from target_spark.loader.report import Report
 from target_spark.loader.state_inspection import is_empty, is_final
@@ -113,7 +113,7 @@ class Loader:
         self._pipeline = CommitPipeline(
             new_writer, self._ledger, report, self._stopping, options.writers
         )
-        self._finalizer = TableFinalizer(
+        self._final_commits = FinalCommits(
             self._pipeline,
             engine,
             report,
@@ -188,7 +188,7 @@ class Loader:
         elif stream.normal_digest != normal_digest:
             self._merge_schema(stream, event, schema)
         stream.set_schema_message(event, normal_digest)
-        self._finalizer.hold_states(stream, self._ordinal)
+        self._final_commits.hold_states(stream, self._ordinal)
 
     def _new_stream(
         self, event: SchemaEvent, schema: JsonSchema, normal_digest: bytes
@@ -341,12 +341,12 @@ class Loader:
         until the overwrite is committed.
         """
         if event.scope is None:
-            self._finalizer.add_state(self._streams.values(), self._ordinal)
+            self._final_commits.add_state(self._streams.values(), self._ordinal)
             return CoveredState(self._ordinal, event.state, rows=self._received)
         stream = self._streams.get(event.scope)
         if stream is None:
             return CoveredState(self._ordinal, event.state, event.scope)
-        self._finalizer.add_state([stream], self._ordinal)
+        self._final_commits.add_state([stream], self._ordinal)
         return CoveredState(self._ordinal, event.state, event.scope, stream.received)
 
     def _apply_status(self, event: StreamStatus) -> None:
@@ -360,7 +360,7 @@ class Loader:
         stream = self._streams.get(event.stream)
         if stream is not None:
             self._add_version_column(stream)
-            self._finalizer.add_version(stream, self._ordinal)
+            self._final_commits.add_version(stream, self._ordinal)
 
     def _add_version_column(self, stream: LoadedStream) -> None:
         """Add the Singer table version column to a stream's schema once its rows have versions."""
@@ -422,7 +422,7 @@ class Loader:
             if stream.spool.count:
                 self._pipeline.queue_batch(stream)
         final = whole and self._is_final()
-        self._finalizer.finish_streams(self._streams.values(), self._ordinal, final=final)
+        self._final_commits.finish_streams(self._streams.values(), self._ordinal, final=final)
         if self._engine.started:
             self._make_missing_tables()
         self._pipeline.wait()
@@ -434,7 +434,7 @@ class Loader:
             text = f"The settings name a stream {name}, which is not in the input"
             logger.warning("%s", text)
             self._report.add_remark(text)
-        error = self._finalizer.find_error(self._streams.values())
+        error = self._final_commits.find_error(self._streams.values())
         self._ledger.release()
         self._pipeline.commit_leftover_state()
         if error is not None:

@@ -185,7 +185,7 @@ LAYERS: dict[str, int] = {
     "target_spark.loader.runs_table_writer": 4,  # append of a run to the table of runs
     "target_spark.loader.commit_stages": 4,  # stages of one commit
     "target_spark.loader.commit_pipeline": 4,  # queues and writer threads
-    "target_spark.loader.final_commits": 4,  # overwrites and versions at the end of a stream
+    "target_spark.loader.final_commits": 4,  # overwrites; deletion of old versions
     "target_spark.loader.load_session": 5,  # one run of the loader
     "target_spark.loader.loader": 5,  # events to batches and states
     "target_spark.spark.arrow_workers": 3,  # functions run by Spark's Python workers

@@ -143,12 +143,12 @@ def test_more_workers_than_connections_are_all_served(monkeypatch):
     monkeypatch.setattr(authenticated_server, "_MAX_CONNECTIONS", 4)
     monkeypatch.setattr("target_spark.extract.rate_limit_server._FIRST_PAUSE_SECONDS", 0.01)
     with RateLimitServer(bind="0.0.0.0") as limiter:  # noqa: S104  each client has another address
-        asking = [each.counters() for each in clients(limiter, 7)]
+        reserving = [each.counters() for each in clients(limiter, 7)]
         try:
             for _ in range(3):
-                assert all(client.reserve("a", EVEN).is_taken for client in asking)
+                assert all(client.reserve("a", EVEN).is_taken for client in reserving)
         finally:
-            for client in asking:
+            for client in reserving:
                 client._close()
 
 

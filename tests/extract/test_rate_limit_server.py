@@ -97,7 +97,7 @@ def create_source(
 def test_processes_share_the_rate_limits_of_a_tap_and_its_streams(server, processes):
     """All processes together send at most 20 requests per second, and 8 to the slow stream."""
     with RateLimitServer() as limiter:
-        asked = TimedCounters.of(limiter)
+        counters = TimedCounters.of(limiter)
         found = processes.read(create_source(server, limiter), "slow", "other")
     assert found == [2 * REQUESTS_PER_STREAM] * SLOTS
     moments, slow = server.moments(), server.moments("/slow")
@@ -105,19 +105,19 @@ def test_processes_share_the_rate_limits_of_a_tap_and_its_streams(server, proces
     # the slots are even; each process may be late with one reserved slot
     assert most_in_a_second(moments) <= 20 + 1 + SLOTS
     assert most_in_a_second(slow) <= 8 + 1 + SLOTS
-    assert moments[-1] - asked.first >= (len(moments) - 1) / 20
-    assert slow[-1] - asked.first >= (len(slow) - 1) / 8
+    assert moments[-1] - counters.first >= (len(moments) - 1) / 20
+    assert slow[-1] - counters.first >= (len(slow) - 1) / 8
 
 
 def test_api_budget_of_a_manifest_is_shared_by_all_processes(server, processes):
     """All processes together send at most five requests in any second."""
     with RateLimitServer() as limiter:
-        asked = TimedCounters.of(limiter)
+        counters = TimedCounters.of(limiter)
         processes.read(create_source(server, limiter, "Declared"), "users")
     moments = server.moments()
     assert len(moments) == SLOTS * 3
     assert most_in_a_second(moments, 0.9) <= 5 + SLOTS
-    assert moments[-1] - asked.first >= 2
+    assert moments[-1] - counters.first >= 2
 
 
 def test_retry_after_of_one_process_delays_the_others(server, processes):

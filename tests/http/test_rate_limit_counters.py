@@ -59,8 +59,8 @@ def test_no_time_window_exceeds_a_moving_rate_limit(pauses, limit, seconds):
 def test_requests_are_counted_separately_per_name(now):
     """A reservation under one name does not count for another name."""
     counters, rate = InProcessCounters(), terms("even", (2, 1.0))
-    asked = [counters.reserve(name, rate) for name in ("a", "a", "b")]
-    assert asked == [Reservation(wait, is_taken=True) for wait in (0, 0.5, 0)]
+    reserved = [counters.reserve(name, rate) for name in ("a", "a", "b")]
+    assert reserved == [Reservation(wait, is_taken=True) for wait in (0, 0.5, 0)]
 
 
 def test_weighted_request_counts_as_several_requests(now):

@@ -7,6 +7,7 @@ import io
 import logging
 import zipfile
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pytest
@@ -113,8 +114,11 @@ def test_csv_delimiter_must_be_one_character():
         CsvDecoder(delimiter="||")
 
 
-@pytest.mark.parametrize("encoding", ["nope", "rot13", "a\0b"])
-@pytest.mark.parametrize("decoder", [CsvDecoder, CsvParser, JsonLineParser, JsonParser])
+@pytest.mark.parametrize("encoding", ["nope", "rot13", "undefined", "a\0b", "\ud800"])
+@pytest.mark.parametrize(
+    "decoder",
+    [CsvDecoder, CsvParser, JsonLineParser, JsonParser, partial(JsonItemsDecoder, items_path="a")],
+)
 def test_unknown_encoding_is_a_manifest_error(decoder: Any, encoding: str) -> None:
     with pytest.raises(ManifestError, match="must be the name of a text encoding"):
         decoder(encoding=encoding)

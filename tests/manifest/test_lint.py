@@ -71,6 +71,15 @@ def test_all_problems_are_reported_with_their_lines():
         assert part in messages
 
 
+def test_unknown_encoding_of_a_decoder_is_reported_with_its_line():
+    decoder = "      decoder: {type: CsvDecoder, encoding: nope}\n"
+    [(line, severity, message)] = _lint(
+        _GOOD.replace("      paginator:", f"{decoder}      paginator:")
+    )
+    assert (line, severity) == (26, "error")
+    assert message.startswith("encoding is 'nope': it must be the name of a text encoding")
+
+
 def test_cursor_options_are_checked_without_a_config():
     cursor = "    is_data_feed: true\n    cursor_granularity: P1D\n"
     feed = _lint(_GOOD.replace("    cursor_granularity: P1D\n", cursor))

@@ -1,6 +1,6 @@
 """Parser of lock files: each requirement with its version, marker and hashes.
 
-Every lock file is one that pip installs with ``--require-hashes``. Source: the format of pip's
+pip and uv install every lock file with ``--require-hashes``. Source: the format of pip's
 requirements files.
 """
 
@@ -37,7 +37,7 @@ class LockedPackage:
     hashes: tuple[str, ...]
 
     def is_for_this_interpreter(self) -> bool:
-        """Return True if pip would install the package for this interpreter."""
+        """Return True if the package would be installed for this interpreter."""
         marker = self.requirement.marker
         return marker is None or marker.evaluate()
 

@@ -166,7 +166,6 @@ def _syncs() -> Iterator[Any]:
             yield pytest.param(name, mode, marks=marks, id=f"{name}-{mode}")
 
 
-@pytest.mark.every_nth_case(2)
 @pytest.mark.parametrize("name, mode", [pytest.param(None, "ok", id="all"), *_syncs()])
 def test_no_sync_writes_a_secret(folder: Folder, port: int, name: str | None, mode: str):
     """SEC5: no sync writes a secret."""

@@ -89,7 +89,7 @@ def test_version_is_activated_before_and_after_the_rows(emits, sent) -> None:
     assert (last in found["peer"]) is emits
 
 
-@pytest.mark.every_nth_case(3)
+@pytest.mark.every_nth_case(5)
 @pytest.mark.parametrize("tap", ["ours", "peer"])
 @pytest.mark.parametrize(
     ("emits", "processes", "metadata"),

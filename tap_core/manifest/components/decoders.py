@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import logging
@@ -75,8 +76,9 @@ _REST_KEY: Final = "null"
 def _check_encoding(encoding: str) -> None:
     """Raise ManifestError if ``encoding`` is not the name of a text encoding of Python."""
     try:
+        codecs.lookup(encoding)
         b"a".decode(encoding)
-    except UnicodeError:
+    except UnicodeDecodeError:
         pass  # one byte is not a character in this encoding
     except (LookupError, ValueError):
         raise ManifestError(

@@ -121,21 +121,21 @@ class JsonLogHandler:
                 redactors += state.redactors
         try:
             cleaned = _replace_surrogates(text[:_MAX_CHARACTERS])
-            for hide in redactors:
-                cleaned = hide(cleaned)
+            for redactor in redactors:
+                cleaned = redactor(cleaned)
             return truncate_text(self._scrub(redact(cleaned)))
         except Exception as error:  # noqa: BLE001  never log an uncleaned text
             return f"A text could not be cleaned for the log ({type(error).__name__})."
 
-    def add_redactor(self, hide: Callable[[str], str]) -> None:
+    def add_redactor(self, redactor: Callable[[str], str]) -> None:
         """Register a function that redacts secrets in all later log lines.
 
-        ``hide`` returns a text without its secrets. It remains registered until the current gRPC
-        call has ended, and for some time afterwards.
+        ``redactor`` returns a text without its secrets. It remains registered until the current
+        gRPC call has ended, and for some time afterwards.
         """
         state = _current_call.get()
         with self._lock:
-            (self._old_redactors if state is None else state.redactors).append(hide)
+            (self._old_redactors if state is None else state.redactors).append(redactor)
 
     @contextmanager
     def call(self) -> Iterator[None]:

@@ -270,7 +270,6 @@ SPELLINGS = (
 )
 
 
-@pytest.mark.every_nth_case(2)
 @pytest.mark.parametrize(
     ("kind", "place"),
     [
@@ -570,9 +569,7 @@ def test_frame_is_written_with_the_types_of_its_layout(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    "count", [200, *(pytest.param(count, marks=pytest.mark.thorough) for count in (800, 2000))]
-)
+@pytest.mark.parametrize("count", [200, 800, 2000])
 def test_thousands_of_columns_are_read(spooled: Spooled, count: int):
     kinds = ("i", "dec", "f", "at", "day", "obj", "flag", "arr")
     names = [(kinds[n % len(kinds)], f"c{n}") for n in range(count)]

@@ -369,7 +369,7 @@ def changes(spark: SparkSession, *values: tuple[int, str | None, bool]) -> DataF
     )
 
 
-@pytest.mark.every_nth_case(2)
+@pytest.mark.every_nth_case(3)
 @pytest.mark.parametrize("hard", [False, True])
 @pytest.mark.parametrize("empty_at_first", [False, True])
 def test_delete_record_keeps_the_values_of_a_soft_deleted_row(

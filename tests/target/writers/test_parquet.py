@@ -114,7 +114,7 @@ def test_batch_number_that_does_not_increase_is_an_error(spark, table):
     assert ids(spark, table) == [0, 1, 2]
 
 
-@pytest.mark.every_nth_case(2)
+@pytest.mark.every_nth_case(3)
 @pytest.mark.parametrize("way", ["append", "replace"])
 @pytest.mark.parametrize("breaks_at", ["staging", "moving", "manifest", "after"])
 def test_interrupted_commit_is_removed_or_complete(spark, table, monkeypatch, way, breaks_at):
