@@ -86,7 +86,10 @@ def discard_output() -> None:
 
 
 def open_null(number: int, mode: int) -> None:
-    """Open the null device as a file descriptor, in place of its current file if it is open."""
+    """Open the null device as file descriptor ``number``, in place of its current file if open.
+
+    ``mode`` is a flag of `os.open`, such as ``os.O_RDONLY``.
+    """
     opened = os.open(os.devnull, mode)
     if opened != number:
         os.dup2(opened, number)

@@ -125,7 +125,7 @@ class Bound:
             self.check_memory(len(text) + _estimate_memory(text, separator), name)
 
     def check_memory(self, size: int, name: str) -> None:
-        """Raise an error if data would take more memory than seven times the limit.
+        """Raise an error if decoded data would take more memory than seven times `most`.
 
         Args:
             size: Estimated memory in bytes.
@@ -142,9 +142,9 @@ class Bound:
             )
 
     def check_columns(self, count: int) -> None:
-        """Raise InputTooLargeError if a CSV header has too many columns (``count``) for the limit.
+        """Raise InputTooLargeError if a CSV header has more columns (``count``) than fit in memory.
 
-        Even an empty row has a value for each column.
+        Even an empty row has a value for each column, so their number follows from `most`.
         """
         limit = max(_ALLOWED_COLUMNS, self.most // _COLUMN_BYTES)
         if count > limit:

@@ -73,9 +73,10 @@ def find_first_origin(stream: Any, request: requests.PreparedRequest) -> Origin 
 
 
 def _find_own_origins(stream: Any) -> tuple[Origin | None, Origin | None]:
-    """Return the origin of ``url_base``, and that of the pagination's first request if it differs.
+    """Return the origins to which a stream may send its credentials: scheme, host and port.
 
-    None takes the place of an origin that does not exist.
+    The first is that of ``url_base``, the second that of the pagination's first request if it
+    differs. None takes the place of an origin that does not exist.
     """
     return _find_base_origin(stream), stream._first_origin
 

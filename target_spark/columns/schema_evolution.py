@@ -387,8 +387,9 @@ class _Merge:
     def _is_free(self, at: int, new: Column) -> bool:
         """Return True if the values of the column ``new`` may be written to a table column.
 
-        The result is False if the table column belongs to another property: one that fills it now,
-        or one that filled it before and is still declared in the schema.
+        ``at`` is the index of the table column. The result is False if that column belongs to
+        another property: one that fills it now, or one that filled it before and is still declared
+        in the schema.
         """
         column = self.columns[at]
         if at in self._claimed or (not self._path and is_internal(column.name)):

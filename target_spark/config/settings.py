@@ -618,7 +618,7 @@ def _default_job(config: Mapping[str, Any], location: str) -> str:
 def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings completed with default values, and without settings that are null.
 
-    If ``strict`` is set, the settings that it implies are included.
+    If ``strict`` is set, the three settings that it implies are included, such as ``misfits``.
     """
     defaults = {
         name: setting["default"]

@@ -152,7 +152,7 @@ class CommitPipeline:
     # Called by the input thread
 
     def add_open_bytes(self, stream: LoadedStream, nbytes: int) -> None:
-        """Add ``nbytes``, the size of new rows in a stream's open batch, to `open_bytes`.
+        """Add the size of new rows to `open_bytes`, the bytes in batches that are not closed yet.
 
         Rows of streams that overwrite their table are not counted.
         """

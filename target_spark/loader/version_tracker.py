@@ -20,8 +20,8 @@ class VersionTracker:
 
     Attributes:
         activated: The version of the last ACTIVATE_VERSION message, or None.
-        closed: True if rows of the activated version came before the last ACTIVATE_VERSION message,
-            and no row has come after this message.
+        closed: True if the last ACTIVATE_VERSION message followed rows of its version, and no row
+            has followed it. The version is then complete.
         is_deletion_queued: True once the deletion of all other versions is queued.
     """
 

@@ -163,7 +163,7 @@ class _IgnoringComparator(ReplicationKeyComparator):
 
     @property
     def is_declared(self) -> bool:
-        """Always True, so that no cursor value raises an error."""
+        """Always True, so that a record without a cursor value raises no error."""
         return True
 
     def is_usable(self, value: Any) -> bool:  # noqa: ARG002  (the base class's parameter)
