@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from query import start_spark
 from rich.console import Console
@@ -47,7 +47,7 @@ QUERY = """
     JOIN airlines USING (carrier)
     LEFT JOIN weather USING (origin, time_hour)
     GROUP BY airlines.name
-    HAVING count(*) > 10000
+    HAVING count(*) > 1000
     ORDER BY minutes_late
 """
 
@@ -275,7 +275,7 @@ def count_rows() -> RowCounts:
     for name in warehouse:
         found.rows[name] = warehouse[name].to_arrow().num_rows
     for name in HOURLY:
-        keys = warehouse[name].to_arrow(KEYS).to_pylist()
+        keys = cast("list[dict[str, Any]]", warehouse[name].to_arrow(KEYS).to_pylist())
         rows = Counter((row["origin"], row["time_hour"]) for row in keys)
         latest = dict(sorted(rows))  # origin -> its last hour: later pairs replace earlier ones
         found.at_bookmark[name] = sum(rows[origin, hour] for origin, hour in latest.items())

@@ -19,7 +19,7 @@ from tests.samples.cut_flights import cut_package
 ROOT = Path(__file__).resolve().parents[2]
 JOB = [sys.executable, str(ROOT / "samples" / "main_job.py")]
 WHOLE_YEAR = {"flights": 336_776, "weather": 26_115}
-SOME_WEEKS = "2013-08-25", "2013-11-05"
+SOME_WEEKS = "2013-09-22", "2013-10-10"
 """Around the end of the first run, and with enough flights for the query."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
