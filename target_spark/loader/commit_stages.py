@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from target_spark.columns.ddl_parser import parse_ddl
 from target_spark.columns.table_schema import TableSchema
+from target_spark.columns.types import Array, ColumnType, Struct
 from target_spark.errors import ConflictError, RowCountError
 from target_spark.frames import Counts
 from target_spark.loader.commit_request import CommitRequest
@@ -139,7 +141,8 @@ def check_column_types(table: Table, types: Mapping[str, str], table_schema: Tab
     """Check that a table's columns still have the types to which the rows were converted.
 
     If another writer has replaced a column by one with a narrower type, Spark would round or
-    truncate the values. If it has dropped a column, Spark reports an error.
+    truncate the values. If it has dropped a column or a field, Spark reports an error. A field that
+    the table lacks may also be one that the commit adds: that of a Parquet table does.
 
     Args:
         table: The table that the commit will change.
@@ -149,12 +152,30 @@ def check_column_types(table: Table, types: Mapping[str, str], table_schema: Tab
     Raises:
         ConflictError: A column has another type.
     """
-    changed = [name for name, ddl in table_schema.types.items() if types.get(name, ddl) != ddl]
+    changed = [
+        name
+        for name, ddl in table_schema.types.items()
+        if types.get(name, ddl) != ddl and not _fits(parse_ddl(types[name]), parse_ddl(ddl))
+    ]
     if changed:
         raise ConflictError(
             f"Another writer has changed the type of column {', '.join(changed)} of table"
             f" {table.name} while rows were written to it."
         )
+
+
+def _fits(present: ColumnType, converted: ColumnType) -> bool:
+    """Return True if the rows have the present type, apart from additional struct fields."""
+    match (present, converted):
+        case (Struct(), Struct()):
+            types = {field.name: field.type for field in converted.fields}
+            return all(
+                field.name in types and _fits(field.type, types[field.name])
+                for field in present.fields
+            )
+        case (Array(), Array()):
+            return _fits(present.element, converted.element)
+    return present == converted
 
 
 def check_received_count(request: CommitRequest, written: int, quarantined: int) -> None:
