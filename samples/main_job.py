@@ -78,14 +78,14 @@ def main() -> None:
 
     console.rule(f"First run: data before {FIRST_RUN_UNTIL[:10]}")
     first = run_pipe("first", {"until": FIRST_RUN_UNTIL})
-    before = count_rows()
-    print_run(first, added=before.rows)
+    before, at_bookmark = count_rows(), count_rows_at_bookmarks()
+    print_run(first, added=before)
 
     console.rule("Second run: from the saved state")
     second = run_pipe("second", {})
-    added = count_rows().rows - before.rows
+    added = count_rows() - before
     print_run(second, added=added)
-    check_second_run(second, added, before)
+    check_second_run(second, added, at_bookmark)
 
     console.rule("Delays by airline")
     console.print(query_tables(QUERY))
@@ -256,29 +256,22 @@ def print_run(run: Run, added: Counter[str]) -> None:
 # -------------------------------------------------------------------------- tables
 
 
-@dataclass
-class RowCounts:
-    """Numbers of rows in the tables after a run.
-
-    Attributes:
-        rows: Number of rows by table.
-        at_bookmark: Number of rows with the replication key value of a bookmark, by table.
-    """
-
-    rows: Counter[str] = field(default_factory=Counter)
-    at_bookmark: Counter[str] = field(default_factory=Counter)
-
-
-def count_rows() -> RowCounts:
-    """Count the rows of the tables, which are read without Spark."""
-    warehouse, found = open_warehouse(WAREHOUSE), RowCounts()
+def count_rows() -> Counter[str]:
+    """Return the number of rows by table. The tables are read without Spark."""
+    warehouse, found = open_warehouse(WAREHOUSE), Counter[str]()
     for name in warehouse:
-        found.rows[name] = warehouse[name].to_arrow().num_rows
+        found[name] = warehouse[name].to_arrow().num_rows
+    return found
+
+
+def count_rows_at_bookmarks() -> dict[str, int]:
+    """Return the number of rows with the replication key value of a bookmark, by table."""
+    warehouse, found = open_warehouse(WAREHOUSE), dict[str, int]()
     for name in HOURLY:
         keys = cast("list[dict[str, Any]]", warehouse[name].to_arrow(KEYS).to_pylist())
         rows = Counter((row["origin"], row["time_hour"]) for row in keys)
         latest = dict(sorted(rows))  # origin -> its last hour: later pairs replace earlier ones
-        found.at_bookmark[name] = sum(rows[origin, hour] for origin, hour in latest.items())
+        found[name] = sum(rows[origin, hour] for origin, hour in latest.items())
     return found
 
 
@@ -295,7 +288,7 @@ def query_tables(query: str) -> Table:
     return result
 
 
-def check_second_run(second: Run, added: Counter[str], before: RowCounts) -> None:
+def check_second_run(second: Run, added: Counter[str], at_bookmark: Mapping[str, int]) -> None:
     """Check that the second run read only new rows and those at the bookmarks, and report it.
 
     Raises:
@@ -304,8 +297,8 @@ def check_second_run(second: Run, added: Counter[str], before: RowCounts) -> Non
     for name in HOURLY:
         new, again = added[name], second.read[name] - added[name]
         console.print(f"{name}: {new:,} rows are new, {again} were read again")
-        if again != before.at_bookmark[name]:
-            sys.exit(f"Error: {before.at_bookmark[name]} rows have the value of a bookmark.")
+        if again != at_bookmark[name]:
+            sys.exit(f"Error: {at_bookmark[name]} rows have the value of a bookmark.")
     console.print(
         "Rows with the value of a bookmark are read again, because new rows may have it, too."
     )

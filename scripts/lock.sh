@@ -4,8 +4,8 @@
 #   $1          command that runs uv
 #   $2          --upgrade to lock the newest versions; without it, locked versions are kept
 #
-# The files contain no URL of a package index: pip and uv install from the index that pip is configured to use, and reject an
-# archive with another hash.
+# The files contain no URL of a package index: pip and uv install from the index that pip is
+# configured to use, and reject an archive with another hash.
 set -eu
 uv=$1
 upgrade=${2:-}
@@ -40,8 +40,8 @@ done
 compile pyproject.toml --extra docs --extra manifest $agree --output-file requirements-docs.lock
 
 # Packages that build this project and the packages that are published as source only (pyspark).
-# Builds run without isolation, because neither pip nor uv checks the hashes of packages that it downloads
-# for an isolated build.
+# Builds run without isolation, because neither pip nor uv checks the hashes of packages that it
+# downloads for an isolated build.
 # setuptools: CVE-2024-6345, CVE-2025-47273.
 printf '%s\n' 'hatchling>=1.26,<2' 'hatch-fancy-pypi-readme>=25.1,<26' 'editables>=0.5,<1' 'setuptools>=78.1.1' |
   compile - --constraint requirements-dev.lock --output-file requirements-build.lock

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,19 @@ def test_images_install_with_hashes(path: Path) -> None:
         r"^ARG BASE_IMAGE=\S+\nFROM (?:--platform=\S+ )?\$\{BASE_IMAGE\}$", text, re.MULTILINE
     )
     assert re.search(r"^USER (?!root|0)\w+$", text, re.MULTILINE)
+
+
+def test_pip_rejects_an_archive_with_another_hash(tmp_path: Path) -> None:
+    """SEC20: a replaced archive is not installed."""
+    wheel = tmp_path / "exchanged-1.0-py3-none-any.whl"
+    wheel.write_bytes(b"PK")
+    lock = tmp_path / "requirements.lock"
+    lock.write_text(f"exchanged==1.0 --hash=sha256:{'0' * 64}\n")
+    offline = ["--no-index", "--find-links", str(tmp_path), "--target", str(tmp_path / "out")]
+    install = [sys.executable, "-m", "pip", "install", "--no-deps", "--require-hashes"]
+    done = subprocess.run(
+        [*install, *offline, "-r", str(lock)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert "DO NOT MATCH THE HASHES" in done.stderr
+    assert not (tmp_path / "out").exists()
