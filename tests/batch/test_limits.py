@@ -346,15 +346,16 @@ def test_path_cannot_leave_the_configured_storage(tmp_path):
 
 
 BOMBS = """
-import resource, sys
+import sys
 from tap_core.batch.encodings import BaseBatchFileEncoding
 from tap_core.batch.reader import read_rows
+from tests.process_memory import read_peak_memory
 try:
     for _ in read_rows(sys.argv[1], BaseBatchFileEncoding(sys.argv[2], sys.argv[3]), stream="s"):
         pass
 except Exception as error:
     print(error)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+print(read_peak_memory() >> 20)
 """
 
 

@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
+from tests.process_memory import read_peak_memory
+
 __all__ = ["Cost", "Program", "Runs", "in_turns", "run"]
 
 _POLL_SECONDS = 0.02
@@ -185,10 +187,8 @@ def _measure(
 
 def _watch_memory(pid: int, peak: list[int], ended: threading.Event) -> None:
     """Read the peak memory of a process until it ends; 0 on systems that do not report it."""
-    status = Path(f"/proc/{pid}/status")
     while not ended.wait(_POLL_SECONDS):
-        with contextlib.suppress(OSError, IndexError, ValueError):
-            peak[0] = int(status.read_text().split("VmHWM:")[1].split()[0]) * 1024
+        peak[0] = max(peak[0], read_peak_memory(pid))
 
 
 def _read_own_cpu(pid: int) -> float:

@@ -21,6 +21,7 @@ from tap_core.protocols.fivetran import proto_messages
 from tap_core.protocols.fivetran.enums import DataType
 from tap_core.protocols.fivetran.port_option import HOST_VARIABLE
 from tests.fivetran.connecting import HERE, ROOT
+from tests.process_memory import read_memory, read_peak_memory
 
 PATIENCE = 120
 SHOP = (sys.executable, str(HERE / "shop.py"))
@@ -64,10 +65,6 @@ class Server:
         read = kind.FromString(answer)
         text: str = read.failure if rpc == "Test" else read.task.message
         return text
-
-    def memory(self, what: str = "VmRSS") -> int:
-        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
-        return int(next(line for line in lines if line.startswith(f"{what}:")).split()[1]) * 1024
 
 
 @contextmanager
@@ -246,10 +243,10 @@ def test_many_large_requests_are_answered_within_a_memory_limit(
     request = make(15 << 20)
     with running(SPARK) as server:
         server.send("Test", one_text(1))
-        before = server.memory()
+        before = read_memory(server.process.pid)
         answers = send_concurrently(server, rpc, request, clients=20, calls=40)
         assert grpc.StatusCode.DEADLINE_EXCEEDED not in answers
-        assert server.memory("VmHWM") - before < MOST_BYTES
+        assert read_peak_memory(server.process.pid) - before < MOST_BYTES
         assert all(isinstance(each, bytes | grpc.StatusCode) for each in answers)
         assert isinstance(server.send("Test", one_text(1)), bytes)
 
@@ -257,10 +254,10 @@ def test_many_large_requests_are_answered_within_a_memory_limit(
 def test_destination_refuses_a_message_of_100_megabytes() -> None:
     with running(SPARK) as server:
         server.send("Test", one_text(1))
-        before = server.memory()
+        before = read_memory(server.process.pid)
         answers = send_concurrently(server, "Test", one_text(100 << 20), clients=4, calls=8)
         assert set(answers) == {grpc.StatusCode.RESOURCE_EXHAUSTED}
-        assert server.memory("VmHWM") - before < MOST_BYTES
+        assert read_peak_memory(server.process.pid) - before < MOST_BYTES
         assert isinstance(server.send("Test", one_text(1)), bytes)
 
 
@@ -281,10 +278,10 @@ def test_connector_answers_many_large_requests_within_a_memory_limit(
     request = make(15 << 20)
     with running(SHOP) as server:
         server.send("Test", one_text(1))
-        before = server.memory()
+        before = read_memory(server.process.pid)
         answers = send_concurrently(server, rpc, request, clients=16, calls=32)
         assert grpc.StatusCode.DEADLINE_EXCEEDED not in answers
-        assert server.memory("VmHWM") - before < MOST_BYTES
+        assert read_peak_memory(server.process.pid) - before < MOST_BYTES
         assert all(isinstance(each, bytes | grpc.StatusCode) for each in answers)
         assert isinstance(server.send("Test", one_text(1)), bytes)
 

@@ -25,6 +25,7 @@ from typing import Any, Final
 from tests.fuzz.guard import Breach, Guard
 from tests.fuzz.mutations import Mutator
 from tests.fuzz.readers import find_maker, typed_errors
+from tests.process_memory import read_memory, read_peak_memory, reset_peak_memory
 
 CLOCK_SECONDS: Final = 60
 GROWTH_BYTES: Final = 600 << 20
@@ -62,8 +63,8 @@ class Trial:
         """Return a description of the failure, or an empty text."""
         self._guard.begin(data)
         _limit_time(self._cpu_seconds)
-        _reset_peak()
-        before = _memory("VmRSS")
+        reset_peak_memory()
+        before = read_memory()
         self._first = self._first or before
         os.chdir(self._place)
         try:
@@ -83,12 +84,12 @@ class Trial:
 
     def _memory_failure(self, before: int) -> str:
         """Return a description of excessive memory, of one input or kept by all of them."""
-        growth = _memory("VmHWM") - before
+        growth = read_peak_memory() - before
         if growth > GROWTH_BYTES:
             return f"Memory: {growth >> 20} MB more than before"
-        if _memory("VmRSS") - self._first > GROWTH_BYTES:
+        if read_memory() - self._first > GROWTH_BYTES:
             gc.collect()
-            kept, self._first = _memory("VmRSS") - self._first, 0
+            kept, self._first = read_memory() - self._first, 0
             if kept > GROWTH_BYTES:
                 return f"Memory: {kept >> 20} MB are kept by what was read so far"
         return ""
@@ -113,19 +114,8 @@ def _limit_time(cpu_seconds: int) -> None:
     faulthandler.dump_traceback_later(CLOCK_SECONDS, exit=True)
 
 
-def _reset_peak() -> None:
-    Path("/proc/self/clear_refs").write_text("5")
-
-
-def _memory(name: str) -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(name):
-            return int(line.split()[1]) << 10
-    raise AssertionError(name)
-
-
 def _limit_memory() -> None:
-    most = _memory("VmSize") + _ROOM
+    most = read_memory(field="VmSize") + _ROOM
     resource.setrlimit(resource.RLIMIT_AS, (most, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 

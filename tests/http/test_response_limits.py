@@ -167,24 +167,21 @@ def test_body_is_read_from_the_connection_once():
 
 
 _PEAK = r"""
-import re, sys
-from pathlib import Path
+import sys
 from tests.http.conftest import Source, Users
 from tests.http.server import Reply, serving
 from tests.http.test_response_limits import WORST
-
-def peak():  # ru_maxrss would begin with what the process that started this one had
-    return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1])
+from tests.process_memory import read_peak_memory
 
 if __name__ == "__main__":
     with serving() as server:  # in threads of this process, so that its copies count as well
         server.answers(Reply(WORST[sys.argv[1]]()))
-        sent = peak()
+        sent = read_peak_memory()
         try:
             print("records", sum(1 for _ in Source(server).stream(Users).request_records(None)))
         except Exception as error:
             print(type(error).__name__)
-    print(peak() // 1024, sent // 1024)
+    print(read_peak_memory() >> 20, sent >> 20)
 """
 
 WORST = {

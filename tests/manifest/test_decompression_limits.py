@@ -322,12 +322,13 @@ def test_invalid_max_unpacked_bytes_is_rejected():
 
 
 BOMB = """
-import resource, sys
+import sys
 import requests
 from tap_core.exceptions import FatalAPIError
 from tap_core.http.response import JSONResponse
 from tap_core.http.response_limits import Deadline, ResponseLimits, ResponseTooSlowError
 from tap_core.manifest.components.decoders import *
+from tests.process_memory import read_peak_memory
 response = requests.Response()
 response.status_code = 200
 response._content = open(sys.argv[1], "rb").read()
@@ -337,7 +338,7 @@ try:
         pass
 except FatalAPIError as error:
     print(error)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+print(read_peak_memory() >> 20)
 """
 MIB = 1 << 20
 

@@ -12,6 +12,7 @@ from typing import IO, Any
 import pytest
 
 from tests.postgres import Server
+from tests.process_memory import read_peak_memory
 from tests.samples.postgres_tap import TAP, Source, environment, parse_lines
 
 WIDE_ROWS = 400_000
@@ -82,11 +83,9 @@ def streamed(source: Source, stream: str) -> tuple[int, int]:
     """Sync a stream; return the number of its messages and the peak memory of the tap."""
     peak, lines = 0, 0
     with started(source, stream) as process:
-        status = Path(f"/proc/{process.pid}/status")
         while block := out(process).read(1 << 20):
             lines += block.count(b"\n")
-            if found := re.search(r"VmHWM:\s+(\d+) kB", status.read_text()):
-                peak = int(found[1]) << 10
+            peak = max(peak, read_peak_memory(process.pid))
     assert process.returncode == 0
     assert peak > 0
     return lines, peak
