@@ -3,11 +3,12 @@
 No registry and no Docker are needed: the base image is this machine's own system (Debian or Ubuntu)
 with the Python that runs this program. Each stage is an overlay over it, and its instructions run
 in a changed root. /opt, /home, /root and /tmp of this machine are not visible there. Targets that
-are built in one folder share their stages. It needs root. Run it in a separate mount namespace,
-which removes all mounts at its end:
+are built in one folder share their stages. The folder must not be below /usr, /etc or /var, because
+Linux refuses an overlay of layers that contain each other. The program needs root. Run it in a
+separate mount namespace, which removes all mounts at its end:
 
-    unshare --mount python -m tests.images.image_root build tap-manifest /var/tmp/images
-    unshare --mount --net python -m tests.images.image_root run tap /var/tmp/images -- --help
+    unshare --mount python -m tests.images.image_root build tap-manifest /tmp/images
+    unshare --mount --net python -m tests.images.image_root run tap /tmp/images -- --help
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ def work() -> Iterator[Path]:
     If the environment variable TEST_IMAGES names a folder, they are kept there and used again.
     """
     kept = os.environ.get("TEST_IMAGES")
-    temporary = nullcontext(kept) if kept else TemporaryDirectory(prefix="images-", dir="/var/tmp")
+    temporary = nullcontext(kept) if kept else TemporaryDirectory(prefix="images-")
     with temporary as name:
         folder = Path(name)
         folder.mkdir(parents=True, exist_ok=True)
@@ -192,7 +192,7 @@ def manifest_tap(work: Path) -> Container:
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder that the user of the images owns."""
-    with TemporaryDirectory(prefix="image-data-", dir="/var/tmp") as name:
+    with TemporaryDirectory(prefix="image-data-") as name:
         yield own(Path(name))
 
 
