@@ -87,15 +87,7 @@ test: setup
 	  $(PY) -m tests.peers $(TEST_PEERS) && $(PY) -m tests.postgres && \
 	  { $(TEST) --collect-only --quiet > /dev/null 2>&1; true; }; \
 	  installed=$$?; wait; exit $$installed
-	@echo "Three runs divide the tests, because many tests wait; what the other two print comes last."
-	@queue=$$(mktemp -d) || exit 1; \
-	  $(TEST) --queue=$$queue -m "spark and not thorough" > .spark-tests.log 2>&1 & first=$$!; \
-	  $(TEST) --queue=$$queue -m "not spark and not thorough" > .other-tests.log 2>&1 & second=$$!; \
-	  $(TEST) --queue=$$queue -m "not thorough"; here=$$?; \
-	  wait $$second; second=$$?; wait $$first; first=$$?; \
-	  cat .other-tests.log .spark-tests.log; rm -rf $$queue; \
-	  for code in $$here $$second $$first; do \
-	    [ $$code = 0 ] || [ $$code = 5 ] || exit $$code; done
+	@sh scripts/run_tests.sh "not thorough" $(TEST)
 
 check: lint types test thorough
 
@@ -103,7 +95,8 @@ check: lint types test thorough
 # with new examples; it needs what that sets up.
 thorough: setup $(DOCS)/.ready
 	$(PY) -m tests.peers $(LONG_PEERS)
-	FUZZ_SECONDS=$(FUZZ_SECONDS) SCHEDULES=$(SCHEDULES) $(PY) -m pytest -m thorough --every-format $(PYTEST_ARGS)
+	FUZZ_SECONDS=$(FUZZ_SECONDS) SCHEDULES=$(SCHEDULES) \
+	  sh scripts/run_tests.sh thorough $(PY) -m pytest --every-format $(PYTEST_ARGS)
 	$(PY) -m pytest -m "hypothesis and not spark" $(PYTEST_ARGS)
 
 lint: setup
