@@ -34,7 +34,7 @@ LOCK_ARGS ?= --upgrade
 # Seconds of `make thorough` for each kind of input that is fuzzed.
 FUZZ_SECONDS ?= 20
 # Schedules of loads that `make thorough` simulates.
-SCHEDULES ?= 100000
+SCHEDULES ?= 20000
 
 # Taps that are installed in place, each with its program.
 SAMPLES := tap_flights tap_airlines tap_planes tap_petstore tap_postgres

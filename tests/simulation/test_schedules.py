@@ -32,7 +32,7 @@ from tests.simulation.delta_tables import SimulatedSnapshot
 from tests.simulation.loads import failure_of, simulated
 from tests.simulation.search import failures
 
-COUNT = int(os.environ.get("SCHEDULES", "100000"))
+COUNT = int(os.environ.get("SCHEDULES", "20000"))
 """Number of schedules that `make thorough` tries."""
 
 SEED = random.SystemRandom().randrange(1 << 32)
