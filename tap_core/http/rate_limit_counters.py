@@ -87,8 +87,7 @@ class RateCounterStore(Protocol):
 class LeakyBucket:
     """Counter for evenly spaced requests: it assigns to each request the next free time slot."""
 
-    def __init__(self, clock: Callable[[], float] | None = None) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._free_at = float("-inf")
         self._lock = threading.Lock()
 
@@ -99,7 +98,7 @@ class LeakyBucket:
         """
         [(requests, seconds)] = terms.rates
         with self._lock:
-            now = self._now()
+            now = time.monotonic()
             at = max(now, self._free_at)
             self._free_at = at + weight * seconds / requests
         return Reservation(at - now, is_taken=True)
@@ -108,10 +107,7 @@ class LeakyBucket:
         """Reserve no slot within the next ``seconds`` if no request remains (``left`` is 0)."""
         if left == 0 and seconds is not None:
             with self._lock:
-                self._free_at = max(self._free_at, self._now() + seconds)
-
-    def _now(self) -> float:
-        return (self._clock or time.monotonic)()
+                self._free_at = max(self._free_at, time.monotonic() + seconds)
 
 
 class FixedWindowCounter:
