@@ -319,13 +319,12 @@ class ManifestClient:
 
         Then update the API budget and the quotas of the tokens from the response.
         """
-        budget, counters = self._shared.budget, None
+        budget = self._shared.budget
         if budget is not None:
-            counters = get_counters(self._tap)
-            budget.take(request, counters)
+            budget.take(request, get_counters(self._tap))
         response = self._exchange(request, authenticator, self._make_route(authenticator))
         if budget is not None:
-            budget.update(request, response, counters)
+            budget.update(request, response, get_counters(self._tap))
         if isinstance(self.signer, TokenRotator):
             self.signer.update_quotas(request, response)
         return response

@@ -8,6 +8,7 @@ import time
 import pytest
 import requests
 
+from tap_core.http.rate_limit_counters import InProcessCounters
 from tap_core.manifest.components.api_budget import HTTPAPIBudget
 from tap_core.manifest.errors import ManifestError
 from tests.manifest.pieces import answer, made
@@ -17,10 +18,24 @@ def asked(url: str = "http://api/users", method: str = "GET", **headers: str):
     return requests.Request(method, url, headers=headers).prepare()
 
 
-def budget(*policies: str, more: str = "") -> HTTPAPIBudget:
+class Budget:
+    """An API budget with request counters, which measures the waits."""
+
+    def __init__(self, declared: HTTPAPIBudget) -> None:
+        self._declared, self._counters = declared, InProcessCounters()
+
+    def take(self, request: requests.PreparedRequest) -> float:
+        began = time.monotonic()
+        self._declared.take(request, self._counters)
+        return time.monotonic() - began
+
+    def update(self, request: requests.PreparedRequest, response: requests.Response) -> None:
+        self._declared.update(request, response, self._counters)
+
+
+def budget(*policies: str, more: str = "") -> Budget:
     listed = "".join(f"\n  - {one}" for one in policies)
-    found: HTTPAPIBudget = made(f"type: HTTPAPIBudget\n{more}policies:{listed}", HTTPAPIBudget)
-    return found
+    return Budget(made(f"type: HTTPAPIBudget\n{more}policies:{listed}", HTTPAPIBudget))
 
 
 def moving(*rates: str, matchers: str = "") -> str:

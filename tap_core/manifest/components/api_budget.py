@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, urlsplit
 import requests
 
 from tap_core.exceptions import LimitExceededError
-from tap_core.http.rate_limit_counters import InProcessCounters, RateCounterStore, RateLimits
+from tap_core.http.rate_limit_counters import RateCounterStore, RateLimits
 from tap_core.limits.regex import Pattern, compile_pattern
 from tap_core.manifest.durations import parse_length
 from tap_core.manifest.errors import ManifestError
@@ -205,37 +205,29 @@ class HTTPAPIBudget:
     ratelimit_remaining_header: str = "ratelimit-remaining"
     status_codes_for_ratelimit_hit: list[int] = field(default_factory=lambda: [429])
 
-    def take(
-        self, request: requests.PreparedRequest, counters: RateCounterStore | None = None
-    ) -> float:
-        """Wait until the budget allows a request, count the request, and return the seconds waited.
+    def take(self, request: requests.PreparedRequest, counters: RateCounterStore) -> None:
+        """Wait until the budget allows a request, and count the request.
 
-        Args:
-            request: The request to send.
-            counters: Counters shared with other processes that send requests for the same job. None
-                counts the requests of this process only.
+        ``counters`` are the request counters of the tap.
         """
         policy = self._find_policy(request)
-        if policy is None:
-            return 0.0
-        waited = 0.0
-        while True:
-            slot = (counters or self._own_counters).reserve(*policy)
-            waited += _sleep(slot.wait)
+        while policy is not None:
+            slot = counters.reserve(*policy)
+            if slot.wait > 0:
+                time.sleep(slot.wait)
             if slot.is_taken:
-                return waited
+                return
 
     def update(
         self,
         request: requests.PreparedRequest,
         response: requests.Response,
-        counters: RateCounterStore | None = None,
+        counters: RateCounterStore,
     ) -> None:
         """Lower the remaining number of requests to the value in a response's rate limit headers.
 
         If the response has no such value and its status is in `status_codes_for_ratelimit_hit`, the
-        remaining number becomes 0. ``counters`` are counters shared with other processes; None uses
-        the counters of this process.
+        remaining number becomes 0. ``counters`` are the request counters of the tap.
         """
         policy = self._find_policy(request)
         if policy is None:
@@ -246,11 +238,7 @@ class HTTPAPIBudget:
             remaining = 0
         seconds = _seconds_until(_parse_count(response.headers.get(self.ratelimit_reset_header)))
         if remaining is not None or seconds is not None:
-            (counters or self._own_counters).lower(name, limits, remaining, seconds)
-
-    @cached_property
-    def _own_counters(self) -> RateCounterStore:
-        return InProcessCounters()
+            counters.lower(name, limits, remaining, seconds)
 
     def _find_policy(self, request: requests.PreparedRequest) -> tuple[str, RateLimits, int] | None:
         """Return the first policy that matches a request, as a tuple (name, limits, weight).
@@ -277,12 +265,6 @@ def _get_weight(policy: _CallRatePolicy, request: requests.PreparedRequest) -> i
         if matcher.matches(request):
             return matcher.weight or 1
     return 0
-
-
-def _sleep(seconds: float) -> float:
-    if seconds > 0:
-        time.sleep(seconds)
-    return seconds
 
 
 def _seconds_until(number: int | None) -> float | None:
