@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  (as all of Spark's users call it)
 from pyspark.sql import types as T  # noqa: N812
 
@@ -474,8 +474,11 @@ def latest_by_key(df: DataFrame, keys: MergeKeys) -> DataFrame:
     delete records that are returned.
     """
     if keys.unique_rows is not None:
-        return _mark_deletions(df, keys).drop(keys.order)
-    order = _ordering_columns(keys)
+        if keys.deleted is not None:
+            df = df.withColumn(DELETE_ONLY_COLUMN, F.col(quote(keys.deleted)).isNotNull())
+        return df.drop(keys.order)
+    by_cursor = [keys.cursor] if keys.by_cursor and keys.cursor is not None else []
+    order = [F.col(quote(name)) for name in (*by_cursor, keys.order)]
     newest_first = [each.desc() for each in order]  # null is the lowest value
     window = Window.partitionBy(*(F.col(quote(key)) for key in keys.columns))
     if keys.deleted is None:
@@ -493,25 +496,6 @@ def latest_by_key(df: DataFrame, keys: MergeKeys) -> DataFrame:
         }
     )
     return ranked.where(F.col(_RANK) == 1).drop(_RANK, keys.order)
-
-
-def _mark_deletions(df: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add the boolean column `DELETE_ONLY_COLUMN`, which is True in delete records.
-
-    Every key must occur only once. If ``keys.deleted`` is None, no column is added.
-    """
-    if keys.deleted is None:
-        return df
-    return df.withColumn(DELETE_ONLY_COLUMN, F.col(quote(keys.deleted)).isNotNull())
-
-
-def _ordering_columns(keys: MergeKeys) -> list[Column]:
-    """Return the columns that sort the rows of one key from oldest to newest.
-
-    They are the replication key, if ``keys.by_cursor`` is set, and then ``keys.order``.
-    """
-    by_cursor = [keys.cursor] if keys.by_cursor and keys.cursor is not None else []
-    return [F.col(quote(name)) for name in (*by_cursor, keys.order)]
 
 
 def sort_rows(df: DataFrame, columns: Sequence[str]) -> DataFrame:
