@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from copy import deepcopy
 from typing import Any
 
-from tap_core.config.similar_names import find_similar
+from tap_core.config.similar_names import suggest
 from tap_core.schema import validators as safe_validators
 from tap_core.types import JsonSchema
 
@@ -31,9 +31,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"tap_core.typing has no attribute {name!r}")
     known = importlib.import_module("tap_core.typing").__dict__
     helpers = {member for member in known if not member.startswith("_")}
-    similar = f"{name}Type" if f"{name}Type" in helpers else find_similar(name, helpers)
-    hint = f". Did you mean {similar!r}?" if similar else ""
-    raise AttributeError(f"tap_core.typing has no attribute {name!r}{hint}")
+    hint = suggest(f"{name}Type" if f"{name}Type" in helpers else name, helpers)
+    raise AttributeError(f"tap_core.typing has no attribute {name!r}{hint and f'.{hint}'}")
 
 
 def extend_validator_with_defaults(validator_class: Any) -> Any:
