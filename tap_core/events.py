@@ -17,7 +17,6 @@ __all__ = [
     "Checkpoint",
     "Estimate",
     "Event",
-    "LogEvent",
     "Op",
     "Progress",
     "Rows",
@@ -104,7 +103,6 @@ class BatchFiles:
     stream: StreamId
     paths: Sequence[str]
     format: Mapping[str, Any]
-    op: Op = Op.UPSERT
     version: int | None = None
 
 
@@ -176,15 +174,6 @@ class Estimate:
     is_total: bool = False
 
 
-@dataclass(frozen=True)
-class LogEvent:
-    """Log message; ``level`` is a level name of the ``logging`` module."""
-
-    level: str
-    message: str
-    extra: Mapping[str, Any] = field(default_factory=dict)
-
-
 Event: TypeAlias = (
     SchemaEvent
     | Rows
@@ -194,5 +183,4 @@ Event: TypeAlias = (
     | Checkpoint
     | StreamStatus
     | Estimate
-    | LogEvent
 )

@@ -12,7 +12,6 @@ from tap_core.events import (
     BatchFiles,
     Checkpoint,
     Estimate,
-    LogEvent,
     Progress,
     Rows,
     SchemaEvent,
@@ -106,7 +105,7 @@ def test_stream_outside_the_catalog_is_skipped_and_logged_once(caplog: Any) -> N
 
 
 def test_events_without_an_airbyte_message_are_skipped() -> None:
-    events = [SchemaEvent(A, {}), ActivateVersion(A, 1), LogEvent("INFO", "hello"), rows(A)]
+    events = [SchemaEvent(A, {}), ActivateVersion(A, 1), rows(A)]
     assert Reader().tell(*events) == []
 
 
