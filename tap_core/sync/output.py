@@ -134,16 +134,13 @@ class OutputQueue:
             self.failure = error
             raise
 
-    def checkpoint(self, document: StateDocument | None) -> None:
-        """Write the state, if it has changed, after the buffered rows of all threads.
-
-        ``document`` is the state to write; None means the tap's state.
-        """
+    def checkpoint(self) -> None:
+        """Write the state, if it has changed, after the buffered rows of all threads."""
         with self.lock:
             if not self.files.allows_state(required=True):
                 return  # meanwhile a record was read that is not in a BATCH message
             self.settle_deferred_bookmarks()
-            state = (document or self.document).encode_if_changed()
+            state = self.document.encode_if_changed()
             if state is None:
                 return
             for send_chunk in list(self.chunks.values()):

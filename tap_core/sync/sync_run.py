@@ -268,13 +268,11 @@ class SyncRun:
         """Write a stream's schema, unless the same schema was the last one written for it."""
         self.outbox.call_on_change(event.stream.name, event, lambda: self.emit(event))
 
-    def checkpoint(self, *, required: bool, document: StateDocument | None = None) -> None:
+    def checkpoint(self, *, required: bool) -> None:
         """Write the state, if it has changed since the last write.
 
-        Args:
-            required: False for a state (at the end of a partition or of a child's context) that is
-                skipped if states are already a large part of the output.
-            document: State to write; None for the state of the tap.
+        ``required`` is False for a state (at the end of a partition or of a child's context) that
+        is skipped if states are already a large part of the output.
         """
         if not self.outbox.files.allows_state(required=required):
             return
@@ -283,7 +281,7 @@ class SyncRun:
         self.settle()
         self._check_output()
         with self.delaying_stop():
-            self.outbox.checkpoint(document)
+            self.outbox.checkpoint()
 
     @property
     def is_broken(self) -> bool:

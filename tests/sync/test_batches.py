@@ -556,7 +556,7 @@ def test_state_requested_by_another_thread_waits_for_the_batch(tmp_path, place):
             self._tap.run.checkpoint(required=True)
         getattr(super(kind, self), place)(*args, **kwargs)
         if place == "_increment_stream_state":
-            self._tap.run.outbox.checkpoint(None)
+            self._tap.run.outbox.checkpoint()
 
     kind = type("Asking", (made,), {place: hook})
     output = sync(kind, config=batch_config(tmp_path, "jsonl", "none"))
