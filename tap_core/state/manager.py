@@ -221,7 +221,6 @@ class StreamStateManager:
         context: Context | None,
         *,
         replication_key: str,
-        on_first_marker: Callable[[], object] | None = None,
         state: dict[str, Any] | None = None,
     ) -> BookmarkCursor:
         """Return a cursor that advances the bookmark through the records of one context.
@@ -229,8 +228,6 @@ class StreamStateManager:
         Args:
             context: Context of the partition, or None.
             replication_key: Replication key of the stream.
-            on_first_marker: Called when an unsorted stream gets its first progress marker. By
-                default a warning is logged once, saying that the stream is treated as unsorted.
             state: State dict to update instead of the context's.
         """
         return BookmarkCursor(
@@ -239,7 +236,7 @@ class StreamStateManager:
             is_sorted=self.is_sorted,
             check_sorted=self._check_sorted,
             order=self.order,
-            on_first_marker=on_first_marker or self._warn_unsorted,
+            on_first_marker=self._warn_unsorted,
         )
 
     @_locked
