@@ -68,12 +68,8 @@ class Bound:
     most: int
     setting: str
 
-    def read(self, file: IO[bytes], name: str = "a document") -> bytes:
+    def read(self, file: IO[bytes]) -> bytes:
         """Read a file completely; raise an error if it is longer than the limit.
-
-        Args:
-            file: The file, open for reading.
-            name: Noun for the content in error messages, such as "a document".
 
         Raises:
             InputTooLargeError: The content is longer than the limit, or its values would take too
@@ -82,7 +78,7 @@ class Bound:
         text = file.read(self.most + 1)
         while len(text) <= self.most and (more := file.read(self.most + 1 - len(text))):
             text += more
-        self.check(text, name)
+        self.check(text, "a document")
         return text
 
     def lines(self, file: IO[bytes]) -> Iterator[bytes]:
@@ -108,13 +104,11 @@ class Bound:
                 blank = 0
             yield line
 
-    def check(self, text: bytes | str, name: str, separator: str = ",") -> None:
+    def check(self, text: bytes | str, name: str) -> None:
         """Raise an error if a text is too long, or its parsed values would take too much memory.
 
-        Args:
-            text: The text, such as JSON or CSV.
-            name: Noun for the text in error messages, such as "a line".
-            separator: Separator of values, such as a comma.
+        ``text`` is JSON, for example; ``name`` is a noun for it in error messages, such as
+        "a line".
 
         Raises:
             InputTooLargeError: The text is too long, or has too many values.
@@ -122,7 +116,7 @@ class Bound:
         if len(text) > self.most:
             raise self.error(name)
         if len(text) > self.most // _UNCHECKED_SHARE:
-            self.check_memory(len(text) + _estimate_memory(text, separator), name)
+            self.check_memory(len(text) + _estimate_memory(text, ","), name)
 
     def check_memory(self, size: int, name: str) -> None:
         """Raise an error if decoded data would take more memory than seven times `most`.
