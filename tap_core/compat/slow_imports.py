@@ -9,7 +9,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["exempt_imported_objects", "without_collections"]
+__all__ = ["without_collections"]
 
 
 @contextmanager
@@ -22,12 +22,3 @@ def without_collections() -> Iterator[None]:
     finally:
         if is_enabled:
             gc.enable()
-
-
-def exempt_imported_objects() -> None:
-    """Exempt all objects that exist now from garbage collection, until the process ends.
-
-    A program calls it once, after its imports. Python then skips these objects in each collection,
-    including the one at exit.
-    """
-    gc.freeze()

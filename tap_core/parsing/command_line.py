@@ -8,6 +8,7 @@ builds its commands only when one is called or listed, and imports rich only to 
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -21,7 +22,6 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command, get_command_from_info
 
-from tap_core.compat.slow_imports import exempt_imported_objects
 from tap_core.exceptions import ConfigurationError
 from tap_core.io.standard_streams import open_closed_streams, report_output_errors
 from tap_core.limits.memory import STATE_BYTES, InputTooLargeError, read_at_most
@@ -101,7 +101,7 @@ class _Conventions(_Base):
         """
         is_own_process = args is None or [*args] == sys.argv[1:]
         if is_own_process and standalone_mode:
-            exempt_imported_objects()
+            gc.freeze()  # the collections skip the imported objects from now on
             open_closed_streams()
         elif not is_own_process and prog_name is None:
             prog_name = self.name  # called by a program with another name
