@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -10,7 +9,6 @@ import typer
 from tap_core.config.loading import ConfigInput
 from tap_core.parsing.command_line import parse_limit
 from tap_core.protocols.singer.cli import ConfigOption, create_tap, get_logger, logged_errors
-from tap_core.sync.interfaces import SyncTap
 
 __all__ = ["make_app"]
 
@@ -34,15 +32,7 @@ def _test_stream(
     """Show the first records and the schema of a stream."""
     count = parse_limit(context, limit)
     with logged_errors(get_logger(context.obj), "source"):
-        _preview(context.obj, config, stream, count)
+        from tap_core.preview.report import preview_stream
 
-
-def _preview(tap_class: type[SyncTap], config: Sequence[str], stream: str, limit: int) -> None:
-    """Print the requests, the first ``limit`` records and the schema of a stream.
-
-    ``config`` has the values of the option ``--config``.
-    """
-    from tap_core.preview.report import preview_stream
-
-    given = ConfigInput.from_cli_args(*config)
-    preview_stream(lambda: create_tap(tap_class, given), stream, limit)
+        given = ConfigInput.from_cli_args(*config)
+        preview_stream(lambda: create_tap(context.obj, given), stream, count)
