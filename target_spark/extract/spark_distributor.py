@@ -275,22 +275,10 @@ class SparkDistributor:
         lines = spark.read.schema("value STRING").text(f"{address}/stream={RESULT_STREAM}")
         results = [PartResult.read(row.value) for row in lines.collect()]
         if folder is not None:
-            publish_files(str(folder), _list_files(results, task.streams))
+            indices = {name: index for index, name in enumerate(task.streams)}
+            files = {(indices[name], each.file) for each in results for name in each.result.counts}
+            publish_files(str(folder), files)
         return results
-
-
-def _list_files(results: Sequence[PartResult], streams: Iterable[str]) -> set[tuple[int, str]]:
-    """Return the files with rows that successful Spark tasks wrote, for `publish_files`.
-
-    Args:
-        results: The results of the partitions, each with the file name of its task.
-        streams: The names of the output streams.
-
-    Returns:
-        Tuples of a stream's index in ``streams`` and the name of a file with rows of this stream.
-    """
-    numbers = {name: number for number, name in enumerate(streams)}
-    return {(numbers[name], each.file) for each in results for name in each.result.counts}
 
 
 def _write_blocks(blocks: DataFrame, address: str) -> None:
