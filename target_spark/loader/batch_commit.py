@@ -493,7 +493,8 @@ class BatchWriter:
         else:
             if state.prepared_columns is None:
                 self._check_owner(spark, table)
-                state.remarks = self._find_layout_differences(spark, table, wanted, layout)
+                found = self._writer.describe_layout_mismatch(spark, table, wanted, layout)
+                state.remarks = (f"the table is {found}, which is not changed",) if found else ()
             full = wanted
             for name in (DELETED_AT, TABLE_VERSION):  # so that an update resets the old values
                 full = full.with_metadata(name) if name in types else full
@@ -523,16 +524,6 @@ class BatchWriter:
         if state.drops_not_null:
             writer.drop_not_null(spark, table, prepared_columns.keys)
         return prepared_columns
-
-    def _find_layout_differences(
-        self, spark: SparkSession, table: Table, wanted: TableSchema, layout: TableLayout
-    ) -> tuple[str, ...]:
-        """Return a tuple with a note for the user if a table's partitioning is not as configured.
-
-        The table is not changed. The tuple is empty if the partitioning equals that of ``layout``.
-        """
-        mismatch = self._writer.describe_layout_mismatch(spark, table, wanted, layout)
-        return (f"the table is {mismatch}, which is not changed",) if mismatch else ()
 
     def _check_owner(self, spark: SparkSession, table: Table) -> None:
         """Store the metadata of a table's last commit, and check that this job made the commit.
