@@ -12,7 +12,6 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +21,7 @@ import requests
 from tap_core.exceptions import ConfigurationError, FatalAPIError, SyncError
 from tap_core.http.request import HTTPRequest
 from tap_core.http.response import parse_json
+from tap_core.manifest.components.api_budget import parse_count
 from tap_core.manifest.dpath import MISSING
 from tap_core.manifest.request_signing import parse_expiry
 from tap_core.parsing.datetimes import utc_now
@@ -277,12 +277,14 @@ class TokenRotator:
             state = self._quota_states.get(self._find_token(request), {}).get(quota.name)
             if state is None or not state.is_counted:
                 return
-            remaining = _parse_number(response.headers, quota.remaining_header)
+            headers = response.headers
+            remaining = parse_count(headers.get(quota.remaining_header or ""))
             is_spent = response.status_code in quota.exhaustion_status_codes
             if remaining is None and is_spent:
                 remaining = 0
-            ends = _parse_instant(response.headers, quota.reset_header)
-            limit = _parse_number(response.headers, quota.limit_header)
+            reset = headers.get(quota.reset_header or "")
+            ends = parse_expiry(reset) if reset else None
+            limit = parse_count(headers.get(quota.limit_header or ""))
             state.update_quota(remaining, ends, limit, is_spent=is_spent)
 
     def has_other_token(self, request: requests.PreparedRequest) -> bool:
@@ -304,15 +306,3 @@ class TokenRotator:
         return next(
             (token for token in self._tokens if self._format_credential(token) == value), ""
         )
-
-
-def _parse_number(headers: Mapping[str, str], name: str | None) -> int | None:
-    try:
-        return int(headers[name or ""])
-    except (KeyError, ValueError):
-        return None
-
-
-def _parse_instant(headers: Mapping[str, str], name: str | None) -> datetime | None:
-    text = headers.get(name or "")
-    return parse_expiry(text) if text else None

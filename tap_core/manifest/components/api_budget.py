@@ -33,6 +33,7 @@ __all__ = [
     "MovingWindowCallRatePolicy",
     "Rate",
     "UnlimitedCallRatePolicy",
+    "parse_count",
 ]
 
 _MAX_SECONDS: Final = 366 * 86_400
@@ -233,10 +234,10 @@ class HTTPAPIBudget:
         if policy is None:
             return
         name, limits, _ = policy
-        remaining = _parse_count(response.headers.get(self.ratelimit_remaining_header))
+        remaining = parse_count(response.headers.get(self.ratelimit_remaining_header))
         if remaining is None and response.status_code in self.status_codes_for_ratelimit_hit:
             remaining = 0
-        seconds = _seconds_until(_parse_count(response.headers.get(self.ratelimit_reset_header)))
+        seconds = _seconds_until(parse_count(response.headers.get(self.ratelimit_reset_header)))
         if remaining is not None or seconds is not None:
             counters.lower(name, limits, remaining, seconds)
 
@@ -279,7 +280,8 @@ def _seconds_until(number: int | None) -> float | None:
     return min(seconds, LONGEST_WAIT)
 
 
-def _parse_count(text: str | None) -> int | None:
+def parse_count(text: str | None) -> int | None:
+    """Return the integer in a rate limit header; None if the header is missing or has none."""
     try:
         return int(text) if text else None
     except ValueError:
