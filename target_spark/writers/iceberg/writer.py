@@ -22,6 +22,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from pyspark.sql import DataFrame, DataFrameWriterV2, SparkSession
@@ -258,10 +259,7 @@ class IcebergWriter:
 
     def commit_empty(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
         """Make a commit without rows, which stores metadata such as the newest state."""
-
-        def write(ref: str, marker: str) -> None:
-            _append_nothing(spark, ref, marker)
-
+        write = partial(_append_nothing, spark)
         self._commit(spark, table, commit, write, rows=lambda _: 0)
 
     def upsert(
