@@ -99,10 +99,6 @@ class ReplicationKeyComparator:
         """Return the smaller of two replication key values; ``first`` if they are equal."""
         return first if self.newer_or_equal(second, first) else second
 
-    def maximum(self, first: Any, second: Any) -> Any:
-        """Return the greater of two replication key values; ``first`` if they are equal."""
-        return first if self.newer_or_equal(first, second) else second
-
     def warn_once(self, topic: str, message: str, *args: Any) -> None:
         """Log a warning, unless this comparator has already logged one with the same ``topic``."""
         if topic not in self._warned_topics:
