@@ -215,7 +215,9 @@ def _apply_log_config(path: Path) -> None:
     import logging.config as stdlib_config
 
     try:
-        stdlib_config.dictConfig(_adapt_config(_parse_log_config(path.read_text(encoding="utf-8"))))
+        config = _rename_modules(_parse_log_config(path.read_text(encoding="utf-8")))
+        # Meltano's configuration would otherwise disable the loggers of all imported modules.
+        stdlib_config.dictConfig({**config, "disable_existing_loggers": False})
         _redact_all_handlers()
     except FileNotFoundError:
         _logger.warning("Logging config file not found: %s", path)
@@ -270,16 +272,6 @@ def _parse_log_config(text: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError:
         return importlib.import_module("yaml").safe_load(text)
-
-
-def _adapt_config(config: dict[str, Any]) -> dict[str, Any]:
-    """Adapt a log configuration that was written for singer_sdk.
-
-    Names of singer_sdk's modules are replaced. ``disable_existing_loggers`` is set to false,
-    because Meltano's configuration would otherwise disable the loggers of all imported modules, and
-    hide their warnings.
-    """
-    return {**_rename_modules(config), "disable_existing_loggers": False}
 
 
 def _rename_modules(value: Any) -> Any:
