@@ -65,6 +65,17 @@ def test_failed_connection_test_gives_its_reason(server, test, settings, word):
     assert line["message"].endswith(f"s: {test}: {answer.failure}")
 
 
+def test_unknown_connection_test_is_reported_without_creating_a_tap():
+    """F7."""
+
+    class TapNeverCreated(TapShop):
+        def __init__(self, **given: Any) -> None:
+            raise AssertionError("A tap is created.")
+
+    answer = Connector(TapNeverCreated, people="many").call("Test", name="login")
+    assert answer.failure == "There is no test 'login'. Known are: 'connection'."
+
+
 def test_passed_connection_test_is_logged_by_name(server):
     assert Client(server, people="3").call("Test", name="connection").success
     assert server.await_line("Test: connection in")["level"] == "INFO"

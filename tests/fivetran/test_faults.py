@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 
 import pytest
 import requests
@@ -75,6 +76,10 @@ def tap(server: Server) -> TapOrders:
     return TapOrders(config={"url": server.url})
 
 
+def run_tap_test(tap: TapOrders, name: str, hide: Callable[[str], str] = str) -> str | None:
+    return run_test(tap.connection_tests, lambda: tap, name, hide)
+
+
 def is_clean(text: str, server: Server) -> bool:
     parts = ("127.0.0.1", server.url[-5:], "shops", "/v1", "cursor", "c-17", SECRET, "key=")
     return not any(part in text for part in parts)
@@ -95,7 +100,7 @@ def test_missing_permission_is_reported_with_its_stream(tap: TapOrders, server: 
     refusal = {"error": "insufficient_scope", "message": "read:orders is needed"}
     headers = {"WWW-Authenticate": 'Bearer error="insufficient_scope", scope="read:orders"'}
     server.answers(Reply(refusal, 403, headers))
-    text = run_test(tap, "connection")
+    text = run_tap_test(tap, "connection")
     assert text is not None
     assert text.startswith(
         "HTTP 403 (Forbidden) in stream orders, try 1: the credentials lack the permission to read"
@@ -110,7 +115,7 @@ def test_refused_credentials_are_not_reported_as_a_missing_permission(
 ) -> None:
     """F7: a 401 response asks the user to check the credentials."""
     server.answers(Reply("", 401))
-    text = run_test(tap, "connection")
+    text = run_tap_test(tap, "connection")
     assert text == (
         "HTTP 401 (Unauthorized) in stream orders, try 1: the source does not accept the"
         " credentials. Check those in the configuration: they may be wrong, have expired, or been"
@@ -135,7 +140,7 @@ def test_failed_request_is_reported_with_status_stream_and_try(
 ) -> None:
     """F3, F4: without the address, and with the response body only of refusals."""
     server.answers(reply)
-    text = run_test(tap, "connection")
+    text = run_tap_test(tap, "connection")
     assert text is not None
     assert words in text
     assert is_clean(text, server)
@@ -145,7 +150,7 @@ def test_failed_request_is_reported_with_status_stream_and_try(
 def test_unreachable_server_is_reported_without_its_address(tap: TapOrders) -> None:
     """F3: the message of the HTTP library contains host, port, path and query."""
     tap = TapOrders(config={"url": "http://127.0.0.1:9"})
-    text = run_test(tap, "connection")
+    text = run_tap_test(tap, "connection")
     assert text is not None
     assert text.startswith("The source is temporarily unavailable: try again later.")
     assert text.endswith("(stream orders, try 2)")
@@ -177,20 +182,22 @@ def test_retry_log_lines_are_scrubbed_of_addresses(
 def test_passed_connection_test_returns_no_message(tap: TapOrders, server: Server) -> None:
     """F7: success has no message."""
     server.answers(page({"id": 1}))
-    assert run_test(tap, "connection") is None
+    assert run_tap_test(tap, "connection") is None
 
 
 def test_unknown_connection_test_lists_the_known_ones(tap: TapOrders) -> None:
     """F7: an unknown name is a failure with a message."""
-    assert run_test(tap, "x" * 10_000).endswith("Known are: 'connection', 'rights', 'missing'.")
-    assert run_test(tap, "missing") == (
+    text = run_tap_test(tap, "x" * 10_000)
+    assert text is not None
+    assert text.endswith("Known are: 'connection', 'rights', 'missing'.")
+    assert run_tap_test(tap, "missing") == (
         "The test 'missing' cannot be run: the connector lacks the method check_missing."
     )
 
 
 def test_unreadable_file_is_named_without_its_folder(tap: TapOrders) -> None:
     """F4: it is reported as a missing permission, with advice."""
-    assert run_test(tap, "rights") == (
+    assert run_tap_test(tap, "rights") == (
         "The connector lacks the permission to use 'orders.csv': Permission denied. Give that right"
         " to the user it runs as, or name another place in the configuration."
     )
@@ -198,7 +205,7 @@ def test_unreadable_file_is_named_without_its_folder(tap: TapOrders) -> None:
 
 def test_failure_message_is_masked(tap: TapOrders) -> None:
     """F3: the answer of a connection test contains no secret setting."""
-    text = run_test(tap, "rights", lambda text: text.replace("orders.csv", "***"))
+    text = run_tap_test(tap, "rights", lambda text: text.replace("orders.csv", "***"))
     assert text is not None
     assert "to use '***':" in text
 

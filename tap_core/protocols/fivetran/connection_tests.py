@@ -7,7 +7,7 @@ retried only briefly, so that a test ends soon. Source: Fivetran's Partner SDK d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from tap_core.http.fail_fast import fail_fast
@@ -20,24 +20,30 @@ NAME_LIMIT: Final = 100
 """Maximum length, in characters, of a test's name in messages. Clients may send any name."""
 
 
-def run_test(tap: SyncTap, name: str, hide: Callable[[str], str] = str) -> str | None:
+def run_test(
+    tests: Collection[str],
+    make_tap: Callable[[], SyncTap],
+    name: str,
+    hide: Callable[[str], str] = str,
+) -> str | None:
     """Run a connection test of a tap: the test ``NAME`` calls the tap's method ``check_NAME()``.
 
     Args:
-        tap: The tap.
+        tests: Names of the tap's tests. For another name, no tap is created.
+        make_tap: Creates the tap.
         name: Name of the test, such as "connection".
         hide: Returns a text with its secrets redacted.
 
     Returns:
         The reason for a failure, or None if the test succeeded.
     """
-    if name not in tap.connection_tests:
-        known = ", ".join(map(repr, tap.connection_tests)) or "none"
+    if name not in tests:
+        known = ", ".join(map(repr, tests)) or "none"
         return f"There is no test {name[:NAME_LIMIT]!r}. Known are: {known}."
-    check = getattr(tap, f"check_{name}", None)
-    if not callable(check):
-        return f"The test '{name}' cannot be run: the connector lacks the method check_{name}."
     try:
+        check = getattr(make_tap(), f"check_{name}", None)
+        if not callable(check):
+            return f"The test '{name}' cannot be run: the connector lacks the method check_{name}."
         with fail_fast():
             check()
     except Exception as error:  # noqa: BLE001  any exception fails the test

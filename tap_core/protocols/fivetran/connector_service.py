@@ -119,7 +119,13 @@ class _Connector:
     def test(self, request: Any, call: RpcCall) -> Any:
         """Handle Test: run a connection test of the tap and return its result."""
         call.note(request.name[:NAME_LIMIT])
-        failure = self._find_test_failure(request.name, dict(request.configuration))
+        configuration = dict(request.configuration)
+        failure = run_test(
+            self._tap_class.connection_tests,
+            lambda: self._create_tap(configuration),
+            request.name,
+            self._journal.clean,
+        )
         if failure is None:
             return proto_messages.TestResponse(success=True)
         call.failure = self._journal.clean(failure)
@@ -144,14 +150,6 @@ class _Connector:
             call,
             self._known_tables.get(configuration),
         )
-
-    def _find_test_failure(self, test: str, configuration: Mapping[str, str]) -> str | None:
-        """Run a connection test. Return the reason for a failure, or None if it succeeded."""
-        try:
-            tap = self._create_tap(configuration)
-        except Exception as error:  # noqa: BLE001  any exception fails the test
-            return format_error(error, self._journal.clean)
-        return run_test(tap, test, self._journal.clean)
 
     def _create_tap(self, configuration: Mapping[str, str]) -> SyncTap:
         """Create a tap with the settings in a configuration, without catalog and state.
