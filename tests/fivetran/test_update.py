@@ -137,6 +137,13 @@ def test_state_that_is_not_a_json_object_is_refused(state):
         list(SHOP.update(state))
 
 
+@pytest.mark.parametrize("state", ['{"bookmarks": []}', '{"bookmarks": {"people": "x"}}'])
+def test_state_with_bookmarks_of_a_wrong_type_is_refused(state):
+    """Otherwise the tap would read everything again without notice."""
+    with pytest.raises(StateFileError, match="State, bookmarks"):
+        list(SHOP.update(state))
+
+
 def test_messages_have_at_most_a_hundred_records():
     """F12."""
     responses = list(Connector(TapNumbers, rows=2_345).update())

@@ -34,7 +34,7 @@ from tap_core.protocols.fivetran.tables import (
 from tap_core.protocols.fivetran.update_writer import UpdateWriter
 from tap_core.protocols.resume import split_bookmarks
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
-from tap_core.state.reader import parse_json
+from tap_core.state.reader import check_bookmarks, parse_json
 from tap_core.sync.interfaces import SyncTap
 
 __all__ = ["KnownTables", "discover_tables", "parse_state", "update"]
@@ -174,10 +174,12 @@ def _resume(tap: SyncTap, state: dict[str, Any]) -> None:
     """Load the Singer state of a Fivetran request into the tap, from which its streams resume.
 
     A stream without a usable state starts from the beginning, and its parent streams do so too.
+
+    Raises:
+        StateFileError: A value in the state has the wrong type.
     """
-    found = state.get("bookmarks")
-    bookmarks: dict[str, Any] = found if isinstance(found, dict) else {}
-    kept, previous = split_bookmarks(bookmarks, tap.streams, _is_restarted)
+    check_bookmarks(state)
+    kept, previous = split_bookmarks(state.get("bookmarks") or {}, tap.streams, _is_restarted)
     tap.load_state({**state, "bookmarks": kept})
     tap.document.input_state = state
     for name, before in previous.items():
