@@ -6,6 +6,7 @@ The tap, its service and its encoded bytes are real; only gRPC is left out.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -34,6 +35,9 @@ class Caller:
     def leave(self) -> None:
         for callback in self._callbacks:
             callback()
+
+    def wait_for_thread(self, thread: threading.Thread) -> None:
+        thread.join(60)
 
 
 class Connector:

@@ -118,6 +118,15 @@ def test_cancelled_sync_does_not_block_the_next_one(server):
         list(running)
 
 
+def test_stop_of_the_server_does_not_wait_for_a_cancelled_sync():
+    with serving(PROGRAM) as server:
+        running = Client(server, people="2", pause="600").update()
+        next(running)
+        running.cancel()
+        server.process.terminate()
+        assert server.await_exit() == 0
+
+
 def test_concurrent_syncs_do_not_affect_each_other(server):
     """F18: each sync sends its own records."""
     found: dict[int, int] = {}

@@ -10,7 +10,9 @@ from typing import Any
 import grpc
 import pytest
 
+from tap_core import Stream, Tap
 from tap_core.protocols.fivetran import proto_messages
+from tap_core.protocols.fivetran.connector_service import make_connector_service
 from tap_core.protocols.fivetran.grpc_server import Handler, Server, Service
 from tap_core.protocols.fivetran.listen_address import ListenAddress
 from tap_core.protocols.fivetran.logging import JsonLogHandler
@@ -24,7 +26,9 @@ from tap_core.protocols.fivetran.request_limits import (
 
 PATIENCE = 60
 SENT = proto_messages.TestRequest(name="sent").SerializeToString()
-TEST = "/fivetran_sdk.v2.SourceConnector/Test"
+FORM, TEST, UPDATE = (
+    f"/fivetran_sdk.v2.SourceConnector/{name}" for name in ("ConfigurationForm", "Test", "Update")
+)
 
 
 @pytest.mark.parametrize(
@@ -164,3 +168,50 @@ def test_calls_beyond_the_limit_are_refused() -> None:
     finally:
         go_on.set()
         server.stop(5)
+
+
+def test_cancelled_update_counts_as_a_call_until_its_sync_has_stopped() -> None:
+    """F18, SEC2: a client cannot start ever more syncs by cancelling each at once."""
+    go_on = threading.Event()
+
+    class Slow(Stream):
+        name = "slow"
+        schema = {"properties": {"n": {"type": "integer"}}}
+
+        def get_records(self, context: Any) -> Iterator[dict[str, Any]]:
+            yield {"n": 1}
+            assert go_on.wait(PATIENCE)
+            yield {"n": 2}
+
+    class TapSlow(Tap):
+        name = "tap-slow"
+
+        def discover_streams(self) -> list[Stream]:
+            return [Slow(self)]
+
+    journal = JsonLogHandler("x")
+    server = Server(make_connector_service(TapSlow, journal), journal)
+    port = server.start(ListenAddress(0, "127.0.0.1", RequestLimits(calls=1)))
+    try:
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            form: Any = channel.unary_unary(FORM)
+            update: Any = channel.unary_stream(UPDATE)
+            cancelled = update(b"", timeout=PATIENCE)
+            next(cancelled)
+            cancelled.cancel()
+            assert {call_status(form) for _ in range(30)} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+            go_on.set()
+            deadline = time.monotonic() + PATIENCE
+            while call_status(form) is not None and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert call_status(form) is None
+    finally:
+        go_on.set()
+        server.stop(5)
+
+
+def call_status(method: Any) -> grpc.StatusCode | None:
+    """Call a method, and return the status of its error, or None if it succeeded."""
+    time.sleep(0.01)
+    error = method.future(b"", timeout=PATIENCE).exception()
+    return None if error is None else error.code()

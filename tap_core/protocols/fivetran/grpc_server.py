@@ -104,7 +104,7 @@ class RpcCall:
         self.started = time.perf_counter()
         self._context = context
         self._lock = threading.Lock()
-        self._is_over = False
+        self._is_over = self._is_server_stopping = False
         self._callbacks: list[Callable[[], None]] = []
 
     def is_active(self) -> bool:
@@ -127,6 +127,15 @@ class RpcCall:
                 return
         _run_callback(callback)
 
+    def wait_for_thread(self, thread: threading.Thread) -> None:
+        """Wait until a thread that works for this gRPC call has ended, or the server stops.
+
+        The call counts against the server's limits until its handler returns. A handler that waits
+        keeps clients from starting ever more threads with calls that they cancel.
+        """
+        while thread.is_alive() and not self._is_server_stopping:
+            thread.join(_POLL_SECONDS)
+
     def note(self, text: str) -> None:
         """Add a text, such as "3 tables", to the log line about this gRPC call at its end."""
         self.log_note = text
@@ -138,6 +147,7 @@ class RpcCall:
         stops.
         """
         with self._lock:
+            self._is_server_stopping = self._is_server_stopping or reason == "stopped"
             if self._is_over:
                 return
             self.end_reason = reason

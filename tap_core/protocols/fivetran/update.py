@@ -4,7 +4,8 @@
   synced before.
 - Unselected streams are not read, and their state is unchanged.
 - The client may end the call at any time. The sync then stops at its next record, without effect on
-  other calls. An error of the sync is raised after its responses and a last state have been sent.
+  other calls. Until then the call counts against the server's limits of calls and memory.
+- An error of the sync is raised after its responses and a last state have been sent.
 
 Source: Fivetran's Partner SDK development guide, "Update", and connector_sdk.proto,
 ``UpdateRequest``.
@@ -97,11 +98,13 @@ def update(
     call.on_end(queue.leave)
     job = _UpdateJob(make_tap, request, call, queue, known_tables)
     run = copy_context().run  # the log finds the current call in a context variable
-    threading.Thread(target=run, args=(job.run,), name="fivetran-update", daemon=True).start()
+    thread = threading.Thread(target=run, args=(job.run,), name="fivetran-update", daemon=True)
+    thread.start()
     try:
         yield from queue
     finally:
         queue.leave()
+        call.wait_for_thread(thread)
 
 
 @dataclass(frozen=True, slots=True)
