@@ -291,20 +291,35 @@ def send_message(
 def receive_message(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
     """Return the next message between a run and its engine, with its file descriptors.
 
+    The caller closes the files. If an error is raised, they are closed already.
+
     Raises:
         OSError: The connection was closed, or the message is longer than 1 MiB.
         ValueError: The message is not JSON.
     """
-    data, files = b"", list[int]()
+    files = list[int]()
+    try:
+        return json.loads(_receive_line(connection, files)), files
+    except BaseException:  # an open file may be a lock
+        for file in files:
+            os.close(file)
+        raise
+
+
+def _receive_line(connection: socket.socket, files: list[int]) -> bytes:
+    """Return the next line from a connection, and append its file descriptors to ``files``.
+
+    Raises:
+        OSError: The connection was closed, or the line is longer than 1 MiB.
+    """
+    data = b""
     while not data.endswith(b"\n"):
         chunk, received, _, _ = socket.recv_fds(connection, _MAX_MESSAGE_BYTES, _MAX_MESSAGE_FILES)
         files += received
         data += chunk
         if not chunk or len(data) > _MAX_MESSAGE_BYTES:
-            for file in files:
-                os.close(file)
             raise ConnectionResetError("the connection was closed")
-    return json.loads(data), files
+    return data
 
 
 def check_peer(connection: socket.socket) -> None:

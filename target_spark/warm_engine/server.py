@@ -124,11 +124,12 @@ class EngineServer:
             return self._is_closing
 
     def _accept(self, listener: socket.socket) -> None:
-        while True:
+        while listener.fileno() >= 0:
             try:
                 connection, _ = listener.accept()
-            except OSError:
-                return
+            except OSError:  # such as too many open files
+                time.sleep(_PAUSE_SECONDS)
+                continue
             threading.Thread(target=self._respond, args=(connection,), daemon=True).start()
 
     def _respond(self, connection: socket.socket) -> None:
@@ -194,6 +195,7 @@ class EngineServer:
         try:
             gateway = self._open_gateway(connection)
             if gateway is not None:
+                send_message(connection, self._describe_gateway(gateway))
                 connection.settimeout(None)
                 with contextlib.suppress(OSError):  # the run was killed
                     receive_message(connection)
@@ -206,9 +208,9 @@ class EngineServer:
         send_message(connection, {"ended": True})
 
     def _open_gateway(self, connection: socket.socket) -> Any:
-        """Start a py4j server in the JVM for a run, and send its port and token to that run.
+        """Start a py4j server in the JVM for a run, and return its Java object.
 
-        Return the Java object of the server, or None if Spark did not start.
+        If Spark did not start, send the error to the run and return None.
         """
         try:
             spark: Any = self._session.spark()
@@ -219,15 +221,17 @@ class EngineServer:
             text = str(error) if isinstance(error, TargetSparkError) else first_error_line(error)
             send_message(connection, {"error": text})
             return None
+        return gateway
+
+    def _describe_gateway(self, gateway: Any) -> dict[str, Any]:
+        """Return what a run needs to connect to its py4j server, and to notice the JVM's end."""
         jvm = self._session.jvm_pid
-        response = {
+        return {
             "port": gateway.getListeningPort(),
             "token": gateway.secret(),
             "jvm": jvm,
             "born": None if jvm is None else get_start_ticks(jvm),
         }
-        send_message(connection, response)
-        return gateway
 
     def _end_run(self, run: _Run, gateway: Any) -> None:
         """Cancel the Spark jobs that an ended run left running, and wait until they have stopped.
