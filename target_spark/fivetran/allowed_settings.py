@@ -9,6 +9,7 @@ of Spark 4.1, Hadoop 3.4 (S3A, ABFS), Delta Lake 4 and Iceberg 1.12.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -276,7 +277,7 @@ class CallRules:
         """
         if not self.folders:
             return path
-        real = None if "\0" in path else Path(path).resolve()
+        real = None if "\0" in path else Path(os.path.realpath(path))
         if real is None or not any(real.is_relative_to(folder) for folder in self.folders):
             raise BatchFileLoadError(
                 "A batch file of the call is not in a folder that the operator of this destination"
@@ -388,7 +389,8 @@ def _is_below(address: str, root: str) -> bool:
         return False
     folder, root_folder = to_local_folder(address), to_local_folder(root)
     if folder is not None and root_folder is not None:
-        return folder.resolve().is_relative_to(root_folder.resolve())
+        # Unlike Path.resolve, realpath raises no error for links in a circle.
+        return Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(root_folder))
     if folder is not None or root_folder is not None:
         return False
     location, allowed = urlsplit(to_spark_scheme(address)), urlsplit(to_spark_scheme(root))

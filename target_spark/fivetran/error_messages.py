@@ -29,6 +29,7 @@ _PERMISSION_ERROR: Final = re.compile(
 _LOCATION_ERROR: Final = re.compile(
     r"DELTA_CANNOT_CREATE_LOG_PATH|Mkdirs failed|No such file or directory|FileNotFoundException"
     r"|NoSuchBucket|bucket does not exist|No FileSystem for scheme|Not a directory|Is a directory"
+    r"|File name too long|Too many levels of symbolic links"
 )
 """Parts of error texts about a location, or a file of a table, that does not exist."""
 

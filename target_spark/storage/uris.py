@@ -11,6 +11,8 @@ import posixpath
 import re
 from pathlib import Path
 
+from tap_core.exceptions import ConfigurationError
+
 __all__ = [
     "get_scheme",
     "is_azure",
@@ -32,10 +34,19 @@ def to_local_folder(address: str) -> Path | None:
     """Return the absolute local path of a path or ``file:`` URL; None for any other URL.
 
     The path may be that of a file or a folder. Example: ``"file:///data"`` -> ``Path("/data")``.
+
+    Raises:
+        ConfigurationError: The path begins with the home folder (``~name``) of an unknown user.
     """
     scheme = _SCHEME.match(address)
     if scheme is None:
-        return Path(address).expanduser().absolute()
+        try:
+            return Path(address).expanduser().absolute()
+        except RuntimeError:
+            raise ConfigurationError(
+                f"There is no home folder for {address.partition('/')[0]!r}. Write the path without"
+                " it."
+            ) from None
     if scheme[1].lower() != "file":
         return None
     return Path("/" + address[scheme.end() :].lstrip("/"))

@@ -16,6 +16,8 @@ from tap_core.protocols.fivetran.configuration import parse_configuration
 from target_spark.config.settings import SCHEMA
 from target_spark.errors import BatchFileLoadError
 from target_spark.fivetran.allowed_settings import SETTINGS, CallRules, find_value_pattern
+from target_spark.fivetran.batch_request import FileKind, FileParams, RequestFile
+from target_spark.fivetran.file_reader import read_blocks
 from target_spark.target import TargetSpark
 
 ICEBERG = "org.apache.iceberg.spark.SparkCatalog"
@@ -517,6 +519,17 @@ def test_batch_files_are_read_only_below_the_operators_folders(tmp_path: Path) -
         with pytest.raises(BatchFileLoadError, match="TARGET_SPARK_ALLOW_FILES") as caught:
             own.check_file(path)
         assert "passwd" not in str(caught.value)
+
+
+def test_links_in_a_circle_are_not_reported_as_a_bug(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    circle = str(tmp_path / "a" / "b.csv")
+    own = rules(ALLOW_FILES=str(tmp_path), ALLOW_PATHS=str(tmp_path))
+    own.check({"path": circle})
+    file = RequestFile(own.check_file(circle), FileKind.REPLACE)
+    with pytest.raises(BatchFileLoadError, match=r"cannot be read: Too many levels of symbolic"):
+        next(read_blocks(file, FileParams()))
 
 
 def test_unknown_setting_names_are_shortened_to_one_line_in_errors() -> None:

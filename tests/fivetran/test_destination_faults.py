@@ -92,6 +92,7 @@ def test_missing_permission_is_found_in_the_error_cause() -> None:
             RuntimeError("java.io.FileNotFoundException: File /a/part-0.parquet does not exist"),
             "a file of a table was removed",
         ),
+        (OSError(errno.ENAMETOOLONG, "File name too long", "x" * 300), "cannot be created"),
         (MemoryError(), "no memory"),
         (
             RuntimeError(

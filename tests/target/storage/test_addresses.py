@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tap_core.exceptions import ConfigurationError
 from target_spark.storage.uris import (
     resolve_address,
     to_local_folder,
@@ -29,6 +30,11 @@ from target_spark.storage.uris import (
 def test_local_paths_and_file_uris_are_local_folders(address, folder):
     assert to_local_folder(address) == Path(folder)
     assert to_spark_uri(address) == f"file://{folder}"
+
+
+def test_home_folder_of_an_unknown_user_is_a_configuration_error():
+    with pytest.raises(ConfigurationError, match="no home folder for '~nobody-with-this-name'"):
+        to_local_folder("~nobody-with-this-name/x")
 
 
 @pytest.mark.parametrize("address", ["s3a://b/k", "hdfs:///x", "abfss://c@a/x", "gs://b"])
