@@ -47,6 +47,11 @@ _MAX_ROW_BYTES: Final = 64 << 20
 
 Without it, a quoted cell that is never closed would read the rest of the file into memory."""
 
+_MAX_CONTENT_BYTES: Final = 32 << 30
+"""Maximum bytes of a batch file's content, decompressed.
+
+Without it, a file of 100 MB could contain terabytes, and other calls would wait for hours."""
+
 _AES_BLOCK: Final = 16
 _AES_KEY_BYTES: Final = (16, 24, 32)
 _CODECS: Final = {Compression.ZSTD: "zstd", Compression.GZIP: "gzip"}
@@ -87,19 +92,42 @@ def _hash_file(file: RequestFile, params: FileParams) -> str:
     return digest.hexdigest()
 
 
-def read_blocks(file: RequestFile, params: FileParams, size: int = BLOCK_BYTES) -> Iterator[bytes]:
+def read_blocks(
+    file: RequestFile,
+    params: FileParams,
+    size: int = BLOCK_BYTES,
+    max_bytes: int = _MAX_CONTENT_BYTES,
+) -> Iterator[bytes]:
     """Yield the decrypted, decompressed CSV of a batch file in blocks of complete rows.
 
     The first block begins with the header. A block has about ``size`` bytes, or more if a row is
     longer.
 
+    Args:
+        file: The file.
+        params: The format of the file.
+        size: The approximate number of bytes per block.
+        max_bytes: The maximum number of bytes in the decompressed file.
+
     Raises:
-        BatchFileLoadError: The file is missing, truncated or damaged, or its key is wrong.
+        BatchFileLoadError: The file is missing, truncated, damaged or too large, or its key is
+            wrong.
     """
     with ExitStack() as stack:
+        chunks = _open_content(file, params, size, stack)
         yield from split_rows(
-            _open_content(file, params, size, stack), lambda reason: file_error(file, reason)
+            _limit_content(chunks, file, max_bytes), lambda reason: file_error(file, reason)
         )
+
+
+def _limit_content(chunks: Iterable[bytes], file: RequestFile, limit: int) -> Iterator[bytes]:
+    """Yield the chunks of a batch file's content; raise an error after ``limit`` bytes."""
+    count = 0
+    for chunk in chunks:
+        count += len(chunk)
+        if count > limit:
+            raise file_error(file, f"has more than {limit >> 30} GB of rows when decompressed")
+        yield chunk
 
 
 def split_rows(

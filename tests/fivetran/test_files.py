@@ -532,6 +532,15 @@ def test_pipe_device_or_socket_is_refused_at_once(tmp_path: Path, kind: str) -> 
             list(read_blocks(RequestFile(str(path), FileKind.REPLACE), OPEN))
 
 
+def test_small_file_that_decompresses_to_a_huge_one_is_refused(path: Path) -> None:
+    write(path, ["id"], [["1"]] * 300_000)
+    assert path.stat().st_size < 2_000
+    file, params = RequestFile(str(path), FileKind.REPLACE), FileParams(Compression.ZSTD)
+    assert sum(map(len, read_blocks(file, params))) == 600_003
+    with pytest.raises(BatchFileLoadError, match=r"has more than 0 GB of rows when decompressed"):
+        list(read_blocks(file, params, 1_000, 300_000))
+
+
 def test_header_of_a_file_that_is_not_a_batch_is_not_shown(tmp_path: Path) -> None:
     path = tmp_path / "shadow"
     path.write_text("root:$6$MARKED:19000:0:99999:7:::\n")
