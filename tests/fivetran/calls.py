@@ -22,8 +22,8 @@ __all__ = ["Caller", "Connector", "plain", "selected", "states", "tables"]
 class Caller:
     """A caller that records notes and may disconnect."""
 
-    def __init__(self) -> None:
-        self.noted = ""
+    def __init__(self, request_limit: int = 128 << 20) -> None:
+        self.noted, self.request_limit = "", request_limit
         self._callbacks: list[Callable[[], None]] = []
 
     def on_end(self, callback: Callable[[], None]) -> None:

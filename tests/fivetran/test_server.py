@@ -176,8 +176,12 @@ def test_answer_larger_than_fivetrans_limit_is_an_error(server: Running) -> None
 
 
 def test_request_larger_than_fivetrans_limit_is_refused(server: Running) -> None:
+    """The library refuses it; the log names the option, because it does not know the reason."""
     code, _ = server.failure("Test", bytes(2**27 + 1))
     assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    line = server.await_line("Test was cancelled by the client")
+    assert "its request did not arrive. A request may have at most" in line["message"]
+    assert "(--max-request)" in line["message"]
 
 
 # ------------------------------------------------------------------------- ends

@@ -144,6 +144,15 @@ def test_state_with_bookmarks_of_a_wrong_type_is_refused(state):
         list(SHOP.update(state))
 
 
+def test_warning_names_the_options_for_a_state_that_the_next_request_cannot_hold():
+    """Else the next sync would be refused without a reason that its user can understand."""
+    responses = list(SHOP.update(caller=Caller(request_limit=100)))
+    [warning] = [one.warning.message for one in responses if one.HasField("warning")]
+    assert "more than a request may have (100)" in warning
+    assert "--max-request" in warning
+    assert states(responses)[-1]["bookmarks"].keys() == {"people", "orders", "visits", "wide"}
+
+
 def test_messages_have_at_most_a_hundred_records():
     """F12."""
     responses = list(Connector(TapNumbers, rows=2_345).update())

@@ -95,10 +95,12 @@ class RpcCall:
     """State of a gRPC call that the server is processing, from its request to its last response.
 
     A handler uses it to notice that the call was cancelled, and to add to its log line.
+    ``request_limit`` is the maximum size of a request in bytes.
     """
 
-    def __init__(self, name: str, context: Any) -> None:
+    def __init__(self, name: str, context: Any, request_limit: int = MESSAGE_LIMIT) -> None:
         self.name = name
+        self.request_limit = request_limit
         self.log_note = self.failure = ""
         self.end_reason: Literal["", "cancelled", "stopped"] = ""
         self.started = time.perf_counter()
@@ -227,6 +229,7 @@ class Server:
         self._changed = threading.Condition()
         self._calls: dict[RpcCall, bool] = {}
         self._is_stopping = False
+        self._request_limit = MESSAGE_LIMIT
         self._receiver = RequestReceiver(RequestLimits())
         self._server: Any = None
 
@@ -239,7 +242,7 @@ class Server:
         address, limits = listen_address.address, listen_address.limits
         grpc = _grpc()
         handlers = {route.name: self._make_method_handler(route) for route in self._routes()}
-        self._receiver = RequestReceiver(limits)
+        self._request_limit, self._receiver = limits.message, RequestReceiver(limits)
         self._server = grpc.server(
             ThreadPoolExecutor(limits.calls, "fivetran"),
             [grpc.method_handlers_generic_handler(f"{PACKAGE}.{self._service.name}", handlers)],
@@ -300,7 +303,11 @@ class Server:
                 request = stack.enter_context(received)
             except (DecodeError, ValueError) as error:
                 raise _UnreadableError(route.name) from error
-            except _grpc().RpcError:  # the client cancelled the call before its request was here
+            except _grpc().RpcError:  # the client cancelled the call, or its request is too large
+                call.note(
+                    "its request did not arrive. A request may have at most"
+                    f" {call.request_limit:,} bytes (--max-request)"
+                )
                 call.leave("cancelled")
                 raise
             yield request
@@ -362,7 +369,7 @@ class Server:
         Raises:
             _Status: The client has already cancelled the call, or the server is stopping.
         """
-        call = RpcCall(route.name, context)
+        call = RpcCall(route.name, context, self._request_limit)
         with self._changed:
             self._calls[call] = route.streams
             is_late = route.streams and self._is_stopping

@@ -139,7 +139,9 @@ class _UpdateJob:
         tables, wanted = _apply_selection(tap, selection)
         self.queue.check()
         _resume(tap, state)
-        writer = UpdateWriter(self.queue, tables, wanted, self.known_tables)
+        writer = UpdateWriter(
+            self.queue, tables, wanted, self.known_tables, self.call.request_limit
+        )
         tap.set_protocol_writer(writer)
         try:
             tap.sync_all()

@@ -91,6 +91,8 @@ class UpdateWriter:
         tables: All Fivetran tables of the tap.
         wanted: Returns the column selection of a table, or None if the table is not selected.
         known_tables: Tables whose columns Fivetran knows already; None for all of ``tables``.
+        state_limit: Maximum bytes of the request that will contain the state. A larger state causes
+            a warning.
         clock: Returns a time in seconds that never decreases.
     """
 
@@ -108,7 +110,8 @@ class UpdateWriter:
         queue: BoundedByteQueue,
         tables: Sequence[SourceTable],
         wanted: Callable[[TableId], TableSelection | None],
-        known_tables: Mapping[TableId, SourceTable] | None = None,
+        known_tables: Mapping[TableId, SourceTable] | None,
+        state_limit: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._queue = queue
@@ -120,7 +123,8 @@ class UpdateWriter:
         self._encoders: dict[str, RecordEncoder] = {}
         self._has_schemas = any(table.id.schema for table in tables)
         self._state = _NO_STATE
-        self._is_state_due = True
+        self._state_limit = state_limit
+        self._is_state_due, self._is_state_too_large = True, False
         self._clock = clock
         self._last_state_time = clock()
 
@@ -287,8 +291,7 @@ class UpdateWriter:
                 f"Table {progress.table.id}: rows that the source no longer has are not removed,"
                 " because ACTIVATE_VERSION came after the rows."
             )
-            response = proto_messages.UpdateResponse(warning=proto_messages.Warning(message=text))
-            self._queue.put(response.SerializeToString())
+            self._write_warning(text)
             return
         encoder = self._encoders.get(event.stream.name)
         if encoder is None:
@@ -320,10 +323,21 @@ class UpdateWriter:
     # States
 
     def _write_state(self, state: bytes) -> None:
+        if len(state) > self._state_limit and not self._is_state_too_large:
+            self._is_state_too_large = True
+            self._write_warning(
+                f"The state has {len(state):,} bytes, more than a request may have"
+                f" ({self._state_limit:,}): the next sync will be refused, unless the connector is"
+                " started with a higher --max-request, and a --max-held of eight times as much."
+            )
         self._queue.put(
             encode_length_delimited(_CHECKPOINT_TAG, encode_length_delimited(_STATE_TAG, state))
         )
         self._state, self._is_state_due, self._last_state_time = state, False, self._clock()
+
+    def _write_warning(self, text: str) -> None:
+        response = proto_messages.UpdateResponse(warning=proto_messages.Warning(message=text))
+        self._queue.put(response.SerializeToString())
 
 
 def _split_records(bodies: Sequence[bytes]) -> Iterator[bytes]:
