@@ -7,6 +7,7 @@ times, XML and JSON.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -110,7 +111,7 @@ def parse_columns(columns: Iterable[Any], reserved: Collection[str] = ()) -> Fiv
     """
     parsed = tuple(map(_parse_column, columns))
     names = [column.name for column in parsed]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    if twice := sorted(name for name, count in Counter(names).items() if count > 1):
         raise ValueError(f"column {', '.join(twice)} occurs twice")
     return FivetranSchema(sanitize_columns(parsed, reserved))
 
