@@ -45,7 +45,11 @@ from tap_core.http.transport import (
     resize_connection_pool,
 )
 from tap_core.manifest.components.decoders import JsonDecoder
-from tap_core.manifest.components.error_handlers import default_resolution, make_response_error
+from tap_core.manifest.components.error_handlers import (
+    DefaultErrorHandler,
+    default_resolution,
+    make_response_error,
+)
 from tap_core.manifest.components.requester import RESPONSE_LIMITS
 from tap_core.manifest.declared_origins import (
     add_base_origin,
@@ -68,6 +72,7 @@ from tap_core.streams.http_requests import (
 if TYPE_CHECKING:
     from tap_core.exceptions import SyncError
     from tap_core.http.request import Auth
+    from tap_core.manifest.interfaces import ErrorHandler
     from tap_core.manifest.page_loop import PageLoop, PageToken
     from tap_core.manifest.shared_resources import SharedResources
     from tap_core.manifest.stream_components import StreamComponents
@@ -109,6 +114,9 @@ class ManifestClient:
 
     into_file: bool = False
     """True if response bodies are stored on disk, because they may be large."""
+
+    _component_handler: ErrorHandler | None = None
+    """Error handler of the component whose own request is being sent, such as a login."""
 
     _pages: PageLoop
     """Paginator of the current slice."""
@@ -243,7 +251,9 @@ class ManifestClient:
         self.counter.increment()
         return response
 
-    def fetch(self, request: HTTPRequest, scope: TemplateScope) -> requests.Response:
+    def fetch(
+        self, request: HTTPRequest, scope: TemplateScope, error_handler: ErrorHandler | None = None
+    ) -> requests.Response:
         """Send a component's own request, such as a login, and return the response.
 
         The request is sent with retries, but without the stream's credentials.
@@ -251,13 +261,16 @@ class ManifestClient:
         Args:
             request: Request to send.
             scope: Template variables for the error handler.
+            error_handler: Error handler of the component; None for one without rules.
         """
-        before, self.scope = self.scope, scope  # a request of the stream may wait for this one
+        # A request of the stream may wait for this one.
+        before = self.scope, self._component_handler
+        self.scope, self._component_handler = scope, error_handler or DefaultErrorHandler()
         try:
             ready = self._build_request(request)
             response: requests.Response = self._add_retries(self._request_component)(ready)
         finally:
-            self.scope = before
+            self.scope, self._component_handler = before
         return response
 
     # Sending
@@ -380,11 +393,16 @@ class ManifestClient:
 
     # Retries and errors
 
+    @property
+    def _error_handler(self) -> ErrorHandler:
+        """Error handler of the current request: that of a component, or that of the stream."""
+        return self._component_handler or self.components.error_handler
+
     def _add_retries(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that calls ``function`` again after errors that may be temporary."""
         return with_retries(
             wait_generator=self._compute_waits,
-            max_tries=lambda: self.components.error_handler.max_tries,
+            max_tries=lambda: self._error_handler.max_tries,
             jitter=lambda wait: wait,  # the waits of the error handler include jitter
             handler=lambda details: log_retry(details, self.stream.name, None),
             logger=self.stream.logger,
@@ -398,17 +416,17 @@ class ManifestClient:
         generator receives the last error through ``send``, and ends after the handler's maximum
         time.
         """
-        begun, limit = time.monotonic(), self.components.error_handler.max_seconds
+        begun, limit = time.monotonic(), self._error_handler.max_seconds
         error = yield 0.0
         for tries in itertools.count(1):
             if limit is not None and time.monotonic() - begun >= limit:
                 return
             response = getattr(error, "response", None)
-            wait = self.components.error_handler.compute_wait(response, tries, self.scope)
+            wait = self._error_handler.compute_wait(response, tries, self.scope)
             error = yield random_jitter(2.0 ** (tries - 1)) if wait is None else wait
 
     def _resolve_response(self, response: requests.Response) -> ResponseResolution:
-        resolution = self.components.error_handler.interpret(response, self.scope)
+        resolution = self._error_handler.interpret(response, self.scope)
         return resolution or default_resolution(response)
 
     def _is_success(self, response: requests.Response) -> bool:

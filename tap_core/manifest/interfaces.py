@@ -274,10 +274,13 @@ class DeclarativeStreamProtocol(Protocol):
         Responses that were received earlier in this run are read from the tap's cache.
         """
 
-    def fetch(self, request: HTTPRequest, scope: TemplateScope) -> requests.Response:
+    def fetch(
+        self, request: HTTPRequest, scope: TemplateScope, error_handler: ErrorHandler | None = None
+    ) -> requests.Response:
         """Send one request for a component, for example to get a token; return the response.
 
-        The request uses the stream's session, retries and API budget, but not its authentication.
+        The request uses the stream's session, but not its authentication. ``error_handler`` is the
+        error handler of the component; None for one without rules.
         """
 
     def with_request_only(

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from tap_core.incremental.record_filter import CursorRecordFilter
     from tap_core.incremental.windows import TimeWindow
     from tap_core.manifest.components.record_selector import RecordSelection
+    from tap_core.manifest.interfaces import ErrorHandler
     from tap_core.manifest.shared_resources import SharedResources
     from tap_core.types import Context, Record
 
@@ -187,8 +188,7 @@ class ManifestStream(Stream):
 
     def slices(self) -> Iterable[Context | None]:
         """Return the contexts of this stream's slices; [None] if it has no partition routers."""
-        contexts: Iterable[Context] | None = self.partitions
-        return contexts or [None]
+        return self.partitions or (None,)
 
     def read_slice(self, context: Context | None) -> Iterator[Record]:
         """Yield the transformed records of a slice; each becomes a slice of a child stream."""
@@ -416,15 +416,16 @@ class ManifestStream(Stream):
             client = self._own_client = client.copy_for(self, self.components)
         return client
 
-    def fetch(self, request: HTTPRequest, scope: TemplateScope) -> requests.Response:
+    def fetch(
+        self, request: HTTPRequest, scope: TemplateScope, error_handler: ErrorHandler | None = None
+    ) -> requests.Response:
         """Send a component's own request, such as a login, without the stream's credentials."""
-        return self._client.fetch(request, scope)
+        return self._client.fetch(request, scope, error_handler)
 
     def find_embedded_page(self, context: Context | None) -> Any:
         """Return the child records that the parent's record contains, as the slice's first page.
 
-        Return None if the record contains none. Also return None if the slice has a bookmark,
-        because only newer records are then needed.
+        Return None if there are none, or if only records after a bookmark are needed.
         """
         page = getattr(context, "extra_fields", {}).get(CHILD_RESPONSE)
         if page is None or self._client.scope.get("next_page_token"):

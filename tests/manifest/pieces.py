@@ -40,7 +40,9 @@ class Sender:
     def __init__(self, config: dict[str, Any] | None = None) -> None:
         self.config = config or {}
 
-    def fetch(self, request: HTTPRequest, scope: Any) -> requests.Response:
+    def fetch(
+        self, request: HTTPRequest, scope: Any, error_handler: Any = None
+    ) -> requests.Response:
         body = build_body_arguments(request.data, as_json=bool(request.as_json))
         headers = {**body.pop("headers", {}), **request.headers}
         query = request.encode_params()

@@ -262,3 +262,31 @@ def test_intermediate_states_have_the_start_of_the_manifest(
         failed = run(path, server, state=state, config={"start_date": "2020-01-01"}, fails=True)
     entry = failed.state["bookmarks"]["items"]
     assert entry["starting_replication_value"] == start
+
+
+def test_login_has_the_error_handler_of_its_requester(tmp_path: Path):
+    """The filters of the stream do not match the response to a login."""
+    body = """
+    error_handler:
+      type: DefaultErrorHandler
+      response_filters: [{type: HttpResponseFilter, http_codes: [503], action: IGNORE}]
+    authenticator:
+      type: SessionTokenAuthenticator
+      session_token_path: [token]
+      request_authentication: {type: Bearer}
+      login_requester:
+        type: HttpRequester
+        url_base: "{{ config['url'] }}/login"
+        error_handler:
+          type: DefaultErrorHandler
+          response_filters:
+            - {type: HttpResponseFilter, predicate: "{{ response.busy }}", action: RETRY}
+    """
+    path = manifest(tmp_path, stream("items", "/items", body))
+    with serving() as server:
+        server.answers(Reply({"busy": True}), Reply({"token": "t"}), page({"id": 1}))
+        assert run(path, server).records("items") == [{"id": 1}]
+        assert asked(server) == ["/login", "/login", "/items"]
+    with serving() as server:
+        server.answers(Reply(status=503), Reply({"token": "t"}), page({"id": 1}))
+        assert run(path, server).records("items") == [{"id": 1}]

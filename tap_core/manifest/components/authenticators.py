@@ -561,7 +561,7 @@ class SessionTokenAuthenticator:
         if self.login_requester.authenticator is not None:
             request = _sign_request(request, self.login_requester.authenticator.auth(stream))
         now = utc_now()
-        response = stream.fetch(request, scope)
+        response = stream.fetch(request, scope, self.login_requester.error_handler)
         if self.decoder is None:
             document = parse_json(response)
         else:
