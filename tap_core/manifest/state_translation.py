@@ -179,7 +179,8 @@ def to_cdk_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
 def iterate_parent_nodes(stream: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the manifest nodes of a stream's parent streams, their parents, and so on."""
     cursor = stream.get("incremental_sync")
-    for router in (*_get_routers(stream), cursor if isinstance(cursor, Mapping) else {}):
+    routers = [inner for one in _get_routers(stream) for inner in _iterate_inner_routers(one)]
+    for router in (*routers, cursor if isinstance(cursor, Mapping) else {}):
         for one in router.get("parent_stream_configs") or ():
             parent = one.get("stream") or {}
             yield parent
@@ -197,9 +198,23 @@ def _get_routers(stream: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [one for one in (routers if isinstance(routers, list) else [routers]) if one]
 
 
+def _iterate_inner_routers(router: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield a router, and the routers whose slices it groups or joins."""
+    yield router
+    for one in (
+        router.get("underlying_partition_router"),
+        *(router.get("partition_routers") or ()),
+    ):
+        if isinstance(one, Mapping):
+            yield from _iterate_inner_routers(one)
+
+
 def _get_partition_fields(router: Mapping[str, Any]) -> list[str]:
     parents = router.get("parent_stream_configs") or ()
-    names = [router.get("cursor_field"), *(one.get("partition_field") for one in parents)]
+    names = [
+        *(router.get("cursor_field"), router.get("partition_field")),
+        *(one.get("partition_field") for one in parents),
+    ]
     return [name for name in names if isinstance(name, str)]
 
 

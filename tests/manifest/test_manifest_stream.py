@@ -218,6 +218,28 @@ def test_duplicate_slice_with_a_bookmark_is_read_once(tmp_path: Path):
     assert asked(server) == ["/items", "/sub"]
 
 
+@pytest.mark.parametrize(
+    ("outer", "sub"),
+    [
+        ("type: GroupingPartitionRouter, group_size: 2, underlying_partition_router: {INNER}", 1),
+        (
+            """type: UnionPartitionRouter, partition_field: parent, partition_routers:
+      [{INNER}, {type: ListPartitionRouter, cursor_field: parent, values: ['x']}]""",
+            3,
+        ),
+    ],
+)
+def test_parents_within_a_router_are_requested_once(tmp_path: Path, outer: str, sub: int):
+    inner = """type: SubstreamPartitionRouter, parent_stream_configs: [{type: ParentStreamConfig,
+      stream: "#/streams/0", parent_key: id, partition_field: parent}]"""
+    router = f"partition_router: {{{outer.replace('INNER', inner)}}}"
+    items, children = stream("items", "/items"), stream("sub", "/sub", retriever=router)
+    with serving() as server:
+        server.answers(page({"id": 1}, {"id": 2}))
+        run(manifest(tmp_path, items, children), server)
+    assert asked(server) == ["/items", *["/sub"] * sub]
+
+
 def test_reset_pagination_restarts_a_limited_number_of_times(tmp_path: Path):
     body = """
     error_handler:

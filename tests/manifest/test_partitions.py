@@ -228,9 +228,27 @@ def test_grouping_router_creates_deduplicated_lists():
         GroupingPartitionRouter(0, inner)
 
 
-def test_union_router_yields_the_slices_of_all_routers():
-    lists = [ListPartitionRouter("a", ["1"]), ListPartitionRouter("a", ["2"])]
-    assert contexts(UnionPartitionRouter(lists)) == [{"a": "1"}, {"a": "2"}]
+def test_union_router_yields_each_value_of_its_routers_once():
+    """As in airbyte-cdk, fields beside the partition field become extra fields."""
+    parent = Parent(({"a": 1}, [{"id": "2", "name": "n2"}, {"id": "3", "name": "n3"}]))
+    inner = make_substream_router(extra_fields=[["name"]])
+    listed = UnionPartitionRouter([ListPartitionRouter("parent_id", ["1", "2"])], "parent_id")
+    union = UnionPartitionRouter([listed, inner], "parent_id")
+    slices = list(union.generate_contexts(Child(parent)))
+    assert slices == [{"parent_id": "1"}, {"parent_id": "2"}, {"parent_id": "3"}]
+    extras = [one.extra_fields for one in slices]
+    assert extras == [{}, {}, {"name": "n3", "parent_slice": {"a": 1}}]
+
+
+def test_union_router_rejects_other_fields_and_request_options():
+    option = RequestOption("request_parameter", "a")
+    with pytest.raises(ManifestError, match="the partition field 'b', and must have 'a'"):
+        UnionPartitionRouter([ListPartitionRouter("b", ["1"])], "a")
+    with pytest.raises(ManifestError, match=r"\{\{ stream_partition\['a'\] \}\}"):
+        UnionPartitionRouter([ListPartitionRouter("a", ["1"], option)], "a")
+    grouped = GroupingPartitionRouter(1, ListPartitionRouter("b", ["1"]))
+    with pytest.raises(ManifestError, match="without the partition field 'a'"):
+        contexts(UnionPartitionRouter([grouped], "a"))
 
 
 def test_joined_slices_keep_the_values_of_the_first():

@@ -262,19 +262,79 @@ class GroupingPartitionRouter:
 
 @dataclass(frozen=True)
 class UnionPartitionRouter:
-    """Partition router that yields the stream slices of several routers, one after the other."""
+    """Partition router that yields the stream slices of several routers, each value once.
+
+    All slices have the same partition field. Other fields of their contexts, such as
+    ``parent_slice``, become extra fields, so that the state of a slice does not depend on the
+    router that yields it.
+    """
 
     partition_routers: list[PartitionRouter]
+    partition_field: str
+
+    def __post_init__(self) -> None:
+        """Raise ManifestError if a router has another partition field, or a request option.
+
+        The fields of custom routers are not known before they yield a slice.
+        """
+        for name, option in _find_partition_fields(self.partition_routers):
+            if name != self.partition_field:
+                raise ManifestError(
+                    f"A router of the union has the partition field '{name}', and must have"
+                    f" '{self.partition_field}', the partition_field of the union."
+                )
+            if option is not None:
+                raise ManifestError(
+                    "A router of a union has no request_option: use the value in a template, as"
+                    f" {{{{ stream_partition['{name}'] }}}}."
+                )
 
     def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
-        """Yield the contexts (dicts of partition values) of each router in turn."""
+        """Yield a context for each distinct value of the routers, in the order of the routers.
+
+        Raises:
+            ManifestError: A slice has no value for the partition field.
+        """
+        seen: set[str] = set()
         for router in self.partition_routers:
-            yield from router.generate_contexts(stream)
+            for context in router.generate_contexts(stream):
+                made = self._make_slice(context)
+                key = dump_json(made[self.partition_field], sort_keys=True, default=str)
+                if key not in seen:
+                    seen.add(key)
+                    yield made
+
+    def _make_slice(self, context: Context) -> PartitionSlice:
+        """Return the slice with only the partition field; the other values are extra fields."""
+        others = dict(context)
+        if self.partition_field not in others:
+            raise ManifestError(
+                f"A router of the union yields a slice without the partition field"
+                f" '{self.partition_field}'."
+            )
+        value = others.pop(self.partition_field)
+        extra_fields = {**getattr(context, "extra_fields", {}), **others}
+        return PartitionSlice({self.partition_field: value}, extra_fields=extra_fields)
 
     def put(self, request: Any, scope: TemplateScope) -> None:
-        """Add the current slice's values to a request, as the options of each router declare."""
-        for router in self.partition_routers:
-            router.put(request, scope)
+        """Do nothing, because templates in the manifest add the value of a slice to a request.
+
+        airbyte-cdk does the same.
+        """
+
+
+def _find_partition_fields(
+    routers: Iterable[PartitionRouter],
+) -> Iterator[tuple[str, RequestOption | None]]:
+    """Yield the partition fields of routers, except custom ones, with their request options."""
+    for router in routers:
+        if isinstance(router, ListPartitionRouter):
+            yield router.cursor_field, router.request_option
+        elif isinstance(router, SubstreamPartitionRouter):
+            for parent in router.parent_stream_configs:
+                yield parent.partition_field, parent.request_option
+        elif isinstance(router, UnionPartitionRouter):
+            yield router.partition_field, None
 
 
 def _add_slice_value(
