@@ -16,7 +16,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tap_core.config.similar_names import suggest
-from tap_core.manifest.builder_options import NOT_SUPPORTED, find_unknown_options
+from tap_core.manifest.builder_options import (
+    NOT_SUPPORTED,
+    WITHOUT_EFFECT,
+    find_unknown_options,
+)
 from tap_core.manifest.coercion import coerce_scalar, describe_expected_type
 from tap_core.manifest.document import (
     UNKNOWN,
@@ -515,8 +519,11 @@ class Builder:
         return cls
 
     def _check_options(self, plan: ComponentPlan, node: MappingNode, position: _Position) -> None:
-        known = plan.field_types.keys() | plan.ignored | node.filled | {_TYPE}
+        known = plan.field_types.keys() | plan.ignored | node.filled | {_TYPE, *WITHOUT_EFFECT}
         kind = node.get(_TYPE) or "this component"
+        for key in WITHOUT_EFFECT.keys() & node.keys():
+            message = f"the option '{key}' is not supported: {WITHOUT_EFFECT[key]}."
+            self._report(position.child(key, node.lines.get(key, 0)), message, is_error=False)
         for key, is_error in find_unknown_options(node, known, self.manifest.parameter_names):
             at = position.child(key, node.lines.get(key, 0))
             effect = "" if is_error else " It is ignored."

@@ -16,10 +16,15 @@ from tap_core.manifest.document import MappingNode
 from tap_core.manifest.registry import MODULES, get_component_class
 from tap_core.manifest.type_hints import get_component_plan
 
-__all__ = ["NOT_SUPPORTED", "find_unknown_options"]
+__all__ = ["NOT_SUPPORTED", "WITHOUT_EFFECT", "find_unknown_options"]
 
 NOT_SUPPORTED: Final = frozenset({"truncated_list_retriever"})
 """Options of Airbyte's components that this SDK does not support; using one is an error."""
+
+WITHOUT_EFFECT: Final[Mapping[str, str]] = {
+    "file_uploader": "files are not downloaded, only the records are read",
+}
+"""Options of Airbyte's components that cause a warning, with what is missing without them."""
 
 _MIN_SIMILARITY: Final = 0.75
 """Minimum similarity (difflib, 0 to 1) at which an unknown option counts as a misspelling."""

@@ -265,6 +265,12 @@ def test_irrelevant_options_are_ignored_with_a_warning(caplog):
         _made("{type: HttpRequester, url: x, old_name: n}", HttpRequester)
 
 
+def test_file_uploader_causes_a_warning_that_files_are_not_downloaded(caplog):
+    assert _made("{type: HttpRequester, url: x, file_uploader: {}}", HttpRequester)
+    [line] = caplog.messages
+    assert "the option 'file_uploader' is not supported: files are not downloaded" in line
+
+
 def test_state_migration_without_a_type_is_the_legacy_migration():
     """There is one built-in migration, so its type may be missing or misspelled."""
     text = "type: DeclarativeStream\nstate_migrations:\n  - Type: anything\n"

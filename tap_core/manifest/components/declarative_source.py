@@ -58,7 +58,6 @@ class DeclarativeStream:
     transformations: list[Transformation] = field(default_factory=list)
     state_migrations: list[StateMigration] = field(default_factory=list)
 
-    IGNORED: ClassVar[frozenset[str]] = frozenset({"file_uploader"})
     IS_BUILT_LATER: ClassVar[bool] = True
     """True: a custom component receives this component unbuilt, as a node of the manifest."""
 

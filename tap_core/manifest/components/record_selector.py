@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from tap_core.exceptions import FatalAPIError
 from tap_core.manifest.components.custom import (
@@ -144,8 +144,6 @@ class RecordSelector:
     record_filter: RecordPredicate | None = None
     schema_normalization: Literal["Default", "None"] | CustomSchemaNormalization = "None"
     transform_before_filtering: bool | None = None
-
-    IGNORED: ClassVar[frozenset[str]] = frozenset({"file_uploader"})
 
     def make_selection(
         self,
