@@ -136,6 +136,13 @@ def test_emitted_at_is_milliseconds_or_the_seconds_of_pyairbyte(
     assert rows.extracted_at == [text]
 
 
+@pytest.mark.parametrize("number", [b"1e400", b"-1e400", b"9" * 5_000])
+def test_record_whose_emitted_at_is_out_of_range_is_loaded_without_a_time(number: bytes) -> None:
+    line = lines(record(data={"n": 1})).replace(str(NOON_MS).encode(), number)
+    (rows,) = [event for event in decode(line) if isinstance(event, Rows)]
+    assert (rows.rows, rows.extracted_at) == ([b'{"n": 1}'], [None])
+
+
 def test_stream_is_identified_by_namespace_and_name() -> None:
     """Rule DI9: streams of one name in two namespaces are two streams."""
     found = decode(lines(record("a"), record("a", namespace="other"), record("a", namespace=None)))

@@ -81,11 +81,11 @@ class ExpectedStream:
 
 
 class _Body(msgspec.Struct, gc=False):
-    """Content of a RECORD message. ``data`` (the record) and ``meta`` are unparsed JSON bytes."""
+    """Content of a RECORD message. The values of type ``Raw`` are unparsed JSON bytes."""
 
     stream: str
     data: msgspec.Raw
-    emitted_at: Any = None
+    emitted_at: msgspec.Raw = _NULL
     namespace: str | None = None
     meta: msgspec.Raw = _NULL
 
@@ -166,6 +166,7 @@ _decode_scope: Final = msgspec.json.Decoder(_StateScope).decode
 _decode_trace: Final = msgspec.json.Decoder(_TraceKind).decode
 _decode_stream_reference: Final = msgspec.json.Decoder(_StreamReference).decode
 _decode_error: Final = msgspec.json.Decoder(_Error).decode
+_decode_number: Final = msgspec.json.Decoder(int | float).decode
 
 
 @dataclass(slots=True)
@@ -373,7 +374,7 @@ class AirbyteReader:
             if meta != b"null":
                 chunk.meta[len(chunk.rows)] = meta
         chunk.rows.append(row)
-        chunk.times.append(self._times.format(body.emitted_at))
+        chunk.times.append(self._times.format(bytes(body.emitted_at)))
 
     # Lines
 
@@ -497,22 +498,27 @@ class _Times:
     """
 
     def __init__(self) -> None:
-        self._last_time: Any = None
+        self._last_time = b""
         self._last_text: str | None = None
         self._last_second: int | None = None
         self._text_of_second = ""
 
-    def format(self, emitted_at: Any) -> str | None:
-        """Return a Unix time as ISO 8601 (``2024-01-31T00:00:00.000Z``), or None if invalid."""
+    def format(self, emitted_at: bytes) -> str | None:
+        """Return a Unix time as ISO 8601 (``2024-01-31T00:00:00.000Z``), or None if invalid.
+
+        ``emitted_at`` is unparsed JSON, so that an invalid number does not make the record invalid.
+        """
         if emitted_at != self._last_time:
             self._last_time, self._last_text = emitted_at, self._format_uncached(emitted_at)
         return self._last_text
 
-    def _format_uncached(self, emitted_at: Any) -> str | None:
-        if not isinstance(emitted_at, (int, float)):
+    def _format_uncached(self, emitted_at: bytes) -> str | None:
+        try:
+            time = _decode_number(emitted_at)
+        except msgspec.MsgspecError:  # no number, or one beyond the range of a float
             return None
-        is_seconds = -_SECONDS_BELOW < emitted_at < _SECONDS_BELOW
-        second, millisecond = divmod(round(emitted_at * 1000 if is_seconds else emitted_at), 1000)
+        is_seconds = -_SECONDS_BELOW < time < _SECONDS_BELOW
+        second, millisecond = divmod(round(time * 1000 if is_seconds else time), 1000)
         if second != self._last_second:
             try:
                 instant = datetime.fromtimestamp(second, timezone.utc)
