@@ -1,8 +1,8 @@
 """Removal of secrets from texts: known values, values after secret names, passwords in URLs.
 
 A known value is found verbatim, in lower or upper case, percent-encoded, escaped (JSON, Python,
-HTML), in Base64, in hexadecimal, and as UTF-8 that was read as Latin-1. The time is linear in the
-length of the text.
+HTML), in Base64, in hexadecimal, as UTF-8 that was read as Latin-1, and broken over several lines.
+The time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -50,10 +50,16 @@ Host names are written in lower case, and names of some databases in upper case.
 """
 
 _ESCAPED: Final = re.compile(
-    r"""\\(?:u(?P<json>[0-9a-fA-F]{4})|(?P<sign>["'/\\]))"""
+    r"""\\{1,8}(?:u(?P<json>[0-9a-fA-F]{4})|x(?P<python>[0-9a-fA-F]{2})|(?P<sign>["'/]))"""
+    r"|\\(?P<backslash>\\)"
     r"|&(?:\#(?P<decimal>\d{1,7})|\#[xX](?P<hex>[0-9a-fA-F]{1,6})|(?P<name>amp|lt|gt|quot|apos));"
 )
-"""Escape sequence of JSON or Python, or character reference of HTML or XML."""
+"""Escape sequence of JSON or Python, escaped once or again, or character reference of HTML."""
+_BREAK: Final = re.compile(r"(?:[\r\n]|\\{1,8}[rn])[ \t]{0,80}")
+"""Line break, possibly escaped, with the indentation of the next line."""
+_BREAK_OR_ESCAPED: Final = re.compile(f"{_BREAK.pattern}|{_ESCAPED.pattern}")
+_SHORTEST_BROKEN: Final = 8
+"""Minimum length, in characters, of a value or encoding that is hidden across line breaks."""
 _CHARACTER_BY_NAME: Final = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _USER_INFO: Final = re.compile(r"(?:(?<=//)|(?<=/\\/)|(?<=\\/\\/))[^/?#\s\"'<>\\]+@")
 _ORACLE_LOGIN: Final = re.compile(r"(?<=:thin:|:oci8:)[^\s/@]{1,200}/[^\s@]{1,200}@")
@@ -113,39 +119,49 @@ class Secrets:
             if form in text:
                 text = text.replace(form, HIDDEN)
         if self.values and ("\\" in text or "&" in text):
-            plain = _ESCAPED.sub(_unescape, text)
-            if any(form in plain for form in self.forms):
-                return self._hide_escaped(text, plain)
+            text = _hide_decoded(text, _ESCAPED, self.forms)
+        if self.values and _BREAK.search(text):
+            text = _hide_decoded(text, _BREAK_OR_ESCAPED, self._long_forms)
         return text
 
-    def _hide_escaped(self, text: str, plain: str) -> str:
-        """Replace the secret values in a text by ``***``, where escapes hide them.
-
-        ``plain`` is the text with its escapes replaced by characters.
-        """
-        starts: list[int] = []  # the position in the text of each character of `plain`
-        done = 0
-        for match in _ESCAPED.finditer(text):
-            starts += range(done, match.start())
-            starts += [match.start()] * len(_unescape(match))
-            done = match.end()
-        starts += range(done, len(text) + 1)
-        spans = sorted(
-            (starts[found.start()], starts[found.end()])
-            for form in self.forms
-            for found in re.finditer(re.escape(form), plain)
-        )
-        parts: list[str] = []
-        done = 0
-        for start, end in spans:
-            if start >= done:
-                parts += (text[done:start], HIDDEN)
-            done = max(done, end)
-        return "".join((*parts, text[done:]))
+    @cached_property
+    def _long_forms(self) -> tuple[str, ...]:
+        """The forms that are long enough to be hidden across line breaks."""
+        return tuple(form for form in self.forms if len(form) >= _SHORTEST_BROKEN)
 
     def __or__(self, other: Secrets) -> Secrets:
         """Return the union of two sets of secrets."""
         return Secrets(tuple(_sort_longest_first((*self.values, *other.values))))
+
+
+def _hide_decoded(text: str, pattern: re.Pattern[str], forms: Iterable[str]) -> str:
+    """Replace the forms of secret values by ``***``, where escapes or line breaks hide them.
+
+    ``pattern`` matches the escape sequences, and the line breaks, which are left out.
+    """
+    plain = pattern.sub(_unescape, text)
+    found = [form for form in forms if form in plain]
+    if not found:
+        return text
+    places: list[tuple[int, int]] = []  # the span in the text of each character of `plain`
+    done = 0
+    for match in pattern.finditer(text):
+        places += ((place, place + 1) for place in range(done, match.start()))
+        places += [match.span()] * len(_unescape(match))
+        done = match.end()
+    places += ((place, place + 1) for place in range(done, len(text)))
+    spans = sorted(
+        (places[one.start()][0], places[one.end() - 1][1])
+        for form in found
+        for one in re.finditer(re.escape(form), plain)
+    )
+    parts: list[str] = []
+    done = 0
+    for start, end in spans:
+        if start >= done:
+            parts += (text[done:start], HIDDEN)
+        done = max(done, end)
+    return "".join((*parts, text[done:]))
 
 
 def _sort_longest_first(values: Iterable[str]) -> list[str]:
@@ -176,10 +192,15 @@ def _encode(value: str) -> Iterator[str]:
 
 
 def _unescape(match: re.Match[str]) -> str:
-    """Return the character of a matched escape sequence; the sequence if it is not printable."""
+    """Return the character of an escape sequence, or the sequence if it is not printable.
+
+    Return an empty string for a line break.
+    """
     kind = match.lastgroup
-    found = match[kind] if kind else ""
-    if kind in {"sign", "name"}:
+    if kind is None:
+        return ""
+    found = match[kind]
+    if kind in {"sign", "backslash", "name"}:
         return _CHARACTER_BY_NAME.get(found, found)
     code = int(found, 10 if kind == "decimal" else 16)
     character = chr(code) if code <= sys.maxunicode else ""

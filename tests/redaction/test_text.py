@@ -48,6 +48,8 @@ def _in_capitals(match: re.Match[str]) -> str:
         xml.sax.saxutils.escape,
         lambda text: "".join(f"&#x{ord(letter):X};" for letter in text),
         lambda text: json.dumps(re.sub(r"[^\w\\]|é", _in_capitals, text)).replace("\\\\u", "\\u"),
+        lambda text: json.dumps(json.dumps({"x": re.sub(r"[^\w\\]|é", _in_capitals, text)})),
+        lambda text: "".join(f"\\x{ord(letter):02x}" for letter in text),
         lambda text: text.encode().decode("latin-1"),
         str.lower,
         str.upper,
@@ -109,6 +111,21 @@ def test_text_around_an_escaped_secret_keeps_its_escapes():
     line = r'{"a": "\u0022", "b": "x\u0026y\u002Bz", "c": "x&#38;y+z", "d": "\\&amp;"}'
     shown = r'{"a": "\u0022", "b": "***", "c": "***", "d": "\\&amp;"}'
     assert Secrets.from_values(["x&y+z"]).hide_values(line) == shown
+
+
+@pytest.mark.parametrize("line_break", ["\n", "\r\n    ", "\\n", "\\\\r\\\\n\t"])
+@pytest.mark.parametrize("write", [str, lambda text: base64.b64encode(text.encode()).decode()])
+def test_secret_that_is_broken_over_lines_is_hidden(write, line_break):
+    """SEC5: programs wrap long values, such as Base64 after 76 characters."""
+    broken = line_break.join(re.findall("..?.?.?.?.?.?", write("cAn4ry-value-of-a-token")))
+    shown = Secrets.from_values(["cAn4ry-value-of-a-token"]).hide_values(f"is {broken};\nend")
+    assert shown.startswith("is ***")
+    assert shown.endswith(";\nend")
+    assert len(shown) <= len("is ***==;\nend")
+
+
+def test_lines_that_join_to_a_short_secret_are_not_hidden():
+    assert Secrets.from_values(["1234"]).hide_values("12\n34") == "12\n34"
 
 
 def test_each_line_of_a_multiline_key_is_hidden():
