@@ -430,10 +430,8 @@ class Loader:
         if self._stopping.is_set():
             self.stop()
             return
-        for name in self._options.unknown(str(stream) for stream in self._streams):
-            text = f"The settings name a stream {name}, which is not in the input"
-            logger.warning("%s", text)
-            self._report.add_remark(text)
+        if whole:
+            self._report_absent_streams()
         error = self._final_commits.find_error(self._streams.values())
         self._ledger.release()
         self._pipeline.commit_leftover_state()
@@ -441,6 +439,13 @@ class Loader:
             raise error
         if whole:
             self._maintain_tables()
+
+    def _report_absent_streams(self) -> None:
+        """Report the streams that the settings name, but the whole input does not contain."""
+        for name in self._options.unknown(str(stream) for stream in self._streams):
+            text = f"The settings name a stream {name}, which is not in the input"
+            logger.warning("%s", text)
+            self._report.add_remark(text)
 
     def _maintain_tables(self) -> None:
         """Run the configured maintenance on all tables that the run wrote to, and wait for it."""

@@ -215,6 +215,14 @@ def test_all_invalid_settings_are_reported_at_once(tmp_path: Path) -> None:
         assert word in errors
 
 
+def test_stream_of_the_settings_is_not_called_absent_after_an_error(tmp_path: Path) -> None:
+    done = run(tmp_path, schema("a"), streams={"a": {"sort_by": ["idd"]}})
+    errors = done.stderr.decode()
+    assert done.returncode == 1
+    assert "streams.a.sort_by: the stream has no property 'idd'" in errors
+    assert "not in the input" not in errors
+
+
 def test_settings_are_read_from_the_environment_and_input_from_a_file(tmp_path: Path) -> None:
     messages = tmp_path / "messages.jsonl"
     messages.write_bytes(schema() + state({"x": 1}))
