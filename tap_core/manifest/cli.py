@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 
+from tap_core.config.similar_names import suggest
 from tap_core.exceptions import ConfigurationError
 from tap_core.io.private_files import replace_file
 from tap_core.parsing.command_line import (
@@ -165,6 +166,9 @@ def _run_manifest(
     if context.invoked_subcommand is not None:
         return 0
     if not manifest:
+        for name, _, _ in (arg.partition("=") for arg in context.args):
+            if hint := suggest(name, ["--manifest"]):
+                context.fail(f"No such option: {name}.{hint}")
         context.fail(f"Missing option '--manifest' (env var: '{_MANIFEST}').")
     overrides = _collect_overrides(cutoff, boundary, new_slices)
     return _run(Path(manifest), overrides, context.args)

@@ -159,6 +159,12 @@ def test_manifest_is_required(capsys) -> None:
     assert "'--manifest'" in capsys.readouterr().err
 
 
+def test_misspelt_option_for_the_manifest_is_named(capsys) -> None:
+    assert ended(tap_manifest, ["--manifst=m.yaml", "--config", "c.json"]) == 2
+    said = "No such option: --manifst. Did you mean '--manifest'?"
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
 def test_choice_of_an_engine_action_is_checked(capsys) -> None:
     assert ended(target_spark, ["engine", "strat"]) == 2
     assert "'strat' is not one of start, status, stop." in capsys.readouterr().err
