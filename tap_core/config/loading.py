@@ -34,6 +34,7 @@ from tap_core.types import JsonSchema, StrPath
 __all__ = [
     "ENV",
     "FALSY",
+    "NO_SETTINGS",
     "TRUTHY",
     "ConfigInput",
     "EnvironmentConfig",
@@ -51,6 +52,9 @@ __all__ = [
 
 ENV = "ENV"
 """Value of ``--config`` that requests settings from the environment instead of a file."""
+
+NO_SETTINGS = "No settings were passed: name their file with --config FILE."
+"""Sentence after an error in the settings of a command without ``--config``."""
 
 TRUTHY = ("true", "1", "yes", "on")
 FALSY = ("false", "0", "no", "off", "")

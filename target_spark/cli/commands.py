@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeAlias
 
 import typer
 
-from tap_core.config.loading import ConfigInput
+from tap_core.config.loading import NO_SETTINGS, ConfigInput
 from tap_core.config.similar_names import list_names
 from tap_core.exceptions import ConfigurationError
 from tap_core.io.stdin import open_binary
@@ -375,7 +375,7 @@ def _run_with_target(
         for sentence in getattr(error, "errors", None) or [str(error)]:
             _print_line(redact_line(hide(sentence)))
         if not config:
-            _print_line("No settings were passed: name their file with --config FILE.")
+            _print_line(NO_SETTINGS)
     except PermissionError as error:
         _print_line(
             redact_line(hide(f"{error.filename} cannot be opened: {error.strerror}."))

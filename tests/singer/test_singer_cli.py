@@ -170,6 +170,14 @@ def test_missing_or_invalid_config_file_is_an_error(run, write):
     assert "is not JSON" in line
 
 
+def test_error_of_a_run_without_settings_names_the_option(run):
+    [line] = errors(run("tap", code=1).stderr)
+    assert line == (
+        "Config validation failed: 'api_key' is a required property."
+        " No settings were passed: name their file with --config FILE."
+    )
+
+
 # Discovery and tests
 
 
@@ -186,7 +194,7 @@ def test_discovery_accepts_a_state(run, write):
 
 
 def test_dynamic_discovery_requires_a_valid_configuration(run, write):
-    done = run("dynamic", "--discover", code=1)
+    done = run("dynamic", "--discover", "--config", write("c.json", {}), code=1)
     assert errors(done.stderr) == ["Config validation failed: 'api_key' is a required property"]
     assert done.stdout == ""
     assert "numbers" in run("dynamic", "--discover", "--config", write("c.json", GOOD)).stdout
@@ -323,7 +331,7 @@ def test_exit_code_of_a_target_is_that_of_the_process(run, write):
 
 
 def test_target_reports_invalid_config_and_unreadable_input(run, write):
-    done = run("target", code=1)
+    done = run("target", "--config", write("c.json", {}), code=1)
     fault = "'path' is a required property"
     assert errors(done.stderr) == [f"Config validation failed: {fault}"]
     config = write("c.json", {"path": "there"})

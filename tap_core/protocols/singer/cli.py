@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, TypeAlias, Ty
 import typer
 from typer.core import TyperArgument, TyperOption
 
-from tap_core.config.loading import ConfigInput
+from tap_core.config.loading import NO_SETTINGS, ConfigInput
 from tap_core.exceptions import (
     CatalogFileError,
     ConfigurationError,
@@ -231,7 +231,7 @@ def tap_command(
         if context.invoked_subcommand is not None:
             return
         read_range = parse_range_options(context, start, end)
-        with logged_errors(get_logger(tap_class), "source"):
+        with logged_errors(get_logger(tap_class), "source", config):
             if version or about:
                 _print_information(tap_class, version=version, about_format=about_format)
             elif discover:
@@ -298,7 +298,7 @@ def _make_listening_callback(
     ) -> None:
         if context.invoked_subcommand is not None:
             return
-        with logged_errors(get_logger(plugin), "destination"):
+        with logged_errors(get_logger(plugin), "destination", config):
             if version or about:
                 _print_information(plugin, version=version, about_format=about_format)
             else:
@@ -470,7 +470,7 @@ def _open_input(path: str) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def logged_errors(logger: logging.Logger, system: str) -> Iterator[None]:
+def logged_errors(logger: logging.Logger, system: str, config: Sequence[str]) -> Iterator[None]:
     """Log Python warnings and the errors of a command during the ``with`` block.
 
     A configuration error, or output closed by its reader, is logged as one line and raises
@@ -479,6 +479,7 @@ def logged_errors(logger: logging.Logger, system: str) -> Iterator[None]:
     Args:
         logger: Logger of the plugin.
         system: "source" or "destination", for error messages.
+        config: Values of the option ``--config``.
     """
     logging.captureWarnings(capture=True)
     sys.excepthook = _make_excepthook(logger, system)
@@ -490,7 +491,8 @@ def logged_errors(logger: logging.Logger, system: str) -> Iterator[None]:
     except ConfigValidationError as error:
         # One line, because Meltano shows only the last line of a failed test.
         faults = "; ".join(error.errors or [str(error)])
-        _log_known_error(logger, f"Config validation failed: {faults}", error)
+        hint = "" if config else f". {NO_SETTINGS}"
+        _log_known_error(logger, f"Config validation failed: {faults}{hint}", error)
         raise typer.Exit(1) from None
     except ConfigurationError as error:
         _log_known_error(logger, str(error), error)

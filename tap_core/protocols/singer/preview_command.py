@@ -31,7 +31,7 @@ def _test_stream(
 ) -> None:
     """Show the first records and the schema of a stream."""
     count = parse_limit(context, limit)
-    with logged_errors(get_logger(context.obj), "source"):
+    with logged_errors(get_logger(context.obj), "source", config):
         from tap_core.preview.report import preview_stream
 
         given = ConfigInput.from_cli_args(*config)
