@@ -2,7 +2,8 @@
 
 - Public members and signatures are singer_sdk's (version 0.54).
 - To drain a sink means to write its buffered records. A state is emitted as soon as all records
-  before it, in all sinks, are drained, and never earlier.
+  before it, in all sinks, are drained, and never earlier. If a target may store records later, in
+  its own `drain_all` or in `Sink.clean_up`, states are emitted only by `drain_all`.
 - After a signal, the running drain is completed, no other is started, and the latest state whose
   records are drained is emitted. A second signal ends the process at once.
 - If a schema changes, the old sink is drained after `Sink.setup` of the new sink and before the new
@@ -35,7 +36,7 @@ from tap_core.capabilities import (
     PluginCapabilities,
     TargetCapabilities,
 )
-from tap_core.compat.author_overrides import TargetOverrides
+from tap_core.compat.author_overrides import TargetOverrides, is_any_overridden
 from tap_core.compat.deprecation import deprecated_import
 from tap_core.config.loading import merge_missing_config_jsonschema
 from tap_core.events import Event
@@ -118,6 +119,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         self._sinks_to_clear: list[Sink] = []
         self._router = InputRouter(self)
         self._states = StateEmitter(self._emit_state)
+        self._states.is_early = not self._overrides("drain_all")
         self._max_parallelism: int | None = None
         self._has_ended = False
         self._reset_max_record_age()
@@ -156,14 +158,15 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
 
         Raises:
             InvalidInputLine: A line is not a message. The messages before it have been loaded, and
-                their state has been written.
+                their state has been written, unless the target may store records later.
         """
         self._has_ended = False
         with self._signals.deferred():
             try:
                 counts = self.process_lines(file_input)
             except InvalidInputLine:
-                self.drain_all()
+                if self._states.is_early:
+                    self.drain_all()
                 raise
             if not self._is_stopping:
                 self.logger.info("End of input: %s.", _format_counts(counts))
@@ -385,6 +388,8 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         sink = sink_class(
             target=self, stream_name=stream_name, schema=schema, key_properties=key_properties
         )
+        if _stores_in_clean_up(sink):
+            self._states.is_early = False
         try:
             sink.setup()
         except Exception:
@@ -410,7 +415,8 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         """Drain all sinks, that is, write their buffered records; then emit the state.
 
         If ``is_endofpipe`` is True, clean up the sinks too. If a drain fails, complete the drains
-        that have started, and emit the state of the written records before raising the error.
+        that have started, and emit the state of the written records before raising the error,
+        unless the target may store them later.
         """
         try:
             self._drain_all(self._sinks_to_clear, 1)
@@ -419,6 +425,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
                 self._clean_up()
         finally:
             self._states.release()
+        self._states.emit()
         self._reset_max_record_age()
 
     @final
@@ -475,11 +482,15 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     def _process_state_message(self, message_dict: dict[str, Any]) -> None:
         """Store the state of a STATE message, to emit it when all records before it are written."""
         self._assert_line_requires(message_dict, requires={"value"})
-        self._states.add(dump_json(message_dict["value"], default=str).encode())
+        self._latest_state = message_dict["value"]
 
     @property
     def _latest_state(self) -> Any:
         return None if self._states.newest is None else decode_state(self._states.newest)
+
+    @_latest_state.setter
+    def _latest_state(self, state: Any) -> None:
+        self._states.add(dump_json(state, default=str).encode())
 
     def _emit_state(self, state: bytes) -> None:
         """Write an encoded state, through `_write_state_message` if a target overrides it."""
@@ -510,6 +521,14 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         self._states.release()
         if not self._has_ended:
             self._clean_up()
+        if not self._overrides("drain_all"):
+            self._states.emit()
+
+
+def _stores_in_clean_up(sink: Sink) -> bool:
+    """Return True if a sink may store its records durably only in `Sink.clean_up`."""
+    declared = sink.stores_in_clean_up
+    return is_any_overridden(sink, Sink, "clean_up") if declared is None else declared
 
 
 def _format_counts(counts: Mapping[str, int]) -> str:

@@ -67,6 +67,11 @@ class Sink(abc.ABC):
     fail_on_record_validation_exception: bool = True
     """True if an invalid record ends the run; False if it is only logged."""
 
+    stores_in_clean_up: ClassVar[bool | None] = None
+    """True if records are stored durably only after `clean_up`, so that no state is emitted as soon
+    as a batch is written, but only when all sinks are drained; None if that is so for sinks that
+    override `clean_up`."""
+
     whole_batch_files: bool = False
     """True if each batch file is one batch, regardless of its size; if False, its records
     are batched like all others, and memory is bounded."""

@@ -211,7 +211,10 @@ def _compile_is_full(sink: Sink) -> Callable[[], bool]:
         sink, "is_full", "current_size", "batch_size_rows"
     )
     is_property = isinstance(getattr(type(sink), "max_size", None), property)
-    if is_limited_otherwise or (_is_overridden(sink, "max_size") and is_property):
+    is_overridden = _is_overridden(sink, "max_size")
+    if is_limited_otherwise or (is_overridden and is_property):
         return lambda: sink.is_full
+    if is_overridden:  # a plain attribute, which the sink may change between batches
+        return lambda: sink._batch_records_read >= sink.max_size
     limit = sink.max_size
     return lambda: sink._batch_records_read >= limit

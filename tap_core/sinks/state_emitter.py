@@ -26,6 +26,9 @@ class StateEmitter:
         self.watermark: StateWatermark[Sink] = StateWatermark()
         self.newest: bytes | None = None
         """Newest state of the input, encoded; None before the first."""
+        self.is_early = True
+        """True to emit each state as soon as possible; False to emit only when all sinks are
+        drained, because the target stores the records then."""
 
     def add(self, state: bytes) -> None:
         """Add an encoded state of the input. Emit it at once if all records before it are written.
@@ -41,9 +44,14 @@ class StateEmitter:
             self.release()
 
     def release(self) -> None:
+        """Call `emit` after a sink has written records, if states are emitted early."""
+        if self.is_early:
+            self.emit()
+
+    def emit(self) -> None:
         """Emit the newest state whose preceding records are all written, if it is not emitted yet.
 
-        Call this after a sink has written records.
+        Call this after all sinks have written their records.
         """
         if not self.watermark.is_waiting:
             return

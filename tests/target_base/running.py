@@ -27,6 +27,7 @@ from tap_core import BatchSink, Target
 class HoldSink(BatchSink):
     max_size = 3
     inside = 0
+    stores_in_clean_up = False
 
     def process_batch(self, context):
         HoldSink.inside += 1

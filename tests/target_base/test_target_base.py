@@ -25,6 +25,8 @@ from tests.target_base.messages import ID, NAME, activate, batch, record, schema
 class Noting:
     """Sink mixin that records its calls in the target's notes."""
 
+    stores_in_clean_up = False
+
     def __init__(self, target, **given):
         super().__init__(target=target, **given)
         self.notes = target.notes
@@ -118,6 +120,74 @@ def test_record_sink_lets_each_state_be_written_immediately():
         ("record", "a", 2),
         ("state", 2),
     ]
+
+
+class FinishingSink(NotingSink):
+    """Sink that may store its records in ``clean_up``."""
+
+    stores_in_clean_up = None
+
+
+LOAD = (schema(), *rows(1, 2), state(1), *rows(3), state(2))
+
+
+def test_no_state_is_written_before_an_overridden_clean_up_of_the_sinks():
+    notes = fed(*LOAD, kind=made(FinishingSink), batch_size_rows=2)
+    assert notes[2:] == [("batch", "a", [1, 2]), ("batch", "a", [3]), ("clean", "a"), ("state", 2)]
+
+
+@pytest.mark.parametrize("is_bad_line", [True, False])
+def test_no_state_is_written_if_the_run_ends_before_an_overridden_clean_up(is_bad_line):
+    def clean_up(self):
+        raise RuntimeError("not stored")
+
+    found = target(made(type("Failing", (FinishingSink,), {"clean_up": clean_up})))
+    lines = io.StringIO("".join(LOAD) + "[" * is_bad_line)
+    with pytest.raises(InvalidInputLine if is_bad_line else RuntimeError):
+        found.listen(lines)
+    assert "state" not in {note[0] for note in found.notes}
+
+
+def test_signal_cleans_up_a_sink_that_stores_records_then_before_the_state_is_written():
+    found = target(made(FinishingSink), batch_size_rows=2)
+    found.process_lines(io.StringIO("".join(LOAD)))
+    found._signals.received.append(15)
+    found._finish_after_signal()
+    assert found.notes[2:] == [("batch", "a", [1, 2]), ("clean", "a"), ("state", 1)]
+
+
+def test_target_that_overrides_drain_all_decides_when_states_are_written():
+    def drain_all(self, *, is_endofpipe=False):
+        self._drain_all(list(self._sinks_active.values()), self.max_parallelism)
+        self.notes.append(("stored", is_endofpipe))
+        self._write_state_message(self._latest_state)
+        self._reset_max_record_age()
+
+    notes = fed(*LOAD, kind=made(NotingSink, drain_all=drain_all), batch_size_rows=2)
+    assert notes[2:] == [
+        ("batch", "a", [1, 2]),
+        ("batch", "a", [3]),
+        ("stored", True),
+        ("state", 2),
+    ]
+
+
+def test_overridden_hook_may_assign_the_latest_state():
+    def process(self, message_dict):
+        self._latest_state = {"merged": message_dict["value"]}
+
+    notes = fed(*LOAD, kind=made(NotingSink, _process_state_message=process))
+    assert notes[-1] == ("state", {"merged": 2})
+
+
+def test_sink_may_change_its_maximum_size_between_batches():
+    def process_batch(self, context):
+        NotingSink.process_batch(self, context)
+        self.max_size = 1
+
+    shrinking = type("Shrinking", (NotingSink,), {"max_size": 2, "process_batch": process_batch})
+    notes = fed(schema(), *rows(1, 2, 3, 4), kind=made(shrinking))
+    assert without_setup(notes) == [("batch", "a", one) for one in ([1, 2], [3], [4])]
 
 
 def test_equal_and_empty_states_are_not_written_again():
