@@ -1,7 +1,8 @@
 """Compatibility module for plugins that import ``singer_sdk.helpers._typing``.
 
 It only re-exports names of `tap_core.records.conform`, `tap_core.typing.inspect` and
-`tap_core.typing.values`.
+`tap_core.typing.values`. A plugin may assign its own function to ``_conform_primitive_property``,
+which then converts every value of its records.
 """
 
 # ruff: noqa: I001  one list is easier to read than one statement per name
@@ -9,6 +10,7 @@ It only re-exports names of `tap_core.records.conform`, `tap_core.typing.inspect
 from __future__ import annotations
 
 from tap_core.records.conform import (
+    _conform_primitive_property as _conform_primitive_property,
     conform_record_data_types as conform_record_data_types,
 )
 from tap_core.typing.inspect import (

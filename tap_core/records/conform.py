@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -34,8 +35,10 @@ __all__ = [
     "compile_conformer",
     "conform_primitive",
     "conform_record_data_types",
+    "get_primitive_conversion",
     "get_property_schema",
     "has_uniform_items",
+    "is_conversion_replaced",
     "is_finite",
     "to_json_compatible",
     "warn_once",
@@ -139,24 +142,50 @@ def warn_once(stream_name: str, logger: logging.Logger) -> UnmappedCallback:
     return unmapped
 
 
-def conform_primitive(value: Any, schema: JsonSchema) -> Any:
+def conform_primitive(elem: Any, property_schema: JsonSchema) -> Any:
     """Convert the value of a property to a JSON type, by the rules of singer_sdk.
 
     NaN and infinity become None. Bytes become text (or a boolean), and dates, times and durations
-    become ISO 8601 text. Lists and objects are returned unchanged. If ``schema`` allows only
+    become ISO 8601 text. Lists and objects are returned unchanged. If the schema allows only
     booleans, 0 becomes False, and any other integer, text, list or object becomes True.
+
+    Args:
+        elem: Value of the property.
+        property_schema: JSON Schema of the property.
     """
-    if isinstance(value, (str, int)) or value is None:
+    if isinstance(elem, (str, int)) or elem is None:
         pass
-    elif isinstance(value, (float, Decimal)):
-        return value if is_finite(value) else None
-    elif isinstance(value, bytes):
-        return _bytes_to_text(value, schema)
-    elif isinstance(value, (date, time, timedelta)):
-        return _format_date_or_time(value)
-    if is_exclusive_boolean_type(schema):
-        return None if value is None else value != 0
-    return value
+    elif isinstance(elem, (float, Decimal)):
+        return elem if is_finite(elem) else None
+    elif isinstance(elem, bytes):
+        return _bytes_to_text(elem, property_schema)
+    elif isinstance(elem, (date, time, timedelta)):
+        return _format_date_or_time(elem)
+    if is_exclusive_boolean_type(property_schema):
+        return None if elem is None else elem != 0
+    return elem
+
+
+_conform_primitive_property = conform_primitive
+"""Name in singer_sdk; taps replace it in `tap_core.helpers._typing`, which exports it."""
+
+
+def get_primitive_conversion() -> Callable[[Any, JsonSchema], Any]:
+    """Return the function that converts single values: `conform_primitive`, or a tap's own.
+
+    Many SQL taps replace it, to format dates and times in another way, by assigning a function to
+    ``tap_core.helpers._typing._conform_primitive_property``.
+    """
+    helpers = sys.modules.get("tap_core.helpers._typing")
+    conversion: Callable[[Any, JsonSchema], Any] = getattr(
+        helpers, "_conform_primitive_property", conform_primitive
+    )
+    return conversion
+
+
+def is_conversion_replaced() -> bool:
+    """Return True if a tap converts single values with its own function."""
+    return get_primitive_conversion() is not conform_primitive
 
 
 def _bytes_to_text(value: bytes, schema: JsonSchema) -> str | bool:
@@ -289,10 +318,11 @@ def _compile_value(schema: JsonSchema, level: TypeConformanceLevel, path: str) -
     ``path`` is the dotted path of the property, such as ``a.b``.
     """
     deep = level == TypeConformanceLevel.RECURSIVE
+    convert = get_primitive_conversion()
     has_object = bool(is_object_type(schema)) and "properties" in schema
     has_list = has_uniform_items(schema)
     if not has_object and not has_list:
-        return lambda value, _dropped: conform_primitive(value, schema)
+        return lambda value, _dropped: convert(value, schema)
     as_object = _compile_object(schema, level, path) if has_object and deep else None
     as_list = _compile_list(schema["items"], level, path) if has_list and deep else None
 
@@ -301,13 +331,14 @@ def _compile_value(schema: JsonSchema, level: TypeConformanceLevel, path: str) -
             return as_list(value, dropped) if as_list else value
         if has_object and isinstance(value, dict):
             return as_object(value, dropped) if as_object else value
-        return conform_primitive(value, schema)
+        return convert(value, schema)
 
     return conform
 
 
 def _compile_list(items: JsonSchema, level: TypeConformanceLevel, path: str) -> _Conform:
     """Return a function that converts each item of a list to the types of its schema, ``items``."""
+    convert = get_primitive_conversion()
     as_object = (
         _compile_object(items, level, path)
         if is_object_type(items) and "properties" in items
@@ -318,7 +349,7 @@ def _compile_list(items: JsonSchema, level: TypeConformanceLevel, path: str) -> 
         return [
             as_object(value, dropped)
             if as_object is not None and isinstance(value, dict)
-            else conform_primitive(value, items)
+            else convert(value, items)
             for value in values
         ]
 

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tap_core.exceptions import DataError
 from tap_core.records.compiled_check import always_false, compile_record_check
-from tap_core.records.conform import UnmappedCallback, compile_conformer, to_json_compatible
+from tap_core.records.conform import (
+    UnmappedCallback,
+    compile_conformer,
+    is_conversion_replaced,
+    to_json_compatible,
+)
 from tap_core.records.prune import (
     DeselectedNames,
     RecordPruner,
@@ -215,9 +220,12 @@ def _build_checks(
     """Return the checks that a record passes if it can be encoded without conversion.
 
     ``rule`` accepts such records, and ``prune`` deletes deselected properties first. Return None if
-    the stream itself is deselected: its records are then never encoded directly.
+    records are never encoded directly: those of a deselected stream, and those of a tap that
+    converts each value with its own function.
     """
-    return RecordChecks(rule, get_deselected_names(mask), prune) if mask[()] else None
+    if not mask[()] or is_conversion_replaced():
+        return None
+    return RecordChecks(rule, get_deselected_names(mask), prune)
 
 
 def compile_record_encoder(encode: RecordBodyEncoder) -> RecordBodyEncoder:

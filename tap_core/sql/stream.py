@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from tap_core.compat.author_overrides import is_any_overridden
 from tap_core.exceptions import InvalidReplicationKeyException
 from tap_core.parsing.iso8601 import parse_instant
+from tap_core.records.conform import is_conversion_replaced
 from tap_core.records.prune import get_selected_schema
 from tap_core.records.serializer import TypedRecordSerializer
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL, Catalog, CatalogEntry
@@ -265,12 +266,13 @@ class SQLStream(Stream, abc.ABC):
     def _conformed_properties(self) -> Mapping[str, JsonSchema]:
         """Return the schemas of properties whose values are converted to JSON while rows are read.
 
-        The result is empty if other code may use the values first: an overridden method, a stream
-        map, a child stream, or a caller outside of a sync.
+        The result is empty if other code may use the values first: an overridden method, the tap's
+        own conversion of values, a stream map, a child stream, or a caller outside of a sync.
         """
         plan = get_plan(self)
         if (
             is_any_overridden(self, SQLStream, "get_records")
+            or is_conversion_replaced()
             or self.TYPE_CONFORMANCE_LEVEL == TypeConformanceLevel.NONE
             or self._tap.run._source is not plan  # noqa: SLF001 - the stream that the engine reads
             or not plan.uses_fast_path

@@ -43,6 +43,7 @@ helpers._compat.time_fromisoformat
 helpers._flattening.flatten_record
 helpers._flattening.flatten_schema
 helpers._state.increment_state
+helpers._typing._conform_primitive_property
 helpers._typing.append_type
 helpers._typing.conform_record_data_types
 helpers._util.read_json_file

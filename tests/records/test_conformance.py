@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 from tap_core.exceptions import DiscoveryError
+from tap_core.helpers import _typing as helpers
 from tap_core.records.conform import (
     compile_conformer,
     conform_primitive,
@@ -203,3 +204,28 @@ def test_conform_record_data_types_conforms_a_single_record(caplog):
     found = conform_record_data_types("users", {"a": DATE, "b": 1}, schema, RECURSIVE, logger)
     assert found == {"a": "2024-01-02"}
     assert "('b',)" in caplog.text
+
+
+def test_function_that_a_tap_assigns_converts_every_value(monkeypatch):
+    seen = []
+
+    def convert(elem, property_schema):
+        seen.append((elem, property_schema))
+        return str(elem)
+
+    monkeypatch.setattr(helpers, "_conform_primitive_property", convert)
+    integer = {"type": "integer"}
+    many = {"type": "array", "items": integer}
+    schema = {
+        "properties": {
+            "id": integer,
+            "many": many,
+            "one": {"type": "object", "properties": {"b": STRING}},
+        }
+    }
+    assert conformed({"id": 1, "many": [2], "one": {"b": "x"}}, schema) == {
+        "id": "1",
+        "many": ["2"],
+        "one": {"b": "x"},
+    }
+    assert seen == [(1, integer), (2, integer), ("x", STRING)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import json
 import sqlite3
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import sqlalchemy as sa
 import tap_core
 from tap_core import typing as th
 from tap_core.exceptions import ConfigValidationError, InvalidStreamSortException
+from tap_core.helpers import _typing as helpers
 from tap_core.sql import SQLConnector, SQLStream, SQLTap
 from tap_core.typing.inspect import TypeConformanceLevel
 from tests.postgres import Server
@@ -126,6 +128,24 @@ def test_tap_with_overridden_catalog_writes_batch_files(synced, tmp_path):
     [file] = [Path(name.removeprefix("file://")) for name in batch["manifest"]]
     assert records(messages) == []
     assert [json.loads(line) for line in file.read_text().splitlines()] == records(synced(Wrapped))
+
+
+def test_tap_converts_values_with_its_own_function(synced, monkeypatch):
+    own = helpers._conform_primitive_property
+
+    def convert(elem, property_schema):
+        if isinstance(elem, dt.date):
+            return elem.isoformat()
+        return own(elem=elem, property_schema=property_schema)
+
+    monkeypatch.setattr(helpers, "_conform_primitive_property", convert)
+    found = records(synced())
+    assert found[0] == FIRST | {"at": "2024-01-01T10:00:00"}
+    assert [row["at"] for row in found[1:]] == [
+        "2024-01-02T10:00:00.250000",
+        None,
+        "2024-01-04T10:00:00",
+    ]
 
 
 def test_query_has_only_selected_columns(synced):
