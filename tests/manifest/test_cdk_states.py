@@ -10,6 +10,7 @@ import pytest
 
 from tap_core.manifest.state_translation import (
     from_cdk_state,
+    partition_field,
     to_cursor_state,
     to_parent_state,
     to_state_entry,
@@ -84,6 +85,12 @@ def test_global_cursor_becomes_the_bookmark_of_the_stream(slices_also: dict[str,
     """airbyte-cdk has stored no ``states`` with a global cursor since version 6."""
     stored = {"use_global_cursor": True, "state": {"at": "05"}, **slices_also}
     assert from_cdk_state(stored, cursor_field="at", partition_field="id") == at("05")
+
+
+def test_union_of_routers_has_the_partition_field_of_legacy_states():
+    inner = {"type": "ListPartitionRouter", "values": ["a"], "cursor_field": "id"}
+    union = {"partition_field": "id", "partition_routers": [inner, inner]}
+    assert partition_field({"retriever": {"partition_router": union}}) == "id"
 
 
 def test_legacy_state_by_parent_keys_becomes_partitions():
