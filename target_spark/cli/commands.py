@@ -425,7 +425,7 @@ def _print_last_state(target: CommandTarget, job: str) -> int:
     jobs = (job,) if job else (settings.get_job_name(config), *settings.former_jobs(config))
     with start_spark_on_demand(settings.spark_settings(config)) as get_spark:
         tables = find_recoverable_tables(settings.load_options(config), get_spark)
-    _print_unknown_tables([each.table for each in tables if each.unknown])
+    _print_unknown_tables([each.table.name for each in tables if each.unknown])
     last = get_job_metadata(jobs, tables)
     if last is None or last.state is None:
         _print_line(_describe_missing_state(jobs, tables))
@@ -448,7 +448,7 @@ def _print_unknown_tables(tables: Sequence[str]) -> None:
 def _describe_origin(
     jobs: Sequence[str], last: CommitMetadata, tables: Sequence[RecoveredTable]
 ) -> str:
-    of_job = [each.table for each in tables if each.marker and each.marker.job in jobs]
+    of_job = [each.table.name for each in tables if each.marker and each.marker.job in jobs]
     return (
         f"Job {jobs[0]}: the last committed state, of run {last.run}, from the tables"
         f" {list_names(of_job)}."
@@ -458,7 +458,9 @@ def _describe_origin(
 def _describe_missing_state(jobs: Sequence[str], tables: Sequence[RecoveredTable]) -> str:
     others = sorted({each.marker.job for each in tables if each.marker is not None} - {*jobs})
     looked_at = (
-        f"tables {list_names([each.table for each in tables])}" if tables else "there are no tables"
+        f"tables {list_names([each.table.name for each in tables])}"
+        if tables
+        else "there are no tables"
     )
     hint = f" They belong to the jobs {list_names(others)}: name one with --job." if others else ""
     return f"No table holds a state of job {jobs[0]} ({looked_at}).{hint}"

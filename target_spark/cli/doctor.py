@@ -554,14 +554,14 @@ def _check_tables(config: Mapping[str, Any], options: LoadOptions, spark: SparkS
         return Check("tables", "failed", str(error))
     except Exception as error:  # noqa: BLE001  any storage error is reported
         return Check("tables", "failed", f"they cannot be listed: {first_error_line(error)}")
-    others = [each.table for each in tables if each.marker and each.marker.job not in jobs]
+    others = [each.table.name for each in tables if each.marker and each.marker.job not in jobs]
     if others:
         text = (
             f"{', '.join(others[:5])} {'are' if len(others) > 1 else 'is'} loaded by another job,"
             f" and a stream of that name would be rejected: set job, or another path"
         )
         return Check("tables", "warning", text)
-    unknown = [each.table for each in tables if each.unknown]
+    unknown = [each.table.name for each in tables if each.unknown]
     if unknown:
         text = f"{', '.join(unknown[:5])}: rows that target-spark did not write"
         return Check("tables", "warning", text)

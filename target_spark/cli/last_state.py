@@ -45,13 +45,13 @@ class RecoveredTable:
     """An existing table, and the metadata of its newest commit, which may contain a state.
 
     Attributes:
-        table: The name of the table.
+        table: The table.
         marker: The metadata that target-spark stored in the commit, such as the state; None if the
             commit has no such metadata.
         unknown: True if the table has rows but no metadata, because another program wrote them.
     """
 
-    table: str
+    table: Table
     marker: CommitMetadata | None
     unknown: bool = False
 
@@ -124,8 +124,9 @@ def _find_below_path(
     elif folder.is_dir():
         read = _READ_AS_FILES[options.format]
         for table_folder in sorted(folder.iterdir()):
-            if table_folder.name[0] not in "._" and table_folder.is_dir():
-                yield from read(table_folder)
+            name = table_folder.name
+            if name[0] not in "._" and table_folder.is_dir():
+                yield from read(table_folder, Table(f"{path}/{name}", name))
 
 
 def _find_at_url(options: LoadOptions, path: str, spark: SparkSession) -> list[RecoveredTable]:
@@ -141,25 +142,25 @@ def _find_at_url(options: LoadOptions, path: str, spark: SparkSession) -> list[R
         raise StorageError(words) from error
 
 
-def _read_delta(folder: Path) -> Iterator[RecoveredTable]:
+def _read_delta(folder: Path, table: Table) -> Iterator[RecoveredTable]:
     from target_spark.writers.delta.log_reader import has_had_rows, read_last_metadata
 
     if (folder / "_delta_log").is_dir():
         marker = read_last_metadata(folder)
-        yield RecoveredTable(folder.name, marker, unknown=marker is None and has_had_rows(folder))
+        yield RecoveredTable(table, marker, unknown=marker is None and has_had_rows(folder))
 
 
-def _read_parquet(folder: Path) -> Iterator[RecoveredTable]:
+def _read_parquet(folder: Path, table: Table) -> Iterator[RecoveredTable]:
     from target_spark.tables.parquet_manifest import CommitManifest
 
     manifest = CommitManifest.read(folder)
     if manifest is not None:
-        yield RecoveredTable(folder.name, manifest.marker)
+        yield RecoveredTable(table, manifest.marker)
     elif next(folder.glob("*.parquet"), None) is not None:
-        yield RecoveredTable(folder.name, None, unknown=True)
+        yield RecoveredTable(table, None, unknown=True)
 
 
-def _read_iceberg(folder: Path) -> Iterator[RecoveredTable]:
+def _read_iceberg(folder: Path, table: Table) -> Iterator[RecoveredTable]:
     from target_spark.tables.iceberg_metadata import read_local_snapshots, table_exists
 
     if not table_exists(folder):
@@ -167,10 +168,10 @@ def _read_iceberg(folder: Path) -> Iterator[RecoveredTable]:
     snapshots = list(read_local_snapshots(folder))
     marker = next(filter(None, (snapshot.marker for snapshot in snapshots)), None)
     with_rows = any(snapshot.summary.get("total-records") != "0" for snapshot in snapshots)
-    yield RecoveredTable(folder.name, marker, unknown=marker is None and with_rows)
+    yield RecoveredTable(table, marker, unknown=marker is None and with_rows)
 
 
-_READ_AS_FILES: Final[Mapping[str, Callable[[Path], Iterator[RecoveredTable]]]] = {
+_READ_AS_FILES: Final[Mapping[str, Callable[[Path, Table], Iterator[RecoveredTable]]]] = {
     "delta": _read_delta,
     "iceberg": _read_iceberg,
     "parquet": _read_parquet,
@@ -220,7 +221,7 @@ def _by_writer(
         if _is_table(writer, spark, table):
             marker = writer.get_last_metadata(spark, table)
             unknown = marker is None and not writer.rows(spark, table).isEmpty()
-            yield RecoveredTable(table.name, marker, unknown=unknown)
+            yield RecoveredTable(table, marker, unknown=unknown)
 
 
 def _is_table(writer: Writer, spark: SparkSession, table: Table) -> bool:

@@ -285,7 +285,8 @@ class _TapSync:
         """Return the last state of this job in the target's tables, as JSON.
 
         Return None if no table has a state of the job. Log a warning if an interrupted run has
-        committed rows after the state.
+        committed rows after the state. The tables must not be restored or removed from now on until
+        the loader first commits to them, or the commit fails.
         """
         from target_spark.cli.last_state import (
             UNCOVERED_ROWS,
@@ -293,11 +294,13 @@ class _TapSync:
             get_job_metadata,
         )
 
-        marker = get_job_metadata(
-            session.run.jobs, find_recoverable_tables(self._options, session.engine.spark)
-        )
+        tables = find_recoverable_tables(self._options, session.engine.spark)
+        marker = get_job_metadata(session.run.jobs, tables)
         if marker is None or marker.state is None:
             return None
+        session.loader.expect_metadata(
+            {each.table.key: each.marker for each in tables if each.marker is not None}
+        )
         if marker.uncovered_since is not None:
             self._tap.logger.warning(UNCOVERED_ROWS)
         return marker.state.encode()

@@ -78,7 +78,7 @@ from target_spark.storage.staged_rows import stage_frame, temporary_location, tr
 from target_spark.storage.staging_area import StagingArea, staged_for_spark
 from target_spark.storage.uris import to_local_folder, to_spark_uri
 from target_spark.tables import quarantine_table
-from target_spark.tables.commit_metadata import CommitMetadata, find_latest_metadata
+from target_spark.tables.commit_metadata import NO_METADATA, CommitMetadata, find_latest_metadata
 from target_spark.tables.constraints import check_constraint_violation, is_not_null_violation
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import (
@@ -90,7 +90,7 @@ from target_spark.tables.model import (
 )
 from target_spark.tables.quarantine_summary import describe_reasons
 from target_spark.writers import get_writer
-from target_spark.writers.base import table_owner_error, table_removed_error
+from target_spark.writers.base import table_moved_error, table_owner_error, table_removed_error
 from target_spark.writers.delta.small_batches import SmallBatch
 from target_spark.writers.delta.writer import DeltaWriter
 from target_spark.writers.sql import (
@@ -155,7 +155,8 @@ class _TableProgress:
         drops_not_null: True after a commit failed because a row has null in a NOT NULL column. The
             retry then drops the constraints.
         is_new: True if this run created the table.
-        earlier_metadata: The newest commit metadata that earlier runs left in the table, or None.
+        earlier_metadata: The newest commit metadata that earlier runs left in the table, or
+            `NO_METADATA` if there is none. None until this run has read the table.
         distinct_key: The key columns, as JSON, if no two rows of the table have the same values in
             them. None if this is not known.
         written: Number of rows committed by this run.
@@ -180,6 +181,27 @@ class _TableProgress:
     changes: list[SchemaChange] = field(default_factory=list)
     known_changes: set[SchemaChange] = field(default_factory=set)
     remarks: tuple[str, ...] = ()
+
+    def begin_after(
+        self, marker: CommitMetadata, table: Table, expected: Mapping[str, CommitMetadata]
+    ) -> None:
+        """Store the metadata that earlier runs left in the table, unless they are already stored.
+
+        Args:
+            marker: The newest metadata in the table, or `NO_METADATA`.
+            table: The table.
+            expected: By `Table.key`, the metadata with the state from which this run resumes. If a
+                table was restored or removed since they were read, rows that the state covers are
+                missing.
+
+        Raises:
+            TableError: The table does not have the expected metadata.
+        """
+        if self.earlier_metadata is None:
+            before = expected.get(table.key, marker)
+            if not before.has_same_batch(marker):
+                raise table_moved_error(table, before, marker)
+            self.earlier_metadata = marker
 
     def add_changes(self, changes: Sequence[SchemaChange]) -> None:
         """Store column changes for the next `CommitResult`, except those stored before."""
@@ -223,6 +245,7 @@ class BatchWriter:
         if options.small_batches_without_spark and not options.dry_run:
             self._writer = self._delta_writer = DeltaWriter(avoids_spark=True)
         self._tables: dict[str, _TableProgress] = defaultdict(_TableProgress)
+        self._expected: Mapping[str, CommitMetadata] = {}
         self._stream_options = options.of
         self._version_column = options.columns.version_column
         # A run of an Airbyte destination loads one generation of a stream.
@@ -244,6 +267,10 @@ class BatchWriter:
         markers = [each.earlier_metadata for each in self._tables.values()]
         last = find_latest_metadata(each for each in markers if each and each.job in self._run.jobs)
         return None if last is None else last.state
+
+    def expect(self, found: Mapping[str, CommitMetadata]) -> None:
+        """Set the metadata, by `Table.key`, that tables must have when the run first reads them."""
+        self._expected = found
 
     def write(self, request: CommitRequest) -> CommitResult:
         """Commit batches of rows to a table, and quarantine the rows that do not fit its columns.
@@ -486,6 +513,7 @@ class BatchWriter:
         if types is None:
             if state.commits:
                 raise table_removed_error(table)
+            state.begin_after(NO_METADATA, table, self._expected)
             self._writer.create(spark, table, wanted, layout, has_rows=has_rows)
             state.is_new, state.distinct_key = True, format_key(wanted.keys)
             state.remarks = (_describe_creation(table, wanted),) if self._dry_run else ()
@@ -532,16 +560,15 @@ class BatchWriter:
 
         Raises:
             TableOwnerError: A job with another name made the commit.
+            TableError: The table was restored since the state of this run was read.
         """
-        marker = self._writer.get_last_metadata(spark, table)
-        if marker is None:
-            return
+        marker = self._writer.get_last_metadata(spark, table) or NO_METADATA
         self._tables[table.key].distinct_key = marker.key
         if marker.run != self._run.id:  # not by time: the clock may have been set back
-            self._tables[table.key].earlier_metadata = marker
+            self._tables[table.key].begin_after(marker, table, self._expected)
             with self._run_started_lock:  # so that this run's states are the newest
                 self._run_started = max(self._run_started, marker.run_started + 1)
-        if marker.job not in self._run.jobs:
+        if marker is not NO_METADATA and marker.job not in self._run.jobs:
             raise table_owner_error(table, marker.job, self._run.job)
 
     # Rows
@@ -883,6 +910,7 @@ class BatchWriter:
             replay=run.id if run.replays else None,
             key=progress.distinct_key,
             former=run.former,
+            earlier=progress.earlier_metadata,
         )
 
     def _make_batch_metadata(self, request: CommitRequest) -> BatchMetadata:

@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 __all__ = [
+    "NO_METADATA",
     "CommitMetadata",
     "find_last_commits",
     "find_latest_metadata",
@@ -53,6 +54,9 @@ class CommitMetadata:
             have the same key; None if it has not.
         former: Default names of the job in earlier releases. Tables that were loaded under these
             names also belong to the job. Not stored in the commit.
+        earlier: The newest metadata in the table when the run first read the table, or
+            `NO_METADATA` if it had none. No commit of another run may follow it before this commit.
+            None if other runs may commit at the same time. Not stored in the commit.
     """
 
     job: str
@@ -65,11 +69,12 @@ class CommitMetadata:
     uncovered_since: int | None = None
     key: str | None = None
     former: tuple[str, ...] = field(default=(), compare=False)
+    earlier: CommitMetadata | None = field(default=None, compare=False)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the attributes that are stored in the commit, by name (all except ``former``)."""
+        """Return the attributes that are stored in the commit, by name."""
         fields = asdict(self)
-        del fields["former"]
+        del fields["former"], fields["earlier"]
         return fields
 
     def to_json(self) -> str:
@@ -118,6 +123,10 @@ class CommitMetadata:
             if self.is_same_run(before)
             else self.run_started,
         )
+
+
+NO_METADATA: Final = CommitMetadata("", "", 0, 0, 0)
+"""Metadata that stands for those of a table without any."""
 
 
 def find_latest_metadata(markers: Iterable[CommitMetadata | None]) -> CommitMetadata | None:

@@ -28,7 +28,7 @@ from target_spark.columns import (
     TableSchema,
 )
 from target_spark.errors import CommitLostError, RowCountError, TableError, TableOwnerError
-from target_spark.tables.commit_metadata import CommitMetadata
+from target_spark.tables.commit_metadata import NO_METADATA, CommitMetadata
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import CommitStats, MaintenanceOptions, Table, TableLayout
 
@@ -39,12 +39,14 @@ __all__ = [
     "VersionDelete",
     "Writer",
     "build_field",
+    "check_predecessor",
     "check_same_table",
     "check_written_count",
     "column_ddl",
     "latest_by_key",
     "next_metadata",
     "sort_rows",
+    "table_moved_error",
     "table_owner_error",
     "table_removed_error",
     "table_replaced_error",
@@ -150,10 +152,8 @@ class TableState:
     Attributes:
         id: The id in the table's Delta or Iceberg metadata, as this run first read it; None if this
             run has not read it yet.
-        newest: The newest commit metadata in the table, or None if the table has none. Only valid
-            if ``is_newest_known`` is True.
-        is_newest_known: True once ``newest`` was read. False again after a failed commit, which may
-            have changed the table.
+        newest: The newest commit metadata in the table when this run last read or wrote it; None
+            if the table had none.
         acknowledged: The commit metadata of the run's last successful commit.
         is_empty: True if the table has no rows; None if unknown.
         is_converted: True once rows without SCD2 columns were converted to row versions.
@@ -161,7 +161,6 @@ class TableState:
 
     id: str | None = None
     newest: CommitMetadata | None = None
-    is_newest_known: bool = False
     acknowledged: CommitMetadata | None = None
     is_empty: bool | None = None
     is_converted: bool = False
@@ -380,11 +379,11 @@ def next_metadata(
 
     Raises:
         TableOwnerError: Another job has loaded the table since this run read its metadata.
+        TableError: Another run of the job has loaded it, or an earlier version was restored.
         CommitLostError: The batch number is not higher than that of the run's newest commit, so the
             batch would be skipped as already committed.
     """
-    if before is not None and before.job not in {commit.job, *commit.former}:
-        raise table_owner_error(table, before.job, commit.job)
+    check_predecessor(table, before, commit)
     if before is not None and commit.is_same_run(before):
         repeated = commit.batch == before.batch and not acknowledged
         if commit.batch <= before.batch and not repeated:
@@ -393,6 +392,27 @@ def next_metadata(
                 f" {before.batch}: it would be skipped. Nothing was written."
             )
     return commit.with_earlier_state(before)
+
+
+def check_predecessor(table: Table, before: CommitMetadata | None, commit: CommitMetadata) -> None:
+    """Check that no other job or run has committed to a table since this run first read it.
+
+    Args:
+        table: The table.
+        before: The metadata of target-spark's last commit before ``commit``; None if there is none.
+        commit: The commit, which has the metadata that the run first read (``earlier``).
+
+    Raises:
+        TableOwnerError: Another job has committed.
+        TableError: Another run of the job has committed, or an earlier version was restored.
+    """
+    if before is not None and before.job not in {commit.job, *commit.former}:
+        raise table_owner_error(table, before.job, commit.job)
+    if commit.earlier is None or commit.is_same_run(before):
+        return
+    found = before or NO_METADATA
+    if not commit.earlier.has_same_batch(found):
+        raise table_moved_error(table, commit.earlier, found)
 
 
 def check_written_count(table: Table, rows: int, written: int) -> None:
@@ -442,6 +462,28 @@ def table_owner_error(table: Table, owner: str, job: str) -> TableOwnerError:
         f" {job!r}. If they are one pipeline, set job to {owner!r}; if they are two, give this"
         " one another path, table_prefix or database. Nothing more was written to it."
     )
+
+
+def table_moved_error(table: Table, expected: CommitMetadata, found: CommitMetadata) -> TableError:
+    """Return the error for a table whose newest metadata is not that with which this run began.
+
+    Args:
+        table: The table.
+        expected: The metadata with which the run began, or `NO_METADATA`.
+        found: The newest metadata in the table that is not of this run, or `NO_METADATA`.
+    """
+    return TableError(
+        f"Table {table.name} ({table.key}) is not as this run found it: the newest commit of"
+        f" target-spark in it was {_describe_commit(expected)}, and is now"
+        f" {_describe_commit(found)}. Another run of the job is active, or an earlier version of"
+        " the table was restored. No state that covers the rows of this batch is emitted. Let only"
+        " one run of the job be active. If two have loaded the same rows, restore the version"
+        " before them. Then start again from the state that target-spark last-state prints."
+    )
+
+
+def _describe_commit(metadata: CommitMetadata) -> str:
+    return f"commit {metadata.batch} of run {metadata.run}" if metadata.run else "none"
 
 
 def table_removed_error(table: Table) -> TableError:

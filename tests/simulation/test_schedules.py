@@ -124,7 +124,8 @@ def committing_to_a_table_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def not_looking_for_an_earlier_try(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimulatedSnapshot, "has_batch", lambda *_: False)
-    monkeypatch.setattr(delta, "get_last_metadata", lambda *_: None)
+    for name in ("get_last_metadata", "find_newest_metadata"):
+        monkeypatch.setattr(delta, name, lambda *_: None)
 
 
 def not_overtaking_a_late_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:

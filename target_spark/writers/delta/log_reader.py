@@ -28,6 +28,7 @@ __all__ = [
     "Commit",
     "commits",
     "delta_ref",
+    "find_newest_metadata",
     "get_commit_time",
     "get_last_metadata",
     "has_had_rows",
@@ -142,7 +143,15 @@ def commits(spark: SparkSession, table: Table) -> Iterator[Commit]:
 
 def get_last_metadata(spark: SparkSession, table: Table) -> CommitMetadata | None:
     """Return the metadata of target-spark's newest commit to a Delta table, or None."""
-    return _find_newest_metadata(commits(spark, table))
+    return find_newest_metadata(commits(spark, table))
+
+
+def find_newest_metadata(history: Iterable[Commit]) -> CommitMetadata | None:
+    """Return the first metadata of target-spark in commits that are ordered newest first, or None.
+
+    Commits of other programs have no such metadata, and are skipped.
+    """
+    return next((commit.marker for commit in history if commit.marker is not None), None)
 
 
 def read_last_metadata(folder: Path) -> CommitMetadata | None:
@@ -150,7 +159,7 @@ def read_last_metadata(folder: Path) -> CommitMetadata | None:
 
     The log is read without Spark.
     """
-    return _find_newest_metadata(_skip_undone(_read_log(folder)))
+    return find_newest_metadata(_skip_undone(_read_log(folder)))
 
 
 def get_commit_time(spark: SparkSession, table: Table) -> int | None:
@@ -198,10 +207,6 @@ def has_had_rows(folder: Path) -> bool:
 def log_file(folder: Path, version: int) -> Path:
     """Return the path of the file of a local Delta table's log that has the commit ``version``."""
     return folder / "_delta_log" / f"{version:020}.json"
-
-
-def _find_newest_metadata(commits: Iterator[Commit]) -> CommitMetadata | None:
-    return next((commit.marker for commit in commits if commit.marker is not None), None)
 
 
 def _skip_undone(commits: Iterable[Commit]) -> Iterator[Commit]:

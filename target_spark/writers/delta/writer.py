@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
+from itertools import chain, takewhile, tee
 from pathlib import Path
 from typing import Final
 
@@ -42,6 +42,7 @@ from target_spark.writers.base import (
     TableState,
     VersionDelete,
     build_field,
+    check_predecessor,
     check_same_table,
     column_ddl,
     latest_by_key,
@@ -76,7 +77,13 @@ from target_spark.writers.delta.deltalake_commit import (
     delete_other_versions,
     merge_rows,
 )
-from target_spark.writers.delta.log_reader import Commit, commits, delta_ref, get_last_metadata
+from target_spark.writers.delta.log_reader import (
+    Commit,
+    commits,
+    delta_ref,
+    find_newest_metadata,
+    get_last_metadata,
+)
 from target_spark.writers.delta.maintenance import optimize_and_vacuum
 from target_spark.writers.delta.small_batches import (
     SmallBatch,
@@ -138,11 +145,13 @@ class _DeltaTableState(TableState):
 
     Attributes:
         version: The Delta version of the last successful commit.
+        seen: The newest Delta version when this run last read the log; -1 if there was no version.
         effect: The statistics of the last successful commit.
         is_staging_clean: True once the temporary folders of killed runs were removed.
     """
 
     version: int | None = None
+    seen: int = -1
     effect: CommitStats = field(default_factory=CommitStats)
     is_staging_clean: bool = False
 
@@ -197,7 +206,7 @@ class DeltaWriter:
             spark, table, table_schema, layout, through_spark=self._uses_spark_alone(spark)
         )
         state = self._tables[table.key]
-        state.is_empty, state.newest, state.is_newest_known = True, None, True
+        state.is_empty, state.newest = True, None
         self._check_same(spark, table)
 
     def alter(self, spark: SparkSession, table: Table, changes: Sequence[SchemaChange]) -> None:
@@ -360,7 +369,7 @@ class DeltaWriter:
     def get_last_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
         """Return the metadata that target-spark stored in its newest commit to a table, or None."""
         state = self._tables[table.key]
-        state.newest, state.is_newest_known = get_last_metadata(spark, table), True
+        state.newest = get_last_metadata(spark, table)
         return state.newest
 
     def rows(self, spark: SparkSession, table: Table) -> DataFrame:
@@ -716,7 +725,7 @@ class DeltaWriter:
             if not is_made:
                 _check_counts(table, made, rows, source)
         except BaseException as error:  # the commit may be in the table in spite of the error
-            state.is_newest_known, state.is_empty = False, None
+            state.is_empty = None
             if isinstance(error, Exception) and not isinstance(error, TargetSparkError):
                 self._check_same(spark, table)  # the table may have been replaced
             raise
@@ -738,7 +747,8 @@ class DeltaWriter:
         Raises:
             CommitLostError: The newest commit has another batch, or this run has no commit in the
                 table.
-            TableError: An earlier commit of this run is missing.
+            TableError: An earlier commit of this run is missing, or another run has committed
+                right before.
         """
         history = commits(spark, table)
         newest = next((each for each in history if commit.is_same_run(each.marker)), Commit(0))
@@ -749,8 +759,12 @@ class DeltaWriter:
                 " transaction that it had already, or another writer replaced it. No state that"
                 " covers its rows is emitted."
             )
-        self._check_history(table, chain([newest], history))
         state = self._tables[table.key]
+        to_check, before = tee(history)
+        self._check_history(table, chain([newest], to_check))
+        meanwhile = find_newest_metadata(takewhile(lambda each: each.version > state.seen, before))
+        if meanwhile is not None:
+            check_predecessor(table, meanwhile, commit)
         folder = table.local_folder
         if folder is not None:
             newest = newest._replace(added_bytes=check_commit(table, folder, newest.version))
@@ -788,10 +802,12 @@ class DeltaWriter:
         Raises:
             TableError: This run's last commit is no longer in the history of the table.
         """
-        self._check_history(table, commits(spark, table))
+        to_check, history = tee(commits(spark, table))
+        self._check_history(table, to_check)
         state = self._tables[table.key]
-        if not state.is_newest_known:
-            state.newest, state.is_newest_known = get_last_metadata(spark, table), True
+        last = next(history, Commit(-1))
+        state.seen = last.version
+        state.newest = find_newest_metadata(chain([last], history))
         return state.newest
 
     def _clean_staging(self, table: Table, job: str) -> None:

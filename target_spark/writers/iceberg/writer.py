@@ -54,6 +54,7 @@ from target_spark.writers.base import (
     MergeKeys,
     TableState,
     VersionDelete,
+    check_predecessor,
     check_same_table,
     column_ddl,
     latest_by_key,
@@ -120,6 +121,8 @@ class _IcebergTableState(TableState):
     """Cached facts about one Iceberg table, which the writer keeps during a run.
 
     Attributes:
+        is_searched: True once the table's snapshots were searched for the current batch, or the run
+            has committed. False again after a failed commit, which may be in the table.
         snapshot: The snapshot id of the last successful commit.
         ancestors: The ids of all snapshots before ``snapshot``, and None for the table without
             snapshots. Of the expired ones, only the newest is known.
@@ -131,6 +134,7 @@ class _IcebergTableState(TableState):
             catalog.
     """
 
+    is_searched: bool = False
     snapshot: int | None = None
     ancestors: frozenset[int | None] = frozenset()
     empty_at: int | None = None
@@ -351,7 +355,9 @@ class IcebergWriter:
 
     def get_last_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
         """Return the metadata that target-spark stored in its newest commit to a table, or None."""
-        return get_last_metadata(spark, table)
+        state = self._tables[table.key]
+        state.newest = get_last_metadata(spark, table)
+        return state.newest
 
     def rows(self, spark: SparkSession, table: Table) -> DataFrame:
         """Return the current rows of an Iceberg table as a DataFrame."""
@@ -478,10 +484,11 @@ class IcebergWriter:
         state = self._tables[table.key]
         acknowledged = commit.has_same_batch(state.acknowledged)
         try:
-            _check_ancestry(table, state, snapshots(spark, table))
+            newest_first = list(snapshots(spark, table))
+            _check_ancestry(table, state, newest_first)
             self._roll_back_batch(spark, table, commit)
             self._block_pending_commit(spark, table)
-            before, is_made = self._find_committed_batch(spark, table, commit)
+            before, is_made = self._find_committed_batch(spark, table, commit, newest_first)
             marker = next_metadata(before, commit, table, acknowledged=acknowledged)
             if not is_made:
                 ref = resolve_table(spark, table).ref
@@ -495,7 +502,7 @@ class IcebergWriter:
                 _check_counts(table, snapshot, effect, rows, source)
             check_files(spark, table, snapshot)
         except BaseException as error:  # the commit may be in the table, or may still be made
-            state.is_newest_known, state.is_empty = False, None
+            state.is_searched, state.is_empty = False, None
             fault = classify_failure(error)
             state.is_unsure |= fault in _MAY_STILL_COMMIT
             is_ours = not isinstance(error, Exception) or isinstance(error, TargetSparkError)
@@ -519,7 +526,7 @@ class IcebergWriter:
             CommitLostError: Another writer has committed after the snapshot, so it cannot be rolled
                 back.
         """
-        if self._tables[table.key].is_newest_known:
+        if self._tables[table.key].is_searched:
             return
         newest = next((each for each in snapshots(spark, table) if each.marker is not None), None)
         if newest is None or not commit.has_same_batch(newest.marker):
@@ -545,18 +552,24 @@ class IcebergWriter:
             self._check_same(spark, table)
 
     def _find_committed_batch(
-        self, spark: SparkSession, table: Table, commit: CommitMetadata
+        self,
+        spark: SparkSession,
+        table: Table,
+        commit: CommitMetadata,
+        newest_first: Sequence[IcebergSnapshot],
     ) -> tuple[CommitMetadata | None, bool]:
         """Return a tuple: the newest commit metadata, and True if the table already has the batch.
 
         The table already has the batch if an earlier attempt has succeeded but its response was
-        lost. Snapshots of other writers are skipped.
+        lost. Snapshots of other writers are skipped. ``newest_first`` are the table's snapshots;
+        after a failure they are read again.
 
         Raises:
             CommitLostError: The snapshot of that attempt may exist but have expired.
         """
         state = self._tables[table.key]
-        if state.is_newest_known:
+        if state.is_searched:
+            state.newest = _find_newest_metadata(newest_first, state)
             return state.newest, False
         newest_first = list(snapshots(spark, table))
         is_made = _find_committed_snapshot(newest_first, commit) is not None
@@ -564,8 +577,7 @@ class IcebergWriter:
         if state.is_unsure and not is_made and state.seen not in {None, *known}:
             raise _expired_error(table, commit)
         state.is_unsure, state.seen = False, newest_first[0].id if newest_first else None
-        state.newest = next(filter(None, (snapshot.marker for snapshot in newest_first)), None)
-        state.is_newest_known = True
+        state.newest, state.is_searched = _find_newest_metadata(newest_first, state), True
         return state.newest, is_made
 
     def _check_same(self, spark: SparkSession, table: Table) -> None:
@@ -585,14 +597,32 @@ class IcebergWriter:
         Raises:
             CommitLostError: The run has no snapshot in the table, or its newest one is of another
                 batch.
-            TableError: The table was created again or rolled back.
+            TableError: The table was created again or rolled back, or another run has committed
+                right before.
         """
         newest_first = list(snapshots(spark, table))
         _check_ancestry(table, self._tables[table.key], newest_first)
         newest = _find_committed_snapshot(newest_first, commit)
         if newest is None:
             raise _commit_lost_error(table, commit)
-        return newest_first[newest_first.index(newest) :]
+        made = newest_first[newest_first.index(newest) :]
+        before = next((each.marker for each in made[1:] if each.marker is not None), None)
+        if before is not None:
+            check_predecessor(table, before, commit)
+        return made
+
+
+def _find_newest_metadata(
+    newest_first: Sequence[IcebergSnapshot], state: _IcebergTableState
+) -> CommitMetadata | None:
+    """Return the newest metadata of target-spark in snapshots, or None.
+
+    If another program has expired the snapshot with the metadata that the run last knew, return
+    that metadata, so that the next commit repeats its state.
+    """
+    found = next((each.marker for each in newest_first if each.marker is not None), None)
+    has_expired = bool(newest_first) and newest_first[-1].parent is not None
+    return state.newest if found is None and has_expired else found
 
 
 def _find_committed_snapshot(

@@ -137,7 +137,7 @@ def test_last_state_is_that_of_the_newest_run_at_the_path(
     by_files = find_recoverable_tables(
         settings.load_options({**given, "path": f"{warehouse.folder}/"}), no_spark
     )
-    assert {each.table for each in by_files} - {"foreign"} == {"a", "b", "b__quarantine", "c"}
+    assert {each.table.name for each in by_files} - {"foreign"} == {"a", "b", "b__quarantine", "c"}
     if warehouse.format != "parquet":
         # By Spark, as for tables that are not on this machine, the answer is the same.
         assert by_files == by_spark(warehouse, given["path"])
@@ -161,7 +161,8 @@ def test_table_that_never_had_rows_is_not_unknown(warehouse: Warehouse) -> None:
         warehouse.load(schema("made", ID), schema("b", ID), record("b", id=1))
     given = {"path": str(warehouse.folder), "format": warehouse.format}
     found = {
-        each.table: each for each in find_recoverable_tables(settings.load_options(given), no_spark)
+        each.table.name: each
+        for each in find_recoverable_tables(settings.load_options(given), no_spark)
     }
     assert not found["made"].unknown  # it never had a row
     assert get_job_metadata(["job"], found.values()) is None
@@ -184,7 +185,7 @@ def test_tables_of_a_database_are_found_by_name(delta: Warehouse) -> None:
         marker = get_job_metadata(["job"], found)
         assert marker is not None
         assert marker.state == '{"at": "named"}'
-        assert {each.table: each.unknown for each in found} == {
+        assert {each.table.name: each.unknown for each in found} == {
             "a": False,
             "empty": False,
             "foreign": True,

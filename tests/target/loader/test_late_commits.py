@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ import pytest
 from target_spark.spark.jar_cache import ivy_folder
 from target_spark.storage.commit_retry import FailureKind, classify_failure
 from target_spark.tables.commit_metadata import CommitMetadata
+from target_spark.tables.iceberg_metadata import IcebergSnapshot
 from target_spark.tables.model import Table, TableLayout
 from target_spark.writers.iceberg.writer import IcebergWriter
 from tests.target.writers.iceberg_rows import KEYS, LAYOUT, batch, content, line, marker, rows
@@ -103,9 +104,13 @@ def test_late_commit_is_recognized_or_rejected(
         """Writer after whose first read of the table the catalog makes the late commit."""
 
         def _find_committed_batch(
-            self, spark: SparkSession, table: Table, commit: CommitMetadata
+            self,
+            spark: SparkSession,
+            table: Table,
+            commit: CommitMetadata,
+            newest_first: Sequence[IcebergSnapshot],
         ) -> tuple[CommitMetadata | None, bool]:
-            found = super()._find_committed_batch(spark, table, commit)
+            found = super()._find_committed_batch(spark, table, commit, newest_first)
             made.extend(catalog.make(*each) for each in asked)
             return found
 

@@ -27,12 +27,17 @@ from target_spark.columns import (
 )
 from target_spark.errors import CommitLostError, TableError, UnsupportedError
 from target_spark.storage.uris import to_spark_uri
-from target_spark.tables.commit_metadata import CommitMetadata, txn_app_id
+from target_spark.tables.commit_metadata import NO_METADATA, CommitMetadata, txn_app_id
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import Table, TableLayout
 from target_spark.writers import MergeKeys, get_writer
 from target_spark.writers.base import to_ddl
-from target_spark.writers.delta.log_reader import commits, get_last_metadata, read_last_metadata
+from target_spark.writers.delta.log_reader import (
+    Commit,
+    commits,
+    get_last_metadata,
+    read_last_metadata,
+)
 from target_spark.writers.delta.writer import DeltaWriter
 from target_spark.writers.type_widening import delta_widens
 
@@ -320,6 +325,15 @@ def test_restore_during_a_run_is_an_error_and_stores_no_state(tmp_path):
     with pytest.raises(TableError, match="an earlier version of it was restored"):
         writer.commit_empty(None, table, marker(3, "[3]"))
     assert read_last_metadata(Path(table.path)) == marker(1, "[1]")
+
+
+def test_commit_right_after_one_of_another_run_of_the_job_is_an_error(monkeypatch):
+    """The other run has committed after this one has read the table, and before its commit."""
+    ours, theirs = replace(marker(1), earlier=NO_METADATA), marker(1, run="r2")
+    history = [Commit(2, ours), Commit(1, theirs), Commit(0)]
+    monkeypatch.setattr("target_spark.writers.delta.writer.commits", lambda *_: iter(history))
+    with pytest.raises(TableError, match="is now commit 1 of run r2"):
+        DeltaWriter()._verify(None, Table("s3a://bucket/t", "t"), ours)
 
 
 def test_unreachable_location_is_an_error_and_not_an_empty_table(spark):

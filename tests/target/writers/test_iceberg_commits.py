@@ -8,6 +8,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from target_spark.columns import Boolean, Column, SchemaChange, TableSchema, Timestamp
 from target_spark.errors import CommitLostError, RowCountError, TableError
 from target_spark.storage.commit_retry import FailureKind, classify_failure
+from target_spark.tables.commit_metadata import NO_METADATA
 from target_spark.tables.iceberg_metadata import IcebergSnapshot
 from target_spark.tables.model import (
     CommitStats,
@@ -80,6 +82,40 @@ def test_first_rows_with_keys_are_merged_with_concurrently_added_rows(
     assert classify_failure(failed.value) is FailureKind.CONFLICT
     writer.upsert(spark, table, data, KEYS, marker(1))
     assert content(spark, table) == [(1, "ours", 1), (2, "ours", 1), (3, "theirs", 0)]
+
+
+@pytest.mark.parametrize("meanwhile", [False, True])
+def test_commit_after_one_of_another_run_of_the_job_is_an_error(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: bool
+) -> None:
+    """With ``meanwhile`` the other run commits when this one has already read the table."""
+    table = Table(str(tmp_path / "people"), "people")
+    writer, ours = made(spark, table), replace(marker(1), earlier=NO_METADATA)
+    write = iceberg._append_nothing
+
+    def commit_theirs() -> None:
+        IcebergWriter().commit_empty(spark, table, marker(1, run="r2"))
+
+    def write_after_theirs(*given: Any) -> None:
+        monkeypatch.setattr(iceberg, "_append_nothing", write)
+        commit_theirs()
+        write(*given)
+
+    if meanwhile:
+        monkeypatch.setattr(iceberg, "_append_nothing", write_after_theirs)
+    else:
+        commit_theirs()
+    with pytest.raises(TableError, match=r"was none, and is now commit 1 of run r2\. Another run"):
+        writer.commit_empty(spark, table, ours)
+    assert len(line(spark, table)) == 1 + meanwhile
+
+
+def test_state_of_an_expired_snapshot_is_repeated() -> None:
+    state = iceberg._IcebergTableState(newest=marker(1, "[1]"))
+    others = [IcebergSnapshot(3, 2, {})]
+    assert iceberg._find_newest_metadata(others, state) == marker(1, "[1]")
+    rolled_back = [IcebergSnapshot(3, None, {})]
+    assert iceberg._find_newest_metadata(rolled_back, state) is None
 
 
 @pytest.mark.every_nth_case(4)

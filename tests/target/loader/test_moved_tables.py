@@ -1,0 +1,135 @@
+"""Tables that another run of the job loads, or that are restored or removed, before a commit.
+
+All commits are made without Spark.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from target_spark.config import settings
+from target_spark.config.options import RunInfo
+from target_spark.errors import TableError
+from target_spark.extract.cli import _TapSync
+from target_spark.loader.loader import Loader
+from tests.target.warehouse import ID, Warehouse, feed, record, schema, state
+
+MOVED = (
+    "Table t .* is not as this run found it: the newest commit of target-spark in it was {}, and"
+)
+
+
+class NoSpark:
+    """A session of Spark that is never used."""
+
+    def thread_session(self) -> None:
+        return None
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Warehouse:
+    no_spark: Any = NoSpark()
+    return Warehouse(no_spark, no_spark, tmp_path / "tables", small_batches="delta-rs")
+
+
+@contextmanager
+def loading(warehouse: Warehouse) -> Iterator[Loader]:
+    loader, spool = warehouse.open(flush_rows=1)
+    with closing(spool), closing(loader):
+        yield loader
+
+
+def commit(loader: Loader, number: int) -> None:
+    feed(loader, record("t", id=number), state(number))
+    loader._pipeline.wait()
+    loader.poll()
+
+
+def read_ids(warehouse: Warehouse) -> list[int]:
+    ids: list[int] = DeltaTable(warehouse.folder / "t").to_pyarrow_table()["id"].to_pylist()
+    return sorted(ids)
+
+
+def resume(warehouse: Warehouse, loader: Loader) -> bytes | None:
+    """Return the state from which `target-spark run` resumes, read as this command reads it."""
+
+    def no_spark() -> NoReturn:
+        raise AssertionError("the tables can be read without Spark")
+
+    tap: Any = SimpleNamespace(logger=logging.getLogger(__name__))
+    session: Any = SimpleNamespace(
+        run=RunInfo("job", "", 0), engine=SimpleNamespace(spark=no_spark), loader=loader
+    )
+    unused: Any = None
+    options = settings.load_options({"path": str(warehouse.folder)})
+    return _TapSync(unused, tap, unused, options, (), None)._find_last_state(session)
+
+
+@pytest.mark.parametrize("keys", [(), ("id",)])
+def test_second_run_of_a_job_at_the_same_time_is_an_error(
+    warehouse: Warehouse, keys: tuple[str, ...]
+) -> None:
+    """Runs on two machines do not share the lock of their job."""
+    described = schema("t", ID, *keys)
+    with loading(warehouse) as first:
+        feed(first, described)
+        commit(first, 1)
+        states = warehouse.states
+        with loading(warehouse) as second:
+            feed(second, described)
+            commit(second, 2)
+            assert warehouse.states == [2]
+            with pytest.raises(TableError, match=MOVED.format("none") + " is now commit 1 of run"):
+                commit(first, 3)
+            commit(second, 4)
+            second.finish(whole=True)
+            assert warehouse.states == [2, 4]
+    assert states == [1]
+    assert read_ids(warehouse) == [1, 2, 4]
+
+
+def restore(folder: Path) -> None:
+    DeltaTable(folder).restore(1)
+
+
+@pytest.mark.parametrize(
+    ("change", "found"), [(restore, "commit 1 of run run1"), (shutil.rmtree, "none")]
+)
+def test_table_restored_or_removed_after_the_state_was_read_is_an_error(
+    warehouse: Warehouse, change: Callable[[Path], None], found: str
+) -> None:
+    """The rows between the restored version and the state of the run would be missing."""
+    for number in (1, 2):
+        warehouse.load(schema("t", ID), record("t", id=number), state(number))
+    with loading(warehouse) as loader:
+        assert resume(warehouse, loader) == b'{"at": 2}'
+        change(warehouse.folder / "t")
+        feed(loader, schema("t", ID))
+        expected = MOVED.format("commit 1 of run run2") + f" is now {found}[.]"
+        with pytest.raises(TableError, match=expected):
+            commit(loader, 3)
+    assert warehouse.states == []
+
+
+def test_rows_that_another_program_adds_after_the_state_was_read_are_kept(
+    warehouse: Warehouse,
+) -> None:
+    warehouse.load(schema("t", ID), record("t", id=1), state(1))
+    with loading(warehouse) as loader:
+        assert resume(warehouse, loader) == b'{"at": 1}'
+        write_deltalake(warehouse.folder / "t", pa.table({"id": [7]}), mode="append")
+        feed(loader, schema("t", ID))
+        commit(loader, 2)
+        loader.finish(whole=True)
+    assert warehouse.states == [2]
+    assert read_ids(warehouse) == [1, 2, 7]
