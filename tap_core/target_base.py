@@ -467,8 +467,11 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         self._last_full_drain_at = time.monotonic()
 
     def _handle_max_record_age(self) -> None:
-        """Write the records of all sinks, if some are buffered for longer than the maximum age."""
-        if not any(sink.current_size for sink in self._states.watermark.holders):
+        """Drain all sinks, if a record or a state has waited for longer than the maximum age."""
+        is_waiting = any(sink.current_size for sink in self._states.watermark.holders) or (
+            not self._states.is_early and self._states.watermark.is_waiting
+        )
+        if not is_waiting:
             self._reset_max_record_age()
         elif self._max_record_age_in_minutes > self._MAX_RECORD_AGE_IN_MINUTES:
             self.logger.info(

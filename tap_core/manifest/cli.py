@@ -167,7 +167,7 @@ def _run_manifest(
         return 0
     if not manifest:
         for name, _, _ in (arg.partition("=") for arg in context.args):
-            if hint := suggest(name, ["--manifest"]):
+            if name.startswith("-") and (hint := suggest(name, ["--manifest"])):
                 context.fail(f"No such option: {name}.{hint}")
         context.fail(f"Missing option '--manifest' (env var: '{_MANIFEST}').")
     overrides = _collect_overrides(cutoff, boundary, new_slices)

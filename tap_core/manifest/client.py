@@ -261,7 +261,7 @@ class ManifestClient:
         Args:
             request: Request to send.
             scope: Template variables for the error handler.
-            error_handler: Error handler of the component; None for one without rules.
+            error_handler: Error handler of the component; None for the defaults.
         """
         # A request of the stream may wait for this one.
         before = self.scope, self._component_handler

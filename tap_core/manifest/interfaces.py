@@ -279,8 +279,8 @@ class DeclarativeStreamProtocol(Protocol):
     ) -> requests.Response:
         """Send one request for a component, for example to get a token; return the response.
 
-        The request uses the stream's session, but not its authentication. ``error_handler`` is the
-        error handler of the component; None for one without rules.
+        The request uses the stream's session, retries and API budget, but not its authentication.
+        ``error_handler`` decides which responses are retried; None for the defaults.
         """
 
     def with_request_only(

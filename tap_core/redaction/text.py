@@ -11,6 +11,7 @@ import base64
 import json
 import re
 import sys
+from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -49,15 +50,19 @@ _SHORTEST_IN_ONE_CASE: Final = 8
 Host names are written in lower case, and names of some databases in upper case.
 """
 
-_ESCAPED: Final = re.compile(
-    r"""\\{1,8}(?:u(?P<json>[0-9a-fA-F]{4})|x(?P<python>[0-9a-fA-F]{2})|(?P<sign>["'/]))"""
-    r"|\\(?P<backslash>\\)"
-    r"|&(?:\#(?P<decimal>\d{1,7})|\#[xX](?P<hex>[0-9a-fA-F]{1,6})|(?P<name>amp|lt|gt|quot|apos));"
+_CODES: Final = r"u(?P<json>[0-9a-fA-F]{4})|x(?P<python>[0-9a-fA-F]{2})"
+_REFERENCE: Final = (
+    r"&(?:\#(?P<decimal>\d{1,7})|\#[xX](?P<hex>[0-9a-fA-F]{1,6})|(?P<name>amp|lt|gt|quot|apos));"
 )
-"""Escape sequence of JSON or Python, escaped once or again, or character reference of HTML."""
+_ESCAPED: Final = re.compile(rf"""\\(?:{_CODES}|(?P<sign>["'/\\]))|{_REFERENCE}""")
+"""Escape sequence of JSON or Python, or character reference of HTML or XML."""
+_ESCAPED_AGAIN: Final = re.compile(
+    rf"""\\{{1,8}}(?:{_CODES}|(?P<sign>["'/]))|\\(?P<backslash>\\)|{_REFERENCE}"""
+)
+"""The same, where escape sequences may have been escaped again, which repeats their backslashes."""
 _BREAK: Final = re.compile(r"(?:[\r\n]|\\{1,8}[rn])[ \t]{0,80}")
 """Line break, possibly escaped, with the indentation of the next line."""
-_BREAK_OR_ESCAPED: Final = re.compile(f"{_BREAK.pattern}|{_ESCAPED.pattern}")
+_BREAK_OR_ESCAPED: Final = re.compile(f"{_BREAK.pattern}|{_ESCAPED_AGAIN.pattern}")
 _SHORTEST_BROKEN: Final = 8
 """Minimum length, in characters, of a value or encoding that is hidden across line breaks."""
 _CHARACTER_BY_NAME: Final = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
@@ -120,6 +125,7 @@ class Secrets:
                 text = text.replace(form, HIDDEN)
         if self.values and ("\\" in text or "&" in text):
             text = _hide_decoded(text, _ESCAPED, self.forms)
+            text = _hide_decoded(text, _ESCAPED_AGAIN, self.forms)
         if self.values and _BREAK.search(text):
             text = _hide_decoded(text, _BREAK_OR_ESCAPED, self._long_forms)
         return text
@@ -143,15 +149,18 @@ def _hide_decoded(text: str, pattern: re.Pattern[str], forms: Iterable[str]) -> 
     found = [form for form in forms if form in plain]
     if not found:
         return text
-    places: list[tuple[int, int]] = []  # the span in the text of each character of `plain`
+    # The start and end in the text of each character of `plain`
+    starts, ends = array("q"), array("q")
     done = 0
     for match in pattern.finditer(text):
-        places += ((place, place + 1) for place in range(done, match.start()))
-        places += [match.span()] * len(_unescape(match))
+        count = len(_unescape(match))
+        starts.extend((*range(done, match.start()), *[match.start()] * count))
+        ends.extend((*range(done + 1, match.start() + 1), *[match.end()] * count))
         done = match.end()
-    places += ((place, place + 1) for place in range(done, len(text)))
+    starts.extend(range(done, len(text)))
+    ends.extend(range(done + 1, len(text) + 1))
     spans = sorted(
-        (places[one.start()][0], places[one.end() - 1][1])
+        (starts[one.start()], ends[one.end() - 1])
         for form in found
         for one in re.finditer(re.escape(form), plain)
     )

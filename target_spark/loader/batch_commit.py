@@ -183,24 +183,23 @@ class _TableProgress:
     remarks: tuple[str, ...] = ()
 
     def begin_after(
-        self, marker: CommitMetadata, table: Table, expected: Mapping[str, CommitMetadata]
+        self, marker: CommitMetadata, table: Table, expected: CommitMetadata | None
     ) -> None:
         """Store the metadata that earlier runs left in the table, unless they are already stored.
 
         Args:
             marker: The newest metadata in the table, or `NO_METADATA`.
             table: The table.
-            expected: By `Table.key`, the metadata with the state from which this run resumes. If a
-                table was restored or removed since they were read, rows that the state covers are
-                missing.
+            expected: The metadata that the table had when the run read the state from which it
+                resumes, or None if the run did not read them. If the table was restored or removed
+                since then, rows that the state covers are missing.
 
         Raises:
             TableError: The table does not have the expected metadata.
         """
         if self.earlier_metadata is None:
-            before = expected.get(table.key, marker)
-            if not before.has_same_batch(marker):
-                raise table_moved_error(table, before, marker)
+            if expected is not None and not expected.has_same_batch(marker):
+                raise table_moved_error(table, expected, marker)
             self.earlier_metadata = marker
 
     def add_changes(self, changes: Sequence[SchemaChange]) -> None:
@@ -513,7 +512,7 @@ class BatchWriter:
         if types is None:
             if state.commits:
                 raise table_removed_error(table)
-            state.begin_after(NO_METADATA, table, self._expected)
+            state.begin_after(NO_METADATA, table, self._expected.get(table.key))
             self._writer.create(spark, table, wanted, layout, has_rows=has_rows)
             state.is_new, state.distinct_key = True, format_key(wanted.keys)
             state.remarks = (_describe_creation(table, wanted),) if self._dry_run else ()
@@ -562,14 +561,17 @@ class BatchWriter:
             TableOwnerError: A job with another name made the commit.
             TableError: The table was restored since the state of this run was read.
         """
-        marker = self._writer.get_last_metadata(spark, table) or NO_METADATA
-        self._tables[table.key].distinct_key = marker.key
-        if marker.run != self._run.id:  # not by time: the clock may have been set back
-            self._tables[table.key].begin_after(marker, table, self._expected)
+        progress, expected = self._tables[table.key], self._expected.get(table.key)
+        marker = self._writer.get_last_metadata(spark, table, expected)
+        if marker is not None:
+            if marker.job not in self._run.jobs:
+                raise table_owner_error(table, marker.job, self._run.job)
+            progress.distinct_key = marker.key
+            if marker.run == self._run.id:  # not by time: the clock may have been set back
+                return
             with self._run_started_lock:  # so that this run's states are the newest
                 self._run_started = max(self._run_started, marker.run_started + 1)
-        if marker is not NO_METADATA and marker.job not in self._run.jobs:
-            raise table_owner_error(table, marker.job, self._run.job)
+        progress.begin_after(marker or NO_METADATA, table, expected)
 
     # Rows
 

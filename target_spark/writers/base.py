@@ -345,8 +345,14 @@ class Writer(Protocol):
         """Make a commit without rows, which stores metadata such as the newest state."""
         ...
 
-    def get_last_metadata(self, spark: SparkSession, /, table: Table) -> CommitMetadata | None:
-        """Return the metadata that target-spark stored in its newest commit to a table, or None."""
+    def get_last_metadata(
+        self, spark: SparkSession, table: Table, known: CommitMetadata | None = None, /
+    ) -> CommitMetadata | None:
+        """Return the metadata that target-spark stored in its newest commit to a table, or None.
+
+        ``known`` are metadata that the caller has read before. They are returned if another program
+        has since expired all commits with metadata of target-spark.
+        """
         ...
 
     def is_empty(self, spark: SparkSession, /, table: Table) -> bool:
@@ -475,10 +481,11 @@ def table_moved_error(table: Table, expected: CommitMetadata, found: CommitMetad
     return TableError(
         f"Table {table.name} ({table.key}) is not as this run found it: the newest commit of"
         f" target-spark in it was {_describe_commit(expected)}, and is now"
-        f" {_describe_commit(found)}. Another run of the job is active, or an earlier version of"
-        " the table was restored. No state that covers the rows of this batch is emitted. Let only"
-        " one run of the job be active. If two have loaded the same rows, restore the version"
-        " before them. Then start again from the state that target-spark last-state prints."
+        f" {_describe_commit(found)}. Another run of the job has loaded the table meanwhile, or the"
+        " table was removed, or restored to an earlier version. No state that covers rows after"
+        " these commits is emitted. Let only one run of the job be active; if two have loaded the"
+        " same rows, restore the version before them. Then start again: target-spark run resumes by"
+        " itself, other runs from the state that target-spark last-state prints."
     )
 
 

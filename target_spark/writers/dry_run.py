@@ -165,9 +165,11 @@ class DryRunWriter:
     def commit_empty(self, _spark: SparkSession, _table: Table, _commit: CommitMetadata) -> None:
         """Do nothing, since a dry run commits nothing."""
 
-    def get_last_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
+    def get_last_metadata(
+        self, spark: SparkSession, table: Table, known: CommitMetadata | None = None
+    ) -> CommitMetadata | None:
         """Return the metadata that target-spark stored in its newest commit to a table, or None."""
-        return self._writer.get_last_metadata(spark, _strip_unknown_catalog(spark, table))
+        return self._writer.get_last_metadata(spark, _strip_unknown_catalog(spark, table), known)
 
     def is_empty(self, _spark: SparkSession, _table: Table) -> bool:
         """Return False, so that each batch is processed as if the table had rows."""

@@ -271,7 +271,9 @@ class ParquetWriter:
             self._write_manifest(table, replace(manifest, marker=marker))
             self._tables[table.key].acknowledged = marker
 
-    def get_last_metadata(self, _spark: SparkSession, /, table: Table) -> CommitMetadata | None:
+    def get_last_metadata(
+        self, _spark: SparkSession, table: Table, _known: CommitMetadata | None = None
+    ) -> CommitMetadata | None:
         """Return the metadata of target-spark's newest commit, or None if there is no manifest."""
         manifest = CommitManifest.read(_get_folder(table))
         return None if manifest is None else manifest.marker

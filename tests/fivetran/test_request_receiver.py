@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -26,9 +27,7 @@ from tap_core.protocols.fivetran.request_limits import (
 
 PATIENCE = 60
 SENT = proto_messages.TestRequest(name="sent").SerializeToString()
-FORM, TEST, UPDATE = (
-    f"/fivetran_sdk.v2.SourceConnector/{name}" for name in ("ConfigurationForm", "Test", "Update")
-)
+TEST, UPDATE = (f"/fivetran_sdk.v2.SourceConnector/{name}" for name in ("Test", "Update"))
 
 
 @pytest.mark.parametrize(
@@ -170,8 +169,13 @@ def test_calls_beyond_the_limit_are_refused() -> None:
         server.stop(5)
 
 
-def test_cancelled_update_counts_as_a_call_until_its_sync_has_stopped() -> None:
+@pytest.mark.parametrize("limits", [RequestLimits(calls=1), RequestLimits(held=150_000)])
+def test_cancelled_update_counts_against_the_limits_until_its_sync_has_stopped(
+    limits: RequestLimits,
+) -> None:
     """F18, SEC2: a client cannot start ever more syncs by cancelling each at once."""
+    state = json.dumps({"unused": "x" * 20_000})
+    request = proto_messages.UpdateRequest(state_json=state).SerializeToString()
     go_on = threading.Event()
 
     class Slow(Stream):
@@ -191,27 +195,31 @@ def test_cancelled_update_counts_as_a_call_until_its_sync_has_stopped() -> None:
 
     journal = JsonLogHandler("x")
     server = Server(make_connector_service(TapSlow, journal), journal)
-    port = server.start(ListenAddress(0, "127.0.0.1", RequestLimits(calls=1)))
+    port = server.start(ListenAddress(0, "127.0.0.1", limits))
     try:
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-            form: Any = channel.unary_unary(FORM)
             update: Any = channel.unary_stream(UPDATE)
-            cancelled = update(b"", timeout=PATIENCE)
+            cancelled = update(request, timeout=PATIENCE)
             next(cancelled)
             cancelled.cancel()
-            assert {call_status(form) for _ in range(30)} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+            found = {call_status(update, request) for _ in range(30)}
+            assert found == {grpc.StatusCode.RESOURCE_EXHAUSTED}
             go_on.set()
             deadline = time.monotonic() + PATIENCE
-            while call_status(form) is not None and time.monotonic() < deadline:
+            while call_status(update, request) is not None and time.monotonic() < deadline:
                 time.sleep(0.01)
-            assert call_status(form) is None
+            assert call_status(update, request) is None
     finally:
         go_on.set()
         server.stop(5)
 
 
-def call_status(method: Any) -> grpc.StatusCode | None:
+def call_status(method: Any, request: bytes) -> grpc.StatusCode | None:
     """Call a method, and return the status of its error, or None if it succeeded."""
     time.sleep(0.01)
-    error = method.future(b"", timeout=PATIENCE).exception()
-    return None if error is None else error.code()
+    try:
+        list(method(request, timeout=PATIENCE))
+    except grpc.RpcError as error:
+        status: grpc.StatusCode = error.code()
+        return status
+    return None

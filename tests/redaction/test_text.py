@@ -124,6 +124,14 @@ def test_secret_that_is_broken_over_lines_is_hidden(write, line_break):
     assert len(shown) <= len("is ***==;\nend")
 
 
+@pytest.mark.parametrize("part", ['\\"', "\\/", r"\u0041", r"\x41", r"\\"])
+def test_backslash_of_a_secret_is_kept_where_other_characters_are_escaped(part):
+    """SEC5: the secret's own backslash does not count as a second escape."""
+    secret = f"pä{part}q-long-secret"
+    text = json.dumps({"m": secret}).replace(r"\u00e4", r"\u00E4")
+    assert Secrets.from_values([secret]).hide_values(text) == '{"m": "***"}'
+
+
 def test_lines_that_join_to_a_short_secret_are_not_hidden():
     assert Secrets.from_values(["1234"]).hide_values("12\n34") == "12\n34"
 

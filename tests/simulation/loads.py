@@ -261,11 +261,9 @@ class Schedule:
             commits = partial(BatchWriter, at_work, options, run, folder)
             emit = partial(self._emit, name, run.id)
             loading = Loader(options, at_work, folder, commits, Report(), emit)
-            self._feed(
-                loading,
-                name,
-                get_job_metadata(run.jobs, find_recoverable_tables(options, _no_spark)),
-            )
+            tables = list(find_recoverable_tables(options, _no_spark))
+            loading.expect_metadata({t.table.key: t.marker for t in tables if t.marker is not None})
+            self._feed(loading, name, get_job_metadata(run.jobs, tables))
             loading.close()
         finally:
             at_work.close()
@@ -383,7 +381,8 @@ class Schedule:
             raise error
         known = [Killed, TableError, TableOwnerError, JobLockError, StorageError, DiskFullError]
         known += [RowCountError, CommitLostError] if self.gone else []
-        if error is not None and not isinstance(error, tuple(known)):
+        is_moved = isinstance(error, TableError) and "is not as this run found it" in str(error)
+        if error is not None and (is_moved or not isinstance(error, tuple(known))):
             raise InvariantError(f"{process.name} ended with {error!r}") from error
 
     def _check_rows(self) -> None:

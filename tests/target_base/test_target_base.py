@@ -156,6 +156,20 @@ def test_signal_cleans_up_a_sink_that_stores_records_then_before_the_state_is_wr
     assert found.notes[2:] == [("batch", "a", [1, 2]), ("clean", "a"), ("state", 1)]
 
 
+class StoringRecordSink(NotingRecordSink):
+    """Sink that writes each record at once, and may store them in ``clean_up``."""
+
+    stores_in_clean_up = None
+
+
+def test_states_of_a_sink_that_overrides_clean_up_are_written_at_the_age_limit():
+    """The sink buffers no records, so only the waiting state makes a drain due."""
+    kind = made(StoringRecordSink, _MAX_RECORD_AGE_IN_MINUTES=0.0)
+    notes = fed(schema(), *rows(1), state(1), *rows(2), state(2), *rows(3), kind=kind)
+    assert [note[1] for note in notes if note[0] == "state"] == [1, 2]
+    assert notes.index(("state", 1)) < notes.index(("record", "a", 3))
+
+
 def test_target_that_overrides_drain_all_decides_when_states_are_written():
     def drain_all(self, *, is_endofpipe=False):
         self._drain_all(list(self._sinks_active.values()), self.max_parallelism)

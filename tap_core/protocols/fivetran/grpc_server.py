@@ -344,20 +344,20 @@ class Server:
         self, route: _Route, call: RpcCall, requests: Iterator[bytes], context: Any
     ) -> Iterator[bytes]:
         """Yield the encoded responses of a gRPC handler. If it fails, add one with the error."""
-        answers: Iterable[Any] = ()
         try:
             with self._receive_request(route, call, requests, context) as request:
                 answers = route.handler.answer(request, call)
-                for answer in answers:
-                    yield _encode(answer)
+                try:
+                    for answer in answers:
+                        yield _encode(answer)
+                finally:
+                    _close(answers)  # before the memory of the request counts as free
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001  SystemExit too: the server continues
             raised = error
         else:
             return
-        finally:
-            _close(answers)
         yield self._report_error(route, call, raised)
 
     @contextmanager

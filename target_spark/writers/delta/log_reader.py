@@ -146,12 +146,21 @@ def get_last_metadata(spark: SparkSession, table: Table) -> CommitMetadata | Non
     return find_newest_metadata(commits(spark, table))
 
 
-def find_newest_metadata(history: Iterable[Commit]) -> CommitMetadata | None:
+def find_newest_metadata(
+    history: Iterable[Commit], known: CommitMetadata | None = None
+) -> CommitMetadata | None:
     """Return the first metadata of target-spark in commits that are ordered newest first, or None.
 
-    Commits of other programs have no such metadata, and are skipped.
+    Commits of other programs have no such metadata, and are skipped. If there are no metadata, and
+    Delta has removed the oldest commits from the log, return ``known``, which the caller has read
+    before.
     """
-    return next((commit.marker for commit in history if commit.marker is not None), None)
+    oldest = 0
+    for commit in history:
+        if commit.marker is not None:
+            return commit.marker
+        oldest = commit.version
+    return known if oldest > 0 else None
 
 
 def read_last_metadata(folder: Path) -> CommitMetadata | None:

@@ -366,10 +366,16 @@ class DeltaWriter:
                     spark.sql(statement)
         return self._tables[table.key].effect
 
-    def get_last_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
-        """Return the metadata that target-spark stored in its newest commit to a table, or None."""
+    def get_last_metadata(
+        self, spark: SparkSession, table: Table, known: CommitMetadata | None = None
+    ) -> CommitMetadata | None:
+        """Return the metadata that target-spark stored in its newest commit to a table, or None.
+
+        ``known`` are metadata that the caller has read before. They are returned if Delta has since
+        removed all commits with metadata of target-spark from the log.
+        """
         state = self._tables[table.key]
-        state.newest = get_last_metadata(spark, table)
+        state.newest = find_newest_metadata(commits(spark, table), state.newest or known)
         return state.newest
 
     def rows(self, spark: SparkSession, table: Table) -> DataFrame:
@@ -716,7 +722,7 @@ class DeltaWriter:
         state = self._tables[table.key]
         acknowledged = commit.has_same_batch(state.acknowledged)
         try:
-            before = self._read_newest_metadata(spark, table)
+            before = self._read_newest_metadata(spark, table, commit)
             marker = next_metadata(before, commit, table, acknowledged=acknowledged)
             self._clean_staging(table, commit.job)
             is_made = commit.has_same_batch(before)
@@ -796,8 +802,13 @@ class DeltaWriter:
         before = self._read_newest_metadata(spark, table)
         return {} if before is None else {_METADATA: before.to_json()}
 
-    def _read_newest_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
+    def _read_newest_metadata(
+        self, spark: SparkSession, table: Table, commit: CommitMetadata | None = None
+    ) -> CommitMetadata | None:
         """Return the metadata of target-spark's newest commit to a table, or None.
+
+        ``commit`` is the commit that follows, if any. If the table already has it, because the
+        response was lost, `_verify` must still see the commits that came right before it.
 
         Raises:
             TableError: This run's last commit is no longer in the history of the table.
@@ -806,8 +817,9 @@ class DeltaWriter:
         self._check_history(table, to_check)
         state = self._tables[table.key]
         last = next(history, Commit(-1))
-        state.seen = last.version
-        state.newest = find_newest_metadata(chain([last], history))
+        state.newest = find_newest_metadata(chain([last], history), state.newest)
+        if commit is None or not commit.has_same_batch(state.newest):
+            state.seen = last.version
         return state.newest
 
     def _clean_staging(self, table: Table, job: str) -> None:

@@ -353,10 +353,17 @@ class IcebergWriter:
             expire_snapshots(spark, table_ref, options.retain_days)
             remove_orphan_files(spark, table, table_ref, options.retain_days)
 
-    def get_last_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
-        """Return the metadata that target-spark stored in its newest commit to a table, or None."""
+    def get_last_metadata(
+        self, spark: SparkSession, table: Table, known: CommitMetadata | None = None
+    ) -> CommitMetadata | None:
+        """Return the metadata that target-spark stored in its newest commit to a table, or None.
+
+        ``known`` are metadata that the caller has read before. They are returned if another program
+        has since expired all snapshots with metadata of target-spark.
+        """
         state = self._tables[table.key]
-        state.newest = get_last_metadata(spark, table)
+        newest_first = list(snapshots(spark, table))
+        state.newest = _find_newest_metadata(newest_first, state.newest or known)
         return state.newest
 
     def rows(self, spark: SparkSession, table: Table) -> DataFrame:
@@ -569,7 +576,7 @@ class IcebergWriter:
         """
         state = self._tables[table.key]
         if state.is_searched:
-            state.newest = _find_newest_metadata(newest_first, state)
+            state.newest = _find_newest_metadata(newest_first, state.newest)
             return state.newest, False
         newest_first = list(snapshots(spark, table))
         is_made = _find_committed_snapshot(newest_first, commit) is not None
@@ -577,7 +584,8 @@ class IcebergWriter:
         if state.is_unsure and not is_made and state.seen not in {None, *known}:
             raise _expired_error(table, commit)
         state.is_unsure, state.seen = False, newest_first[0].id if newest_first else None
-        state.newest, state.is_searched = _find_newest_metadata(newest_first, state), True
+        state.newest = _find_newest_metadata(newest_first, state.newest)
+        state.is_searched = True
         return state.newest, is_made
 
     def _check_same(self, spark: SparkSession, table: Table) -> None:
@@ -613,16 +621,16 @@ class IcebergWriter:
 
 
 def _find_newest_metadata(
-    newest_first: Sequence[IcebergSnapshot], state: _IcebergTableState
+    newest_first: Sequence[IcebergSnapshot], known: CommitMetadata | None
 ) -> CommitMetadata | None:
     """Return the newest metadata of target-spark in snapshots, or None.
 
-    If another program has expired the snapshot with the metadata that the run last knew, return
-    that metadata, so that the next commit repeats its state.
+    If another program has expired all snapshots with metadata, return ``known``, the metadata that
+    this run read before, so that the next commit repeats its state.
     """
     found = next((each.marker for each in newest_first if each.marker is not None), None)
     has_expired = bool(newest_first) and newest_first[-1].parent is not None
-    return state.newest if found is None and has_expired else found
+    return known if found is None and has_expired else found
 
 
 def _find_committed_snapshot(

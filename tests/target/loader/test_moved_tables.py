@@ -9,6 +9,7 @@ import logging
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -22,6 +23,11 @@ from target_spark.config.options import RunInfo
 from target_spark.errors import TableError
 from target_spark.extract.cli import _TapSync
 from target_spark.loader.loader import Loader
+from target_spark.tables.commit_metadata import CommitMetadata
+from target_spark.tables.model import Table
+from target_spark.writers.delta import writer as delta
+from target_spark.writers.delta.log_reader import Commit, find_newest_metadata
+from target_spark.writers.delta.writer import DeltaWriter
 from tests.target.warehouse import ID, Warehouse, feed, record, schema, state
 
 MOVED = (
@@ -119,6 +125,30 @@ def test_table_restored_or_removed_after_the_state_was_read_is_an_error(
         with pytest.raises(TableError, match=expected):
             commit(loader, 3)
     assert warehouse.states == []
+
+
+def test_metadata_that_delta_has_removed_from_the_log_are_those_that_the_run_has_read() -> None:
+    """After a restore of the first version there are none."""
+    run = CommitMetadata("job", "run1", 1, 1, 1)
+    assert find_newest_metadata([Commit(9), Commit(8)], run) == run
+    assert find_newest_metadata([Commit(9), Commit(0)], run) is None
+
+
+def test_commit_of_another_run_is_found_after_a_lost_response(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit of the other run came right before the commit whose response is lost."""
+    run, other = (CommitMetadata("job", name, 1, 1, 1) for name in ("run1", "run2"))
+    table = Table(str(warehouse.folder / "t"), "t")
+    history = [Commit(1, marker=run)]
+    monkeypatch.setattr(delta, "commits", lambda *_: iter(history))
+    unused: Any = None
+    writer = DeltaWriter()
+    second = replace(run, batch=2)
+    assert writer._read_newest_metadata(unused, table, second) == run
+    history[:0] = [Commit(3, marker=second), Commit(2, marker=other)]
+    assert writer._read_newest_metadata(unused, table, second) == second
+    assert writer._tables[table.key].seen == 1
 
 
 def test_rows_that_another_program_adds_after_the_state_was_read_are_kept(

@@ -110,12 +110,19 @@ def test_commit_after_one_of_another_run_of_the_job_is_an_error(
     assert len(line(spark, table)) == 1 + meanwhile
 
 
-def test_state_of_an_expired_snapshot_is_repeated() -> None:
-    state = iceberg._IcebergTableState(newest=marker(1, "[1]"))
-    others = [IcebergSnapshot(3, 2, {})]
-    assert iceberg._find_newest_metadata(others, state) == marker(1, "[1]")
-    rolled_back = [IcebergSnapshot(3, None, {})]
-    assert iceberg._find_newest_metadata(rolled_back, state) is None
+def test_metadata_of_expired_snapshots_are_those_that_the_run_has_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After a rollback to the first snapshot there are none."""
+    unused: Any = None
+    table, writer = Table("db.t", "t"), IcebergWriter()
+    newest_first = [IcebergSnapshot(3, 2, {})]
+    monkeypatch.setattr(iceberg, "snapshots", lambda *_: newest_first)
+    for _ in range(2):  # a retry reads them again
+        assert writer.get_last_metadata(unused, table, marker(1, "[1]")) == marker(1, "[1]")
+    assert writer.get_last_metadata(unused, table) == marker(1, "[1]")
+    newest_first[:] = [IcebergSnapshot(1, None, {})]
+    assert writer.get_last_metadata(unused, table) is None
 
 
 @pytest.mark.every_nth_case(4)
