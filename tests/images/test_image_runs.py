@@ -191,8 +191,8 @@ def manifest_tap(work: Path) -> Container:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder that the user of the images owns."""
-    with TemporaryDirectory(prefix="image-data-") as name:
+    """A folder that the user of the images owns. It is not below /tmp, which a container hides."""
+    with TemporaryDirectory(prefix="image-data-", dir="/var/tmp") as name:
         yield own(Path(name))
 
 
