@@ -116,7 +116,7 @@ class Bound:
         if len(text) > self.most:
             raise self.error(name)
         if len(text) > self.most // _UNCHECKED_SHARE:
-            self.check_memory(len(text) + _estimate_memory(text, ","), name)
+            self.check_memory(len(text) + _estimate_memory(text), name)
 
     def check_memory(self, size: int, name: str) -> None:
         """Raise an error if decoded data would take more memory than seven times `most`.

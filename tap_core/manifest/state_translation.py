@@ -212,7 +212,8 @@ def _iterate_inner_routers(router: Mapping[str, Any]) -> Iterator[Mapping[str, A
 def _get_partition_fields(router: Mapping[str, Any]) -> list[str]:
     parents = router.get("parent_stream_configs") or ()
     names = [
-        *(router.get("cursor_field"), router.get("partition_field")),
+        router.get("cursor_field"),
+        router.get("partition_field"),
         *(one.get("partition_field") for one in parents),
     ]
     return [name for name in names if isinstance(name, str)]

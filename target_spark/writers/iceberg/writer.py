@@ -614,7 +614,7 @@ class IcebergWriter:
         if newest is None:
             raise _commit_lost_error(table, commit)
         made = newest_first[newest_first.index(newest) :]
-        before = next((each.marker for each in made[1:] if each.marker is not None), None)
+        before = _find_newest_metadata(made[1:], None)
         if before is not None:
             check_predecessor(table, before, commit)
         return made
