@@ -78,7 +78,7 @@ def test_incomplete_requests_release_their_memory() -> None:
         broken = receiver.request(iter([b"\x12" * 9]), None, proto_messages.TestRequest)
         with pytest.raises(ValueError, match="end"), broken:
             pass
-    with receiver.request(iter([]), None, proto_messages.TestRequest) as empty:
+    with receiver.request(iter([b""]), None, proto_messages.TestRequest) as empty:
         assert empty == proto_messages.TestRequest()
 
 

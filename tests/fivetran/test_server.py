@@ -184,6 +184,15 @@ def test_request_larger_than_fivetrans_limit_is_refused(server: Running) -> None
     assert "(--max-request)" in line["message"]
 
 
+def test_call_without_a_request_is_not_handled(server: Running) -> None:
+    """A call whose message gRPC has refused may look like this, too."""
+    method = server.channel.stream_unary("/fivetran_sdk.v2.SourceConnector/Test")
+    error = method.future(iter(()), timeout=PATIENCE).exception()
+    assert error.code() is grpc.StatusCode.CANCELLED
+    line = server.await_line("Test was cancelled by the client")
+    assert "its request did not arrive" in line["message"]
+
+
 # ------------------------------------------------------------------------- ends
 
 

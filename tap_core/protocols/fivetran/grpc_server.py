@@ -32,6 +32,7 @@ from tap_core.protocols.fivetran.logging import JsonLogHandler, Level
 from tap_core.protocols.fivetran.proto_descriptors import PACKAGE
 from tap_core.protocols.fivetran.request_limits import (
     MESSAGE_LIMIT,
+    MissingRequestError,
     RequestLimits,
     RequestReceiver,
     RequestTooLargeError,
@@ -303,7 +304,8 @@ class Server:
                 request = stack.enter_context(received)
             except (DecodeError, ValueError) as error:
                 raise _UnreadableError(route.name) from error
-            except _grpc().RpcError:  # the client cancelled the call, or its request is too large
+            # The client cancelled the call, or its request is too large.
+            except (_grpc().RpcError, MissingRequestError):
                 call.note(
                     "its request did not arrive. A request may have at most"
                     f" {call.request_limit:,} bytes (--max-request)"

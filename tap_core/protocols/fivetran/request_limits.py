@@ -19,6 +19,7 @@ from tap_core.parsing.varints import read_varint
 
 __all__ = [
     "MESSAGE_LIMIT",
+    "MissingRequestError",
     "RequestLimits",
     "RequestReceiver",
     "RequestTooLargeError",
@@ -66,6 +67,13 @@ class RequestLimits:
     held: int = 128 << 20
 
 
+class MissingRequestError(Exception):
+    """Raised for a call whose messages end before its request.
+
+    The client sent none, or gRPC refused one above the limit and has not yet cancelled the call.
+    """
+
+
 class RequestTooLargeError(Exception):
     """Raised for a request that would exceed the memory limit for the requests of all calls."""
 
@@ -103,9 +111,8 @@ class RequestReceiver:
     def request(self, requests: Iterator[bytes], context: Any, kind: Any) -> Iterator[Any]:
         """Receive, parse and yield the request of a gRPC call.
 
-        The memory of the request counts against the limit until the ``with`` block ends. If the
-        client sends no message, the request is empty. If a request arrives slowly while other calls
-        wait, its call may be cancelled.
+        The memory of the request counts against the limit until the ``with`` block ends. If a
+        request arrives slowly while other calls wait, its call may be cancelled.
 
         Args:
             requests: Encoded messages from the client, of which the first one is read.
@@ -113,13 +120,16 @@ class RequestReceiver:
             kind: Message class of the request.
 
         Raises:
+            MissingRequestError: The call has no message.
             RequestTooLargeError: The requests of all calls would use too much memory.
             ValueError, DecodeError: The bytes are not a valid message of this class.
         """
         call = _ReceivingCall(context)
         self._wait_for_turn(call)
         try:
-            data = next(requests, b"")
+            data = next(requests, None)
+            if data is None:
+                raise MissingRequestError
             self._mark_received(call)
             size = estimate_memory(data, kind.DESCRIPTOR, self._limits.held)
             if (held := self._reserve(size)) is not None:
