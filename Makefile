@@ -81,9 +81,9 @@ demo: setup
 	$(PY) samples/main_job.py
 
 test: setup
-	@echo "Spark's classes are archived while peers and PostgreSQL are installed, and the test files" \
-	  "compiled. The tests' shared session uses the archive for Parquet: both have only Spark's jars."
-	@$(CLASS_ARCHIVE) parquet & \
+	@echo "The classes of Spark with Delta are archived, for the tests that start it, while peers and" \
+	  "PostgreSQL are installed and the test files compiled."
+	@$(CLASS_ARCHIVE) delta & \
 	  $(PY) -m tests.peers $(TEST_PEERS) && $(PY) -m tests.postgres && \
 	  { $(TEST) --collect-only --quiet > /dev/null 2>&1; true; }; \
 	  installed=$$?; wait; exit $$installed
