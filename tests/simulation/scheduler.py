@@ -36,11 +36,13 @@ class Killed(BaseException):
 class Process:
     """A simulated process; ``outcome`` is the exception that ended it, if any.
 
-    ``locks`` are the descriptors of the files that it has locked.
+    ``locks`` are the descriptors of files that the process has locked. Processes of one machine
+    share the lock files of jobs.
     """
 
     name: str
     main: Callable[[], None]
+    machine: str = ""
     turn: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     is_killed: bool = False
     is_done: bool = False

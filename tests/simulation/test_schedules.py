@@ -22,10 +22,11 @@ from target_spark.config import settings
 from target_spark.storage import job_lock
 from target_spark.tables import parquet_manifest
 from target_spark.tables.parquet_manifest import CommitManifest
-from target_spark.writers import parquet
+from target_spark.writers import base, parquet
 from target_spark.writers.delta import data_files
 from target_spark.writers.delta import writer as delta
 from target_spark.writers.delta.writer import DeltaWriter
+from target_spark.writers.iceberg import writer as iceberg
 from target_spark.writers.iceberg.writer import IcebergWriter
 from tests.simulation import loads
 from tests.simulation.delta_tables import SimulatedSnapshot
@@ -132,6 +133,11 @@ def not_overtaking_a_late_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(IcebergWriter, "_block_pending_commit", lambda *_: None)
 
 
+def loading_beside_another_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (base, iceberg):
+        monkeypatch.setattr(module, "check_predecessor", lambda *_: None)
+
+
 def writing_each_manifest_under_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
     write, one = CommitManifest.write, SimpleNamespace(uuid4=lambda: SimpleNamespace(hex="one"))
 
@@ -180,6 +186,9 @@ _OF_OTHERS = "left after the table was replaced"
             not_looking_for_an_earlier_try, "delta", _TWICE, 0, marks=pytest.mark.thorough
         ),
         (not_overtaking_a_late_snapshot, "iceberg", _TWICE, 0),
+        pytest.param(
+            loading_beside_another_run, "iceberg", _TWICE, 300, marks=pytest.mark.thorough
+        ),
         (writing_each_manifest_under_one_name, "parquet", _MISSING, 1800),
         pytest.param(
             writing_parquet_without_the_lock, "parquet", _LOST, 600, marks=pytest.mark.thorough
