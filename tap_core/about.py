@@ -185,9 +185,9 @@ class MarkdownFormatter(AboutFormatter, format_name="markdown"):
 
 
 def _rows(schema: JsonSchema, parent: str = "") -> Iterator[str]:
-    """Yield a table row for each setting of a schema, followed by those inside it.
+    """Yield a Markdown table row for each setting of a schema, and for settings inside objects.
 
-    ``parent`` is the path of the object whose settings these are, or empty.
+    ``parent`` is the path of the object that contains the settings; empty at the top level.
     """
     required = schema.get("required", ())
     for name, setting in schema.get("properties", {}).items():

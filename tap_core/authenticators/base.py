@@ -1,8 +1,8 @@
 """Base class of authenticators, which add headers and query parameters to HTTP requests.
 
-Authenticating a request twice has the same result as once, because a session and a stream may both
-do it. Only query parameters of the authenticator change in a request's URL; the rest is not
-re-encoded. Names and signatures, including the deprecated ones, are those of singer_sdk.
+Authenticating a request twice has the same result as once, because the session and the stream may
+each do so. Query parameters are added without re-encoding the rest of the URL. Names and
+signatures, including the deprecated ones, are those of singer_sdk.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Batchers, which write records to batch files in JSON Lines, Parquet or another format.
 
-They are for authors who override the batching of a stream, and for formats of other packages, which
-are loaded from the entry points in the groups `BATCH_ENCODERS`. The default batching writes
-``jsonl`` and ``parquet`` files without these classes.
+Authors who override the batching of a stream use these classes. Batchers for further formats are
+loaded from entry points of other packages, in the groups `BATCH_ENCODERS`. The default batching
+writes ``jsonl`` and ``parquet`` files without these classes.
 """
 
 from __future__ import annotations

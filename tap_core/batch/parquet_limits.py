@@ -76,7 +76,7 @@ def iterate_column_chunks(metadata: Any) -> Iterator[tuple[Any, Any]]:
 def get_batch_rows(metadata: Any, default: int) -> int:
     """Return the number of rows of a Parquet file that a reader should decode at once.
 
-    It is ``default``, or 1 if the file may repeat a long value: each copy of it takes memory.
+    It is ``default``, or 1 if the file may repeat a long value, because each copy takes memory.
     """
     columns = (column for _, column in iterate_column_chunks(metadata))
     return 1 if any(map(_repeats_long_values, columns)) else default

@@ -50,8 +50,8 @@ def check_pages(
 ) -> None:
     """Check the decompressed size of each page of a Parquet file.
 
-    The limit is 32 times the limit for a cell (``bound``), but at most 512 MiB unless a cell may
-    have more than 64 MiB.
+    The limit is 32 times the limit for a cell (``bound``), but at most 512 MiB or, if that is more,
+    8 times the limit for a cell.
 
     Args:
         file: The open file.

@@ -2,8 +2,8 @@
 
 An import of ``singer_sdk.x`` returns the module ``tap_core.x`` itself, so that classes are
 identical under both names. An installed singer_sdk is never used, because a mixture of both
-packages would not work: importing a module that tap_core lacks raises `ImportError`. The plugin's
-class may be in the working directory.
+packages would not work: importing a module that tap_core lacks raises `ImportError`.
+`search_working_directory` lets Python find a plugin's class in the working directory.
 """
 
 from __future__ import annotations

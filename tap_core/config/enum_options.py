@@ -81,7 +81,7 @@ def _list_enum_options(schema: Schema) -> Iterator[Option]:
 def _get_texts(schema: Schema, keywords: tuple[str, ...]) -> Any:
     """Return the titles or descriptions of ``enum`` values: a list, a dict by value, or None.
 
-    They are in the first of the extension ``keywords`` that the schema has.
+    ``keywords`` are extension keywords; the value of the first one that the schema has is returned.
     """
     return next((schema[keyword] for keyword in keywords if keyword in schema), None)
 
@@ -89,7 +89,8 @@ def _get_texts(schema: Schema, keywords: tuple[str, ...]) -> Any:
 def _get_label(texts: Any, number: int, value: str) -> str:
     """Return the title or description of one ``enum`` value, or "" if it has none.
 
-    ``texts`` has those of all values: a list in the order of the values, or a dict by ``value``.
+    ``texts`` has the titles or descriptions of all values: a list, in which ``number`` is the
+    index, or a dict by ``value``.
     """
     if isinstance(texts, dict):
         return str(texts.get(value) or "")

@@ -205,9 +205,10 @@ def read_environment(
 def _warn_of_misspelled_variables(
     variables: Mapping[str, str], settings: Iterable[str], prefix: str
 ) -> None:
-    """Log a warning for each variable whose name is similar to that of a setting without a value.
+    """Log a warning for each environment variable whose name is a likely misspelling.
 
-    The log level of the plugin is not a setting, but has a variable with the prefix, too.
+    Such a name has the ``prefix``, belongs to no setting, and is similar to the variable of a
+    setting that is not set. The plugin's variable for the log level is not reported.
     """
     known = {env_var_name("", setting) for setting in settings}
     unset = [name for name in known if prefix + name not in variables]
@@ -270,7 +271,7 @@ def coerce_text(text: str, schema: JsonSchema) -> Any:
 def get_json_types(schema: Mapping[str, Any]) -> set[str]:
     """Return all JSON types that a schema and its alternatives (``anyOf`` etc.) name.
 
-    The set is empty if they name no type, because the type of such a setting is unknown.
+    The set is empty if none of them names a type.
     """
     declared = schema.get("type", ())
     types = {declared} if isinstance(declared, str) else set(declared)

@@ -76,7 +76,7 @@ def _define_properties(
 
 
 def _has_fixed_properties(schema: Schema) -> bool:
-    """Return True if a schema lists the properties of an object, and declares no others."""
+    """Return True if a schema lists properties, and ``additionalProperties`` is not a schema."""
     others = schema.get("additionalProperties")
     return bool(schema.get("properties")) and not (isinstance(others, Mapping) and others)
 

@@ -1,4 +1,4 @@
-"""Flattening of a settings schema: it merges ``allOf`` and finds unions and conditional rules.
+"""Flattening of a settings schema: ``allOf`` is merged, unions and conditional rules are found.
 
 Input schemas are never changed. The members of ``allOf`` are merged into the schema that contains
 them; for a conflict, the schema's own keywords take precedence. A union of one schema and null is
@@ -46,8 +46,8 @@ class FlattenedSchema:
 def merge_subschemas(schema: Schema) -> JsonSchema:
     """Return a schema with its ``allOf`` members merged into it.
 
-    If a union has only one alternative besides null, that is merged too. Members with the keyword
-    ``if`` stay in ``allOf``.
+    If a union has only one alternative besides null, this alternative is merged too. Members with
+    the keyword ``if`` stay in ``allOf``.
     """
     whole = _merge_members(schema)
     for word in _ALTERNATIVES:

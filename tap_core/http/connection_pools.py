@@ -1,6 +1,6 @@
 """Connection pools that enforce a deadline and a size limit while a response is received.
 
-They also refuse to connect to a link-local address to which a redirect or a link has led.
+The pools also refuse to connect to a link-local address to which a redirect or a link has led.
 
 The timeout of the requests package applies to each socket read, so a server that sends one byte now
 and then never exceeds it. A `Deadline` limits the total time for the status line, headers and body.

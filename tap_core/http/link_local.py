@@ -1,4 +1,4 @@
-"""Addresses that a response must not lead a request to: link-local ones and metadata services.
+"""Link-local addresses and metadata services, to which no redirect or link may lead.
 
 Clouds serve a machine's credentials at such addresses, over plain HTTP and without a login. A tap
 that followed a redirect or a link to such an address would write the credentials into a table. A
@@ -55,7 +55,7 @@ def is_link_local(host: str) -> bool:
 
 
 def _has_link_local(address: IPv6Address) -> bool:
-    """Return True if an IPv6 address contains an IPv4 address that `is_link_local`."""
+    """Return True if an IPv6 address contains an IPv4 address that is link-local."""
     number = int(address)
     if any(address in network for network in _EMBEDDED):
         return is_link_local(str(IPv4Address(number & 0xFFFFFFFF)))
@@ -63,9 +63,9 @@ def _has_link_local(address: IPv6Address) -> bool:
 
 
 def find_link_local(host: str, port: int) -> str | None:
-    """Resolve a host, and return its first address that `is_link_local`; None if it has none.
+    """Resolve a host, and return its first link-local address (see `is_link_local`), or None.
 
-    A name that cannot be resolved has none.
+    Return None also if the name cannot be resolved.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)

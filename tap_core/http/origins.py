@@ -326,7 +326,7 @@ class Route:
     def is_declared(self, request: requests.PreparedRequest) -> bool:
         """Return True if the code or the settings of the source name the host of a request.
 
-        Otherwise a response may have named it.
+        If the result is False, the host may come from a response.
         """
         origin = parse_origin(request.url)
         if origin is None or self.is_home(origin) or self._allows(origin):
@@ -371,9 +371,9 @@ def make_link_local_error(host: str, address: str = "") -> UntrustedHostError:
 
 
 def make_redirect_error(response: requests.Response) -> UntrustedHostError | None:
-    """Return the error for a redirect of a request for credentials, which must not be followed.
+    """Return the error for a token or login request that the server redirects.
 
-    Return None if the response does not redirect.
+    Such a redirect is not followed. Return None if the response is not a redirect.
     """
     if not response.is_redirect:
         return None

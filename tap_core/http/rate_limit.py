@@ -42,7 +42,7 @@ def use_shared_counters(owner: object, counters: RateCounterStore) -> None:
 
 
 def _take_slot(counters: RateCounterStore, name: str, requests: float) -> None:
-    """Sleep until the budget ``name`` allows one more of its ``requests`` per second.
+    """Sleep until the rate limit ``name``, of ``requests`` per second, allows one more request.
 
     Raises:
         ValueError: ``requests`` is not positive.

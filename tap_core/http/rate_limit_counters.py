@@ -111,7 +111,7 @@ class LeakyBucket:
 
 
 class FixedWindowCounter:
-    """Counter for fixed time windows: it counts the requests of a window; the next starts at 0."""
+    """Counter for fixed time windows; it is reset to 0 at the start of each window."""
 
     def __init__(self) -> None:
         self._used = 0.0
@@ -180,7 +180,7 @@ class SlidingWindowCounter:
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:
         """Treat the limit as reached if the API reports no remaining requests (``left`` is 0).
 
-        If the API also reports when it resets its count (``seconds``), nothing is changed.
+        Nothing is changed if the API also reports the time until it resets its count (``seconds``).
         """
         if left != 0 or seconds is not None:
             return

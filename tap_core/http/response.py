@@ -145,9 +145,9 @@ class JSONResponse(requests.Response):
 
         Args:
             secrets: Function that returns the values to hide in error messages.
-            jsonpath: JSONPath whose first match is stored for `parse_first_document`, because a
-                tap's code may change the document. Only a string, an integer or no match is stored.
-                None to store no match.
+            jsonpath: JSONPath whose first match is stored now for `parse_first_document`, because a
+                tap's code may change the document later. Only a string, an integer or the absence
+                of a match is stored. None stores nothing.
         """
         if self._document is _UNREAD:
             self._document = _parse_body(self, secrets)

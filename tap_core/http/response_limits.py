@@ -3,7 +3,7 @@
 - The size is counted while the response is read, after its `Content-Encoding` is decoded.
 - The time to receive a response runs from its first byte (of the status line) to its last; the
   times of all tries of a request are added.
-- From then until its last record is read, processor time is counted.
+- From the last byte until the last record is read, processor time is counted.
 - The timeout of the request limits the time before the first byte.
 """
 

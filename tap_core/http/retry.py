@@ -171,8 +171,8 @@ def is_permanent_failure(error: Exception) -> bool:
 def _choose_waits(waits: _Waits, *, respect_retry_after: bool) -> _Waits:
     """Yield the seconds to wait after each error, which the retry loop sends into the generator.
 
-    They are those of the Retry-After header if ``respect_retry_after`` is True and the response has
-    one. Otherwise they come from the stream's wait generator, ``waits``.
+    If ``respect_retry_after`` is True and the response has a Retry-After header, the wait is that
+    of the header. Otherwise it comes from the stream's wait generator, ``waits``.
     """
     error = yield 0.0
     at_once = False
@@ -223,7 +223,7 @@ def _parse_date(text: str) -> datetime | None:
 
 
 def exponential_backoff() -> _Waits:
-    """Yield 0 at the start, then waits of 2, 4, 8 … seconds."""
+    """Yield waits of 2, 4, 8 … seconds, after an initial 0 that the retry loop ignores."""
     yield 0.0
     for tries in itertools.count(1):
         yield 2.0**tries

@@ -1,6 +1,6 @@
 """HTTP session of a stream: a `requests.Session` that does less work for each request.
 
-Its adapter caches the connection pool of each host; `HTTPAdapter` looks it up for each request.
+Its adapter caches the connection pool of each host, which `HTTPAdapter` looks up for each request.
 `Session.send` and `HTTPAdapter.send` are not overridden. Code that replaces these methods, such as
 test doubles and instrumentation, therefore receives every request.
 """

@@ -1,7 +1,7 @@
 """Errors of requests that cannot be sent because of a header or because of the proxy.
 
-The libraries that send a request report these with errors of several types, whose messages do not
-name the header or the environment variable.
+The HTTP libraries raise errors of several types for such a request, whose messages do not name the
+header or the environment variable.
 """
 
 from __future__ import annotations

@@ -32,8 +32,9 @@ _NO_DURATION = ISODuration(0, dt.timedelta())
 class MinMaxDatetime:
     """Datetime with an optional minimum and maximum, for the start or end of a cursor.
 
-    Each of the three is a string, or a function that takes the tap's config and returns a string.
-    Its format is ``datetime_format`` or, if this is empty, a format of the cursor.
+    The datetime, the minimum and the maximum are each a string, or a function that takes the tap's
+    config and returns a string. The format of the strings is ``datetime_format`` or, if this is
+    empty, a format of the cursor.
     """
 
     datetime: str | Callable[[Mapping[str, Any]], str]
@@ -92,7 +93,8 @@ class DatetimeBasedCursor:
 
     Raises:
         ValueError: A format or duration is invalid; the field name or the start is empty; only one
-            of ``step`` and ``cursor_granularity`` is set; or ``step`` is shorter than the other.
+            of ``step`` and ``cursor_granularity`` is set; or ``step`` is shorter than
+            ``cursor_granularity``.
     """
 
     cursor_field: str

@@ -90,7 +90,7 @@ def _put_into_path(request: HTTPRequest, path: tuple[str, ...], value: Any) -> N
 
 
 def _get_fields(request: HTTPRequest) -> Mapping[str, Any]:
-    """Return the fields of a request's body, to which a field is to be added.
+    """Return the fields of a request's body as a mapping, which is empty without a body.
 
     A missing body has no fields.
 

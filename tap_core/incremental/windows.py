@@ -1,6 +1,6 @@
 """Division of the time interval of a sync into consecutive windows.
 
-A window begins a multiple of the step after the start of the interval, and ends one unit of the
+Each window begins a whole number of steps after the start of the interval, and ends one unit of the
 API's granularity before the next window. So windows neither overlap nor leave a gap. The last
 window ends at the end of the interval and may be shorter.
 """

@@ -1,7 +1,7 @@
 """Numeric limits with defaults that the user can override with environment variables.
 
-A limit is for the time or memory that an untrusted document, pattern or expression may take. Limits
-are not config settings, because the config may come from the same untrusted source.
+A limit restricts the time or memory that an untrusted document, pattern or expression may take.
+Limits are not config settings, because the config may come from the same untrusted source.
 """
 
 from __future__ import annotations

@@ -425,7 +425,7 @@ def _estimate_strftime(
 
 
 def _estimate_ratio(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
-    """Return 0, or a size above the limit ``most`` for a Decimal with too many digits."""
+    """Estimate the result of ``as_integer_ratio``; it exceeds ``most`` for very long Decimals."""
     del args, kwargs
     return most + 1 if _count_digits(owner) > _MOST_DIGITS else 0
 

@@ -286,9 +286,9 @@ def _compile(text: str) -> re.Pattern[str]:
 def _safe_length(pattern: str) -> int:
     """Return the length of the longest text on which `re` certainly matches a pattern fast.
 
-    Each repeat and each alternative may multiply the number of steps by the length of the text. So
-    does the rest of the pattern, up to its own length. Return -1 if there is a repeated group,
-    because the number of steps may then grow exponentially.
+    The length is computed from the worst case, in which each repeat and each alternative multiplies
+    the number of steps by the length of the text. Return -1 if there is a repeated group, because
+    the number of steps may then grow exponentially.
     """
     choices = len(_CHOICE.findall(pattern))
     is_nested = _REPEATED_GROUP.search(pattern) or _UNUSUAL_GROUP.search(pattern)
@@ -300,9 +300,9 @@ def _safe_length(pattern: str) -> int:
 
 
 def _expanded_length(pattern: str) -> int:
-    """Return an upper bound for the length of a pattern with ``a{3}`` written out as ``aaa``.
+    """Return an upper bound for the length of a pattern after repeats are expanded.
 
-    ``(ab)+`` counts as ``(ab)(ab)*``, because ``regex`` writes it so.
+    The package ``regex`` compiles ``a{3}`` as ``aaa``, and ``(ab)+`` as ``(ab)(ab)*``.
     """
     if _VERBOSE.search(pattern):  # spaces and comments may hide what a repeat applies to
         repeats = [part for part in _PART.finditer(pattern) if part["repeat"]]
@@ -323,7 +323,7 @@ def _expanded_length(pattern: str) -> int:
 
 
 def _count_copies(repeat: re.Match[str]) -> int:
-    """Return how often ``regex`` writes out what a repeat such as ``{3,}`` applies to."""
+    """Return the number of copies of its operand to which a repeat is expanded: 4 for ``{3,}``."""
     if repeat["count"] is None:
         return 2
     return max(1, min(int(repeat["count"][:9]), _MOST_REPEATS) + bool(repeat["open"]))
