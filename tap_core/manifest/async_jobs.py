@@ -100,7 +100,7 @@ def _raise_if_ended(run: SyncRun) -> None:
 class _JobResponses:
     """API responses about one asynchronous job: its creation and its last poll.
 
-    The templates of the job's later requests, such as the download, use them as variables.
+    The templates of the job's later requests, such as the download, can use the responses.
     """
 
     variables: dict[str, Any]

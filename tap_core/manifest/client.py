@@ -1,6 +1,6 @@
 """`ManifestClient`: sends the requests of a manifest's stream, as its components define them.
 
-Requester, authenticator, error handler, API budget and response cache take part.
+The client uses the requester, authenticator, error handler, API budget and response cache.
 
 Credentials are sent to the base URL of a requester if its template depends only on the config and
 the manifest. If part of a URL comes from a record, a parent's slice or a response, credentials are

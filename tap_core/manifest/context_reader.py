@@ -170,7 +170,7 @@ class ManifestReader(WindowReader):
     ) -> dt.datetime | None:
         """Return the datetime up to which a context is already synced; None without a bookmark.
 
-        If the cursor has ``global_substream_cursor`` and no lookback window, the window stored in
+        If the cursor has ``global_substream_cursor`` and no lookback window, the lookback window in
         the state is subtracted.
         """
         stored = super().find_stored(cursor, context)
@@ -217,7 +217,7 @@ class ManifestReader(WindowReader):
     def begin_trial(self, context: Context | None) -> None:
         """Limit the next read of a context to its first time window or stream slice.
 
-        A connection test calls it before it reads.
+        A connection test calls this method before it reads.
         """
         super().begin_trial(context)
         self._is_trial = True

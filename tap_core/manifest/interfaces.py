@@ -2,7 +2,7 @@
 
 A component is a frozen dataclass whose fields are options in the manifest's YAML. If the template
 of an option varies per request, its field is a function of the template variables; otherwise it is
-a plain value. `resolve` accepts both.
+a plain value. `resolve` returns the value in both cases.
 """
 
 from __future__ import annotations

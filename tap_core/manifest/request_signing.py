@@ -1,8 +1,8 @@
 """Authenticators of a manifest: functions that add credentials to requests.
 
-They add to `tap_core.authenticators` the field names and request options that a manifest declares.
-A request that is signed twice contains the credential once. One thread requests a token for all
-threads; the token is used until shortly before it expires.
+In addition to those of `tap_core.authenticators`, they support the field names and request options
+that a manifest declares. A request that is signed twice contains the credential once. One thread
+requests a token for all threads; the token is used until shortly before it expires.
 """
 
 from __future__ import annotations

@@ -364,7 +364,7 @@ def _iterate_checked(_context: Any, items: Iterable[Any]) -> Iterator[Any]:
 
 
 def _iterate_result(items: Iterator[Any]) -> Iterator[Any]:
-    """Yield the items that a filter makes one by one; check the time and the size of each list."""
+    """Yield the items of a filter's lazy result; check the time, and the size of each list."""
     for one in items:
         _check_deadline()
         if isinstance(one, (list, tuple)):
@@ -375,8 +375,8 @@ def _iterate_result(items: Iterator[Any]) -> Iterator[Any]:
 def _count_container(value: Any) -> Any:
     """Return a list, tuple or dict that a template makes, if its size is within the limits.
 
-    Without this check its members could share their members, and their members again: a comparison
-    or a hash would visit each as often as it occurs.
+    Without this check, a short template could build a list that contains another list many times,
+    which contains a third one many times, and so on. A comparison or a hash visits each occurrence.
 
     Raises:
         LimitExceededError: The value, or the total of a rendering, exceeds its limit.
@@ -473,10 +473,11 @@ def _check_filter(bounds: Bounds, name: str, value: Any, arguments: list[Any]) -
 
 
 def _check_compared(bounds: Bounds, name: str, value: Any, arguments: list[Any]) -> None:
-    """Check the size of a container whose items a filter compares, and the path to compare by.
+    """Check the arguments of a filter that compares items, such as ``sort``.
 
     Raises:
-        LimitExceededError: A size exceeds its limit.
+        LimitExceededError: The container has too many items or is too large, or an attribute path
+            is too long.
     """
     if isinstance(value, (str, *_CONTAINERS)) and len(value) > _MAX_COMPARED:
         raise LimitExceededError(

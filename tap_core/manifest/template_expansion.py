@@ -1,9 +1,9 @@
 """Generation of streams from a stream template and the values of a components resolver.
 
-The template's references were resolved and its ``$parameters`` propagated before. Both steps are
-repeated for each generated stream, so components keep their ``$parameters`` in between. The linter
-generates streams as far as possible; a value that it cannot know is `UNKNOWN` (airbyte-cdk's
-component schema, ComponentMappingDefinition).
+References are resolved and ``$parameters`` propagated in the template, and again in each generated
+stream, so components keep their ``$parameters`` in between. The linter generates streams as far as
+possible; a value that the linter cannot know is `UNKNOWN` (airbyte-cdk's component schema,
+ComponentMappingDefinition).
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def _create(document: MappingNode, steps: list[str], value: Any, line: int) -> N
 def _set_line(holder: Any, name: Any, line: int) -> None:
     """Set the line number of the value ``holder[name]`` to ``line``, that of its component mapping.
 
-    The value is in a generated stream. Error messages about it then name this line.
+    The value is part of a generated stream. Error messages about the value name this line.
     """
     if isinstance(holder, MappingNode):
         holder.lines[name] = line

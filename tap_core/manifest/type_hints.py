@@ -115,7 +115,7 @@ def _split_union(annotation: Any) -> Sequence[Any]:
 
 
 def _add_member(values: dict[str, Any], member: Any) -> None:
-    """Add one member of a union of types to the values of a FieldType's fields."""
+    """Add a member of a union, such as ``str``, to ``values``, the fields of a new FieldType."""
     origin = get_origin(member)
     if origin is Annotated:
         _add_kind(values, member)

@@ -2,7 +2,8 @@
 
 They come from the package Faker. An expression can call the functions of Faker's providers, but has
 no access to Faker's objects, whose attributes lead to Python's builtins. Arguments of a function
-are plain data. Functions that call other functions by name find only those of the providers.
+are plain data. A function that calls other functions by name can call only functions of the
+providers.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def _restrict(faker: Any) -> frozenset[str]:
     """Restrict a Faker instance to the functions of its providers, and return their names.
 
     Faker's ``pylist``, ``json``, ``pystr_format`` and others call functions whose names are in
-    their arguments. They then find only functions of the providers.
+    their arguments. After the restriction, they find only functions of the providers.
     """
     providers = (provider for factory in faker.factories for provider in factory.providers)
     names = frozenset(
@@ -89,7 +90,7 @@ def _restrict(faker: Any) -> frozenset[str]:
 def _get_function(faker: Any, names: frozenset[str], name: str) -> Callable[..., Any]:
     """Return the function ``name`` of a Faker object, if expressions may call it.
 
-    ``names`` are the names of the functions that they may call.
+    ``names`` are the names of the functions that expressions may call.
 
     Raises:
         NotAllowedError: Expressions must not call the function.

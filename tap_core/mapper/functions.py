@@ -285,10 +285,10 @@ def _is_long(value: Any) -> bool:
 
 
 def _check_time(record: Any) -> None:
-    """Check the time that operations with large integers take for the same record together.
+    """Check the total time of the operations with large integers for one record.
 
     Raises:
-        NotAllowedError: They take longer than `TEMPLATE_SECONDS`.
+        NotAllowedError: The operations take longer than `TEMPLATE_SECONDS`.
     """
     now = monotonic()
     if getattr(_timed, "record", None) is not record:

@@ -141,9 +141,11 @@ class Secrets:
 
 
 def _hide_decoded(text: str, pattern: re.Pattern[str], forms: Iterable[str]) -> str:
-    """Replace the forms of secret values by ``***``, where escapes or line breaks hide them.
+    """Replace secrets that are interrupted by escape sequences or line breaks by ``***``.
 
-    ``pattern`` matches the escape sequences, and the line breaks, which are left out.
+    The ``forms`` (secret values and their encodings) are searched in a copy of the text, in which
+    each match of ``pattern`` is decoded: an escape sequence to its character, a line break to
+    nothing.
     """
     plain = pattern.sub(_unescape, text)
     found = [form for form in forms if form in plain]

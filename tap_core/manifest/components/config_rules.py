@@ -54,7 +54,7 @@ class ConfigAddFields:
     condition: Condition | None = None
 
     def change(self, config: dict[str, Any]) -> None:
-        """Add the fields to ``config`` in place; each template is rendered with the result."""
+        """Add the fields to ``config`` in place; a template can use the fields added before."""
         AddFields(self.fields, self.condition).transform(config, {"config": config})
 
 

@@ -287,7 +287,8 @@ class CompositeErrorHandler:
     def max_seconds(self) -> float | None:
         """Maximum time in seconds for all attempts of a request: the maximum of all handlers.
 
-        Handlers without a limit are ignored; None, if no handler has one, means no limit.
+        Handlers without a limit are ignored. The result is None (no limit) if no handler has a
+        limit.
         """
         limits = (handler.max_seconds for handler in self.error_handlers)
         return max((limit for limit in limits if limit is not None), default=None)

@@ -203,7 +203,7 @@ class HttpRequester:
     def timeout(self) -> tuple[float | None, float | None] | None:
         """Pair of connect timeout and read timeout in seconds.
 
-        None instead of a timeout, or instead of the pair, means the default.
+        None means the default, for one timeout or for the pair.
         """
         limits = self.connect_timeout_in_seconds, self.read_timeout_in_seconds
         return None if limits == (None, None) else limits

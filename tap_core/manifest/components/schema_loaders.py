@@ -1,7 +1,7 @@
 """Schema loaders that read the JSON Schema of a stream from the manifest or a file.
 
-References (``$ref``) to other files are resolved. Files are searched in the manifest's folder, also
-if their path begins with the name of the connector's former package.
+References (``$ref``) to other files are resolved. Files are searched in the manifest's folder.
+Their path may begin with the name of the Python package in which the connector was developed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class InlineSchemaLoader:
     schema: Any = None
 
     def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:  # noqa: ARG002  (every schema loader takes it)
-        """Return the JSON Schema in the manifest, or {}.
+        """Return the JSON Schema in the manifest; {} if there is none.
 
         Raises:
             ManifestError: The schema is not a mapping.

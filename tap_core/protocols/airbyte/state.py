@@ -2,11 +2,11 @@
 
 - The file is one JSON document (a state or a list of states), or it has one state or STATE message
   per line. ``null``, ``[]``, ``{}`` and an empty file mean that there is no state.
-- The last state of a stream wins. A GLOBAL or LEGACY state replaces all earlier states. A null
-  resets its stream, or all streams for LEGACY. A document without an Airbyte type is a Singer
-  state, which is also the content of a LEGACY state here.
-- An invalid line, except the first, is skipped with a warning, because the program that wrote it
-  has crashed. Its streams resume from an older state, so their records are read again.
+- The last state of a stream is used. A GLOBAL or LEGACY state replaces all earlier states. A null
+  state resets its stream; a null LEGACY state resets all streams. A document without an Airbyte
+  type is a Singer state. A LEGACY state contains a Singer state.
+- An invalid line, except the first, is skipped with a warning, because the program that wrote the
+  line probably crashed. The streams in it resume from an older state, so that no record is lost.
 - States of streams that no longer exist, and unknown properties, are ignored.
 
 Source: the Airbyte protocol, section "State & Checkpointing".

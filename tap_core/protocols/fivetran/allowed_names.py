@@ -37,7 +37,7 @@ def parse_names(text: str | None) -> tuple[str, ...]:
 class AllowedNames:
     """Names of settings that the operator of a server allows its gRPC calls to set.
 
-    A call may not set them otherwise.
+    Calls may set some settings only with this permission.
 
     Attributes:
         variable: Environment variable in which the operator lists the names.

@@ -97,9 +97,9 @@ def build_columns(described: SchemaEvent) -> tuple[SourceColumn, ...]:
 
 
 def _choose_record_name(taken: Mapping[str, Any]) -> str:
-    """Return the name of a column that holds the record as JSON: "record" if no column has it.
+    """Return an unused column name, such as "record", for a column with the whole record as JSON.
 
-    Underscores are put before it until the name is not in ``taken``, as in "_record".
+    If "record" is in ``taken``, underscores are put before it, as in "_record".
     """
     name = WHOLE_RECORD
     while name in taken:

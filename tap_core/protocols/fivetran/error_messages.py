@@ -198,7 +198,7 @@ def _explain_permission(error: BaseException) -> str | None:
 def _find_required_right(response: Any) -> str:
     """Return the OAuth scope or permission that a rejected request lacks, or "" if it is unknown.
 
-    It is taken from the headers of the response, such as ``WWW-Authenticate``.
+    The scope or permission is taken from response headers, such as ``WWW-Authenticate``.
     """
     headers = getattr(response, "headers", None) or {}
     scope = _SCOPE.search(str(headers.get("WWW-Authenticate") or ""))

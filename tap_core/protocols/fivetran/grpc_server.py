@@ -573,7 +573,7 @@ def _encode(answer: Any) -> bytes:
 def _close(answers: Iterable[Any]) -> None:
     """Close the generator of a gRPC handler whose responses were not all read.
 
-    It then frees its resources. Iterables without ``close`` are left as they are.
+    The generator then frees its resources. Iterables without ``close`` are left as they are.
     """
     close = getattr(answers, "close", None)
     if close is not None:
