@@ -473,7 +473,7 @@ class Tap(PluginBase):
 
     @property
     def state(self) -> TapState:
-        """State of the whole tap, a dict that the caller may change. Buffered rows are written."""
+        """State of the whole tap, a mutable dict. Reading it first writes the buffered rows."""
         if "run" in self.__dict__:
             self.run.settle()
         self.document.share()

@@ -206,9 +206,10 @@ class _Scope:
 
 
 def _complete_pointer(reference: str) -> str:
-    """Return a reference with the first slash of its JSON Pointer: ``#/definitions/a``.
+    """Return a reference whose JSON Pointer starts with a slash, such as ``#/definitions/a``.
 
-    Taps of older releases of singer_sdk omit it: ``#definitions/a``. An anchor has no slash.
+    Taps of older releases of singer_sdk omit the slash: ``#definitions/a``. A reference without any
+    slash, such as an anchor, is returned unchanged.
     """
     document, mark, fragment = reference.partition("#")
     if "/" in fragment and not fragment.startswith("/"):

@@ -98,8 +98,9 @@ def make_safe_validator(base: Any) -> Any:
 def has_unique_items(items: Sequence[Any]) -> bool:
     """Return True if no two items of a JSON array are equal: ``[1, true]``, but not ``[1, 1.0]``.
 
-    Texts and digests of the items are compared: jsonschema compares every item with every other,
-    chosen numbers could have the same hash, and sorting compares nested items again at each level.
+    Texts and digests of the items are compared, because other methods are slow for malicious
+    arrays: jsonschema compares every item with every other, chosen numbers have equal hashes, and
+    sorting compares nested items again at each level.
     """
     classes = {item.__class__ for item in items}
     if classes == {str}:
@@ -117,9 +118,9 @@ def has_unique_items(items: Sequence[Any]) -> bool:
 
 
 def _digest(value: Any) -> bytes:
-    """Return a SHA-256 digest of a JSON array or object; only equal ones have the same.
+    """Return a SHA-256 digest of a JSON array or object; equal values have equal digests.
 
-    Raises `LimitExceededError` if the check of which this is a part takes too long.
+    Raise LimitExceededError if the check of the value has taken too long.
     """
     from hashlib import sha256
 
@@ -142,7 +143,7 @@ def _digest(value: Any) -> bytes:
 
 
 def _describe_scalar(value: Any) -> str:
-    """Return a text that is the same for equal JSON values, and not the beginning of another."""
+    """Return a text for a JSON scalar, equal for equal values, and never a prefix of another."""
     kind = value.__class__
     if value != value:  # noqa: PLR0124  NaN equals only itself
         text = f"nan {id(value)}"
@@ -195,7 +196,7 @@ def _report_references(original: Any) -> Any:
 
 
 class _Check(threading.local):
-    """The check that the current thread runs."""
+    """Deadline and duration of the check of a value that the current thread runs."""
 
     deadline: float | None = None
     """Time at which the check must have ended; None without a check."""
@@ -234,8 +235,8 @@ def _begin_check(seconds: float) -> None:
 def limit_time(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
     """Return a function that calls ``check``, which checks a value, with a deadline.
 
-    The time is half of `SCHEMA_SECONDS`, because jsonschema may check the value again. ``check``
-    must call `check_deadline` regularly.
+    The time limit is half of `SCHEMA_SECONDS`, because jsonschema may check the value again.
+    ``check`` must call `check_deadline` regularly.
     """
 
     def limited_check(value: Any) -> bool:
@@ -260,9 +261,9 @@ def check_deadline() -> None:
 def _evolve_safely(safe: Any, original: Any) -> Any:
     """Return a version of a validator's ``evolve`` that creates only safe validators.
 
-    It also checks the deadline. jsonschema calls ``evolve`` to create the validator of a subschema.
-    For a subschema with another ``$schema`` it chooses another validator class, which is then
-    replaced by its `make_safe_validator`.
+    The new version also checks the deadline. jsonschema calls ``evolve`` to create the validator of
+    a subschema. If the subschema has another ``$schema``, jsonschema chooses another validator
+    class, which is replaced by the safe version of that class.
     """
 
     def evolve(self: Any, **changes: Any) -> Any:

@@ -44,7 +44,7 @@ class StateEmitter:
             self.release()
 
     def release(self) -> None:
-        """Call `emit` after a sink has written records, if states are emitted early."""
+        """Call `emit` if states may be emitted before the end of the input (``is_early``)."""
         if self.is_early:
             self.emit()
 

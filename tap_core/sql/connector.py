@@ -357,9 +357,9 @@ class SQLConnector:
         """Return the catalog entry of one table or view.
 
         Columns and keys are passed as SQLAlchemy has reflected them. The key properties of the
-        entry are the columns in ``reflected_pk``, which are none for a table without a primary key.
-        If it is None, they are the columns of the first unique index. The replication method is
-        empty, because the user chooses it.
+        entry are the columns in ``reflected_pk``, an empty list for a table without a primary key.
+        If ``reflected_pk`` is None, the key properties are the columns of the first unique index.
+        The replication method is empty, because the user chooses it.
         """
         stream = f"{schema_name}-{table_name}" if schema_name else table_name
         keys = _find_keys(reflected_pk, reflected_indices or [])
@@ -967,8 +967,8 @@ def _find_keys(
 ) -> list[str]:
     """Return the columns of the reflected primary key or, if that is None, of a unique index.
 
-    A table without a primary key has one without columns; the result is then an empty list, as in
-    singer_sdk. The index is the first unique one on columns only, not on expressions.
+    For a table without a primary key, SQLAlchemy reflects a key without columns; the result is then
+    an empty list, as in singer_sdk. The index is the first unique one without expressions.
     """
     if primary and "constrained_columns" in primary:
         return list(primary["constrained_columns"])

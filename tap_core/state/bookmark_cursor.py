@@ -118,7 +118,7 @@ class BookmarkCursor:
     def advance(self, value: Any) -> None:
         """Advance the cursor to the replication key value of one record.
 
-        A value smaller than the latest one leaves the bookmark, as `BookmarkCursor` describes.
+        `BookmarkCursor` describes the effect of a value that is smaller than the latest one.
 
         Raises:
             InvalidStreamSortException: The stream is sorted and the value is smaller than the
@@ -197,7 +197,7 @@ class BookmarkCursor:
     def _bookmark_dict(self) -> dict[str, Any] | None:
         """Return the dict that holds the bookmark: the state dict, or its progress markers.
 
-        Progress markers are used for an unsorted stream. Return None if it has none yet.
+        Progress markers are used for an unsorted stream. Return None if the state has none yet.
         """
         return self.state if self._is_sorted else get_progress_markers(self.state)
 
@@ -241,7 +241,7 @@ class BookmarkCursor:
             raise InvalidStreamSortException(format_sort_error(self.replication_key, new, old))
 
     def _start(self) -> None:
-        """Call ``on_first_marker``, and make the next `settle` create the progress markers."""
+        """Start the progress markers of an unsorted stream, which the next `settle` writes."""
         self._is_started = self._needs_markers = True
         if self._on_first_marker is not None:
             self._on_first_marker()

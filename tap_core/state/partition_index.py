@@ -151,8 +151,8 @@ class PartitionIndex:
     def _add(self, position: int) -> bool:
         """Add the entry at a position of the list of partitions to the index.
 
-        Return True if an earlier entry has the same context; the index then has the context as one
-        that several entries have.
+        Return True if an earlier entry has the same context; the index then marks the context as a
+        duplicate.
         """
         context = _get_context(self.entries[position])
         if context is None:

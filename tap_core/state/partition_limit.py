@@ -6,10 +6,9 @@
   From then on a partition without an entry starts from the shared bookmark, which is stored at
   the top level of the stream's state, or from the beginning if there is no shared bookmark.
 - The shared bookmark is set at the end of the stream, and then replaces the entries. It is the
-  minimum of the bookmarks of all partitions: those with an entry and those beyond the limit.
-  Unless this run has read every partition, the previous shared bookmark is included. If one of
-  these has no bookmark, the first ``limit`` entries are kept, and all other partitions start from
-  the beginning.
+  minimum of the bookmarks of all partitions: those with an entry and those beyond the limit. Unless
+  this run has read every partition, the previous shared bookmark is included. If a partition has no
+  bookmark, the first ``limit`` entries are kept, and all other partitions start from the beginning.
 - Therefore no partition is ever read from a later position than its own bookmark.
 - When every partition has an entry again, after the limit was raised, ``partition_limit_reached``
   and the shared bookmark are removed.

@@ -285,8 +285,8 @@ def get_stream_metadata(stream: SyncStream, catalog: Catalog | None) -> Metadata
 def read_catalog_keys(entry: CatalogEntry) -> tuple[Sequence[str], str | None, str | None]:
     """Return the primary keys, replication key and replication method of a catalog entry.
 
-    A value that the entry lacks is taken from its metadata. The keys are empty, and the other
-    values None, if both lack them.
+    A value that the entry lacks is taken from the entry's metadata. If it is missing there too, the
+    primary keys are empty, and the other values are None.
     """
     root = entry.metadata.get(())
     return (

@@ -384,6 +384,7 @@ class WindowReader(ContextReader):
         """Return the names of the settings from which the cursor's start or end comes.
 
         These are the settings whose text is quoted in ``message``, the error that was raised.
+        ``name``, which is ``start`` or ``end``, is only used by subclasses.
         """
         texts = {key: text for key, text in self.stream.config.items() if isinstance(text, str)}
         return [key for key, text in texts.items() if text and repr(text) in message]

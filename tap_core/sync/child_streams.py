@@ -220,8 +220,9 @@ class DeferredBookmark:
     def add_record(self, record: ParentRecord) -> None:
         """Add a written parent record, whose ``key_value`` becomes the cursor's latest value.
 
-        The cursor has no value yet if only records without a replication key value were read. The
-        bookmark may not advance past their pending children either.
+        A record is also added if the cursor has no value yet, because no record with a replication
+        key value was read. The bookmark must not advance before the children of such a record are
+        synced.
         """
         record.key_value = self._cursor.latest
         if not record.pending and self._records and not self._records[-1].pending:

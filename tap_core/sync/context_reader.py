@@ -1,8 +1,8 @@
 """`ContextReader`: prepares and ends the reading of each context of a stream.
 
-The sync engine calls it before and after it reads a context. Streams with a cursor, which are read
-in time windows or slices, have a subclass of it. Each stream object, including the copies in worker
-threads, has its own reader.
+The sync engine calls a reader before and after it reads a context. Streams with a cursor, which are
+read in time windows or slices, have a subclass of `ContextReader`. Each stream object, including
+the copies in worker threads, has its own reader.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 - A work unit (a context, or one time window of a context) is synced by the same engine in any
   process. The `WorkDistributor` decides where it runs and how its rows reach the destination.
 - The state of a work unit is merged after its rows are written. A failed unit leaves the state
-  unchanged. Of the windows of one context, those after the first failed one are discarded.
+  unchanged. If a window of a context fails, the results of its later windows are discarded.
 - The state document of this process is the one that is saved; results are merged into it.
 """
 
@@ -89,7 +89,7 @@ class DistributedPool:
     def submit(self, job: SyncJob) -> None:
         """Queue a context of a stream. If the queue is then full, sync its contexts and wait.
 
-        They are synced in other processes.
+        The contexts are synced in other processes.
         """
         self._begin(job.stream)
         unit = _build_work_unit(job, len(self._jobs), self._descendant_states)

@@ -677,8 +677,8 @@ def begin_partition(stream: SyncStream, context: Context | None, signpost: Any) 
 def end_partition(stream: SyncStream, context: Context | None, bookmark: Context | None) -> None:
     """End the sync of a context: make its bookmark final.
 
-    ``bookmark`` is the result of `begin_partition`. If it has fewer keys than ``context``, other
-    contexts share the bookmark, so that it is not final yet.
+    ``bookmark`` is the result of `begin_partition`. If ``bookmark`` has fewer keys than
+    ``context``, other contexts share it, so that it is not final yet.
     """
     if context == bookmark:
         stream._finalize_state(stream.state_manager.get_context_state(context))

@@ -5,8 +5,8 @@
   written after the records of these changes.
 - A snapshot begins after its position was taken and written as a state. An interrupted snapshot is
   repeated, but keeps its first position, so deletions in between are still read from the log.
-- A run confirms to the source only the position of the state that it was started with. The target
-  has stored what comes before; a state that was only written may have been lost.
+- A run confirms to the source only the position in the state with which the run started, because
+  the target has stored all earlier changes. A state that the run has written may still be lost.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _move_bookmarks(
 ) -> None:
     """Move the bookmarks of all streams to a position in the log, and write the state.
 
-    A bookmark is not moved before the stream's start, its position in ``starts``.
+    A bookmark never gets a smaller position than the start of its stream in ``starts``.
     """
     for name, stream in streams.items():
         _set_bookmark(stream, max(position, starts[name]))

@@ -1,6 +1,6 @@
 """Errors of single contexts that do not stop the sync of the stream's other contexts.
 
-The stream decides for each error if its other contexts are still synced. At the end the first
+The stream decides for each error if the sync of its other contexts continues. At the end the first
 error is raised, so the stream fails anyway. The bookmark of a failed context is unchanged, because
 its progress is not finalized.
 """
@@ -34,8 +34,8 @@ class ContextFailures:
     def record_errors(self) -> Iterator[None]:
         """Suppress an error of the block, which syncs one context (partition), or raise it.
 
-        If the stream's other contexts are still synced after the error, it is logged, and stored
-        for `raise_first`. Otherwise it is raised.
+        If the sync of the stream's other contexts continues, the error is logged, and stored for
+        `raise_first`. Otherwise the error is raised.
         """
         try:
             yield

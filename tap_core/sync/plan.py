@@ -168,9 +168,10 @@ def _compile_serializer(
     maps: Sequence[StreamMap] | None,
     schemas: tuple[SchemaEvent, ...],
 ) -> RecordSerializer:
-    """Return the serializer of a stream's records: that of the protocol, if its columns have types.
+    """Return the serializer of a stream's records, compiled for the output protocol.
 
-    With stream maps (``maps``), it returns records as dicts, which the maps then convert.
+    A protocol with typed columns, such as Fivetran, provides the serializer. With stream maps
+    (``maps``), the serializer returns records as dicts, which the maps then convert.
     """
     make_encoder = run.outbox.make_encoder
     if make_encoder is not None and maps is None:

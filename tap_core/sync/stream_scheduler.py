@@ -4,9 +4,10 @@
   record of its parent.
 - If the protocol reports the end of each stream separately, a failing stream does not stop
   the others, but the run still fails.
-- LOG_BASED streams with a `ChangeLog` are synced together, when the first of them is next.
+- LOG_BASED streams with a `ChangeLog` are synced together, at the place of the first of them in
+  this order.
 - Streams are synced in parallel if they and all of their descendants allow threads. They start
-  together, when the first of them is next in the order. Each gets one thread, which may use a
+  together, at the place of the first of them in the order. Each gets one thread, which may use a
   worker pool. All other streams, and streams that share a descendant, are synced one at a time.
 """
 
@@ -110,9 +111,9 @@ class StreamScheduler:
                 )
 
     def _sync_or_record_error(self, stream: SyncStream) -> None:
-        """Sync a stream. Raise its error, or store the error if the other streams are still synced.
+        """Sync a stream; raise its error, or store the error if the sync of the others continues.
 
-        They are still synced if the tap allows it and the protocol reports the end of each stream.
+        The sync continues if the tap allows it and the protocol reports the end of each stream.
         """
         try:
             self._sync_alone(stream)
@@ -184,7 +185,8 @@ class StreamScheduler:
     def _sync_root(self, stream: SyncStream) -> None:
         """Sync a top-level stream and its children, finalize its state and write ACTIVATE_VERSION.
 
-        A descendant that a later top-level stream also syncs gets its ACTIVATE_VERSION then.
+        A descendant that a later top-level stream also syncs gets its ACTIVATE_VERSION after that
+        stream.
         """
         stream.sync()
         stream.finalize_state_progress_markers()

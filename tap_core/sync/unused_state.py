@@ -1,4 +1,4 @@
-"""Detection of a state from which no stream, or not a selected stream, can resume.
+"""Warnings about a state from which no stream, or not every selected stream, can resume.
 
 singer_sdk ignores such a state without a message; here a warning says that streams are read in
 full.
@@ -23,9 +23,10 @@ _MAX_NAMES: Final = 5
 
 
 def find_unused_state(tap: SyncTap) -> Iterator[str]:
-    """Yield a warning if the state of a tap has no effect, and one for other replication keys.
+    """Yield warnings about bookmarks in a tap's state from which no stream can resume.
 
-    The state may have any form: what is not a bookmark is ignored here.
+    There is one warning if no stream of the tap has a bookmark, and one for all bookmarks whose
+    replication key differs from that of the stream. Values that are not bookmarks are ignored.
     """
     current = _read_bookmarks(tap.document.tap_state)
     unused = (
@@ -46,9 +47,9 @@ def find_unused_state(tap: SyncTap) -> Iterator[str]:
 
 
 def _describe_unused(state: Mapping[str, Any], streams: Collection[str]) -> str | None:
-    """Return what a state has in place of bookmarks of the streams.
+    """Return the beginning of a warning about a state without bookmarks of the ``streams``.
 
-    Return None if it has such a bookmark, or is empty.
+    Return None if the state has a bookmark of one of them, or is empty.
     """
     bookmarks = _read_bookmarks(state)
     found = [name for name, bookmark in bookmarks.items() if bookmark]
