@@ -73,9 +73,11 @@ class RefreshTokens:
         else:
             reason = "the settings do not come from one configuration file"
         if reason is None:
-            logger.info("The new refresh token is kept in the configuration file %s", file)
+            logger.info("The new refresh token was written to the configuration file %s", file)
         elif callable(listener):
-            logger.info("The new refresh token is handed to the calling process: %s", reason)
+            logger.info(
+                "The new refresh token was passed to the calling process, because %s", reason
+            )
         elif not self._warned:
             self._warned = True
             logger.warning(

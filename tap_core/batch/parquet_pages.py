@@ -217,5 +217,5 @@ def _get_fixed_length(kind: int, *, in_list: bool) -> int:
     """
     lengths = {_TRUE: int(in_list), _FALSE: int(in_list), _BYTE: 1, _DOUBLE: 8}
     if kind not in lengths:
-        raise ValueError(f"there is no kind {kind}")
+        raise ValueError(f"there is no Thrift type with the code {kind}")
     return lengths[kind]

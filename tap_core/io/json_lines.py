@@ -154,8 +154,8 @@ class NonFiniteFilter:
         if replaced is not line and not self._warned:
             self._warned = True
             logger.warning(
-                "Line %d holds NaN or Infinity, which JSON does not have; here and from "
-                "now on they are read as null.",
+                "Line %d holds NaN or Infinity, which JSON does not allow; all such values are "
+                "read as null, without further warnings.",
                 number,
             )
         return replaced

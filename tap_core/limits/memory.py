@@ -132,7 +132,7 @@ class Bound:
             raise InputTooLargeError(
                 f"{name} has too many values: it may take {size // MIB:,} MiB of memory,"
                 f" more than {_MEMORY_FACTOR} times the {format_size(self.most)} of {self.setting};"
-                " raise that to read it"
+                " raise this setting to read it"
             )
 
     def check_columns(self, count: int) -> None:

@@ -115,7 +115,9 @@ class ContextReader:
         Raises:
             NotImplementedError: The stream has no time windows.
         """
-        raise NotImplementedError(f"Stream '{self.stream.name}' has no windows: {interval}")
+        raise NotImplementedError(
+            f"Stream '{self.stream.name}' has no time windows, so none can be read separately."
+        )
 
     @property
     def has_gap(self) -> bool:

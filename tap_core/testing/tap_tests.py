@@ -113,7 +113,7 @@ class TapValidFinalStateTest(TapTestTemplate):
         if not states:
             raise AssertionError(
                 f"No STATE was written by '{self.tap.name}': it has no stream to sync, or it"
-                " overrides what writes states."
+                " overrides the methods that write states."
             )
         last = states[-1]
         if "progress_markers" in last or "progress_markers" in (last.get("value") or ()):
@@ -151,7 +151,7 @@ class StreamReturnsRecordTest(StreamTestTemplate):
         if not self.stream_records:
             raise AssertionError(
                 f"No records returned in stream '{name}'. To fix it: test with settings"
-                " that find some (a start_date further back?), or allow it by"
+                " that find some, such as an earlier start_date, or allow it by"
                 f" SuiteConfig(ignore_no_records_for_streams=[{name!r}])."
             )
 
@@ -171,7 +171,7 @@ class StreamCatalogSchemaMatchesRecordTest(StreamTestTemplate):
             warnings.warn(
                 f"Fields in transformed catalog but not in records: ({_format_names(missing)})."
                 f" Stream '{self.stream.name}' gave {len(self.stream_records)} records, and"
-                " none has them: misspelled, or rare?",
+                " none has these fields: check their names in the schema.",
                 stacklevel=2,
             )
 

@@ -146,7 +146,7 @@ def test_new_refresh_token_is_written_to_the_config_file(tokens, config_file, ca
         '{"client_id": "me",\n "refresh_token": "refresh-2", "ratio": 1.10}\n'
     )
     assert NOT_KEPT not in caplog.text
-    assert f"kept in the configuration file {config_file}" in caplog.text
+    assert f"written to the configuration file {config_file}" in caplog.text
     assert "refresh-" not in caplog.text
 
 

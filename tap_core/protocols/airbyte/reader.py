@@ -398,8 +398,8 @@ class AirbyteReader:
         self._skipped_lines += 1
         if self._skipped_lines == 1:
             logger.warning(
-                "Line %d is not an Airbyte message (%s) and is skipped; others are counted."
-                " It begins: %s",
+                "Line %d is not an Airbyte message (%s) and is skipped; further such lines are only"
+                " counted. It begins: %s",
                 self._lines.number,
                 reason,
                 excerpt(line),

@@ -158,9 +158,9 @@ class RequestReceiver:
 
     def _make_too_large_error(self, size: int, held: int) -> RequestTooLargeError:
         return RequestTooLargeError(
-            f"The requests of all calls may hold {self._limits.held:,} bytes of memory"
-            f" (--max-held), {held:,} are held, and this one would take {size:,}. Try again when"
-            " the other calls have ended, or send less."
+            f"The requests of all calls together may use {self._limits.held:,} bytes of memory"
+            f" (--max-held): {held:,} are in use, and this request would need {size:,}. Try again"
+            " when the other calls have ended, or send less."
         )
 
     def _wait_for_turn(self, call: _ReceivingCall) -> None:
@@ -242,9 +242,9 @@ def count_values(data: bytes, kind: Any, limit: int) -> int:
                 tag, at = read_varint(data, at)
                 size, at = _read_size(data, at, tag & 7)
             except IndexError:
-                raise ValueError("a number has no end") from None
+                raise ValueError("a number continues after the end of its message") from None
             if at + size > end:
-                raise ValueError("a value ends behind its message")
+                raise ValueError("a value continues after the end of its message")
             field = kind.fields_by_number.get(tag >> 3)
             if tag & 7 == _DELIMITED and field is not None and field.message_type is not None:
                 rest.append((field.message_type, at, at + size))
