@@ -337,7 +337,7 @@ class RetriableAPIError(RetriableSyncError):
     def __init__(self, message: str, response: Any = None) -> None:
         """Create the error. ``response`` is the failed ``requests.Response``, or None.
 
-        Its headers, such as ``Retry-After``, determine the time of the retry.
+        The headers of the response, such as ``Retry-After``, determine the time of the retry.
         """
         # The type is Any so that this module does not import requests.
         super().__init__(message)

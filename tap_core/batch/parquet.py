@@ -1,10 +1,10 @@
 """Lossless conversion between records and Parquet files.
 
 A column has the Arrow type of its JSON Schema: string (also for date-times, which keep their text),
-int64, double, boolean, or a struct or list of these. If that type cannot represent every value of a
-file exactly, numbers are written as decimals, and other values as JSON text in a column marked by
-its metadata. A column without a single declared type is also JSON text. A missing property becomes
-null; readers treat a null that the schema does not allow as missing.
+int64, double, boolean, or a struct or list of these. If this type cannot represent every value of
+the column exactly, numbers are written as decimals, and other values as JSON text in a column
+marked by its metadata. A column without a single declared type is also JSON text. A missing
+property becomes null; readers treat a null that the schema does not allow as missing.
 Source: the Apache Parquet format, "Logical Types"; column metadata is Arrow's.
 """
 

@@ -278,7 +278,7 @@ def _reject_or_parse(text: str, slow: Callable[[str], datetime], *, is_certain: 
     """Raise ValueError for a datetime text whose end does not match its format.
 
     If ``is_certain`` is False, ``strptime`` may accept the text: return the result of ``slow``,
-    which calls it.
+    which calls ``strptime``.
     """
     if is_certain:
         raise ValueError(f"{text!r} does not match the end of the format.")

@@ -412,7 +412,7 @@ class ManifestClient:
     def _compute_waits(self) -> Generator[float, Any, None]:
         """Yield the seconds to wait before each retry, from the stream's error handler.
 
-        If the error handler has no wait, it is 1, 2, 4 … seconds plus a random jitter. The
+        If the error handler has no wait, the waits are 1, 2, 4 … seconds plus a random jitter. The
         generator receives the last error through ``send``, and ends after the handler's maximum
         time.
         """

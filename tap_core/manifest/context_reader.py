@@ -52,7 +52,7 @@ _SLICE_ERRORS: Final = (FatalAPIError, RetriableAPIError, RequestException, Fail
 
 
 class CursorSlice(NamedTuple):
-    """Slice of a custom or counting cursor, together with the cursor's reader that yielded it."""
+    """Slice of a custom or counting cursor, with the cursor's reader that yielded the slice."""
 
     reader: CursorReader
     cursor_slice: CdkStreamSlice

@@ -111,7 +111,7 @@ class _ResponseStream(io.BufferedReader):
     """Byte stream that decoders read: a response body, or decompressed data inside it.
 
     A nested decoder takes the response's size limit, counter of decompressed bytes and timer from
-    the attributes.
+    the attributes of this stream.
     """
 
     bound: Bound | None = None

@@ -6,8 +6,8 @@
 - Results equal those of jsonpath-ng 1.11 to 1.15: names without ``$`` are valid, and a wildcard on
   an object gives its values. For other paths, the results are those of the installed version (1.8
   on Python 3.10).
-- As in singer_sdk, a final ``[*]`` on a value that is no array selects that value, and on null
-  nothing.
+- As in singer_sdk, a final ``[*]`` selects a value that is not an array as a whole, and nothing for
+  null.
 """
 
 from __future__ import annotations

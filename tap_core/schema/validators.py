@@ -173,8 +173,8 @@ def _add_empty_registry(original: Any) -> Any:
 def _report_references(original: Any) -> Any:
     """Return a version of a validator's ``iter_errors`` that raises `InvalidJSONSchema`.
 
-    It raises this error for a reference to a schema that is not in the same document, and for an
-    unknown ``$schema``. ``original`` is the method to wrap.
+    The new version raises this error for a reference to a schema that is not in the same document,
+    and for an unknown ``$schema``. ``original`` is the method to wrap.
     """
 
     def iter_errors(self: Any, instance: Any, _schema: Any = None) -> Iterator[Any]:

@@ -1,8 +1,8 @@
 """Sync of LOG_BASED streams: a snapshot of each stream, then the changes in the source's log.
 
 - All streams of a log are read together, so the log is read once per run.
-- The bookmark is a position in the log: every change before it was written. A state with it is
-  written after the records of these changes.
+- The bookmark is a position in the log: every change before this position was written. A state with
+  the position is written after the records of these changes.
 - A snapshot begins after its position was taken and written as a state. An interrupted snapshot is
   repeated, but keeps its first position, so deletions in between are still read from the log.
 - A run confirms to the source only the position in the state with which the run started, because

@@ -49,7 +49,7 @@ def find_unused_state(tap: SyncTap) -> Iterator[str]:
 def _describe_unused(state: Mapping[str, Any], streams: Collection[str]) -> str | None:
     """Return the beginning of a warning about a state without bookmarks of the ``streams``.
 
-    Return None if the state has a bookmark of one of them, or is empty.
+    Return None if the state has a bookmark of one of these streams, or is empty.
     """
     bookmarks = _read_bookmarks(state)
     found = [name for name, bookmark in bookmarks.items() if bookmark]

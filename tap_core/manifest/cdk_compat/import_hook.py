@@ -276,7 +276,7 @@ class _Importer:
     def _is_missing(self, name: str) -> bool:
         """Return True if the connector's package has neither an attribute nor a submodule ``name``.
 
-        The package's ``__init__.py`` is then run, because it may define the name.
+        If True, the caller runs the package's ``__init__.py``, which may define the name.
         """
         has_attribute = hasattr(sys.modules[self._package], name)
         return not has_attribute and find_spec(f"{self._package}.{name}") is None

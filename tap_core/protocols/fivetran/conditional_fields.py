@@ -1,8 +1,8 @@
 """Conditional form fields, from ``if`` and ``dependentRequired`` in the schema of the settings.
 
-Such a rule becomes a conditional form field if its condition is one setting that is always shown,
-and if no other rule shows the same settings. The settings of all other rules are always shown, and
-the validation of the configuration reports missing settings.
+A rule with one of these keywords becomes a conditional form field if its condition is one setting
+that is always shown, and if no other rule shows the same settings. The settings of all other rules
+are always shown, and the validation of the configuration reports missing settings.
 Source: JSON Schema 2020-12, Core, section 10.2.2, and Validation, section 6.5.4.
 """
 
@@ -173,10 +173,10 @@ def _find_dependent_rules(flattened: FlattenedSchema) -> Iterator[Rule]:
 
 
 def _always_applies(rule: Rule, flattened: FlattenedSchema) -> bool:
-    """Return True if the condition of a rule is always fulfilled, so that the form needs none.
+    """Return True if a rule's condition is always fulfilled, so that the form can leave it out.
 
-    This is the case if every value of the condition's field fulfills it and the field always has a
-    value.
+    This is the case if every value of the condition's field fulfills the condition, and the field
+    always has a value.
     """
     schema = flattened.properties.get(rule.condition, {})
     given = rule.condition in flattened.required or "default" in schema or is_toggle(schema)
