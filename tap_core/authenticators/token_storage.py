@@ -74,7 +74,8 @@ def _find_write_obstacle(file: Path) -> str | None:
 def _find_reason_for_loss(file: Path) -> str | None:
     """Return a text that says why changes to a config file would be lost, or None.
 
-    They would be lost in a file below ``.meltano/run``, because Meltano creates it for each run.
+    Changes are lost in a file below ``.meltano/run``, because Meltano creates the file for each
+    run.
     """
     if ".meltano" in file.parts and "run" in file.parts:
         return f"the configuration file {file} is a copy that Meltano makes for each run"

@@ -137,7 +137,7 @@ class PageLoop:
     def _keep_first(self, documents: Iterator[Any]) -> Iterator[Any]:
         """Yield the documents unchanged, and store the first one for template variables.
 
-        It is not stored if processing the records may change the documents.
+        The document is not stored if processing the records may change the documents.
         """
         self._first_document = None
         for document in documents:
@@ -148,7 +148,7 @@ class PageLoop:
     def _read_document(self, response: requests.Response) -> Any:
         """Return the first document of a response for template variables; {} if it has none.
 
-        It is decoded again if processing the records may have changed it.
+        The document is decoded again if processing the records may have changed it.
         """
         if self._is_pristine:
             return {} if self._first_document is None else self._first_document

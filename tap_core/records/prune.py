@@ -181,8 +181,8 @@ def _make_pruner(tree: DeselectedNames) -> RecordPruner:
 def _make_strict_pruner(selected: frozenset[str], prune: RecordPruner) -> RecordPruner:
     """Return a function that deletes the top-level properties of a record not in ``selected``.
 
-    It is for a deselected stream, whose properties are deselected by default. The function calls
-    ``prune`` afterwards, for nested objects.
+    The function is for a deselected stream, whose properties are deselected by default. The
+    function calls ``prune`` afterwards, for nested objects.
     """
 
     def prune_strictly(record: dict[Any, Any]) -> None:

@@ -344,9 +344,9 @@ def _limit_rows(
 def _to_column_type(value: Any, column: sa.Column[Any]) -> Any:
     """Convert a bookmark to the column's type, such as text to a datetime.
 
-    A number for a REAL column is converted by the database: as a number of double precision, 0.7
-    would be greater than the column's 0.7. Any other value that is not text, or cannot be parsed,
-    is returned unchanged.
+    A number for a REAL column is left for the database to convert, because 0.7 in double precision
+    is greater than 0.7 in a REAL column. Any other value that is not text, or cannot be parsed, is
+    returned unchanged.
     """
     if isinstance(column.type, sa.REAL):
         return sa.cast(value, column.type)

@@ -249,8 +249,8 @@ class BookmarkCursor:
     def _is_in_order(self, value: Any) -> bool:
         """Return True if a value may become the latest value.
 
-        This is the case if it is not smaller, if there is no latest value yet, or if
-        ``check_sorted`` is False.
+        This is the case if the value is not smaller than the latest one, if there is no latest
+        value yet, or if ``check_sorted`` is False.
         """
         return (
             self.latest is None

@@ -409,8 +409,9 @@ class StreamStateManager:
     ) -> dict[str, Any]:
         """Return the state dict of a context.
 
-        That of a partition beyond the partition limit is kept only in memory. Any other is the
-        result of ``take``, a method of the document, for the stream's name and the context.
+        For a partition beyond the partition limit, return a dict that is kept only in memory. For
+        any other context, call ``take``, a method of the document, with the stream's name and the
+        context.
         """
         partition, limit = self.get_state_partition_context(context), self._limit_of_run
         if not partition or limit.is_idle or self._has_entry(partition):

@@ -229,7 +229,7 @@ class _DescendantStates:
 def _merge_state(stream: SyncStream, unit: WorkUnit, returned: Mapping[str, Any]) -> None:
     """Merge the state of a stream that another process has returned for a work unit.
 
-    ``returned`` is this state. It is merged into the state of the tap in this process.
+    ``returned``, the state of the stream, is merged into the state of the tap in this process.
     """
     entries = [entry for entry in returned.get("partitions") or () if "context" in entry]
     if unit.interval is not None:

@@ -414,9 +414,9 @@ def _read_records(
 ) -> Iterable[Any]:
     """Call ``get_records`` for a context, and return the records to write.
 
-    They are post-processed and filtered, and their child streams are synced, if the stream needs
-    it. Otherwise, the result of ``get_records`` is returned unchanged. ``bookmark`` has the keys
-    and values of ``context`` that identify its bookmark.
+    If the stream needs it, the records are post-processed and filtered, and child streams are
+    synced. Otherwise, the result of ``get_records`` is returned unchanged. ``bookmark`` has the
+    keys and values of ``context`` that identify its bookmark.
     """
     admits = stream._reader.begin(context)
     records = run.guarded(call_get_records(stream, context))

@@ -277,7 +277,7 @@ def _convert_nested(
     """Convert the values nested in an object or list, as far as the schema describes them.
 
     The values are replaced in place. ``convert`` receives a value and its JSON Schema, and returns
-    the new value. It is called for a parent before its children.
+    the new value. ``convert`` is called for a parent before its children.
     """
     if is_dict(value):
         properties: Mapping[str, Any] = schema.get("properties") or {}

@@ -159,7 +159,7 @@ def _is_too_small(reduction: PageSizeReduction, _requester: Any, paginator: Any)
 def _stops_at_reduced_page(_reduction: PageSizeReduction, _requester: Any, paginator: Any) -> bool:
     """Return True if a paginator could mistake a page of reduced size for the last page.
 
-    Its stop condition then compares the size of the last page with a fixed number.
+    This can happen if its stop condition compares the size of the last page with a fixed number.
     """
     template = getattr(getattr(_get_strategy(paginator), "stop_condition", None), "template", None)
     if template is None or "page_size" in template.names:

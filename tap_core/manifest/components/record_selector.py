@@ -253,7 +253,7 @@ def drop_nulls(select: RecordSelection) -> RecordSelection:
 def _make_extraction(extract: Callable[[Any, TemplateScope], Iterable[Any]]) -> RecordSelection:
     """Return a function that yields the records of decoded responses, without processing them.
 
-    It is faster than the function for selectors with a filter or transformations. ``extract``
+    The function is faster than the one for selectors with a filter or transformations. ``extract``
     yields the records of one document.
     """
 

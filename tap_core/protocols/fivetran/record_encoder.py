@@ -96,7 +96,7 @@ class StreamSpec:
 class _PrefixCache(dict[int, bytes]):
     """Cache of the protobuf bytes (tags and lengths) before a value, by the length of the value.
 
-    ``make`` returns the bytes for a length in bytes. Those for long values are not cached.
+    ``make`` returns the bytes for a length in bytes. The bytes for long values are not cached.
     """
 
     def __init__(self, make: Callable[[int], bytes]) -> None:
