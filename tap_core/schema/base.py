@@ -76,12 +76,18 @@ class SchemaSource(ABC, Generic[KeyT]):
         Raises:
             SchemaNotFoundError: The schema does not exist or cannot be read. The error's cause has
                 the details.
-            SchemaNotValidError: The schema is not a JSON object.
+            SchemaNotValidError: The schema is not a JSON object, or cannot be converted. The
+                error's cause has the details.
         """
         if key not in self._schema_cache:
             self._schema_cache[key] = self._fetch_object(key)
         schema = deepcopy(self._schema_cache[key])
-        return self.preprocess_schema(schema, key_properties=key_properties)
+        try:
+            return self.preprocess_schema(schema, key_properties=key_properties)
+        except Exception as ex:
+            reason = f"{type(ex).__name__}: {ex}"
+            msg = f"The schema of '{key}' in {self!r} cannot be converted ({reason})"
+            raise SchemaNotValidError(msg) from ex
 
     def _fetch_object(self, key: KeyT) -> JsonSchema:
         """Return the result of `fetch_schema`, after a check that it is a JSON object.

@@ -38,7 +38,8 @@ __all__ = [
 
 _TIMEOUT_SECONDS: Final = 30
 
-_WEB: Final = ("http://", "https://")
+_URL: Final = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+_WEB: Final = frozenset({"http", "https"})
 
 _USER: Final = re.compile(r"//[^/@\s]*@")
 _QUERY: Final = re.compile(r"\?[^\s'\")]*")
@@ -88,10 +89,10 @@ def load_document(location: _Location, *, redirects: bool = True) -> Any:
 
     Raises:
         OSError: The document cannot be read.
-        ValueError: The content is not valid JSON or YAML.
+        ValueError: The content is not valid JSON or YAML, or the URL is neither http nor https.
         UnsupportedSchemaFormatError: The suffix is neither JSON nor YAML.
     """
-    if isinstance(location, str) and location.startswith(_WEB):
+    if isinstance(location, str) and _URL.match(location):
         content, suffix = _fetch(location, redirects=redirects)
     else:
         file = Path(location) if isinstance(location, str) else location
@@ -117,7 +118,7 @@ def resolve_sibling(location: _Location, name: str) -> _Location:
         ValueError: The path is not relative or leads to another host, or ``location`` has no
             folder.
     """
-    if isinstance(location, str) and location.startswith(_WEB):
+    if isinstance(location, str) and _URL.match(location):
         url = urljoin(location, name)
         if _get_origin(url) != _get_origin(location):
             msg = f"'{format_location(url)}' is not on the host of the document that names it"
@@ -153,7 +154,7 @@ def format_location(location: object) -> str:
     if isinstance(location, Mapping):
         return "a dictionary"
     text = str(location)
-    if not text.startswith(_WEB):
+    if not _URL.match(text):
         return text
     parts = urlsplit(text)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
@@ -166,7 +167,13 @@ def _fetch(address: str, *, redirects: bool) -> tuple[bytes, str]:
     """Return the content of a URL, and the file suffix for its format, such as ``.json``.
 
     The suffix is that of the content type or, if this is not JSON or YAML, of the URL's path.
+
+    Raises:
+        ValueError: The URL is neither http nor https.
     """
+    if urlsplit(address).scheme not in _WEB:
+        msg = f"'{format_location(address)}' is neither an http nor an https URL, nor a path"
+        raise ValueError(msg)
     import requests
 
     from tap_core.http.transport import get_document

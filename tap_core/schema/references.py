@@ -1,7 +1,8 @@
 """Resolution of ``$ref`` in JSON Schemas, and a normal form for comparing schemas.
 
 - ``$ref`` is replaced by the keywords of the schema it refers to, its target. If a keyword is in
-  both schemas, the target's value is used. ``definitions`` and ``$defs`` are kept unchanged.
+  both schemas, the target's value is used, but the properties of both are kept. ``definitions`` and
+  ``$defs`` are kept unchanged.
 - Only keywords that contain schemas are traversed, so a property may be named ``$ref`` or
   ``items``, and data in ``default``, ``const`` and ``enum`` is not changed.
 - A recursive schema, or a schema with too many references, is an error. On request, the innermost
@@ -19,7 +20,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from tap_core.exceptions import SchemaNotValidError
 from tap_core.types import JsonSchema
@@ -181,24 +182,28 @@ class _Scope:
         ``cut_circles`` is True.
 
         Raises:
-            SchemaNotValidError: There is no such schema, or it contains the reference.
+            SchemaNotValidError: The reference is not text, there is no such schema, or it contains
+                the reference.
             _TooManyReferencesError: The number of references exceeds the limit.
         """
         from referencing.exceptions import Unresolvable
 
+        if not isinstance(cast(object, reference), str):
+            msg = f"A '$ref' must be text, and this one is {reference!r:.100}"
+            raise SchemaNotValidError(msg)
         if len(self.visited) >= self.deepest:
             return {}, self
         if next(self.count) >= _MAX_REFERENCES:
             raise _TooManyReferencesError
         try:
             resolved = self.resolver.lookup(_complete_pointer(reference))
-        except Unresolvable as ex:
-            msg = f"The schema has nothing at '{reference}'"
+        except (Unresolvable, TypeError, ValueError) as ex:
+            msg = f"The schema has nothing at '{reference}'{_describe_cause(ex)}"
             raise SchemaNotValidError(msg) from ex
         key = id(resolved.contents)
         if key not in self.visited:
             inside = replace(self, resolver=resolved.resolver, visited=(*self.visited, key))
-            return _as_object(resolved.contents), inside
+            return _as_object(resolved.contents, reference), inside
         if self.cut_circles:
             return {}, self
         msg = f"The schema at '{reference}' contains itself, so it cannot be written out"
@@ -236,11 +241,27 @@ def _make_scope(
     return _Scope(registry.with_resources(resources).resolver(), cut_circles)
 
 
-def _as_object(schema: Any) -> JsonSchema:
-    """Return a schema as an object: True becomes ``{}`` and False becomes ``{"not": {}}``."""
+def _describe_cause(error: BaseException) -> str:
+    """Return the error of the function that returns documents, in brackets, or an empty text.
+
+    ``error`` is that of the library ``referencing``, which wraps it twice.
+    """
+    reason = error.__cause__ and error.__cause__.__cause__
+    return f" ({type(reason).__name__}: {reason})" if reason else ""
+
+
+def _as_object(schema: Any, reference: str) -> JsonSchema:
+    """Return a schema as an object: True becomes ``{}`` and False becomes ``{"not": {}}``.
+
+    Raises:
+        SchemaNotValidError: The value that ``reference`` refers to is not a schema.
+    """
     if isinstance(schema, Mapping):
         return dict(schema)
-    return {} if schema else {"not": {}}
+    if isinstance(schema, bool):
+        return {} if schema else {"not": {}}
+    msg = f"What is at '{reference}' is not a schema: it is of the type {type(schema).__name__}"
+    raise SchemaNotValidError(msg)
 
 
 def has_reference(value: Any) -> bool:
@@ -267,10 +288,17 @@ def _expand_references(schema: JsonSchema, scope: _Scope) -> JsonSchema:
 
 
 def _replace_references(schema: JsonSchema, scope: _Scope) -> JsonSchema:
-    """Return a schema with every reference replaced, also inside the schemas referred to."""
+    """Return a schema with every reference replaced, also inside the schemas referred to.
+
+    Of a keyword next to the reference and in the schema referred to, the latter's value is used,
+    but properties are combined: a record may have those of both.
+    """
     rest = {key: value for key, value in schema.items() if key != "$ref"}
     result = map_subschemas(rest, lambda inner: _replace_references(inner, scope))
     if "$ref" in schema:
         target, inside = scope.follow(schema["$ref"])
-        result.update(_replace_references(target, inside))
+        for keyword, value in _replace_references(target, inside).items():
+            own: Any = result.get(keyword)
+            is_combined = keyword in _MAPPING_KEYWORDS and isinstance(own, Mapping)
+            result[keyword] = {**own, **value} if is_combined else value
     return result

@@ -296,6 +296,23 @@ def test_invalid_openapi_document_is_an_error_with_its_cause(tmp_path, name, tex
     assert isinstance(e.value.__cause__, cause)
 
 
+@pytest.mark.parametrize(
+    "component", [{"type": "object", "properties": ["id"]}, {"allOf": "Other"}, {"oneOf": None}]
+)
+def test_component_that_cannot_be_converted_is_named_in_the_error(component):
+    document = {"openapi": "3.0.3", "components": {"schemas": {"User": component}}}
+    with pytest.raises(SchemaNotValidError, match="schema of 'User' in OpenAPISchema"):
+        OpenAPISchema(document).get_schema("User")
+
+
+@pytest.mark.parametrize("scheme", ["ftp", "file", "s3"])
+def test_url_that_is_not_http_is_an_error_without_its_secrets(scheme):
+    source = OpenAPISchema(f"{scheme}://me:secret@host/a.json?token=secret")
+    with pytest.raises(SchemaNotFoundError, match=f"'{scheme}://host/a.json' is neither") as caught:
+        source.get_schema("User")
+    assert "secret" not in str(caught.value)
+
+
 def test_unknown_file_type_is_named_in_the_error(tmp_path):
     (tmp_path / "a.toml").touch()
     with pytest.raises(UnsupportedOpenAPISpec, match=r"OpenAPI file type: \.toml .*a\.toml"):
@@ -442,6 +459,7 @@ def test_password_of_a_url_is_sent_as_a_header_only_to_its_host(host, server):
     "address",
     [
         "http://me:secret@{host}/none.json?token=secret",
+        "HTTP://me:secret@{host}/none.json?token=secret",
         "http://me:secret@{host}:1:2/a.json?token=secret",
         "http://me:secret@127.0.0.1:1/a.json?token=secret",
         "http://me:secret@{host}/a b.json?token=secret",

@@ -67,6 +67,31 @@ def test_unresolvable_reference_is_named_in_the_error(name):
         resolve_schema_references(schema, refs)
 
 
+@pytest.mark.parametrize("value", ["text", [{"type": "object"}], None, 1])
+def test_reference_to_a_value_that_is_no_schema_is_an_error(value):
+    schema = {"properties": {"a": {"$ref": "#/x"}}, "x": value}
+    with pytest.raises(SchemaNotValidError, match="at '#/x' is not a schema"):
+        resolve_schema_references(schema, cut_circles=True)
+
+
+@pytest.mark.parametrize("reference", [5, ["a"], "#/required/a", "#/type/a"])
+def test_invalid_reference_is_an_error_that_shows_it(reference):
+    schema = {"type": "object", "required": ["a"], "properties": {"a": {"$ref": reference}}}
+    with pytest.raises(SchemaNotValidError) as caught:
+        resolve_schema_references(schema)
+    assert str(reference) in str(caught.value)
+
+
+def test_properties_next_to_a_reference_are_kept():
+    schema = {
+        "$ref": "#/definitions/named",
+        "properties": {"age": {"type": "integer"}, "name": {"type": "integer"}},
+        "definitions": {"named": {"properties": {"name": {"type": "string"}}}},
+    }
+    resolved = resolve_schema_references(schema)
+    assert resolved["properties"] == {"age": {"type": "integer"}, "name": {"type": "string"}}
+
+
 def test_unused_recursive_definition_is_ignored():
     schema = {
         "properties": {"a": {"type": "null"}},

@@ -351,6 +351,13 @@ def test_invalid_or_external_reference_is_named_in_the_error(tmp_path, reference
         SchemaDirectory(tmp_path).get_schema("a")
 
 
+def test_error_of_a_referenced_file_is_in_the_message(tmp_path):
+    (tmp_path / "a.json").write_text('{"properties": {"x": {"$ref": "torn.json"}}}')
+    (tmp_path / "torn.json").write_text('{"type": "object",}')
+    with pytest.raises(SchemaNotFoundError, match=r"'torn.json' \(JSONDecodeError: .*line 1"):
+        SchemaDirectory(tmp_path).get_schema("a")
+
+
 def test_file_names_with_url_characters_are_read(tmp_path):
     (tmp_path / "a#b 100%:c.json").write_text('{"properties": {"x": {"$ref": "#"}}}')
     source = SchemaDirectory(tmp_path)
