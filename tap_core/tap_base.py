@@ -181,11 +181,11 @@ class Tap(PluginBase):
         streams = list(sync.concurrency.stream_classes(cls))
         if any(stream.state_partition_limit is not None for stream in streams):
             merge_missing_config_jsonschema(STATE_PARTITION_LIMIT_CONFIG, config_jsonschema)
-        if cls.max_parallel_streams > 1:
+        may_be_parallel = sync.concurrency.may_be_parallel
+        if may_be_parallel(cls.max_parallel_streams):
             merge_missing_config_jsonschema(PARALLEL_STREAMS_CONFIG, config_jsonschema)
-        if cls.max_parallel_streams > 1 or any(
-            stream.max_parallel_partitions > 1 for stream in streams
-        ):
+        numbers = [cls.max_parallel_streams, *(each.max_parallel_partitions for each in streams)]
+        if any(map(may_be_parallel, numbers)):
             merge_missing_config_jsonschema(PARALLEL_PARTITIONS_CONFIG, config_jsonschema)
 
     # Output: rows, states, estimates and messages

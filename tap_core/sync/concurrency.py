@@ -15,7 +15,7 @@ import logging
 import sys
 from collections.abc import Iterator, Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tap_core.exceptions import ConfigurationError
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
@@ -33,6 +33,7 @@ __all__ = [
     "get_synced_children",
     "get_thread_count",
     "is_synced",
+    "may_be_parallel",
     "stream_classes",
 ]
 
@@ -50,8 +51,13 @@ def apply_user_limit(number: int, config: Mapping[str, Any], setting: str) -> in
         setting: Name of the setting with the limit, such as ``max_parallel_partitions``.
 
     Raises:
-        ConfigurationError: The setting is not an integer of at least 1.
+        ConfigurationError: The setting is not an integer of at least 1, or the number in the tap's
+            code is not an integer.
     """
+    if not isinstance(cast(object, number), int):
+        raise ConfigurationError(
+            f"'{setting}' is {number!r} in the tap's code. It must be an integer of at least 1."
+        )
     if number <= 1:
         return 1
     wanted = config.get(setting)
@@ -64,9 +70,17 @@ def apply_user_limit(number: int, config: Mapping[str, Any], setting: str) -> in
     return min(number, wanted)
 
 
+def may_be_parallel(number: object) -> bool:
+    """Return True if a class attribute allows more than one thread.
+
+    Only an object knows the number if the attribute is a property.
+    """
+    return not isinstance(number, int) or number > 1
+
+
 def get_thread_count(stream: SyncStream) -> int:
     """Return the number of threads that may sync contexts of a stream in parallel, at least 1."""
-    if stream.max_parallel_partitions <= 1:
+    if not may_be_parallel(stream.max_parallel_partitions):
         return 1
     return min(map(_get_own_limit, _iterate_family(stream)))
 

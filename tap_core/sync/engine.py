@@ -44,6 +44,7 @@ from tap_core.sync.plan import get_plan
 from tap_core.sync.record_input import (
     as_record,
     call_get_records,
+    check_context,
     check_record,
     split_record_and_context,
 )
@@ -593,11 +594,15 @@ def get_contexts(stream: SyncStream, context: Context | None) -> Iterator[Contex
     """Yield the contexts of a stream to sync: ``context``, or all partitions if it is None.
 
     For a stream without partitions, yield None once.
+
+    Raises:
+        FatalSyncError: A partition is not a dict.
     """
     if context is not None:
         yield context or None
     else:
         for partition in stream.partitions or [{}]:
+            check_context(partition, stream.name, "partitions")
             yield partition or None
 
 

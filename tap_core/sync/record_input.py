@@ -1,7 +1,7 @@
-"""Normalization of the values that a stream's ``get_records`` may yield.
+"""Checks of records and contexts that an author's code returns, and normalization of records.
 
-Besides a dict, it may yield None, another mapping, or a (record, child context) tuple. The tuple
-is deprecated and causes a warning.
+Besides a dict, ``get_records`` may yield None, another mapping, or a (record, child context) tuple.
+The tuple is deprecated and causes a warning.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "as_record",
     "call_get_records",
+    "check_context",
     "check_record",
     "split_record_and_context",
 ]
@@ -63,6 +64,18 @@ def check_record(record: Any, stream: str) -> None:
             f"Stream '{stream}': a record must be a dict, but the stream returned a value of type"
             f" '{type(record).__name__}': yield one dict for each record from get_records,"
             " parse_response or post_process."
+        )
+
+
+def check_context(context: Any, stream: str, origin: str) -> None:
+    """Raise `FatalSyncError` if a context is neither a mapping nor None.
+
+    The message names the stream and ``origin``, the member of its class that returned the context.
+    """
+    if context is not None and not isinstance(context, Mapping):
+        raise FatalSyncError(
+            f"Stream '{stream}': a context must be a dict, but {origin} returned one of type"
+            f" '{type(context).__name__}'."
         )
 
 

@@ -10,6 +10,7 @@ from tap_core.exceptions import (
     AbortedSyncFailedException,
     AbortedSyncPausedException,
     DiscoveryError,
+    FatalSyncError,
     InvalidReplicationKeyException,
     InvalidStreamSortException,
 )
@@ -206,6 +207,26 @@ def test_parent_without_get_child_context_is_an_error(on_path):
     assert "get_child_context()" in str(error)
     child.state_partitioning_keys = []
     assert sync(made, child).records("c") == [{"id": 1}]
+
+
+@both_paths
+@pytest.mark.parametrize("partitions", [[1], "ab", {"p": 1}])
+def test_partition_that_is_no_dict_is_an_error_that_names_the_stream(on_path, partitions):
+    kind = stream("a", [{"id": 1}], partitions=partitions)
+    _, error = failed(FatalSyncError, on_path(kind))
+    assert "Stream 'a': a context must be a dict, but partitions returned" in str(error)
+
+
+@both_paths
+@pytest.mark.parametrize("context", [1, "ab", [{"p": 1}]])
+def test_child_context_that_is_no_dict_is_an_error_that_names_the_parent(on_path, context):
+    returned = context
+    parent = on_path(
+        stream("p", [{"id": 1}], get_child_context=lambda self, record, context: returned)
+    )
+    child = stream("c", [{"id": 2}], parent_stream_type=parent)
+    _, error = failed(FatalSyncError, parent, child)
+    assert "Stream 'p': a context must be a dict, but get_child_context returned" in str(error)
 
 
 @both_paths

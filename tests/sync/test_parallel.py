@@ -534,6 +534,21 @@ def test_invalid_undeclared_setting_is_rejected_in_the_sync(value):
         sync(kind, config={"max_parallel_partitions": value})
 
 
+@pytest.mark.parametrize("value", ["4", None, 2.5])
+def test_invalid_thread_count_in_the_code_is_named_in_the_error(value):
+    kind, _ = threads_seen(max_parallel_partitions=value)
+    with pytest.raises(ConfigurationError, match=r"'max_parallel_partitions' is .* the tap's"):
+        sync(kind)
+
+
+def test_number_of_threads_can_be_a_property(monkeypatch):
+    kind, seen = threads_seen(3, max_parallel_partitions=property(lambda _: 3))
+    sync(kind)
+    assert seen[0] == 3
+    monkeypatch.setattr(Allowing, "max_parallel_partitions", property(lambda _: 3))
+    assert "max_parallel_partitions" in AllowingTap._full_schema()["properties"]
+
+
 class Allowing(RESTStream):
     """A stream that allows threads, so that taps of this module have the setting."""
 
