@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import abc
 import copy
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import date, datetime, timezone
+from contextlib import contextmanager
+from datetime import date, datetime, time, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -18,12 +20,17 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from tap_core.compat.author_overrides import is_any_overridden
-from tap_core.exceptions import InvalidReplicationKeyException
+from tap_core.exceptions import DataError, InvalidReplicationKeyException, StreamSetupError
 from tap_core.parsing.iso8601 import parse_instant
 from tap_core.records.conform import is_conversion_replaced
 from tap_core.records.prune import get_selected_schema
 from tap_core.records.serializer import TypedRecordSerializer
-from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL, Catalog, CatalogEntry
+from tap_core.singerlib.catalog import (
+    REPLICATION_INCREMENTAL,
+    REPLICATION_LOG_BASED,
+    Catalog,
+    CatalogEntry,
+)
 from tap_core.sql.connector import SQLConnector
 from tap_core.sql.result_reader import (
     MAX_PAGE_ROWS,
@@ -210,7 +217,7 @@ class SQLStream(Stream, abc.ABC):
             column = table.columns[self.replication_key]
             query = query.order_by(_build_order(column, self))
             start = self.get_starting_replication_key_value(context)
-            query = _limit_rows(query, column, start, self)
+            query = _limit_rows(query, column, start, self, context)
         return query
 
     def apply_query_limit(self, query: sa.Select[Any]) -> sa.Select[Any]:
@@ -227,9 +234,7 @@ class SQLStream(Stream, abc.ABC):
         names = self.get_selected_schema()["properties"]
         if names and self.replication_key:  # the query sorts by it even if it is not selected
             names = {**names, self.replication_key: {}}
-        table = self.connector.get_table(
-            full_table_name=self.fully_qualified_name, column_names=names.keys()
-        )
+        table = _get_table(self, names)
         query = self.apply_query_filters(table.select(), table, context=context)
         return self.apply_query_limit(query)
 
@@ -238,17 +243,20 @@ class SQLStream(Stream, abc.ABC):
 
         Raises:
             NotImplementedError: A context was passed, but tables have no partitions.
+            DataError: A value cannot be converted to the type of its column.
         """
         if context:
             raise NotImplementedError(f"Stream '{self.name}' does not support partitioning.")
+        _warn_without_log(self)
         query = self.build_query(context=context)
         texts = get_text_columns(_get_query_columns(query), self._conformed_properties())
         with self.connector._connect() as connection:  # noqa: SLF001 - plugins override it
             result = connection.execute(query, execution_options=_get_streaming_options(connection))
             with result:  # closes the cursor if the consumer stops early
                 read = compile_row_reader(list(result.keys()), texts, get_processors(result))
-                for page in iterate_pages(result):
-                    yield from read(page)
+                with _name_stream_in_errors(self):
+                    for page in iterate_pages(result):
+                        yield from read(page)
 
     def estimate_sync(self) -> tuple[int | None, int | None] | None:
         """Return a pair: the number of rows that this sync will read, and None for the bytes.
@@ -284,6 +292,50 @@ class SQLStream(Stream, abc.ABC):
             return {}
         properties: Mapping[str, JsonSchema] = self.effective_schema.get("properties", {})
         return properties
+
+
+def _get_table(stream: SQLStream, names: Mapping[str, object]) -> sa.Table:
+    """Return the table of a stream with the columns in ``names``.
+
+    Raises:
+        StreamSetupError: The table does not exist.
+    """
+    table = stream.fully_qualified_name
+    try:
+        return stream.connector.get_table(full_table_name=table, column_names=names.keys())
+    except sa.exc.NoSuchTableError as error:
+        raise StreamSetupError(
+            f"Stream '{stream.name}': the database has no table {table}, or the user may not see"
+            " it: discover the catalog again, or deselect the stream."
+        ) from error
+
+
+def _warn_without_log(stream: SQLStream) -> None:
+    """Log a warning if a stream is LOG_BASED but has no log from which changes could be read."""
+    if stream.replication_method == REPLICATION_LOG_BASED and stream.change_log is None:
+        stream.log(
+            "Stream '%s' has no log to read: LOG_BASED reads all its rows in each sync, and no"
+            " deletions.",
+            stream.name,
+            level=logging.WARNING,
+        )
+
+
+@contextmanager
+def _name_stream_in_errors(stream: SQLStream) -> Iterator[None]:
+    """Context manager for reading rows, which names the stream if a value cannot be converted.
+
+    Raises:
+        DataError: SQLAlchemy or the driver could not convert a value to its column's type.
+    """
+    try:
+        yield
+    except (ArithmeticError, TypeError, ValueError) as error:
+        raise DataError(
+            f"Stream '{stream.name}': a value does not fit the type of its column"
+            f" ({type(error).__name__}: {error}). Correct it, deselect the column, or override"
+            " get_table_columns to give it another type."
+        ) from error
 
 
 def _build_order(column: sa.Column[Any], stream: SQLStream) -> sa.ColumnElement[Any]:
@@ -322,7 +374,11 @@ def _get_query_columns(query: sa.Select[Any]) -> dict[str, Any]:
 
 
 def _limit_rows(
-    query: sa.Select[Any], column: sa.Column[Any], start: Any, stream: SQLStream
+    query: sa.Select[Any],
+    column: sa.Column[Any],
+    start: Any,
+    stream: SQLStream,
+    context: Context | None,
 ) -> sa.Select[Any]:
     """Return the query with a WHERE clause for rows from ``start`` on, and up to a backfill's end.
 
@@ -330,14 +386,35 @@ def _limit_rows(
     value. The sync later drops the rows that are not in the range.
     """
     limits = stream._read_range  # noqa: SLF001
+    last = None if limits is None else limits.last
+    is_sqlite = stream.connector._dialect.name == "sqlite"  # noqa: SLF001
+    if is_sqlite and infer_value_type(column.type) in {datetime, time}:
+        first = [] if start is None else _to_sqlite_texts(start)
+        if start == stream.get_context_state(context).get("replication_key_value"):
+            first = first[:1]  # it is the value of a row, with the offset of all rows
+        return _limit_sqlite_rows(query, column, first, last)
     if start is not None:
-        first = _to_column_type(start, column)
-        dialect = stream.connector._dialect  # noqa: SLF001
-        if dialect.name == "sqlite" and isinstance(first, datetime):
-            first = sa.literal(_to_sqlite_text(first), sa.String())
-        query = query.where(column >= first)
-    if limits is not None and limits.last is not None:
-        query = query.where(column <= _to_column_type(limits.last, column))
+        query = query.where(column >= _to_column_type(start, column))
+    if last is not None:
+        query = query.where(column <= _to_column_type(last, column))
+    return query
+
+
+def _limit_sqlite_rows(
+    query: sa.Select[Any], column: sa.Column[Any], first: Sequence[str], last: Any
+) -> sa.Select[Any]:
+    """Return the query with a WHERE clause for the text that SQLite stores for dates and times.
+
+    Programs write the text with a blank or a T, with or without a fraction, and with or without an
+    offset. The first condition can use an index, and the second one is exact. The rows begin at the
+    smallest text in ``first``.
+    """
+    text = sa.type_coerce(column, sa.String)
+    normal = sa.func.replace(text, "T", " ")
+    if first:
+        query = query.where(text >= min(first), normal >= min(first))
+    if last is not None:
+        query = query.where(normal <= f"{max(_to_sqlite_texts(last))}~")  # also with a fraction
     return query
 
 
@@ -359,14 +436,24 @@ def _to_column_type(value: Any, column: sa.Column[Any]) -> Any:
         return value
 
 
-def _to_sqlite_text(instant: datetime) -> str:
-    """Return a date-time as the shortest text that SQLite may store for it.
+def _to_sqlite_texts(value: Any) -> list[str]:
+    """Return the shortest texts that SQLite may store for a date-time or a time.
 
-    SQLite compares date-times as text, and other programs write them without a fraction. The text
-    with six digits, which SQLAlchemy writes, is greater than the same date-time without them.
+    A date-time with an offset may be stored with this offset, or in UTC, which is the second text.
     """
-    text = instant.isoformat(sep=" ")
-    return text.rstrip("0") if "." in text else text
+    instant = parse_instant(value) if isinstance(value, str) else None
+    if instant is None:
+        return [_drop_final_zeros(str(value))]
+    written = instant[0]
+    return [
+        _drop_final_zeros(moment.replace(tzinfo=None).isoformat(sep=" "))
+        for moment in (written, written.astimezone(timezone.utc))
+    ]
+
+
+def _drop_final_zeros(text: str) -> str:
+    """Return the text of a time without zeros at the end of its fraction of a second."""
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _read_instant(value: str, column: sa.Column[Any]) -> datetime:
@@ -387,6 +474,10 @@ def _read_date(value: str, column: sa.Column[Any]) -> date:
     return _read_instant(value, column).date()
 
 
+def _read_bytes(value: str, _column: sa.Column[Any]) -> bytes:
+    return bytes.fromhex(value)
+
+
 def _read_uuid(value: str, _column: sa.Column[Any]) -> UUID:
     return UUID(value)
 
@@ -395,5 +486,6 @@ _READERS: dict[type, Callable[[str, sa.Column[Any]], Any]] = {
     datetime: _read_instant,
     date: _read_date,
     UUID: _read_uuid,
+    bytes: _read_bytes,
 }
 """Parsers of bookmark text by the type of the column's values."""

@@ -15,7 +15,12 @@ import sqlalchemy as sa
 
 import tap_core
 from tap_core import typing as th
-from tap_core.exceptions import ConfigValidationError, InvalidStreamSortException
+from tap_core.exceptions import (
+    ConfigValidationError,
+    DataError,
+    InvalidStreamSortException,
+    StreamSetupError,
+)
 from tap_core.helpers import _typing as helpers
 from tap_core.sql import SQLConnector, SQLStream, SQLTap
 from tap_core.typing.inspect import TypeConformanceLevel
@@ -79,6 +84,7 @@ def synced(url, capsys) -> Callable[..., list[dict[str, Any]]]:
         key: str | None = None,
         state: dict[str, Any] | None = None,
         deselected: tuple[str, ...] = (),
+        changed: dict[str, Any] | None = None,
         **config: Any,
     ) -> list[dict[str, Any]]:
         catalog = kind(config={"sqlalchemy_url": url}).catalog_dict
@@ -91,6 +97,7 @@ def synced(url, capsys) -> Callable[..., list[dict[str, Any]]]:
                     item["metadata"]["selected"] = False
             entry["replication_key"] = key
             entry["replication_method"] = "INCREMENTAL" if key else "FULL_TABLE"
+            entry.update(changed or {})
         tap = kind(config={"sqlalchemy_url": url, **config}, catalog=catalog, state=state)
         tap.sync_all()
         return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -193,6 +200,59 @@ def test_rows_with_the_time_of_the_bookmark_are_read_however_sqlite_has_written_
         connection.execute(insert, (6, moment))
     connection.close()
     assert [row["id"] for row in records(synced(key="at", state=state))] == [5, 6]
+
+
+@pytest.mark.parametrize(
+    "key, before, last, after",
+    [
+        ("at", "2024-01-05T10:00:00", "2024-01-05T10:00:01", "2024-01-05T10:00:01"),
+        ("at", "2024-01-05T10:00:00Z", "2024-01-05T10:00:01.5Z", "2024-01-05T10:00:01.500Z"),
+        (
+            "at",
+            "2024-01-05 22:00:00-05:00",
+            "2024-01-05 23:00:00-05:00",
+            "2024-01-05 23:30:00-05:00",
+        ),
+        (
+            "at",
+            "2024-01-05T22:00:00+02:00",
+            "2024-01-05T23:00:00+02:00",
+            "2024-01-05T23:30:00+02:00",
+        ),
+        ("clock", "22:00:00", "23:00:00.5", "23:00:00.500"),
+    ],
+)
+def test_rows_from_the_bookmark_on_are_read_in_each_format_of_sqlite(
+    synced, url, key, before, last, after
+):
+    insert = {
+        "at": "insert into events (id, at) values (?, ?)",
+        "clock": "insert into events (id, clock) values (?, ?)",
+    }[key]
+    with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+        connection.executemany(insert, [(5, before), (6, last)])
+        connection.commit()
+        state = last_state(synced(key=key))
+        connection.execute(insert, (7, after))
+        connection.commit()
+    assert sorted(row["id"] for row in records(synced(key=key, state=state))) == [6, 7]
+
+
+def test_start_date_with_an_offset_loses_no_row_that_sqlite_has_in_utc(synced, url):
+    with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+        connection.execute("insert into events (id, at) values (5, '2024-01-05T10:00:00')")
+        connection.commit()
+    found = records(synced(key="at", start_date="2024-01-05T12:00:00+02:00"))
+    assert [row["id"] for row in found] == [5]
+
+
+def test_bookmark_of_a_column_of_bytes_is_compared_as_bytes(synced, url):
+    state = last_state(synced(key="raw"))
+    assert state["bookmarks"]["main-events"]["replication_key_value"] == "01"
+    with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+        connection.execute("insert into events (id, raw) values (5, x'0101')")
+        connection.commit()
+    assert [row["id"] for row in records(synced(key="raw", state=state))] == [4, 5]
 
 
 def test_rows_sorted_by_a_collation_are_read_to_the_end(synced, url):
@@ -314,6 +374,27 @@ def test_get_records_outside_a_sync_returns_python_values(url):
     stream = LiteTap(config={"sqlalchemy_url": url}).streams["main-events"]
     first = next(iter(stream.get_records(None)))
     assert (first["at"].year, first["raw"]) == (2024, b"\x00\xff")
+
+
+def test_table_that_does_not_exist_any_more_is_named_in_the_error(synced, url):
+    with pytest.raises(
+        StreamSetupError, match=r"'main-events': the database has no table main.gon"
+    ):
+        synced(changed={"table_name": "gone"})
+
+
+@pytest.mark.parametrize("value", ["yesterday", 1700000000])
+def test_stream_is_named_in_the_error_for_a_value_that_is_no_date_time(synced, url, value):
+    with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+        connection.execute("insert into events (id, at) values (5, ?)", (value,))
+        connection.commit()
+    with pytest.raises(DataError, match=r"'main-events': a value does not fit .*isoformat"):
+        synced()
+
+
+def test_warning_says_that_a_table_without_a_log_is_read_in_full(synced, caplog):
+    assert len(records(synced(changed={"replication_method": "LOG_BASED"}))) == 4
+    assert "'main-events' has no log to read" in caplog.text
 
 
 def test_get_records_with_a_partition_context_is_rejected(url):
