@@ -11,8 +11,8 @@ import abc
 import copy
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import date, datetime, time, timezone
+from contextlib import contextmanager, suppress
+from datetime import date, datetime, time, timedelta, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -55,6 +55,10 @@ __all__ = ["NULLS_LAST_DIALECTS", "SQLStream"]
 
 NULLS_LAST_DIALECTS = frozenset(("postgresql", "oracle", "redshift", "snowflake", "duckdb"))
 """SQLAlchemy's names of databases that sort nulls last and support ``NULLS FIRST``."""
+
+
+_LONGEST_OFFSET = timedelta(days=1)
+"""More than the difference between UTC and any local time."""
 
 
 class SQLStream(Stream, abc.ABC):
@@ -389,10 +393,13 @@ def _limit_rows(
     last = None if limits is None else limits.last
     is_sqlite = stream.connector._dialect.name == "sqlite"  # noqa: SLF001
     if is_sqlite and infer_value_type(column.type) in {datetime, time}:
-        first = [] if start is None else _to_sqlite_texts(start)
+        margin = timedelta() if limits is None else _LONGEST_OFFSET
+        first = [] if start is None else _to_sqlite_texts(start, -margin)
         if start == stream.get_context_state(context).get("replication_key_value"):
             first = first[:1]  # it is the value of a row, with the offset of all rows
-        return _limit_sqlite_rows(query, column, first, last)
+        return _limit_sqlite_rows(
+            query, column, first, [] if last is None else _to_sqlite_texts(last, margin)
+        )
     if start is not None:
         query = query.where(column >= _to_column_type(start, column))
     if last is not None:
@@ -401,20 +408,20 @@ def _limit_rows(
 
 
 def _limit_sqlite_rows(
-    query: sa.Select[Any], column: sa.Column[Any], first: Sequence[str], last: Any
+    query: sa.Select[Any], column: sa.Column[Any], first: Sequence[str], last: Sequence[str]
 ) -> sa.Select[Any]:
     """Return the query with a WHERE clause for the text that SQLite stores for dates and times.
 
     Programs write the text with a blank or a T, with or without a fraction, and with or without an
     offset. The first condition can use an index, and the second one is exact. The rows begin at the
-    smallest text in ``first``.
+    smallest text in ``first``, and end at the largest one in ``last``.
     """
     text = sa.type_coerce(column, sa.String)
     normal = sa.func.replace(text, "T", " ")
     if first:
         query = query.where(text >= min(first), normal >= min(first))
-    if last is not None:
-        query = query.where(normal <= f"{max(_to_sqlite_texts(last))}~")  # also with a fraction
+    if last:
+        query = query.where(normal <= f"{max(last)}~")  # also with a fraction
     return query
 
 
@@ -436,8 +443,8 @@ def _to_column_type(value: Any, column: sa.Column[Any]) -> Any:
         return value
 
 
-def _to_sqlite_texts(value: Any) -> list[str]:
-    """Return the shortest texts that SQLite may store for a date-time or a time.
+def _to_sqlite_texts(value: Any, shift: timedelta) -> list[str]:
+    """Return the shortest texts that SQLite may store for a date-time plus ``shift``, or a time.
 
     A date-time with an offset may be stored with this offset, or in UTC, which is the second text.
     """
@@ -445,6 +452,8 @@ def _to_sqlite_texts(value: Any) -> list[str]:
     if instant is None:
         return [_drop_final_zeros(str(value))]
     written = instant[0]
+    with suppress(OverflowError):  # the first or the last day that Python knows
+        written += shift
     return [
         _drop_final_zeros(moment.replace(tzinfo=None).isoformat(sep=" "))
         for moment in (written, written.astimezone(timezone.utc))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -284,6 +285,29 @@ class TapTables(SQLTap):
     ).to_dict()
 
 
+def read_range(folder: Path, rows: list[Any], key: str, start: str, end: str) -> dict[str, Any]:
+    """Run a backfill of a table `events` with these rows; return the state of its beginning."""
+    with sqlite3.connect(folder / "data.db") as connection:
+        connection.execute("create table events (id integer primary key, at datetime, day date)")
+        connection.executemany("insert into events values (?, ?, ?)", rows)
+    connection.close()
+    settings = {"sqlalchemy_url": f"sqlite:///{folder / 'data.db'}"}
+    catalog = TapTables(config=settings).catalog_dict
+    for entry in catalog["streams"]:
+        entry["replication_key"], entry["replication_method"] = key, "INCREMENTAL"
+        entry["metadata"][-1 if not entry["metadata"][-1]["breadcrumb"] else 0]["metadata"].update(
+            {"replication-key": key, "selected": True}
+        )
+    files = {"config": settings, "catalog": catalog, "state": {"bookmarks": {"main-events": {}}}}
+    words = []
+    for name, content in files.items():
+        (path := folder / f"{name}.json").write_text(json.dumps(content))
+        words += [f"--{name}", path]
+    Table.queries.clear()
+    assert run_command(TapTables, *words, "--from", start, *(["--to", end] if end else [])) == 0
+    return files["state"]
+
+
 @pytest.mark.parametrize(
     "key, start, end, expected",
     [
@@ -303,35 +327,33 @@ def test_table_is_read_by_a_query_of_the_range(
     expected: list[int],
 ) -> None:
     """Rows whose key is null are not read."""
-    with sqlite3.connect(tmp_path / "data.db") as connection:
-        connection.executescript(
-            "create table events (id integer primary key, at datetime, day date);"
-            "insert into events values"
-            " (1, '2025-12-31 23:59:59.999999', '2025-12-31'),"
-            " (2, '2026-01-01 00:00:00.000000', '2026-01-01'),"
-            " (3, '2026-01-31 23:59:59.999999', '2026-01-31'),"
-            " (4, '2026-02-01 00:00:00.000000', '2026-02-01'), (5, null, null);"
-        )
-    connection.close()
-    settings = {"sqlalchemy_url": f"sqlite:///{tmp_path / 'data.db'}"}
-    catalog = TapTables(config=settings).catalog_dict
-    for entry in catalog["streams"]:
-        entry["replication_key"], entry["replication_method"] = key, "INCREMENTAL"
-        entry["metadata"][-1 if not entry["metadata"][-1]["breadcrumb"] else 0]["metadata"].update(
-            {"replication-key": key, "selected": True}
-        )
-    files = {"config": settings, "catalog": catalog, "state": {"bookmarks": {"main-events": {}}}}
-    words = []
-    for name, content in files.items():
-        (path := tmp_path / f"{name}.json").write_text(json.dumps(content))
-        words += [f"--{name}", path]
-    Table.queries.clear()
-    assert run_command(TapTables, *words, "--from", start, *(["--to", end] if end else [])) == 0
+    rows = [
+        (1, "2025-12-31 23:59:59.999999", "2025-12-31"),
+        (2, "2026-01-01 00:00:00.000000", "2026-01-01"),
+        (3, "2026-01-31 23:59:59.999999", "2026-01-31"),
+        (4, "2026-02-01 00:00:00.000000", "2026-02-01"),
+        (5, None, None),
+    ]
+    state = read_range(tmp_path, rows, key, start, end)
     lines = read_lines(capsys)
     assert sorted(read_rows(lines)) == expected
-    assert [line["value"] for line in lines if line["type"] == "STATE"][-1] == files["state"]
+    assert [line["value"] for line in lines if line["type"] == "STATE"][-1] == state
     assert all(f"{key} >=" in query for query in Table.queries)
-    assert all((f"{key} <=" in query) is bool(end) for query in Table.queries)
+    assert all((" <= " in query) is bool(end) for query in Table.queries)
+
+
+@pytest.mark.parametrize("offset", ["-05:00", "+05:00", "Z"])
+def test_range_of_a_sqlite_table_is_that_of_the_offset_of_its_rows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], offset: str
+) -> None:
+    rows = [(hour, f"2026-01-02T{hour}:00:00{offset}", None) for hour in (10, 11, 12, 13)]
+    start, end = (f"2026-01-02T{hour}:00:00{offset}" for hour in (11, 13))
+    utc = [
+        datetime.fromisoformat(value.replace("Z", "+00:00")).astimezone(timezone.utc).isoformat()
+        for value in (start, end)
+    ]
+    read_range(tmp_path, rows, "at", *utc)
+    assert sorted(read_rows(read_lines(capsys))) == [11, 12]
 
 
 # The options
