@@ -254,13 +254,12 @@ class SQLStream(Stream, abc.ABC):
         _warn_without_log(self)
         query = self.build_query(context=context)
         texts = get_text_columns(_get_query_columns(query), self._conformed_properties())
-        with self.connector._connect() as connection:  # noqa: SLF001 - plugins override it
+        with self.connector._connect() as connection, _name_stream_in_errors(self):  # noqa: SLF001
             result = connection.execute(query, execution_options=_get_streaming_options(connection))
             with result:  # closes the cursor if the consumer stops early
                 read = compile_row_reader(list(result.keys()), texts, get_processors(result))
-                with _name_stream_in_errors(self):
-                    for page in iterate_pages(result):
-                        yield from read(page)
+                for page in iterate_pages(result):
+                    yield from read(page)
 
     def estimate_sync(self) -> tuple[int | None, int | None] | None:
         """Return a pair: the number of rows that this sync will read, and None for the bytes.
@@ -334,10 +333,11 @@ def _name_stream_in_errors(stream: SQLStream) -> Iterator[None]:
     """
     try:
         yield
-    except (ArithmeticError, TypeError, ValueError) as error:
+    except (ArithmeticError, TypeError, ValueError, sa.exc.DataError) as error:
+        reason = error.orig if isinstance(error, sa.exc.DataError) else error
         raise DataError(
             f"Stream '{stream.name}': a value does not fit the type of its column"
-            f" ({type(error).__name__}: {error}). Correct it, deselect the column, or override"
+            f" ({type(reason).__name__}: {reason}). Correct it, deselect the column, or override"
             " get_table_columns to give it another type."
         ) from error
 

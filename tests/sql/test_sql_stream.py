@@ -640,3 +640,13 @@ def test_rows_without_a_replication_key_value_are_read_before_an_interruption(po
         before, state = sync(None, fails_at=5)
         after, _ = sync(state)
     assert before | after == {1, 2, 3, 4, 5}
+
+
+def test_stream_is_named_in_the_error_for_a_date_that_python_does_not_know(postgres):
+    with postgres.database() as database:
+        database.run("create table t (id int, at date)", "insert into t values (1, 'infinity')")
+        tap = LiteTap(config={"sqlalchemy_url": database.url})
+        tap.streams["public-t"].selected = True
+        with pytest.raises(DataError, match=r"'public-t': a value does not fit .*date too large"):
+            tap.sync_all()
+        tap.tap_connector._engine.dispose()
