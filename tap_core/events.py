@@ -17,7 +17,6 @@ __all__ = [
     "Checkpoint",
     "Estimate",
     "Event",
-    "Op",
     "Progress",
     "Rows",
     "SchemaEvent",
@@ -37,14 +36,6 @@ class StreamId:
     def __str__(self) -> str:
         """Return ``namespace.name``, or only the name."""
         return f"{self.namespace}.{self.name}" if self.namespace else self.name
-
-
-class Op(Enum):
-    """Operation that a target performs with rows: insert or update, update only, or delete."""
-
-    UPSERT = "upsert"
-    UPDATE = "update"
-    DELETE = "delete"
 
 
 class Progress(Enum):
@@ -78,7 +69,6 @@ class Rows:
 
     Attributes:
         rows: The encoded rows; for the JSON protocols, each is a JSON object without a line feed.
-        op: Operation that a target performs with the rows.
         extracted_at: ISO 8601 timestamp of all rows, or a sequence with one per row.
         version: Table version of the rows (see `ActivateVersion`), or None.
         meta: Metadata (JSON) that the tap sent with each row; None if no row has metadata.
@@ -86,7 +76,6 @@ class Rows:
 
     stream: StreamId
     rows: Sequence[bytes]
-    op: Op = Op.UPSERT
     extracted_at: str | Sequence[str | None] | None = None
     version: int | None = None
     meta: Sequence[bytes | None] | None = None

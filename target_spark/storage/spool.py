@@ -22,14 +22,13 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from itertools import count, repeat
 from pathlib import Path
 from typing import IO, Final
 
 import msgspec
 
-from tap_core.events import Op, Rows, SpooledRows, StreamId
+from tap_core.events import Rows, SpooledRows, StreamId
 from tap_core.exceptions import InvalidInputLine
 from tap_core.limits.environment import Limit
 from tap_core.limits.memory import MIB, format_size
@@ -424,9 +423,6 @@ def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
     Raises:
         InvalidInputLine: A record has more than `RECORD_BYTES` bytes, which is too long for Spark.
     """
-    bodies = (
-        map(_to_delete_record, rows.rows, _get_times(rows)) if rows.op is Op.DELETE else rows.rows
-    )
     fields = (
         count(first_ordinal),
         _get_times(rows),
@@ -436,7 +432,7 @@ def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
     longest = max(map(len, rows.rows))
     if longest < _LONG_RECORD:
         line = _Line if rows.meta is None else _LineWithMeta
-        yield _encode_lines(list(map(line, *fields, map(msgspec.Raw, bodies))))
+        yield _encode_lines(list(map(line, *fields, map(msgspec.Raw, rows.rows))))
         return
     if longest > RECORD_BYTES.whole:
         raise InvalidInputLine(
@@ -444,7 +440,7 @@ def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
             f" {format_size(RECORD_BYTES.whole)}. Let the tap send smaller records, or raise"
             f" {RECORD_BYTES.variable} (bytes) and spark.driver.memory (in spark)."
         )
-    for head, body in zip(map(_Head, *fields), bodies, strict=False):
+    for head, body in zip(map(_Head, *fields), rows.rows, strict=False):
         yield msgspec.json.encode(head)[:-1] + b',"r":'
         yield body
         yield b"}\n"
@@ -457,19 +453,6 @@ def _iterate_metadata(rows: Rows) -> Iterator[Iterator[msgspec.Raw]]:
     """
     if rows.meta is not None:
         yield (_NO_METADATA if each is None else msgspec.Raw(each) for each in rows.meta)
-
-
-def _to_delete_record(row: bytes, at: str | None) -> bytes:
-    """Return a row's record with the property ``_sdc_deleted_at``, which marks it as deleted.
-
-    Args:
-        row: The record as a JSON object.
-        at: The extraction time, used as the deletion time; None to use the current time.
-    """
-    time = at or datetime.now(timezone.utc).isoformat()
-    values = row.rstrip()[:-1].rstrip()
-    comma = b"" if values.endswith(b"{") else b","
-    return b"%s%s%s:%s}" % (values, comma, _DELETED_AT, msgspec.json.encode(time))
 
 
 def _get_times(rows: Rows) -> Iterator[str | None] | Sequence[str | None]:

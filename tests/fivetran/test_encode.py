@@ -283,10 +283,8 @@ def test_delete_record_has_only_its_keys():
     assert encode_and_decode(made, {"id": 1, "_sdc_deleted_at": None}).type == RecordType.UPSERT
 
 
-def test_update_has_only_given_columns_and_truncate_has_no_data():
+def test_truncate_has_no_data():
     made = encoder({"id": SCHEMAS["long"], "x": SCHEMAS["string"], "y": {}}, keys=("id",))
-    update = decoded(made.encode_operation(RecordType.UPDATE, {"id": 1, "y": None}))
-    assert (update.type, {k: plain(v) for k, v in update.data.items()}) == (1, {"id": 1, "y": None})
     truncate = decoded(made.encode_operation(RecordType.TRUNCATE, {}))
     assert (truncate.type, len(truncate.data), truncate.table_name) == (3, 0, "table")
     assert not truncate.HasField("schema_name")

@@ -230,17 +230,13 @@ class RecordEncoder(TypedRecordSerializer):
     def encode_operation(self, kind: RecordType, record: Record) -> bytes:
         """Encode a record for the operation ``kind``, such as UPSERT or DELETE.
 
-        A DELETE contains only the key columns, or all columns of a table without keys. An UPDATE
-        contains the key columns and the properties of the record. A TRUNCATE contains no columns.
+        A DELETE contains only the key columns, or all columns of a table without keys. A TRUNCATE
+        contains no columns.
 
         Raises:
             DataError: A value does not match its column, or a key is missing.
         """
         encoders = self._key_encoders if kind == RecordType.DELETE else self._encoders
-        if kind == RecordType.UPDATE:
-            encoders = [
-                each for each in encoders if each.column.is_key or each.column.name in record
-            ]
         if kind == RecordType.TRUNCATE:
             encoders = []
         data = b"".join([each.convert(_get_value(each.column, record)) for each in encoders])

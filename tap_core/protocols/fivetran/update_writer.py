@@ -22,7 +22,6 @@ from tap_core.events import (
     BatchFiles,
     Checkpoint,
     Event,
-    Op,
     Progress,
     Rows,
     SchemaEvent,
@@ -52,12 +51,6 @@ _CHECKPOINT_TAG: Final = b"\x1a"
 _STATE_TAG: Final = b"\x0a"
 _NO_STATE: Final = b'{"bookmarks":{}}'
 _ENCODED_TYPES: Final = {bytes}
-
-_RECORD_TYPES: Final[Mapping[Op, RecordType]] = {
-    Op.UPSERT: RecordType.UPSERT,
-    Op.UPDATE: RecordType.UPDATE,
-    Op.DELETE: RecordType.DELETE,
-}
 
 _logger = logging.getLogger("fivetran")
 
@@ -228,10 +221,7 @@ class UpdateWriter:
         encoder = self._encoders.get(event.stream.name)
         if encoder is None:
             raise _make_no_schema_error(event.stream.name)
-        kind, rows = _RECORD_TYPES[event.op], list[Any](event.rows)
-        if event.op is Op.UPSERT:
-            return [encoder.encode_upsert(row) for row in rows]
-        return [encoder.encode_operation(kind, row) for row in rows]
+        return [encoder.encode_upsert(row) for row in list[Any](event.rows)]
 
     # Tables
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tap_core.events import Op, Rows, StreamId
 from target_spark.errors import TableError
 from tests.target.warehouse import (
     ID,
@@ -97,21 +96,6 @@ def test_row_sent_after_its_deletion_is_not_marked(table: Warehouse) -> None:
         (1, "back", True),
         (2, "two", False),
     ]
-
-
-def test_delete_operations_delete_rows(delta: Warehouse) -> None:
-    delta.load(schema("a", ID_AND_NAME, "id"), *(record("a", id=n, name="x") for n in range(3)))
-    loader, spool = delta.open(hard_delete=True)
-    feed(loader, schema("a", ID_AND_NAME, "id"))
-    rows = [b'{"id": 0} ', b'{"id":1,"name":"y","_sdc_deleted_at":null}', b"{}"]
-    loader.process_event(Rows(StreamId("a"), rows[:1], op=Op.DELETE, extracted_at=GONE))
-    loader.process_event(Rows(StreamId("a"), rows[1:], op=Op.DELETE))
-    loader.finish(whole=True)
-    loader.close()
-    spool.close()
-    assert delta.rows("a", "id", "name") == [(2, "x")]
-    ((raw,),) = delta.rows("a__quarantine", "raw")  # it has no key
-    assert list(json.loads(raw)) == ["_sdc_deleted_at"]
 
 
 def test_overwrite_omits_deleted_rows_and_append_keeps_them(delta: Warehouse) -> None:
