@@ -277,7 +277,7 @@ class CallRules:
         """
         if not self.folders:
             return path
-        real = None if "\0" in path else Path(os.path.realpath(path))
+        real = None if "\0" in path else _follow_links(path)
         if real is None or not any(real.is_relative_to(folder) for folder in self.folders):
             raise BatchFileLoadError(
                 "A batch file of the call is not in a folder that the operator of this destination"
@@ -380,6 +380,14 @@ def _has_forbidden_text(text: str) -> bool:
     return _REFERENCE_START in text or re.fullmatch(_TEXT, text) is None
 
 
+def _follow_links(path: str | Path) -> Path:
+    """Return a path without symbolic links.
+
+    Unlike `Path.resolve`, this function raises no error for links in a circle.
+    """
+    return Path(os.path.realpath(path))
+
+
 def _is_below(address: str, root: str) -> bool:
     """Return True if a path or URL is equal to ``root`` or below it.
 
@@ -389,8 +397,7 @@ def _is_below(address: str, root: str) -> bool:
         return False
     folder, root_folder = to_local_folder(address), to_local_folder(root)
     if folder is not None and root_folder is not None:
-        # Unlike Path.resolve, realpath raises no error for links in a circle.
-        return Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(root_folder))
+        return _follow_links(folder).is_relative_to(_follow_links(root_folder))
     if folder is not None or root_folder is not None:
         return False
     location, allowed = urlsplit(to_spark_scheme(address)), urlsplit(to_spark_scheme(root))
