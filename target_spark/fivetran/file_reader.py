@@ -92,12 +92,7 @@ def _hash_file(file: RequestFile, params: FileParams) -> str:
     return digest.hexdigest()
 
 
-def read_blocks(
-    file: RequestFile,
-    params: FileParams,
-    size: int = BLOCK_BYTES,
-    max_bytes: int = _MAX_CONTENT_BYTES,
-) -> Iterator[bytes]:
+def read_blocks(file: RequestFile, params: FileParams, size: int = BLOCK_BYTES) -> Iterator[bytes]:
     """Yield the decrypted, decompressed CSV of a batch file in blocks of complete rows.
 
     The first block begins with the header. A block has about ``size`` bytes, or more if a row is
@@ -107,7 +102,6 @@ def read_blocks(
         file: The file.
         params: The format of the file.
         size: The approximate number of bytes per block.
-        max_bytes: The maximum number of bytes in the decompressed file.
 
     Raises:
         BatchFileLoadError: The file is missing, truncated, damaged or too large, or its key is
@@ -115,18 +109,17 @@ def read_blocks(
     """
     with ExitStack() as stack:
         chunks = _open_content(file, params, size, stack)
-        yield from split_rows(
-            _limit_content(chunks, file, max_bytes), lambda reason: file_error(file, reason)
-        )
+        yield from split_rows(_limit_content(chunks, file), lambda reason: file_error(file, reason))
 
 
-def _limit_content(chunks: Iterable[bytes], file: RequestFile, limit: int) -> Iterator[bytes]:
-    """Yield the chunks of a batch file's content; raise an error after ``limit`` bytes."""
+def _limit_content(chunks: Iterable[bytes], file: RequestFile) -> Iterator[bytes]:
+    """Yield the chunks of a batch file's content; raise an error if it is too large."""
     count = 0
     for chunk in chunks:
         count += len(chunk)
-        if count > limit:
-            raise file_error(file, f"has more than {limit >> 30} GB of rows when decompressed")
+        if count > _MAX_CONTENT_BYTES:
+            limit = _MAX_CONTENT_BYTES >> 30
+            raise file_error(file, f"has more than {limit} GB of rows when decompressed")
         yield chunk
 
 

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from tap_core.protocols.fivetran.enums import Compression, DataType, Encryption
 from target_spark.errors import BatchFileLoadError
+from target_spark.fivetran import file_reader
 from target_spark.fivetran.batch_frame import _read_rows, find_file_error, validate_files
 from target_spark.fivetran.batch_request import FileKind, FileParams, RequestFile
 from target_spark.fivetran.file_reader import BLOCK_BYTES, file_error, read_blocks, split_rows
@@ -532,13 +533,16 @@ def test_pipe_device_or_socket_is_refused_at_once(tmp_path: Path, kind: str) -> 
             list(read_blocks(RequestFile(str(path), FileKind.REPLACE), OPEN))
 
 
-def test_small_file_that_decompresses_to_a_huge_one_is_refused(path: Path) -> None:
+def test_small_file_that_decompresses_to_a_huge_one_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(path, ["id"], [["1"]] * 300_000)
     assert path.stat().st_size < 2_000
     file, params = RequestFile(str(path), FileKind.REPLACE), FileParams(Compression.ZSTD)
     assert sum(map(len, read_blocks(file, params))) == 600_003
+    monkeypatch.setattr(file_reader, "_MAX_CONTENT_BYTES", 300_000)
     with pytest.raises(BatchFileLoadError, match=r"has more than 0 GB of rows when decompressed"):
-        list(read_blocks(file, params, 1_000, 300_000))
+        list(read_blocks(file, params, 1_000))
 
 
 def test_header_of_a_file_that_is_not_a_batch_is_not_shown(tmp_path: Path) -> None:
