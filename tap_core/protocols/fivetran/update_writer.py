@@ -62,7 +62,7 @@ class _TableProgress:
     Attributes:
         table: The table.
         rows: Number of rows that were sent to Fivetran.
-        began: Start time of the table, in seconds of the writer's clock; 0.0 if it has not started.
+        began: Start time of the table, in seconds of `time.monotonic`; 0.0 if it has not started.
         version: Latest Singer table version, from ACTIVATE_VERSION or the rows.
         is_logged: True once the number of rows has been logged.
     """
@@ -86,7 +86,6 @@ class UpdateWriter:
         known_tables: Tables whose columns Fivetran knows already; None for all of ``tables``.
         state_limit: Maximum bytes of the request that will contain the state. A larger state causes
             a warning.
-        clock: Returns a time in seconds that never decreases.
     """
 
     takes_files = False
@@ -105,7 +104,6 @@ class UpdateWriter:
         wanted: Callable[[TableId], TableSelection | None],
         known_tables: Mapping[TableId, SourceTable] | None,
         state_limit: int,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._queue = queue
         self._wanted = wanted
@@ -118,8 +116,7 @@ class UpdateWriter:
         self._state = _NO_STATE
         self._state_limit = state_limit
         self._is_state_due, self._is_state_too_large = True, False
-        self._clock = clock
-        self._last_state_time = clock()
+        self._last_state_time = time.monotonic()
 
     # Interface to the engine
 
@@ -213,7 +210,7 @@ class UpdateWriter:
         if event.version is not None:
             progress.version = event.version
         self._is_state_due = True
-        if self._clock() - self._last_state_time >= self.state_seconds:
+        if time.monotonic() - self._last_state_time >= self.state_seconds:
             self._write_state(self._state)
 
     def _encode_rows(self, event: Rows) -> list[bytes]:
@@ -230,7 +227,7 @@ class UpdateWriter:
         progress = self._progress.get(name)
         if progress is None:
             progress = self._progress[name] = _TableProgress(self._make_table(event))
-        progress.began = progress.began or self._clock()
+        progress.began = progress.began or time.monotonic()
         table = self._select_columns(self._make_table(event))
         if self._wanted(table.id) is None:
             return
@@ -295,7 +292,7 @@ class UpdateWriter:
             if progress.table.stream != event.stream.name:
                 continue
             if event.progress is Progress.STARTED:
-                progress.began = self._clock()
+                progress.began = time.monotonic()
             elif event.progress is Progress.COMPLETE and not progress.is_logged:
                 progress.is_logged = True
                 self._log_rows(progress)
@@ -306,7 +303,7 @@ class UpdateWriter:
         Tables that the user has not selected are not logged.
         """
         if self._wanted(progress.table.id) is not None:
-            seconds = self._clock() - progress.began
+            seconds = time.monotonic() - progress.began
             rows = format_count(progress.rows, "row")
             _logger.info("Table %s: %s in %.1f s", progress.table.id, rows, seconds)
 
@@ -323,7 +320,7 @@ class UpdateWriter:
         self._queue.put(
             encode_length_delimited(_CHECKPOINT_TAG, encode_length_delimited(_STATE_TAG, state))
         )
-        self._state, self._is_state_due, self._last_state_time = state, False, self._clock()
+        self._state, self._is_state_due, self._last_state_time = state, False, time.monotonic()
 
     def _write_warning(self, text: str) -> None:
         response = proto_messages.UpdateResponse(warning=proto_messages.Warning(message=text))
