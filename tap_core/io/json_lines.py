@@ -207,11 +207,11 @@ def repair_surrogates(line: bytes) -> bytes:
     return bytes(repaired)
 
 
-def read_message_type(line: bytes, *, may_be_deep: str) -> tuple[bytes, object]:
+def read_message_type(line: bytes) -> tuple[bytes, object]:
     """Return the ``type`` of a message, and its line in a form that can be decoded.
 
-    A line that is nested too deeply to decode is repaired if its message is of the type
-    ``may_be_deep``: its content below 64 levels is replaced by blanks. Any other line is unchanged.
+    A RECORD message that is nested too deeply to decode is repaired: its content below 64 levels is
+    replaced by blanks. Any other line is unchanged.
 
     Returns:
         The line, and the type (None if it is missing).
@@ -223,7 +223,7 @@ def read_message_type(line: bytes, *, may_be_deep: str) -> tuple[bytes, object]:
         return line, _read_type(line)
     except RecursionError:
         shallow = _cut_deep_levels(line)
-        if (kind := _read_type(shallow)) != may_be_deep:
+        if (kind := _read_type(shallow)) != "RECORD":
             raise
         return shallow, kind
 

@@ -100,7 +100,7 @@ class MessageLines(Generic[_Message]):
         try:
             check_text(whole)
             whole = self._replace_non_finite(whole, self.number)
-            repaired, kind = read_message_type(repair_surrogates(whole), may_be_deep="RECORD")
+            repaired, kind = read_message_type(repair_surrogates(whole))
             if kind in self._format.known_types:
                 message = self._format.decode(repaired)
                 if repaired != whole:
