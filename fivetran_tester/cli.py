@@ -88,7 +88,8 @@ def _run_tester(options: TesterOptions, findings: Findings) -> int:
 def _stop_servers_on_sigterm(servers: Servers) -> Iterator[None]:
     """Context manager that, on SIGTERM, ends the tested servers and exits from this process.
 
-    The signal handler exits directly instead of raising an exception, because gRPC may swallow it.
+    The signal handler exits directly instead of raising an exception, because gRPC may swallow an
+    exception.
     """
 
     def stop(number: int, _frame: object) -> None:

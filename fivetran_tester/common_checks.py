@@ -119,7 +119,7 @@ def call_rpc(client: Client, findings: Findings, rpc: str, request: Any) -> Any:
 
 @contextmanager
 def stop_if_refused(findings: Findings) -> Iterator[None]:
-    """Context manager that, if a call inside fails, checks its error status and ends the test.
+    """Context manager that, if a gRPC call in its block fails, checks the status and ends the test.
 
     Raises:
         StoppedError: A call failed.

@@ -116,7 +116,7 @@ class ConnectorTester:
         return form
 
     def _call_without_settings(self, client: Client) -> None:
-        """Call the Schema rpc without settings; it may succeed, else check its error status."""
+        """Call the Schema rpc without settings. If the call fails, check its error status."""
         try:
             client.call("Schema", proto_messages.SchemaRequest())
         except RefusedError as refusal:

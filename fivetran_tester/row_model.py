@@ -58,7 +58,7 @@ class TableRows:
     def differences(self, other: TableRows) -> Iterator[str]:
         """Yield descriptions of the differences between two results of syncing the same table.
 
-        They contain row counts and column names, but no values.
+        The descriptions contain row counts and column names, but no values.
         """
         missing = self.rows.keys() - other.rows.keys()
         unexpected = other.rows.keys() - self.rows.keys()

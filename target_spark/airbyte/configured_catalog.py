@@ -149,8 +149,8 @@ def _build_expected_stream(stream: ConfiguredStream) -> ExpectedStream:
     """Convert a stream of an Airbyte configured catalog to the loader's description of a stream.
 
     A generation is a full refresh of the stream. If the catalog requests only the current
-    generation, the loader removes the rows of older ones at the end. In overwrite mode this is not
-    necessary, because all rows are replaced.
+    generation, the loader removes the rows of older generations at the end. In overwrite mode this
+    is not necessary, because all rows are replaced.
     """
     generation = stream.generation_id
     keeps_only_current = bool(generation) and stream.minimum_generation_id == generation

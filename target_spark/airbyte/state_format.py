@@ -42,8 +42,8 @@ class PerStreamStateFormat:
     def format_output(self, covered: CoveredState) -> bytes:
         """Return an Airbyte STATE message with the numbers of committed and rejected rows.
 
-        The numbers count rows since the previous state of the same stream, or of all streams since
-        the previous global state.
+        The numbers count the rows since the previous state of the same stream or, in a global
+        state, the rows of all streams since the previous global state.
         """
         scope = covered.scope
         received = covered.rows - self._reported[scope]

@@ -181,8 +181,8 @@ def engine(
 ) -> int:
     """Start, show or stop a shared Spark process.
 
-    An engine is a Spark that keeps running in the background for later runs. Exit code 1: no engine
-    is running (status), or runs use it (stop).
+    An engine is a Spark process that keeps running in the background for later runs. Exit code 1:
+    no engine is running (status), or runs use it (stop).
     """
     from target_spark.cli.engine import show_engines, start, stop
 

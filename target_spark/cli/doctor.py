@@ -232,7 +232,7 @@ def _check_platform() -> Iterator[Check]:
 
 
 def _make_check(name: str, step: Callable[[], str]) -> Check:
-    """Run ``step``, and return a check with the text that it returns or with that of its error."""
+    """Run ``step``, and return a check with the returned text or the text of the raised error."""
     try:
         return Check(name, "ok", step())
     except (TargetSparkError, OSError) as error:

@@ -251,7 +251,7 @@ def _draw(page: Mapping[str, Any]) -> dict[str, list[Plot]]:
 
 
 def _collect_by_stream(page: Mapping[str, Any], column: str) -> dict[str, list[float]]:
-    """Return a number of each stream and run, such as the rows received, for a bar chart.
+    """Return one number per stream and run, such as the rows received, for a bar chart.
 
     Args:
         page: The values for the template of the report, as `_read_page` returns them.

@@ -204,8 +204,8 @@ class ReplayWriter(BatchWriter):
     """Batch writer of a replay, which loads quarantined records again in a single batch.
 
     It first writes the run's id to the quarantined records, then commits their rows, and finally
-    removes the records from the quarantine. If this is interrupted, the ids let the next replay
-    complete it.
+    removes the records from the quarantine. After an interruption, the ids let the next replay
+    complete this one.
     """
 
     def __init__(
@@ -357,8 +357,8 @@ class ReplayWriter(BatchWriter):
 
         The id marks the records that this run loads, so that the next run can complete the replay.
 
-        The records at ``positions`` (from `_get_unloaded_records`) get no id, because they stay in
-        the quarantine.
+        ``positions`` are the numbers, from `_get_unloaded_records`, of the records that stay in the
+        quarantine and get no id.
         """
         path = self._folder.new_path("stay")
         path.write_text("".join(f'{{"{_POSITION}":{each}}}\n' for each in positions), "ascii")
@@ -414,7 +414,7 @@ def _decode_record(
 
 
 def _remove_rows(batch: Batch, excluded: Collection[int], folder: SpoolFolder) -> Batch:
-    """Write the rows of a batch except some to a new file; return a batch with only this file.
+    """Write a batch's rows, without excluded ones, to a new file; return a batch with that file.
 
     Args:
         batch: The batch, whose rows are in files as lines of JSON.

@@ -4,7 +4,7 @@ A property without a definite type becomes a text column, which can hold any val
 are never guessed from property names. Every column is nullable, independently of ``required``.
 
 - ``integer``: 64 bits, or an exact decimal if the declared bounds need more;
-- ``number``: double; with ``multipleOf`` a decimal of that many decimal places;
+- ``number``: double; with ``multipleOf`` a decimal that has as many decimal places;
 - ``string``: by ``format`` (``date-time``, ``date``, ``x-singer.decimal``) and ``contentEncoding``
   (``base64``), else text; times and durations are text;
 - ``object`` with declared properties: a struct; without them, or with ``additionalProperties`` and
@@ -147,7 +147,7 @@ def undeclared_keys(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the keys that a JSON Schema does not declare, and the properties that it declares.
 
-    The caller uses both for an error about misspelled keys.
+    The caller lists the keys and the properties in an error about misspelled keys.
 
     Args:
         schema: JSON Schema of the stream. If it declares no properties, no key is returned.

@@ -104,8 +104,8 @@ def diff_with_table(
             for a table of another program.
 
     Returns:
-        The merged schema, and the changes that the table needs. They are followed by the changes
-        that the policy `OnSchemaChange.IGNORE` prevents, which are only reported.
+        The merged schema, and the changes that the table needs. Last are the changes that the
+        policy `OnSchemaChange.IGNORE` prevents, which are only reported.
 
     Raises:
         SchemaChangeError: The policy forbids a change. The message lists the columns; the caller
@@ -205,7 +205,7 @@ def _is_always_added(column: Column) -> bool:
 
 
 def _drop_whole_record_source(columns: Sequence[Column], keys: Collection[str]) -> Sequence[Column]:
-    """Write no more values to the column of whole records, if a non-key property has a column.
+    """Stop writing to the column of whole records, if a property other than a key has a column.
 
     A stream that declares only keys, or no properties, has a column that stores each record as
     JSON. When the stream declares other properties later, the column stays in the table, but its
@@ -367,9 +367,9 @@ class _Merge:
     def _keep_unfilled(self, new: Column) -> None:
         """Merge a column of the new schema that is not filled from the records.
 
-        It is added if the table has no column of this name. Otherwise the table's column is
-        widened, if one type can store the values of both. Nothing is changed unless the policy is
-        EVOLVE.
+        Under the policy EVOLVE, the column is added if the table has no column of this name.
+        Otherwise the table's column is widened, if one type can store the values of both columns.
+        Under any other policy, nothing is changed.
         """
         if self._rules.policy is not OnSchemaChange.EVOLVE:
             return
@@ -491,7 +491,7 @@ class _Merge:
         self._by_feed[_get_feed(self.columns[at])] = at
 
     def _release_property(self, new: Column) -> None:
-        """Write no more values to the column that stored the property of ``new`` so far, if any.
+        """Stop writing to the table column that stored the property of ``new`` so far, if any.
 
         This is done before another table column is assigned to the property.
         """

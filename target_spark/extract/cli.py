@@ -285,8 +285,8 @@ class _TapSync:
         """Return the last state of this job in the target's tables, as JSON.
 
         Return None if no table has a state of the job. Log a warning if an interrupted run has
-        committed rows after the state. The tables must not be restored or removed from now on until
-        the loader first commits to them, or the commit fails.
+        committed rows after the state. If a table is restored or removed before the loader's first
+        commit to it, that commit fails.
         """
         from target_spark.cli.last_state import (
             UNCOVERED_ROWS,
@@ -452,7 +452,7 @@ def _refuse_overwrites(tap: Tap, target: CommandTarget, options: LoadOptions) ->
 
 
 def _leave() -> None:
-    """End the sync of the tap after a signal."""
+    """Raise SystemExit, which ends the sync of the tap after a signal."""
     raise SystemExit(0)
 
 

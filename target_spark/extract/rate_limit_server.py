@@ -301,7 +301,7 @@ class RateLimitAddress:
     key: bytes = field(repr=False)
 
     def counters(self) -> RateCounterStore:
-        """Return the client for the rate limit server at this address; a process has only one."""
+        """Return this process's client for the rate limit server at this address."""
         with _clients_lock:
             return _clients.setdefault((self, os.getpid()), _Client(self))
 

@@ -182,10 +182,10 @@ def sync_part(source: TapSpec, part: WorkUnit, writer: ProtocolWriter) -> Mappin
 
 
 class _EventForwarder:
-    """Output of a worker's cached tap, which passes its events on to a listener.
+    """Output of a worker's cached tap, which passes the tap's events to ``listener``.
 
-    The listener is the output of the partition that is read now. The tap is used for one partition
-    after the other, and always keeps the same output.
+    ``listener`` is the `emit` method of the partition that is being read, or None. A tap keeps its
+    output while it reads one partition after the other, so only ``listener`` changes.
     """
 
     def __init__(self) -> None:

@@ -376,7 +376,7 @@ def _iterate_strings(value: Any) -> Iterator[str]:
 
 
 def _has_forbidden_text(text: str) -> bool:
-    """Return True if a text is too long, or has control characters or ``_REFERENCE_START``."""
+    """Return True if a text is too long, or contains control characters or a reference (``${``)."""
     return _REFERENCE_START in text or re.fullmatch(_TEXT, text) is None
 
 

@@ -49,7 +49,7 @@ class AlterPlan:
 
     @property
     def changes_columns(self) -> bool:
-        """True if the plan adds, drops or retypes columns of the table.
+        """True if the plan adds or drops columns of the table, or changes their types.
 
         False if it changes only the key or Fivetran types, which are stored in a table property.
         """

@@ -276,7 +276,8 @@ def _slice_bytes(texts: Any, end: int) -> Any:
 def _check_range(values: Any, as_number: Any, first: int, last: int) -> Any:
     """Return an array of dates or timestamps; raise ValueError if one is out of bounds.
 
-    The bounds are integers of the type ``as_number``, which has the same size as the values.
+    The bounds ``first`` and ``last`` are integers of the Arrow type ``as_number``, as which the
+    values are compared.
     """
     bounds = pc.min_max(values.view(as_number)).as_py()
     if bounds["min"] is not None and not first <= bounds["min"] <= bounds["max"] <= last:

@@ -101,8 +101,8 @@ def check_columns(names: Sequence[str], fivetran_schema: FivetranSchema, kind: F
 def key_columns(fivetran_schema: FivetranSchema, kind: FileKind) -> tuple[DestinationColumn, ...]:
     """Return the columns that identify a row in the batch files of a kind.
 
-    In history mode they include the start time of a version, except in a delete file, because a
-    deletion concerns the current version.
+    In history mode, one of the columns is the start time of a version. A delete file does not have
+    this column, because a deletion concerns the current version.
     """
     keys, start = fivetran_schema.keys, fivetran_schema.by_name.get(START)
     if kind is FileKind.DELETE:

@@ -69,7 +69,7 @@ def identify_files(files: Iterable[RequestFile], params: FileParams) -> str:
     """Return a text that is the same for the same batch files, and different for all others.
 
     An encrypted file begins with random bytes, so its content identifies it. A file that is not
-    encrypted may have the same rows as another one, so its path and modification time count, too.
+    encrypted may have the same rows as another one, so its path and modification time are included.
 
     Raises:
         BatchFileLoadError: A file cannot be read.

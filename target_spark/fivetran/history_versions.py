@@ -141,9 +141,9 @@ def select_versions(rows: DataFrame) -> DataFrame:
 def fill_unmodified(versions: DataFrame, table: DataFrame, schema: VersionedSchema) -> DataFrame:
     """Fill the unmodified values in the row versions of a batch, from the row's previous version.
 
-    An update file of history mode marks the values that an update does not change. They are copied
-    from the previous version of the row in the batch, or else in the table. An update of a row
-    without a previous version is left out.
+    An update file of history mode marks the values that an update does not change. These values are
+    copied from the previous version of the row in the batch, or else in the table. An update of a
+    row without a previous version is left out.
 
     Args:
         versions: The versions that the batch inserts or updates.

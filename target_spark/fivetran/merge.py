@@ -166,18 +166,18 @@ def _last_set_value(column: DestinationColumn) -> Expression:
 def _combined_kind() -> Expression:
     """Return a Spark aggregate expression for the kind of the row that combines a key's rows.
 
-    It is a deletion if one of the rows is, else a replacement if one of the rows is, else an
-    update.
+    The kind is deletion if the key has a deletion row, else replacement if it has a replacement
+    row, else update.
     """
     is_deleted = F.max(OP) == int(FileKind.DELETE)
     return F.when(is_deleted, F.max(OP)).otherwise(F.min(OP))
 
 
 def append_rows(spark: SparkSession, rows: DataFrame, existing: ExistingTable, batch: str) -> None:
-    """Append the rows of a batch to a table in one commit, unless it is a repetition.
+    """Append the rows of a batch to a table in one commit, unless the batch was appended before.
 
-    A batch is repeated if the table's last change of rows was the same batch. Columns that are
-    missing in the rows become null.
+    That is the case if the table's last change of rows was the same batch. Columns that are missing
+    in the rows become null.
 
     Args:
         spark: The session.
@@ -235,7 +235,7 @@ def append_if_empty(spark: SparkSession, rows: DataFrame, existing: ExistingTabl
 
 
 def _add_missing_columns(rows: DataFrame, existing: ExistingTable) -> DataFrame:
-    """Return the rows with all columns of the table; a column that they lack is null."""
+    """Return the rows with all columns of the table; columns missing in the rows are null."""
     present = set(rows.columns)
     return rows.select(
         *(

@@ -1,8 +1,8 @@
 """Conversion of Fivetran's batch files to Arrow record batches, in Spark's workers.
 
 In addition to the table's columns, a row has the number of its `FileKind` (`OP`) and its position
-among all rows of the gRPC call (`ORDINAL`). If it has update files, a row also has a boolean flag
-per non-key column. The flag is true, and the value null, if the row does not change the value.
+among all rows of the gRPC call (`ORDINAL`). If the call has update files, a row also has a boolean
+flag per non-key column. The flag is true, and the value null, if the row does not change the value.
 Source: Fivetran's Partner SDK development guide, "Batch files", and ``destination_sdk.proto``.
 """
 

@@ -114,7 +114,8 @@ class SharedSpark:
     def _disable_reflection(self, spark: SparkSession) -> SparkSession:
         """Disable SQL functions such as ``reflect`` in a session, and return the session.
 
-        They can call any Java method, and a table may use them in column defaults or constraints.
+        Such functions can call any Java method, and a table's column defaults or constraints may
+        use them.
         """
         if spark not in self._guarded_sessions:
             for name in _REFLECTION_FUNCTIONS:

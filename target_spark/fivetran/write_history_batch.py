@@ -116,7 +116,8 @@ def _merge(
 def _get_actions(stats: BatchStats) -> frozenset[str]:
     """Return the actions that the MERGE of a batch needs, given the kinds of files with rows.
 
-    The actions are `BEGIN` (write a row version), `END` (end one) and `REMOVE` (delete one).
+    The actions are `BEGIN` (write a row version), `END` (end a row version) and `REMOVE` (delete a
+    row version).
     """
     actions: set[str] = set()
     if stats.kinds & _VERSION_KINDS:

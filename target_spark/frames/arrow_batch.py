@@ -174,7 +174,7 @@ def _is_property(column: Column) -> bool:
 def _property_columns(table_schema: TableSchema) -> dict[str, Column]:
     """Return the table columns that are filled from properties of a record, by property name.
 
-    They include the column of the deletion time (``_sdc_deleted_at``), if the table has it.
+    The result includes the column of the deletion time (``_sdc_deleted_at``), if the table has it.
 
     Raises:
         UnsupportedBatchError: The property ``_sdc_deleted_at`` fills two columns.

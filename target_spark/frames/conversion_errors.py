@@ -100,7 +100,7 @@ class _Fault(NamedTuple):
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
 def build_error_columns(table_schema: TableSchema) -> ErrorColumns:
-    """Return SQL that finds the values of a row that do not fit their columns, and says why."""
+    """Return SQL that finds values that do not fit their columns, and describes the errors."""
     columns = converted_columns(table_schema)
     precomputed, fault_arrays = build_arrays_by_type(
         columns,
@@ -218,7 +218,7 @@ def build_unparsed_reasons(table_schema: TableSchema) -> UnparsedReasons:
 def _find_faults(
     value: str, type_: ColumnType, path: str, depth: int = 0, *, truncate: bool
 ) -> Iterator[_Fault]:
-    """Yield the possible faults of a value: one for each scalar inside it, or for itself.
+    """Yield the possible faults of a value: one for each scalar in it (or for the scalar itself).
 
     ``path`` is the path of the value inside its column. ``depth`` is the number of enclosing SQL
     lambda functions, which makes argument names unique.

@@ -117,8 +117,8 @@ def record_type(table_schema: TableSchema, *, parse_numbers: bool = False) -> st
 def parse_record_text(table_schema: TableSchema) -> str:
     """Return the SQL that parses the properties of a record from the text column ``r``.
 
-    It is used if a column of the table stores the whole record as JSON. Spark's JSON reader then
-    returns the record as text, and this SQL parses it.
+    The SQL is used if a column of the table stores the whole record as JSON, because Spark's JSON
+    reader then returns the record as text.
     """
     return from_json(quote("r"), _struct_type(table_schema))
 
@@ -126,7 +126,7 @@ def parse_record_text(table_schema: TableSchema) -> str:
 def from_json(text: str, schema: str) -> str:
     """Return a ``from_json`` SQL expression that parses a JSON text as the DDL type ``schema``.
 
-    It uses the same options as the JSON reader for spool files, `READER_OPTIONS`.
+    The expression uses `READER_OPTIONS`, the options of the JSON reader for spool files.
     """
     return _from_json(text, schema, READER_OPTIONS)
 

@@ -75,8 +75,7 @@ def is_unreadable(type_: ColumnType) -> str:
 def build_repair(table_schema: TableSchema) -> RepairPlan:
     """Return the SQL that replaces values with a wrong structure, such as a string for an object.
 
-    The SQL replaces the values by null. It is used for Airbyte streams, which keep rows with
-    invalid values.
+    The SQL replaces the values by null, for Airbyte streams, which keep rows with invalid values.
     """
     columns = structured_columns(table_schema)
     if not columns or table_schema.keeps_whole:

@@ -62,8 +62,8 @@ class BatchMetadata:
             values.
         sync_id: Airbyte's id of the sync; None if it is unknown.
         starts: The first ordinal (position in the input) of each partition that Spark workers read,
-            by partition number. Rows of these partitions are spooled with their position in the
-            partition, to which it is added. Empty if no rows were read by Spark workers.
+            by partition number. Their rows are spooled with the position in the partition, to which
+            the first ordinal is added. Empty if no rows were read by Spark workers.
     """
 
     received_at: datetime

@@ -284,7 +284,7 @@ def _build_metadata_sql(name: str) -> str:
 
 
 def _convert_value(value: str, type_: ColumnType, convert: _Convert, depth: int = 0) -> str:
-    """Return the SQL that converts a value of any type; structs and arrays are converted inside.
+    """Return the SQL that converts a value, or the scalars inside a struct or an array.
 
     ``convert`` returns the SQL that converts a scalar. ``depth`` is the number of enclosing SQL
     lambda functions, which makes argument names unique.

@@ -268,7 +268,7 @@ class BatchWriter:
         return None if last is None else last.state
 
     def expect(self, found: Mapping[str, CommitMetadata]) -> None:
-        """Set the metadata, by `Table.key`, that tables must have when the run first reads them."""
+        """Set the commit metadata, by `Table.key`, that tables must have when first read."""
         self._expected = found
 
     def write(self, request: CommitRequest) -> CommitResult:

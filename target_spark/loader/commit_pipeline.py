@@ -240,7 +240,7 @@ class CommitPipeline:
     def wait(self) -> None:
         """Block until all queued commits and other tasks have finished, or one has failed.
 
-        A signal ends the wait, too. After `stop`, only running tasks are waited for. After a
+        A signal also ends the wait. After `stop`, only running tasks are waited for. After a
         forbidden schema change, which fails only the tasks of one table, the tasks of all other
         tables are waited for.
         """
@@ -468,9 +468,10 @@ class CommitPipeline:
 
 
 def _count_limited_bytes(task: _Task) -> int:
-    """Return the bytes of uncommitted rows that a queued task adds to those the loader limits.
+    """Return the bytes of a queued task's rows that count toward the loader's limit.
 
-    The rows of an overwrite are not limited, because they are kept until the stream is complete.
+    The limit is for uncommitted rows. The rows of an overwrite do not count, because they are kept
+    until the stream is complete.
     """
     if not isinstance(task, CommitRequest) or task.mode is WriteMode.OVERWRITE:
         return 0
@@ -490,7 +491,7 @@ def _describe_batch(request: CommitRequest, result: CommitResult) -> dict[str, A
 def _describe_omitted(omitted: Sequence[SchemaChange]) -> str:
     """Return a note for the user that lists properties without a column in the table.
 
-    They have none because the setting ``on_schema_change`` is ``ignore``.
+    These properties have no column because the setting ``on_schema_change`` is ``ignore``.
     """
     names = [".".join(change.path) for change in omitted]
     properties = "1 property" if len(names) == 1 else f"{len(names)} properties"

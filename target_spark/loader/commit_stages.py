@@ -1,8 +1,8 @@
 """The stages of one commit: prepared, written, verified.
 
 A `CommitAttempt` stores the progress of its request over all retries. A retry therefore uses the
-same commit number and state. It does not quarantine bad rows again, nor count them again against
-the user's limit.
+same commit number and state. Bad rows are not quarantined again, nor counted again against the
+user's limit.
 """
 
 from __future__ import annotations
@@ -140,9 +140,9 @@ class CommitAttempt:
 def check_column_types(table: Table, types: Mapping[str, str], table_schema: TableSchema) -> None:
     """Check that a table's columns still have the types to which the rows were converted.
 
-    If another writer has replaced a column by one with a narrower type, Spark would round or
-    truncate the values. If it has dropped a column or a field, Spark reports an error. A field that
-    the table lacks may also be one that the commit adds: that of a Parquet table does.
+    If another writer has given a column a narrower type, Spark would round or truncate the values.
+    Columns and struct fields that the table lacks are not checked: if another writer has dropped
+    them, Spark reports an error, and a commit to a Parquet table may add them.
 
     Args:
         table: The table that the commit will change.
@@ -165,7 +165,7 @@ def check_column_types(table: Table, types: Mapping[str, str], table_schema: Tab
 
 
 def _fits(present: ColumnType, converted: ColumnType) -> bool:
-    """Return True if the rows have the present type, apart from additional struct fields."""
+    """Return True if two column types are equal, except for struct fields only in ``converted``."""
     match (present, converted):
         case (Struct(), Struct()):
             types = {field.name: field.type for field in converted.fields}

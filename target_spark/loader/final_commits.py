@@ -1,13 +1,13 @@
 """Last commits of a load: the overwrite of a table, or the deletion of rows of old table versions.
 
-Both are made only if the stream is known to be complete. It is complete after a final state at the
-end of the input, after an ACTIVATE_VERSION message that follows its rows, or after a status message
-of the source.
+Such a commit is made only if the stream is known to be complete: after a final state at the end of
+the input, after an ACTIVATE_VERSION message that follows the stream's rows, or after a status
+message of the source.
 
-States are held back until this commit is made: those after the first SCHEMA message of a stream
-that overwrites its table, or after the ACTIVATE_VERSION message. In Airbyte's protocol, a stream
-that overwrites its table holds back only its own states and the states after its rows. No deletion
-is needed if all rows have the activated version.
+Until the commit is made, states are held back: those after the first SCHEMA message of a stream
+that overwrites its table, or those after the ACTIVATE_VERSION message. In Airbyte's protocol, a
+stream that overwrites its table holds back only its own states and the states after its rows. No
+deletion is needed if all rows have the activated version.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ class FinalCommits:
     def hold_states(self, stream: LoadedStream, ordinal: int) -> None:
         """Hold back states until a stream's table is overwritten, or its old versions are deleted.
 
-        Nothing happens for a stream whose table needs neither.
+        Nothing happens for a table that needs neither. If the table format cannot delete rows, a
+        note for the user is added to the report instead.
 
         Args:
             stream: The stream.

@@ -47,7 +47,7 @@ def name_refused_schema(
 def check_not_null_policy(policy: OnSchemaChange) -> None:
     """Check that the policy ``on_schema_change`` allows dropping NOT NULL constraints.
 
-    They must be dropped before a null can be loaded into a NOT NULL column.
+    The constraint must be dropped before a null can be loaded into a NOT NULL column.
 
     Raises:
         SchemaChangeError: The policy is not `OnSchemaChange.EVOLVE`.

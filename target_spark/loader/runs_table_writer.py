@@ -146,8 +146,8 @@ def _append(
     """Append rows to the table ``_target_spark_runs`` in one commit.
 
     A Delta table in a local folder is written without Spark. First the rows are appended as if the
-    table existed with all columns. If it does not, it is created or altered, and the append is
-    repeated.
+    table existed with all columns. If the table or a column is missing, it is created, and the
+    append is repeated.
     """
     if _append_without_spark(writer, engine, table, _to_arrow(rows, SCHEMA), SCHEMA, commit):
         return
@@ -173,8 +173,8 @@ def _append_without_spark(
 ) -> bool:
     """Append rows to a Delta table in a local folder without Spark, and return True.
 
-    Return False, without writing, if it is another table or does not have the columns ``columns``.
-    ``commit`` is the metadata to store in the commit.
+    Return False, without writing, if the table has another format or location, or lacks
+    ``columns``. ``commit`` is the metadata to store in the commit.
     """
     if not isinstance(writer, DeltaWriter):
         return False

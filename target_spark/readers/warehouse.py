@@ -63,7 +63,7 @@ class WarehouseTable:
     def runs(self) -> Mapping[str, int]:
         """The table version after each run of target-spark, by run id, newest run first.
 
-        It is the version that the run's last commit created. Runs whose commits are no longer in
+        A run's version is the one that its last commit created. Runs whose commits are no longer in
         the table's history are missing.
         """
         versions: Mapping[str, int] = self._reader.read_runs(self.folder)
@@ -143,8 +143,8 @@ class WarehouseTable:
 class Warehouse(Mapping[str, WarehouseTable]):
     """The tables that target-spark has loaded into a folder, by name.
 
-    They are the tables of streams, their quarantine tables, and the table of runs. Each access
-    reads the folder again, so tables of later runs appear too.
+    The mapping contains the tables of streams, their quarantine tables, and the table of runs. Each
+    access reads the folder again, so tables of later runs appear too.
 
     Args:
         folder: The folder of the tables, which is the setting ``path`` of target-spark.

@@ -64,8 +64,8 @@ def is_local_master(master: str) -> bool:
 def protective_conf(master: str) -> dict[str, str]:
     """Return default Spark settings that protect rows and secrets from other users.
 
-    They redact secrets in Spark's UI and logs. For a local master they also enable authentication
-    with a random secret.
+    The settings redact secrets in Spark's UI and logs. For a local master they also enable
+    authentication with a random secret.
     """
     conf = dict(_REDACTION)
     if master.startswith("local"):  # also local-cluster[…], for which Spark generates no secret

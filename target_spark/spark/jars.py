@@ -347,9 +347,9 @@ def format_conf(
 ) -> dict[str, str]:
     """Return the Spark settings that enable a table format, and object storage if it is used.
 
-    They contain the paths of the user's jars and of cached ones. Jars that are neither are listed
-    in ``spark.jars.packages``, for download. The user's values of these settings are kept and
-    extended.
+    The settings contain the paths of the user's jars and of cached jars. All other required jars
+    are listed in ``spark.jars.packages``, for download. The user's values of these settings are
+    kept and extended.
 
     Args:
         table_format: The table format.

@@ -1,6 +1,6 @@
 """Java options and installation folder with which Spark starts and runs faster.
 
-They affect speed only, and the user's options override them. Measured on Spark 4.1 and Java 17:
+Only speed is affected, and the user's options take precedence. Measured on Spark 4.1 and Java 17:
 
 - Java's second compiler, which optimizes code, starts later than by default. This saves a third of
   the CPU time of a run with some hundred thousand rows, and a fifth for millions. The setting
@@ -8,8 +8,8 @@ They affect speed only, and the user's options override them. Measured on Spark 
 - A class archive (see `target_spark.spark.class_archive`) saves a third to a half of the start.
   Java ignores an archive of another Java version or other jars.
 - Without Spark's machine learning jar, the start is a tenth faster. Therefore a local Spark starts
-  from a folder of links to the other files of Spark. It also contains the jars of the table format,
-  because Java archives only classes of jars on its class path.
+  from a folder of links to the other files of Spark. The folder also contains the jars of the table
+  format, because Java archives only classes of jars on its class path.
 """
 
 from __future__ import annotations
@@ -75,10 +75,11 @@ def cache_folder() -> Path:
 def spark_home(master: str, spark_version: str, jars: Mapping[str, str] | None = None) -> Path:
     """Return the installation folder to start Spark from.
 
-    This is the environment variable ``SPARK_HOME`` if it is set. Otherwise, for a local master, it
-    is a folder of links to the installed PySpark without the machine learning jar, with which Spark
-    starts faster. It is created if the Python environment is writable. In all other cases it is the
-    installed package, whose path is the same on a cluster's workers.
+    If the environment variable ``SPARK_HOME`` is set, its value is returned. Otherwise, for a local
+    master, the result is a folder of links to the installed PySpark without the machine learning
+    jar, from which Spark starts faster. The folder is created if the Python environment is
+    writable. In all other cases the result is the installed package, whose path is the same on a
+    cluster's workers.
 
     Args:
         master: Spark's master URL.

@@ -1,7 +1,7 @@
 """Suppression of py4j's log messages about a broken connection when the JVM ends or has ended.
 
-py4j logs such errors with stack traces, partly through the root logger. They would hide the
-target's message about the end of the JVM. No other log messages are suppressed.
+py4j logs such errors with stack traces, partly through the root logger. These messages would hide
+the target's message about the end of the JVM. No other log messages are suppressed.
 """
 
 from __future__ import annotations

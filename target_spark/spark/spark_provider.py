@@ -59,7 +59,7 @@ def start_spark(
 ) -> _AnySession:
     """Start a local Spark, or connect to a Spark Connect server or an engine, in the background.
 
-    An engine is a local Spark that keeps running between runs.
+    An engine is a local Spark process that keeps running between runs.
 
     Args:
         settings: The Spark settings of the run. ``remote`` is the Spark Connect server, if any.

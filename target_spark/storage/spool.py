@@ -447,9 +447,10 @@ def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
 
 
 def _iterate_metadata(rows: Rows) -> Iterator[Iterator[msgspec.Raw]]:
-    """Yield one iterator over the Airbyte metadata of each row, or nothing if there is no metadata.
+    """Yield a single iterator, over the Airbyte metadata of the rows; nothing without metadata.
 
-    The caller unpacks the result, so that the field ``m`` is set only if there is metadata.
+    The caller unpacks the result as arguments, so that the field ``m`` is set only if there is
+    metadata.
     """
     if rows.meta is not None:
         yield (_NO_METADATA if each is None else msgspec.Raw(each) for each in rows.meta)

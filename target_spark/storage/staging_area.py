@@ -144,7 +144,7 @@ class StagingArea:
                 logger.warning(words, self._base, first_error_line(error))
 
     def _is_abandoned(self, spark: SparkSession, address: str, name: str) -> bool:
-        """Return True if the run has ended to which the remote folder ``name`` belongs."""
+        """Return True if the run that created the remote folder ``name`` has ended."""
         if self._is_exclusive and name.startswith(_get_machine_prefix()):
             return True
         changed = get_last_modified(spark, address)

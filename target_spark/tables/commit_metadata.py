@@ -55,8 +55,8 @@ class CommitMetadata:
         former: Default names of the job in earlier releases. Tables that were loaded under these
             names also belong to the job. Not stored in the commit.
         earlier: The newest metadata in the table when the run first read the table, or
-            `NO_METADATA` if it had none. No commit of another run may follow it before this commit.
-            None if other runs may commit at the same time. Not stored in the commit.
+            `NO_METADATA` if it had none. If another run has committed since then, this commit
+            fails. None if other runs may commit at the same time. Not stored in the commit.
     """
 
     job: str

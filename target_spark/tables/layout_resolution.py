@@ -135,7 +135,7 @@ def _find_partition_fault(
 ) -> str | None:
     """Return the reason why a table cannot be partitioned by ``field_``, or None.
 
-    ``written`` are the properties with a column that loads write.
+    ``written`` are the properties whose values are written to a column.
     """
     if field_.transform == "identity":
         if written == {field_.source}:

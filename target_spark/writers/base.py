@@ -350,8 +350,8 @@ class Writer(Protocol):
     ) -> CommitMetadata | None:
         """Return the metadata that target-spark stored in its newest commit to a table, or None.
 
-        ``known`` are metadata that the caller has read before. They are returned if another program
-        has since expired all commits with metadata of target-spark.
+        ``known`` is metadata that the caller has read before. It is returned if another program has
+        since expired all commits with metadata of target-spark.
         """
         ...
 

@@ -473,7 +473,7 @@ def _remove_unfinished(folder: Path) -> None:
 def _remove_uncommitted_files(folder: Path, manifest: CommitManifest) -> None:
     """Remove the staging folder, and the Parquet files that the manifest does not list.
 
-    They are left over from commits that did not finish.
+    Such files are left over from commits that did not finish.
     """
     shutil.rmtree(folder / _STAGING, ignore_errors=True)
     if not folder.is_dir():

@@ -1,11 +1,11 @@
 """Row counts and column bounds from the footers of Parquet files, for checks and the Delta log.
 
 Readers of a Delta table skip files by the bounds (minimum and maximum) of their columns. The bounds
-come from the file's footer, so no row is read again. They may be wider than the values, but never
-narrower: long strings are truncated, and timestamps are rounded to milliseconds. Floating-point
-columns have no bounds, because Parquet ignores NaN, which Spark sorts as the largest value. Boolean
-and binary columns and nested fields have no bounds either. Source: the Delta protocol, "Per-file
-Statistics".
+come from the file's footer, so no row is read again. The bounds may be wider than the values, but
+never narrower: long strings are truncated, and timestamps are rounded to milliseconds.
+Floating-point columns have no bounds, because Parquet ignores NaN, which Spark sorts as the largest
+value. Boolean and binary columns and nested fields have no bounds either. Source: the Delta
+protocol, "Per-file Statistics".
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _get_column_bounds(chunks: list[Any]) -> tuple[Any, Any] | None:
 
 
 class _UnboundedError(ValueError):
-    """Raised for a column whose minimum and maximum Delta's log cannot have, such as a float."""
+    """Raised for a column type whose bounds are not written to Delta's log, such as a float."""
 
 
 def _to_lower_bound(value: Any) -> Any:

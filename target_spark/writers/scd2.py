@@ -6,9 +6,9 @@ nothing. Only columns of the stream are compared, not metadata columns; null equ
 versions of a key do not overlap: each begins when the previous one ends. If the times of records do
 not increase, a row version begins one microsecond after the previous one.
 
-A record that a source sends again changes nothing. The batch's earlier records of its key change
-nothing either, unless they are newer than the table. A record counts as sent again if one of these
-is true:
+A record that a source sends again changes nothing. Earlier records of the same key in the batch
+change nothing either, unless they are newer than the table. A record counts as sent again if one of
+these is true:
 
 - it equals the current row version, and its time is not later;
 - it equals an older row version, and either its time is the start time of that row version, or its
@@ -190,7 +190,7 @@ def _join_current_state(events: DataFrame, versions: DataFrame, keys: MergeKeys)
 
     The added columns are the compared values of that row version (a struct), its Singer table
     version, the time of the key's last change in the table, and the replication key of the key's
-    latest row version. They are null if the table does not have them.
+    latest row version. A value that the table does not have is null.
     """
     names = _key_copies(keys)
     state, begun = F.struct(_STATE, _VERSION_BEFORE), F.coalesce(_MICROS, F.lit(0))

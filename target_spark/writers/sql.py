@@ -113,8 +113,8 @@ def build_column_list(table_schema: TableSchema) -> str:
 def as_initial_rows(newest: DataFrame, keys: MergeKeys) -> DataFrame:
     """Return the rows to insert into an empty table: the newest row of each key.
 
-    Rows with a deletion time in the column ``keys.removed`` are left out. With hard delete, rows
-    with one in the column ``keys.deleted`` are left out too; otherwise they are inserted with it.
+    Rows with a deletion time in the column ``keys.removed`` are left out. Rows with a deletion time
+    in the column ``keys.deleted`` are left out with hard delete, and inserted otherwise.
 
     Args:
         newest: The newest row of each key, as `latest_by_key` returns it.
@@ -186,8 +186,8 @@ def build_file_size_conf(layout: TableLayout) -> dict[str, str]:
 def find_small_commit_conf(spark: SparkSession) -> dict[str, str]:
     """Return Spark settings that speed up a commit of few rows that reads no large table.
 
-    They turn off adaptive planning and code generation, which take longer than such a commit. The
-    dictionary is empty if the user has changed Spark's planning settings.
+    The settings turn off adaptive planning and code generation, which take longer than such a
+    commit. The dictionary is empty if the user has changed Spark's planning settings.
     """
     is_tuned = any(
         str(spark.conf.get(key, default)).upper() != default.upper()
@@ -225,8 +225,8 @@ def check_folder_is_empty(
         allowed: The pattern of names to ignore.
 
     Raises:
-        TableError: The folder has other files. The message names the setting ``format`` if they are
-            those of a table in another format.
+        TableError: The folder has other files. The message names the setting ``format`` if the
+            files belong to a table of another format.
     """
     if not folder.is_dir():
         return

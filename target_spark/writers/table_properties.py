@@ -37,8 +37,8 @@ _CREATED_BY_US = f"{_SOURCE_PREFIX}kept"
 def build_properties(table_schema: TableSchema) -> dict[str, str]:
     """Return the properties (TBLPROPERTIES) to store in a new table, which `read_sources` reads.
 
-    They mark the table as created by target-spark, and store the stream properties of renamed
-    columns.
+    The properties mark the table as created by target-spark, and store the stream property of each
+    renamed column.
     """
     return {_CREATED_BY_US: "true", **_encode_sources(table_schema.sources)}
 
@@ -132,7 +132,7 @@ def _find_not_null(schema: T.StructType, above: tuple[str, ...] = ()) -> Iterato
 
 
 def _encode_sources(sources: Mapping[str, str]) -> dict[str, str]:
-    """Return one table property for each column in ``sources``, with a hash of it in the name."""
+    """Return a table property for each column path in ``sources``, named after the path's hash."""
     return {
         _SOURCE_PREFIX + hashlib.sha256(path.encode()).hexdigest()[:16]: (
             json.dumps([path, source]).encode().hex()

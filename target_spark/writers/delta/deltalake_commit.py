@@ -1,9 +1,9 @@
 """Commits to a Delta table in a local folder by the library deltalake (delta-rs), without a JVM.
 
-The commits create a table, add columns, add Parquet files, or merge small batches. They are used
-because Spark's Delta takes longer to plan and commit a small append than to write its rows. Tables
-with partitions, clustering, constraints, column mapping or generated columns are written by Spark.
-A commit creates exactly the version after the one that was read, or fails.
+The commits create a table, add columns, add Parquet files, or merge small batches. deltalake is
+used because Spark's Delta takes longer to plan and commit a small append than to write its rows.
+Tables with partitions, clustering, constraints, column mapping or generated columns are written by
+Spark. A commit creates exactly the version after the one that was read, or fails.
 
 Source: the Delta protocol, "Actions" and "Requirements for Writers".
 """
@@ -477,8 +477,9 @@ def annotate_table(
 def _commit_properties(marker: CommitMetadata, app_id: str, **more: Any) -> CommitProperties:
     """Return deltalake's options for the commit of a batch, without retries.
 
-    They contain the commit metadata, the transaction (``app_id`` and batch number), and ``more`` as
-    further metadata. A retry by the library could commit after another writer.
+    The options contain the commit metadata, the transaction (``app_id`` and batch number), and
+    ``more`` as further metadata. Retries are off, because a retry by the library could commit after
+    another writer.
     """
     from deltalake import CommitProperties, Transaction
 

@@ -251,9 +251,9 @@ class DeltaWriter:
         Args:
             spark: The Spark session of the calling thread.
             table: The table to change.
-            change: Function that makes the commit. It takes a snapshot and, as ``before``, the
-                commit metadata to repeat. It returns False if another writer committed first; then
-                it is called again.
+            change: Function that makes the commit. Its arguments are a snapshot and, as ``before``,
+                the commit metadata to repeat. It returns False if another writer committed first,
+                and is then called again.
 
         Returns:
             True if the table was changed; False if Spark must do it.
@@ -371,7 +371,7 @@ class DeltaWriter:
     ) -> CommitMetadata | None:
         """Return the metadata that target-spark stored in its newest commit to a table, or None.
 
-        ``known`` are metadata that the caller has read before. They are returned if Delta has since
+        ``known`` is metadata that the caller has read before. It is returned if Delta has since
         removed all commits with metadata of target-spark from the log.
         """
         state = self._tables[table.key]
@@ -543,7 +543,7 @@ class DeltaWriter:
             types: The type (DDL) of each column that the commit writes.
             marker: The metadata to store in the commit, such as the newest state.
             commit: Function that makes the commit, given the newest version and the application id
-                of the transaction. It returns False if another writer committed first; then it is
+                of the transaction. It returns False if another writer committed first, and is then
                 called again.
             rewrites: True if the commit replaces rows of the table.
 
@@ -595,8 +595,8 @@ class DeltaWriter:
         """Return True if the library deltalake can update and delete rows of a table.
 
         Return False if the table has unsupported features, or files of more than 32 MiB in total,
-        for which the library would need too much memory. ``types`` are those of the columns to
-        write (DDL).
+        for which the library would need too much memory. ``types`` has the type (DDL) of each
+        column to write.
         """
         snapshot = read_table_snapshot(table)
         return (
@@ -807,8 +807,8 @@ class DeltaWriter:
     ) -> CommitMetadata | None:
         """Return the metadata of target-spark's newest commit to a table, or None.
 
-        ``commit`` is the commit that follows, if any. If the table already has it, because the
-        response was lost, `_verify` must still see the commits that came right before it.
+        ``commit`` is the commit that will be made next, or None. If it is already in the table,
+        because its response was lost, the version that `_verify` starts from is not changed.
 
         Raises:
             TableError: This run's last commit is no longer in the history of the table.
@@ -839,8 +839,8 @@ class DeltaWriter:
         """Return True if rows may be committed without Spark, by the library deltalake.
 
         The result depends on the table's features, its column types and the user's Spark settings.
-        ``types`` are those of the columns to write (DDL). ``rewrites`` is True if the commit
-        replaces rows, False if it only adds some.
+        ``types`` has the type (DDL) of each column to write. ``rewrites`` is True if the commit
+        replaces rows, False if it only adds rows.
         """
         is_open = snapshot.takes_rewrites if rewrites else snapshot.takes_files
         if not is_open or self._uses_spark_alone(spark):

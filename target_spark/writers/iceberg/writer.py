@@ -358,8 +358,8 @@ class IcebergWriter:
     ) -> CommitMetadata | None:
         """Return the metadata that target-spark stored in its newest commit to a table, or None.
 
-        ``known`` are metadata that the caller has read before. They are returned if another program
-        has since expired all snapshots with metadata of target-spark.
+        ``known`` is metadata that the caller has read before. It is returned if another program has
+        since expired all snapshots with metadata of target-spark.
         """
         state = self._tables[table.key]
         newest_first = list(snapshots(spark, table))
@@ -572,7 +572,7 @@ class IcebergWriter:
         after a failure they are read again.
 
         Raises:
-            CommitLostError: The snapshot of that attempt may exist but have expired.
+            CommitLostError: The earlier attempt may have made a snapshot that has expired since.
         """
         state = self._tables[table.key]
         if state.is_searched:
