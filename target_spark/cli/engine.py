@@ -40,9 +40,9 @@ def start(settings: SparkSettings) -> tuple[int, list[str]]:
     """
     if not may_use_engine(settings):
         raise SparkUnavailableError(
-            "These settings cannot use an engine: an engine is a Spark of this machine (master"
-            " local[...], no remote) for tables in folders or in a catalog of their own (not"
-            " spark_catalog), and engine must not be never."
+            "Runs with these settings cannot use an engine, a Spark process on this machine that"
+            " later runs share. Set master to local[...] and engine to auto or keep, remove remote,"
+            " and store the tables in folders or in a catalog other than spark_catalog."
         )
     identity = Identity.of_run(settings)
     try:

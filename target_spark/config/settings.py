@@ -531,7 +531,8 @@ def _fits_schema(name: str, value: Any) -> bool:
 def _iterate_faults(config: Mapping[str, Any], refused: frozenset[str]) -> Iterator[str]:
     """Yield an error text for each error in settings that fit the JSON Schema.
 
-    ``refused`` are the names of settings that do not fit it, which are not in ``config``.
+    ``refused`` are the names of settings that the JSON Schema rejects. ``config`` lacks these
+    settings.
     """
     if not get_location(config) and refused.isdisjoint(_LOCATION_SETTINGS):
         yield (
@@ -555,9 +556,9 @@ def _iterate_faults(config: Mapping[str, Any], refused: frozenset[str]) -> Itera
         yield f"numbers_as_decimal: at most {_MAX_DIGITS} digits, and no more places than digits"
     if _is_distributed(config) and not config.get("staging"):
         yield (
-            "'staging' is a required property with a cluster (master, remote): a folder that"
-            " this machine and Spark's executors have under one path, or an address that all"
-            " of them reach; rows wait there for their commit"
+            "'staging' is a required property with a cluster (master, remote): a folder that has"
+            " the same path on this machine and on Spark's executors, or a URL that all of them"
+            " can access; it stores rows until their commit"
         )
 
 

@@ -161,8 +161,8 @@ def _check_remote(config: _Settings) -> Iterator[str]:
         yield "jars: a client cannot add jars to a server; start the server with them and remove it"
     if config.get("staging") and to_local_folder(str(config["staging"])) is None:
         yield (
-            "staging: with remote it must be a folder that this machine and the server have"
-            " under one path; an address is supported only with master"
+            "staging: with remote it must be a folder that has the same path on this machine and"
+            " on the server; a URL is supported only with master"
         )
     path = str(config.get("path") or config.get("warehouse") or "")
     is_address = bool(path) and to_local_folder(path) is None
@@ -285,9 +285,9 @@ def _check_spark_catalog_location(prefix: str, merged: _Settings) -> Iterator[st
         return
     if spark.get("spark.sql.catalogImplementation") != "hive":
         yield (
-            f"{prefix}database: Spark's own catalog forgets its tables when the run ends. Set"
-            " path for their files; or, for a metastore of Hive's, put"
-            " spark.sql.catalogImplementation = hive into the setting spark"
+            f"{prefix}database: Spark's own catalog is in memory and forgets its tables when the"
+            " run ends. Set path, below which their files are then stored; or, for a Hive"
+            " metastore, set spark.sql.catalogImplementation to hive in the setting spark"
         )
     elif "spark.sql.warehouse.dir" not in spark:
         yield (

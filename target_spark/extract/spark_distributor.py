@@ -161,7 +161,7 @@ class SparkDistributor:
         rows = sum(sum(each.result.counts.values()) for each in results)
         seconds = time.monotonic() - started
         names = ", ".join(sorted({part.stream for part in parts}))
-        message = "%d contexts of %s: %d rows in %.1f s; %d failed."
+        message = "Spark read %d contexts of %s: %d rows in %.1f s; %d contexts failed."
         logger.info(message, len(parts), names, rows, seconds, len(failed))
         return WorkResults(
             list(_build_events(results, schemas, address, self._get_table_versions(parts), starts)),
@@ -293,7 +293,7 @@ def _write_blocks(blocks: DataFrame, address: str) -> None:
 
 
 def _copy_rows_below(spark: SparkSession, address: str, destination: str, ordinal: int) -> None:
-    """Copy the rows of a Spark job to another URL, without those from a position in the input on.
+    """Copy those rows of a Spark job whose position in the input is below ``ordinal`` to a URL.
 
     This leaves out the rows of a failed partition and of all later partitions.
     """

@@ -233,9 +233,10 @@ class ConnectSession:
         unchangeable = list(_set_user_conf(spark, needed_values))
         if unchangeable:
             raise UnsupportedError(
-                f"The Spark Connect server would falsify values: {', '.join(unchangeable)} must be"
-                f" {', '.join(needed_values[key] for key in unchangeable)}, and no session can"
-                " change that. Start the server without that setting."
+                "With the settings of the Spark Connect server, stored values would change:"
+                f" {', '.join(unchangeable)} must be"
+                f" {', '.join(needed_values[key] for key in unchangeable)}, which a session cannot"
+                " set. Start the server without these settings."
             )
         if refused:
             raise UnsupportedError(

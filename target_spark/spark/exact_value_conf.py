@@ -60,7 +60,9 @@ ZONE: Final = "UTC"
 REQUIRED: Final[Mapping[str, Required]] = MappingProxyType(
     {
         # Dates and times.
-        ZONE_KEY: Required(ZONE, "in another zone all date-times would be shifted", is_set=True),
+        ZONE_KEY: Required(
+            ZONE, "with another time zone all date-times would be shifted", is_set=True
+        ),
         "spark.sql.timestampType": Required(
             "TIMESTAMP_LTZ", "a date-time is a point in time, not a local time without a zone"
         ),
@@ -83,10 +85,10 @@ REQUIRED: Final[Mapping[str, Required]] = MappingProxyType(
         "spark.sql.parquet.int96TimestampConversion": Required("false", _FROM_FILES),
         "spark.sql.parquet.inferTimestampNTZ.enabled": Required("true", _FROM_FILES),
         "spark.sql.datetime.java8API.enabled": Required(
-            "false", "Java's other classes of dates would carry values in and out of Spark"
+            "false", "Spark would return dates and date-times as objects of other Java classes"
         ),
         "spark.databricks.delta.write.utcTimestampPartitionValues": Required(
-            "true", "date-times in partition columns would be read in the zone of each reader"
+            "true", "date-times in partition columns would be read in each reader's time zone"
         ),
         # Names, and the SQL in which values are converted.
         "spark.sql.caseSensitive": Required(
@@ -99,14 +101,14 @@ REQUIRED: Final[Mapping[str, Required]] = MappingProxyType(
             "false", "backslashes in names and texts would be read differently"
         ),
         "spark.sql.parser.quotedRegexColumnNames": Required(
-            "false", "names of columns would be read as patterns"
+            "false", "column names would be interpreted as regular expressions"
         ),
         # Conversions.
         "spark.sql.ansi.enabled": Required(
             "true", "values that overflow or cannot be cast would become null or wrap", is_set=True
         ),
         "spark.sql.storeAssignmentPolicy": Required(
-            "ANSI", "values would be cut to the type of a column, or refused where they fit"
+            "ANSI", "values would be truncated to a column's type, or rejected although they fit"
         ),
         "spark.sql.mapKeyDedupPolicy": Required("EXCEPTION", "entries of maps would be dropped"),
         "spark.sql.json.enableExactStringParsing": Required(

@@ -152,7 +152,8 @@ class SparkSettings:
         scratch: A private folder for temporary files of a local Spark, which contain rows in plain
             text; "" for Spark's default.
         engine: ``auto`` to use a running engine that fits these settings, ``keep`` to start one if
-            there is none, or ``never``. An engine is a Spark that keeps running between runs.
+            there is none, or ``never``. An engine is a Spark process that keeps running between
+            runs.
         engine_idle_seconds: The idle seconds after which an engine that this run starts ends.
         shared: Folders of this machine that remote executors must be able to access, by setting
             name.
@@ -335,7 +336,8 @@ def plan_launch(settings: SparkSettings, spark_version: str, java: str) -> Launc
 def _small_spark_conf(master: str) -> dict[str, str]:
     """Return the target's default Spark settings, which are suited to small loads.
 
-    They set 1 GB of driver memory and no web UI; for a local master also 2 to 8 shuffle partitions.
+    The settings are 1 GB of driver memory, no web UI and, for a local master, 2 to 8 shuffle
+    partitions.
     """
     conf = {
         _MEMORY: "1g",
@@ -546,8 +548,8 @@ class Session:
     def _is_disconnect_expected(self) -> bool:
         """Return True if the connection to the JVM broke because the JVM has ended.
 
-        This needs no log message of py4j. If this run is not ending the JVM, wait up to ten seconds
-        for its end.
+        py4j's log message about such a broken connection is dropped. If this run is not ending the
+        JVM, wait up to ten seconds for the JVM to end.
         """
         if self._closing:
             return True
@@ -636,7 +638,7 @@ class Session:
                 self._gateway = launch(None, popen)
         except PySparkRuntimeError as error:
             raise SparkUnavailableError(
-                "Spark's JVM ended before it was up; its messages are on standard error."
+                "Spark's JVM ended while it started; its messages are on standard error."
                 + (
                     jars_hint(self._settings.format, conf)
                     or " Check master and the spark settings."
@@ -683,7 +685,7 @@ def _check_values(conf: Mapping[str, str]) -> None:
     """
     conflicts = [describe_conflict(key, conf[key], needed) for key, needed in find_conflicts(conf)]
     if conflicts:
-        raise UnsupportedError(f"Spark's settings would falsify values: {'; '.join(conflicts)}.")
+        raise UnsupportedError(f"Spark's settings would change values: {'; '.join(conflicts)}.")
 
 
 def _explain_failure(error: Exception, master: str) -> str:

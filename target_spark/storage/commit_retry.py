@@ -381,7 +381,7 @@ def _retries_exhausted_error(
     return StorageError(
         f"{operation}: {_EXPLANATIONS[kind]}. Tried {tried}; last error: {first_error_line(error)}."
         " Nothing of this batch is committed and no state that covers it is emitted; earlier"
-        " commits are safe. Start again when this is repaired."
+        " commits are safe. Start again when the cause is fixed."
     )
 
 
@@ -408,7 +408,7 @@ def _raise_permanent_error(operation: str, kind: FailureKind, error: BaseExcepti
 def _permanent_error(operation: str, cause: str) -> StorageError:
     return StorageError(
         f"{operation}: {cause}. Nothing of this batch is committed and no state that covers it is"
-        " emitted; earlier commits are safe. Start again when this is repaired."
+        " emitted; earlier commits are safe. Start again when the cause is fixed."
     )
 
 
