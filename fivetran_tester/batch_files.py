@@ -31,7 +31,7 @@ _AES_KEY_BYTES: Final = 32
 
 
 class Sentinel:
-    """Type of the CSV cells `NULL` and `UNMODIFIED`; the latter keeps the table's value."""
+    """Type of the CSV cells `NULL` and `UNMODIFIED` (the row keeps the value in the table)."""
 
 
 NULL: Final = Sentinel()

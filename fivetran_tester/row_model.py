@@ -80,7 +80,7 @@ class TableRows:
             yield f"values differ in {', '.join(changed)}"
 
     def _get_checksum(self, name: str, row: bytes) -> bytes:
-        """Return the checksum of a row's value in column ``name``; zero bytes if it has none."""
+        """Return the checksum of a row's value in column ``name``; zero bytes without a value."""
         offset = self.offsets.get(name)
         if offset is None:
             return _NO_CHECKSUM

@@ -603,7 +603,8 @@ def former_jobs(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the default job names that earlier releases derived from these settings.
 
     Up to version 0.1 the default name was a hash of the path as written in the settings. Now it is
-    a hash of the resolved path. Return an empty tuple if both are equal, or if ``job`` is set.
+    a hash of the resolved path. Return an empty tuple if the two hashes are equal, or if ``job`` is
+    set.
     """
     former = _default_job(config, to_spark_uri(get_location(config)).rstrip("/"))
     return () if config.get("job") or former == get_job_name(config) else (former,)

@@ -495,7 +495,7 @@ def _split_settings(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split the settings in one file into the target's settings and the tap's settings.
 
-    Return a tuple of both. Settings that the tap does not declare belong to the target.
+    Return a tuple of two dictionaries. Settings that the tap does not declare belong to the target.
 
     Raises:
         ConfigurationError: The target and the tap both declare a setting in the file.

@@ -102,7 +102,7 @@ class ArrowConverter:
     Attributes:
         schema: The Arrow schema of the record batches.
         zoneless: The number of date-times without a time zone, which are read as UTC, by property.
-            Properties without any are left out.
+            Properties without such date-times are left out.
     """
 
     def __init__(

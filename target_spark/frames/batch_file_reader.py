@@ -1,7 +1,7 @@
 """Conversion of the files of BATCH messages (JSONL or Parquet) to spool files, by Spark.
 
 - Spool files keep uncommitted rows as lines of JSON. A row of a batch file becomes the same line as
-  a RECORD message, so both are converted, quarantined and counted in the same way.
+  a RECORD message, and is converted, quarantined and counted in the same way.
 - Rows are ordered by message, by file in the message's manifest, and by position in the file. Spark
   reads the blocks of a file in parallel. The first pass counts the lines of each block, and the
   second pass numbers them.

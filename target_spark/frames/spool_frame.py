@@ -80,7 +80,7 @@ class Counts:
     Attributes:
         rows: The number of rows.
         zoneless: The number of date-times without a time zone, which are read as UTC, by column.
-            Columns without any are left out.
+            Columns without such date-times are left out.
         nulled: The number of rows in which an invalid value was replaced by null.
     """
 

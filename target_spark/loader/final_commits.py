@@ -78,8 +78,8 @@ class FinalCommits:
     def hold_states(self, stream: LoadedStream, ordinal: int) -> None:
         """Hold back states until a stream's table is overwritten, or its old versions are deleted.
 
-        Nothing happens for a table that needs neither. If the table format cannot delete rows, a
-        note for the user is added to the report instead.
+        Nothing happens for a table that needs no overwrite and no deletion. If the table format
+        cannot delete rows, a note for the user is added to the report instead.
 
         Args:
             stream: The stream.
@@ -156,7 +156,7 @@ class FinalCommits:
         return QuarantineError(" ".join([*unfit, *map(str, filter(None, [incomplete]))]))
 
     def _incomplete_error(self) -> IncompleteError | None:
-        """Return an error that lists the tables whose old rows were kept, or None without any.
+        """Return an error that lists the tables whose old rows were kept; None without such tables.
 
         These tables were not overwritten, or have rows of old Singer table versions, because their
         streams may be incomplete.
@@ -207,8 +207,8 @@ class FinalCommits:
     def _has_other_versions(self, stream: LoadedStream) -> bool:
         """Return True if the stream's table has rows of versions other than the activated one.
 
-        If it has none, no deletion is needed, so the states that were held back until the deletion
-        are emitted.
+        If the table has no such rows, no deletion is needed, so the states that were held back
+        until the deletion are emitted.
         """
         self._engine.begin()
         version = stream.versions.activated

@@ -232,8 +232,9 @@ def _describe(error: BaseException) -> str:
 def name_table(table: Table, spark_conf: Mapping[str, Any]) -> tuple[str, str]:
     """Return the OpenLineage namespace and name of a table.
 
-    For a table with a path, both come from the path. Otherwise the namespace is the URL of the
-    table's catalog in the Spark settings, or the name of the catalog if they have no URL.
+    For a table with a path, namespace and name come from the path. Otherwise the namespace is the
+    URL of the table's catalog in the Spark settings, or the name of the catalog if they have no
+    URL.
     """
     if table.path:
         return _name_location(table.path)

@@ -147,7 +147,7 @@ class Ledger:
                 batches.open = self._newest_batch = ordinal
 
     def close_batch(self, stream: Hashable) -> None:
-        """Close a stream's open batch. Nothing happens if the stream has none.
+        """Close a stream's open batch. Nothing happens if the stream has no open batch.
 
         The next row of the stream opens a new batch.
         """

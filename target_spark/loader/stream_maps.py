@@ -6,8 +6,8 @@ map raises an error at the stream's SCHEMA message. Names, schemas and keys matc
 Singer targets produce with the same settings. A record with an unpaired surrogate cannot be
 decoded: it is passed to every output stream as a JSON string of its text, and quarantined later.
 
-If several streams are mapped to one, their ACTIVATE_VERSION messages have no effect, because
-deleting the rows of other versions would delete the rows of the other streams. Airbyte's states and
+If several streams are mapped to one output stream, their ACTIVATE_VERSION messages have no effect,
+because the versions of one stream must not delete the rows of another stream. Airbyte's states and
 statuses of single streams are not supported then.
 """
 

@@ -1,9 +1,9 @@
 """Warehouse: a mapping of table names to tables that are read as Arrow, pandas, Polars or DuckDB.
 
 Each format has a module with the functions `is_table`, `read_runs`, `open_table`, `get_schema` and
-`read_rows`. The last two take the result of `open_table`, so both see the same version.
-A table is read at one version: a Delta version, an Iceberg snapshot id, or the commit number of a
-Parquet manifest. The default, None, is the newest version.
+`read_rows`. `get_schema` and `read_rows` take the result of `open_table`, so that schema and rows
+are of the same version. A table is read at one version: a Delta version, an Iceberg snapshot id, or
+the commit number of a Parquet manifest. The default, None, is the newest version.
 """
 
 from __future__ import annotations

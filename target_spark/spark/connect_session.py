@@ -141,7 +141,8 @@ class ConnectSession:
     def thread_session(self) -> SparkSession:
         """Return the calling thread's session, as `spark` does.
 
-        The class `Session`, for a local Spark, has both methods with different results.
+        The method exists because in `Session`, the class for a local Spark, its result differs from
+        that of `spark`.
         """
         return self.spark()
 

@@ -101,8 +101,8 @@ class CommitMetadata:
     def with_earlier_state(self, before: CommitMetadata | None) -> CommitMetadata:
         """Return a copy that repeats the previous commit's state if this commit has no state.
 
-        If both have Airbyte states, which are JSON lists with a state per stream, the lists are
-        merged.
+        If both commits have Airbyte states, which are JSON lists with a state per stream, the lists
+        are merged.
 
         Args:
             before: The metadata of the table's previous commit, or None.
@@ -137,10 +137,10 @@ def find_latest_metadata(markers: Iterable[CommitMetadata | None]) -> CommitMeta
     committed rows without a state, ``uncovered_since`` is the start of that run.
 
     Args:
-        markers: The newest commit metadata of each table; None for a table without any.
+        markers: The newest commit metadata of each table; None for a table without commit metadata.
 
     Returns:
-        The metadata; None if no table has any.
+        The metadata; None if no table has commit metadata.
     """
     present = [marker for marker in markers if marker is not None]
     in_order = sorted(

@@ -58,8 +58,8 @@ def build_rows(
 ) -> list[dict[str, Any]]:
     """Return a run's rows for the table ``_target_spark_runs``: one dict per stream.
 
-    Each row has both states. If the states in all rows would have more than 4 Mi characters, they
-    are null instead.
+    Each row has the states before and after the run. If the states in all rows would have more than
+    4 Mi characters, they are null instead.
 
     Args:
         report: The report of the run with its outcome, as `Report.as_dict` returns it.

@@ -379,9 +379,9 @@ def next_metadata(
         before: The newest commit metadata in the table, or None.
         commit: The commit metadata of the batch.
         table: The table to write to.
-        acknowledged: True if this run knows that a commit of this batch has succeeded. False if it
-            does not know; the table may then contain the batch, because the response to an earlier
-            commit was lost.
+        acknowledged: True if this run knows that a commit of this batch has succeeded. False if the
+            table may contain the batch although this run does not know it, because the response to
+            an earlier commit was lost.
 
     Raises:
         TableOwnerError: Another job has loaded the table since this run read its metadata.

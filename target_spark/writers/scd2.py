@@ -90,17 +90,17 @@ def compute_changes(
         A DataFrame of changes: the columns of the batch, and a column with the action, such as
         ``begin`` or ``end`` of a row version (see `HistoryMerge`).
     """
-    events = _add_states(batch, keys)
+    events = _add_times_and_values(batch, keys)
     versions = _get_versions(events, table, keys)
     compared = _join_equal_versions(_join_current_state(events, versions, keys), versions, keys)
     new_events = _drop_repeated_events(compared, keys, run_started)
-    return _build_changes(new_events, keys, _columns(batch, keys))
+    return _build_changes(new_events, keys, _get_written_columns(batch, keys))
 
 
 def initial_versions(batch: DataFrame, keys: MergeKeys) -> DataFrame:
     """Return the row versions that a batch inserts into an empty SCD2 table."""
     nothing = F.lit(None)
-    events = _add_states(batch, keys)
+    events = _add_times_and_values(batch, keys)
     compared = events.withColumns(
         {
             _BEFORE: nothing.cast(events.schema[_STATE].dataType),
@@ -108,7 +108,7 @@ def initial_versions(batch: DataFrame, keys: MergeKeys) -> DataFrame:
             _SINCE: nothing.cast("bigint"),
         }
     )
-    first_versions = _build_changes(compared, keys, _columns(batch, keys)).where(
+    first_versions = _build_changes(compared, keys, _get_written_columns(batch, keys)).where(
         F.col(ACTION) == BEGIN
     )
     return sort_rows(first_versions.drop(ACTION, _AT, _MARK), keys.sort_by)
@@ -149,18 +149,18 @@ def build_conversion_sql(target: str, micros: int, deleted: str | None) -> str:
     )
 
 
-def _add_states(batch: DataFrame, keys: MergeKeys) -> DataFrame:
+def _add_times_and_values(batch: DataFrame, keys: MergeKeys) -> DataFrame:
     """Add to each record its time in microseconds since 1970, and the values to compare.
 
     The values are a struct of the columns ``keys.compared``. It is null for a delete record.
     """
-    state = _state_struct(keys.compared)
+    state = _make_value_struct(keys.compared)
     if keys.deleted is not None:
         state = F.when(_col(keys.deleted).isNull(), state)
     return batch.withColumns({_STATE: state, _MICROS: F.unix_micros(_col(VALID_FROM))})
 
 
-def _state_struct(compared: Sequence[str]) -> Column:
+def _make_value_struct(compared: Sequence[str]) -> Column:
     """Return a struct of the columns ``compared``, which is not null even if all values are."""
     named = (_col(name).alias(f"c{number}") for number, name in enumerate(compared))
     return F.struct(F.lit(0).alias("c"), *named)
@@ -173,8 +173,11 @@ def _get_versions(events: DataFrame, table: DataFrame, keys: MergeKeys) -> DataF
     has_versions = TABLE_VERSION in table.columns
     table_version = _col(TABLE_VERSION) if has_versions else F.lit(None).cast("bigint")
     rows = table.select(
-        *(_col(key).alias(name) for key, name in zip(keys.columns, _key_copies(keys), strict=True)),
-        _state_struct(keys.compared).alias(_STATE),
+        *(
+            _col(key).alias(name)
+            for key, name in zip(keys.columns, _get_key_aliases(keys), strict=True)
+        ),
+        _make_value_struct(keys.compared).alias(_STATE),
         _col(IS_CURRENT).alias(_CURRENT),
         F.unix_micros(_col(VALID_FROM)).alias(_MICROS),
         F.unix_micros(_col(VALID_TO)).alias(_SINCE),
@@ -192,7 +195,7 @@ def _join_current_state(events: DataFrame, versions: DataFrame, keys: MergeKeys)
     version, the time of the key's last change in the table, and the replication key of the key's
     latest row version. A value that the table does not have is null.
     """
-    names = _key_copies(keys)
+    names = _get_key_aliases(keys)
     state, begun = F.struct(_STATE, _VERSION_BEFORE), F.coalesce(_MICROS, F.lit(0))
     latest = versions.groupBy(*names).agg(
         F.max(F.greatest(_MICROS, _SINCE)).alias(_SINCE),
@@ -216,7 +219,7 @@ def _join_equal_versions(events: DataFrame, versions: DataFrame, keys: MergeKeys
     the row versions that those deletions ended. The columns show if the table already has the
     record.
     """
-    names, at, state = _key_copies(keys), f"{_STATE}2", F.col(_STATE)
+    names, at, state = _get_key_aliases(keys), f"{_STATE}2", F.col(_STATE)
     ended = F.struct(F.col(_MARK).alias("mark"), state.alias("state"))
     none, no_mark = (F.lit(None).cast(versions.schema[name].dataType) for name in (_STATE, _MARK))
     no_end = F.when(F.lit(False), ended)  # noqa: FBT003
@@ -240,11 +243,11 @@ def _join_equal_versions(events: DataFrame, versions: DataFrame, keys: MergeKeys
 
 
 def _same_key(keys: MergeKeys) -> list[Column]:
-    pairs = zip(keys.columns, _key_copies(keys), strict=True)
+    pairs = zip(keys.columns, _get_key_aliases(keys), strict=True)
     return [_col(key).eqNullSafe(F.col(name)) for key, name in pairs]
 
 
-def _key_copies(keys: MergeKeys) -> list[str]:
+def _get_key_aliases(keys: MergeKeys) -> list[str]:
     """Return the aliases of the table's key columns in the join of the table and the batch."""
     return [f"{_KEY}{number}" for number in range(len(keys.columns))]
 
@@ -263,11 +266,11 @@ def _drop_repeated_events(events: DataFrame, keys: MergeKeys, run_started: int) 
     is_current = F.col(_STATE).eqNullSafe(F.col(_BEFORE))
     timeless = micros.eqNullSafe(F.unix_micros(F.lit(keys.received).cast("timestamp")))
     judged = events.withColumns({_OLD: _is_outdated(keys), _NEWER: ~timeless & (micros > since)})
-    all_known = F.min(_is_known(keys) & timeless).over(_so_far(keys))
+    all_known = F.min(_is_known(keys) & timeless).over(_make_window_so_far(keys))
     repeated = is_current & all_known & (since < run_started)
     known = F.col(_OLD) | (is_current & (micros <= since)) | repeated
     with_last_known = judged.withColumn(_KNOWN, F.when(known, order)).withColumn(
-        _KNOWN, F.max(_KNOWN).over(_of_key(keys))
+        _KNOWN, F.max(_KNOWN).over(_make_key_window(keys))
     )
     at, is_new = F.col(_KNOWN), F.col(_NEWER) & ~F.col(_OLD)
     return with_last_known.where(
@@ -347,7 +350,7 @@ def _is_outdated_by_deletion(keys: MergeKeys, recorded: Column) -> Column:
         return F.lit(False)  # noqa: FBT003
     deletion = F.col(_STATE).isNull() if keys.hard_delete else recorded
     order = _col(keys.order)
-    is_followed = order < F.max(F.when(deletion, order)).over(_of_key(keys))
+    is_followed = order < F.max(F.when(deletion, order)).over(_make_key_window(keys))
     outdated = F.col(_BEFORE).isNull() & F.col(_TIMES).isNotNull() & is_followed
     if keys.cursor is None:
         return outdated
@@ -385,14 +388,14 @@ def _number_changes(events: DataFrame, keys: MergeKeys) -> DataFrame:
     changes of the key up to and including the record. The third is true if the record only changes
     the Singer table version of the current row version (SCD2).
     """
-    by_key = _by_key(keys)
+    by_key = _make_ordered_window(keys)
     before = F.when(F.row_number().over(by_key) == 1, F.col(_BEFORE)).otherwise(
         F.lag(_STATE).over(by_key)
     )
     numbered = events.withColumn(_CHANGED, ~F.col(_STATE).eqNullSafe(before))
     numbered = numbered.withColumns(
         {
-            _NUMBER: F.sum(F.col(_CHANGED).cast("bigint")).over(_so_far(keys)),
+            _NUMBER: F.sum(F.col(_CHANGED).cast("bigint")).over(_make_window_so_far(keys)),
             _LAST: F.lead(_col(keys.order)).over(by_key).isNull(),
         }
     )
@@ -410,8 +413,8 @@ def _number_changes(events: DataFrame, keys: MergeKeys) -> DataFrame:
 
 def _set_version_times(changed: DataFrame, keys: MergeKeys) -> DataFrame:
     """Set the start and end time of each SCD2 row version. Start times increase within each key."""
-    by_key = _by_key(keys)
-    earliest = F.max(F.col(_MICROS) - F.col(_NUMBER)).over(_so_far(keys))
+    by_key = _make_ordered_window(keys)
+    earliest = F.max(F.col(_MICROS) - F.col(_NUMBER)).over(_make_window_so_far(keys))
     at = F.timestamp_micros(F.col(_NUMBER) + F.greatest(F.col(_SINCE), earliest))
     deleted = F.lit(None).cast("timestamp") if keys.deleted is None else _col(keys.deleted)
     timed = changed.withColumns({_AT: at, _MARK: deleted})
@@ -423,24 +426,24 @@ def _set_version_times(changed: DataFrame, keys: MergeKeys) -> DataFrame:
     return timed.withColumns(row)
 
 
-def _columns(batch: DataFrame, keys: MergeKeys) -> list[str]:
+def _get_written_columns(batch: DataFrame, keys: MergeKeys) -> list[str]:
     """Return the columns of the batch that are written into the table."""
     return [name for name in batch.columns if name != keys.order]
 
 
-def _of_key(keys: MergeKeys) -> WindowSpec:
+def _make_key_window(keys: MergeKeys) -> WindowSpec:
     """Return the window of all records of a key."""
     return Window.partitionBy(*map(_col, keys.columns))
 
 
-def _by_key(keys: MergeKeys) -> WindowSpec:
+def _make_ordered_window(keys: MergeKeys) -> WindowSpec:
     """Return the window of all records of a key in order."""
-    return _of_key(keys).orderBy(_col(keys.order))
+    return _make_key_window(keys).orderBy(_col(keys.order))
 
 
-def _so_far(keys: MergeKeys) -> WindowSpec:
+def _make_window_so_far(keys: MergeKeys) -> WindowSpec:
     """Return the window of the records of a key up to and including the current record."""
-    return _by_key(keys).rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    return _make_ordered_window(keys).rowsBetween(Window.unboundedPreceding, Window.currentRow)
 
 
 def _col(name: str) -> Column:

@@ -1,8 +1,8 @@
 """Delta tables by path or catalog name: find, create and drop them.
 
-A table has a path, a name in a catalog, or both. With both, its files are at the path and the
-catalog refers to them; a Delta table that already exists at the path is registered in the catalog.
-If the catalog has another location for the name, the catalog's location is used.
+A table has a path, a name in a catalog, or both. If it has a path and a name, its files are at the
+path and the catalog refers to them; a Delta table that already exists at the path is registered in
+the catalog. If the catalog has another location for the name, the catalog's location is used.
 """
 
 from __future__ import annotations

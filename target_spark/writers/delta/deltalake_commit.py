@@ -426,8 +426,8 @@ def add_columns(
     Args:
         snapshot: The newest table version, as the caller has read it.
         fields: The columns as Spark types. Their metadata may have a comment.
-        before: The newest commit metadata in the table, which the commit repeats; None if it has
-            none.
+        before: The newest commit metadata in the table, which the commit repeats; None if the table
+            has no commit metadata.
 
     Returns:
         True if the commit was made; False if another writer has committed that version.
@@ -455,8 +455,8 @@ def annotate_table(
         snapshot: The newest table version, as the caller has read it.
         properties: The properties to set.
         comments: The comments to set, by column.
-        before: The newest commit metadata in the table, which the commits repeat; None if it has
-            none.
+        before: The newest commit metadata in the table, which the commits repeat; None if the table
+            has no commit metadata.
 
     Returns:
         True if all commits were made; False if another writer has committed one of the versions.
