@@ -93,19 +93,6 @@ def test_class_archive_depends_on_java_and_spark() -> None:
     assert archive_file(java, home) != archive_file("/other/java", home)
 
 
-@pytest.mark.spark
-def test_jvm_maps_the_class_archive(spark_session) -> None:
-    archive = archive_file(check_java(), spark_home("local[2]", VERSION))
-    if not archive.is_file():
-        pytest.skip(
-            "no archive of classes was made: python -m target_spark.spark.class_archive makes it"
-        )
-    maps = Path("/proc", str(spark_session.jvm_pid), "maps")
-    if not maps.exists():
-        pytest.skip("only Linux tells what a process maps")
-    assert str(archive) in maps.read_text(encoding="utf-8")
-
-
 @pytest.fixture
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of a new Python environment."""

@@ -40,7 +40,7 @@ conf = {"spark.hadoop.fs.s3a.secret.key": "TOP-SECRET", "spark.sql.shuffle.parti
 pids = []
 lock = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
 session = Session.start(
-    SparkSettings(master="local[1]", conf=conf, format="parquet", small_runs=True),
+    SparkSettings(master="local[1]", conf=conf, format="delta", small_runs=True),
     pass_fds=[lock],
     on_jvm=pids.append,
 )
@@ -49,7 +49,12 @@ spark = session.spark()
 pid = session.jvm_pid
 assert pids == [pid]
 assert os.getpgid(pid) == pid != os.getpgid(0)
-assert b"TOP-SECRET" not in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+assert b"TOP-SECRET" not in command
+_, has_archive, rest = command.partition(b"-XX:SharedArchiveFile=")
+if has_archive:  # `make test` creates that of Delta
+    archive = rest.partition(b"\\0")[0]
+    assert archive in pathlib.Path(f"/proc/{pid}/maps").read_bytes()
 assert spark.sparkContext.getConf().get("spark.hadoop.fs.s3a.secret.key") == "TOP-SECRET"
 assert os.path.samefile(f"/proc/{pid}/fd/{lock}", sys.argv[1])
 
