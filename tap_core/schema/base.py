@@ -13,7 +13,7 @@ from collections.abc import Hashable, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Generic, Protocol, cast, final, overload
 
-from tap_core.exceptions import SchemaNotFoundError, SchemaNotValidError
+from tap_core.exceptions import SchemaNotFoundError, SchemaNotValidError, SingerSDKError
 from tap_core.types import JsonSchema
 
 if TYPE_CHECKING:
@@ -84,9 +84,11 @@ class SchemaSource(ABC, Generic[KeyT]):
         schema = deepcopy(self._schema_cache[key])
         try:
             return self.preprocess_schema(schema, key_properties=key_properties)
+        except SingerSDKError:
+            raise
         except Exception as ex:
             reason = f"{type(ex).__name__}: {ex}"
-            msg = f"The schema of '{key}' in {self!r} cannot be converted ({reason})"
+            msg = f"The preprocessor cannot convert the schema of '{key}' in {self!r} ({reason})"
             raise SchemaNotValidError(msg) from ex
 
     def _fetch_object(self, key: KeyT) -> JsonSchema:

@@ -156,7 +156,10 @@ def format_location(location: object) -> str:
     text = str(location)
     if not _URL.match(text):
         return text
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+    except ValueError:  # such as an open bracket in the host
+        return f"{text.partition('://')[0]}://…"
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 

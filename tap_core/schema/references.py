@@ -1,8 +1,8 @@
 """Resolution of ``$ref`` in JSON Schemas, and a normal form for comparing schemas.
 
 - ``$ref`` is replaced by the keywords of the schema it refers to, its target. If a keyword is in
-  both schemas, the target's value is used, but the properties of both are kept. ``definitions`` and
-  ``$defs`` are kept unchanged.
+  both schemas, the target's value is used, but properties that only one of them has are kept.
+  ``definitions`` and ``$defs`` are kept unchanged.
 - Only keywords that contain schemas are traversed, so a property may be named ``$ref`` or
   ``items``, and data in ``default``, ``const`` and ``enum`` is not changed.
 - A recursive schema, or a schema with too many references, is an error. On request, the innermost
@@ -299,6 +299,8 @@ def _replace_references(schema: JsonSchema, scope: _Scope) -> JsonSchema:
         target, inside = scope.follow(schema["$ref"])
         for keyword, value in _replace_references(target, inside).items():
             own: Any = result.get(keyword)
-            is_combined = keyword in _MAPPING_KEYWORDS and isinstance(own, Mapping)
-            result[keyword] = {**own, **value} if is_combined else value
+            if keyword in _MAPPING_KEYWORDS and isinstance(own, Mapping):
+                result[keyword] = {**own, **value} if isinstance(value, Mapping) else own
+            else:
+                result[keyword] = value
     return result

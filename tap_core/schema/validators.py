@@ -118,7 +118,7 @@ def has_unique_items(items: Sequence[Any]) -> bool:
 
 
 def _digest(value: Any) -> bytes:
-    """Return a SHA-256 digest of a JSON array or object; equal values have equal digests.
+    """Return a SHA-256 digest of a JSON array or object; only equal values have the same.
 
     Raise LimitExceededError if the check of the value has taken too long.
     """

@@ -60,6 +60,9 @@ NULLS_LAST_DIALECTS = frozenset(("postgresql", "oracle", "redshift", "snowflake"
 _LONGEST_OFFSET = timedelta(days=1)
 """More than the difference between UTC and any local time."""
 
+_AFTER_MINUTES = len("2024-01-05 10:00") + 1
+"""Position in the text of a date-time after its minutes, counted from 1 as in SQL."""
+
 
 class SQLStream(Stream, abc.ABC):
     """Base class of streams that read a database table or view.
@@ -221,7 +224,7 @@ class SQLStream(Stream, abc.ABC):
             column = table.columns[self.replication_key]
             query = query.order_by(_build_order(column, self))
             start = self.get_starting_replication_key_value(context)
-            query = _limit_rows(query, column, start, self, context)
+            query = _limit_rows(query, column, start, self)
         return query
 
     def apply_query_limit(self, query: sa.Select[Any]) -> sa.Select[Any]:
@@ -247,7 +250,7 @@ class SQLStream(Stream, abc.ABC):
 
         Raises:
             NotImplementedError: A context was passed, but tables have no partitions.
-            DataError: A value cannot be converted to the type of its column.
+            DataError: A value cannot be converted to the type of its column, or compared with it.
         """
         if context:
             raise NotImplementedError(f"Stream '{self.name}' does not support partitioning.")
@@ -329,16 +332,19 @@ def _name_stream_in_errors(stream: SQLStream) -> Iterator[None]:
     """Context manager for reading rows, which names the stream if a value cannot be converted.
 
     Raises:
-        DataError: SQLAlchemy or the driver could not convert a value to its column's type.
+        DataError: SQLAlchemy, the driver or the database could not convert a value to the type of
+            its column, or the bookmark or start date to that of the replication key.
     """
     try:
         yield
-    except (ArithmeticError, TypeError, ValueError, sa.exc.DataError) as error:
+    except (ArithmeticError, LookupError, TypeError, ValueError, sa.exc.DataError) as error:
         reason = error.orig if isinstance(error, sa.exc.DataError) else error
+        first_line = next(iter(str(reason).splitlines()), "")
         raise DataError(
             f"Stream '{stream.name}': a value does not fit the type of its column"
-            f" ({type(reason).__name__}: {reason}). Correct it, deselect the column, or override"
-            " get_table_columns to give it another type."
+            f" ({type(reason).__name__}: {first_line}). It is the value of a row, the bookmark or"
+            " the start date. Correct it, deselect its column, or override get_table_columns to"
+            " give the column another type."
         ) from error
 
 
@@ -378,27 +384,24 @@ def _get_query_columns(query: sa.Select[Any]) -> dict[str, Any]:
 
 
 def _limit_rows(
-    query: sa.Select[Any],
-    column: sa.Column[Any],
-    start: Any,
-    stream: SQLStream,
-    context: Context | None,
+    query: sa.Select[Any], column: sa.Column[Any], start: Any, stream: SQLStream
 ) -> sa.Select[Any]:
     """Return the query with a WHERE clause for rows from ``start`` on, and up to a backfill's end.
 
     The end of the backfill is included, because the column's type may be less precise than the
-    value. The sync later drops the rows that are not in the range.
+    value. The sync later drops the rows that are not in the range of a backfill.
     """
     limits = stream._read_range  # noqa: SLF001
     last = None if limits is None else limits.last
     is_sqlite = stream.connector._dialect.name == "sqlite"  # noqa: SLF001
     if is_sqlite and infer_value_type(column.type) in {datetime, time}:
+        # Rows with any offset may be in the range of a backfill.
         margin = timedelta() if limits is None else _LONGEST_OFFSET
-        first = [] if start is None else _to_sqlite_texts(start, -margin)
-        if start == stream.get_context_state(context).get("replication_key_value"):
-            first = first[:1]  # it is the value of a row, with the offset of all rows
         return _limit_sqlite_rows(
-            query, column, first, [] if last is None else _to_sqlite_texts(last, margin)
+            query,
+            column,
+            None if start is None else _to_sqlite_texts(start, -margin),
+            None if last is None else _to_sqlite_texts(last, margin),
         )
     if start is not None:
         query = query.where(column >= _to_column_type(start, column))
@@ -408,20 +411,33 @@ def _limit_rows(
 
 
 def _limit_sqlite_rows(
-    query: sa.Select[Any], column: sa.Column[Any], first: Sequence[str], last: Sequence[str]
+    query: sa.Select[Any],
+    column: sa.Column[Any],
+    first: tuple[str, str] | None,
+    last: tuple[str, str] | None,
 ) -> sa.Select[Any]:
     """Return the query with a WHERE clause for the text that SQLite stores for dates and times.
 
-    Programs write the text with a blank or a T, with or without a fraction, and with or without an
-    offset. The first condition can use an index, and the second one is exact. The rows begin at the
-    smallest text in ``first``, and end at the largest one in ``last``.
+    Programs write the text with a blank or a T, with or without seconds and a fraction, and with or
+    without an offset. ``first`` and ``last`` are results of `_to_sqlite_texts`: rows with an offset
+    are compared with the first text of the pair, and rows in UTC with the second one. For each
+    limit, the first condition can use an index, and the second one is exact.
     """
     text = sa.type_coerce(column, sa.String)
     normal = sa.func.replace(text, "T", " ")
+    has_offset = sa.func.substr(text, _AFTER_MINUTES).op("GLOB")("*[+-]*")
     if first:
-        query = query.where(text >= min(first), normal >= min(first))
+        as_written, in_utc = map(_shorten, first)
+        query = query.where(
+            text >= min(as_written, in_utc),
+            normal >= sa.case((has_offset, as_written), else_=in_utc),
+        )
     if last:
-        query = query.where(normal <= f"{max(last)}~")  # also with a fraction
+        as_written, in_utc = (f"{limit}~" for limit in last)  # also with a fraction
+        query = query.where(
+            text <= max(as_written, in_utc).replace(" ", "T"),
+            normal <= sa.case((has_offset, as_written), else_=in_utc),
+        )
     return query
 
 
@@ -443,26 +459,42 @@ def _to_column_type(value: Any, column: sa.Column[Any]) -> Any:
         return value
 
 
-def _to_sqlite_texts(value: Any, shift: timedelta) -> list[str]:
-    """Return the shortest texts that SQLite may store for a date-time plus ``shift``, or a time.
+def _to_sqlite_texts(value: Any, shift: timedelta) -> tuple[str, str]:
+    """Return a date-time plus ``shift`` as text in its own offset and in UTC, both without offset.
 
-    A date-time with an offset may be stored with this offset, or in UTC, which is the second text.
+    A value that is no date-time, such as a time, is returned twice.
     """
-    instant = parse_instant(value) if isinstance(value, str) else None
+    instant = parse_instant(value)
     if instant is None:
-        return [_drop_final_zeros(str(value))]
+        return (_to_sqlite_time(value),) * 2
     written = instant[0]
     with suppress(OverflowError):  # the first or the last day that Python knows
         written += shift
-    return [
-        _drop_final_zeros(moment.replace(tzinfo=None).isoformat(sep=" "))
-        for moment in (written, written.astimezone(timezone.utc))
-    ]
+    in_utc = written
+    with suppress(OverflowError):
+        in_utc = written.astimezone(timezone.utc)
+    return _to_local_text(written), _to_local_text(in_utc)
 
 
-def _drop_final_zeros(text: str) -> str:
-    """Return the text of a time without zeros at the end of its fraction of a second."""
-    return text.rstrip("0").rstrip(".") if "." in text else text
+def _to_local_text(instant: datetime) -> str:
+    return instant.replace(tzinfo=None).isoformat(sep=" ")
+
+
+def _to_sqlite_time(value: Any) -> str:
+    """Return a time as text without its offset; return other values as they are written."""
+    try:
+        return time.fromisoformat(value).replace(tzinfo=None).isoformat()
+    except (TypeError, ValueError):
+        return str(value)
+
+
+def _shorten(text: str) -> str:
+    """Return the shortest text that SQLite may store for a date-time or a time.
+
+    Zeros at the end of the fraction, seconds and a time that are zero may be missing.
+    """
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return text.removesuffix(":00").removesuffix(" 00:00")
 
 
 def _read_instant(value: str, column: sa.Column[Any]) -> datetime:

@@ -29,7 +29,6 @@ from tap_core.sync.concurrency import get_synced_children
 from tap_core.sync.distribution import make_pool
 from tap_core.sync.override_detection import is_overridden
 from tap_core.sync.plan import get_plan
-from tap_core.sync.record_input import check_context
 from tap_core.sync.worker_pool import SyncJob
 
 if TYPE_CHECKING:
@@ -55,13 +54,9 @@ def sync_child_contexts(stream: SyncStream, record: Record, child_context: Conte
     They are synced once for each context that ``generate_child_contexts`` yields for the record.
     ``child_context`` is the context that this method gets: by default that of the parent, or the
     one that ``get_records`` has yielded with the record.
-
-    Raises:
-        FatalSyncError: A context is not a dict.
     """
     is_kept = get_plan(stream).child_filter
     for context in stream.generate_child_contexts(record=record, context=child_context):
-        check_context(context, stream.name, "get_child_context")
         if is_kept is None or is_kept(record):
             stream._sync_children(copy.copy(context))
 

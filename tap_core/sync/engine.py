@@ -90,6 +90,7 @@ def sync_stream(stream: SyncStream, context: Context | None) -> None:
     run = stream._tap.run
     stream = run.get_thread_stream(stream)
     context = stream.preprocess_context(context) if context else None
+    check_context(context, stream.name, "get_child_context of its parent")
     _log_start(stream, context)
     stream.context = MappingProxyType(dict(context)) if context else None
     plan = get_plan(stream)

@@ -68,11 +68,11 @@ def check_record(record: Any, stream: str) -> None:
 
 
 def check_context(context: Any, stream: str, origin: str) -> None:
-    """Raise `FatalSyncError` if a context is neither a mapping nor None.
+    """Raise `FatalSyncError` if a context is neither a mapping nor empty.
 
-    The message names the stream and ``origin``, the member of its class that returned the context.
+    The message names the stream and ``origin``, the member of a class that returned the context.
     """
-    if context is not None and not isinstance(context, Mapping):
+    if context and not isinstance(context, Mapping):
         raise FatalSyncError(
             f"Stream '{stream}': a context must be a dict, but {origin} returned one of type"
             f" '{type(context).__name__}'."

@@ -305,6 +305,12 @@ def test_component_that_cannot_be_converted_is_named_in_the_error(component):
         OpenAPISchema(document).get_schema("User")
 
 
+def test_invalid_url_is_an_error_without_its_secrets():
+    with pytest.raises(SchemaNotFoundError, match="Invalid IPv6 URL") as caught:
+        OpenAPISchema("http://me:secret@[bad/a.json").get_schema("User")
+    assert "secret" not in str(caught.value)
+
+
 @pytest.mark.parametrize("scheme", ["ftp", "file", "s3"])
 def test_url_that_is_not_http_is_an_error_without_its_secrets(scheme):
     source = OpenAPISchema(f"{scheme}://me:secret@host/a.json?token=secret")

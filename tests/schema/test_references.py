@@ -82,14 +82,17 @@ def test_invalid_reference_is_an_error_that_shows_it(reference):
     assert str(reference) in str(caught.value)
 
 
-def test_properties_next_to_a_reference_are_kept():
+@pytest.mark.parametrize(
+    ("properties", "name"), [({"name": {"type": "string"}}, "string"), (None, "integer")]
+)
+def test_properties_next_to_a_reference_are_kept(properties, name):
     schema = {
         "$ref": "#/definitions/named",
         "properties": {"age": {"type": "integer"}, "name": {"type": "integer"}},
-        "definitions": {"named": {"properties": {"name": {"type": "string"}}}},
+        "definitions": {"named": {"properties": properties}},
     }
     resolved = resolve_schema_references(schema)
-    assert resolved["properties"] == {"age": {"type": "integer"}, "name": {"type": "string"}}
+    assert resolved["properties"] == {"age": {"type": "integer"}, "name": {"type": name}}
 
 
 def test_unused_recursive_definition_is_ignored():

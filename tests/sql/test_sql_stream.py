@@ -219,7 +219,10 @@ def test_rows_with_the_time_of_the_bookmark_are_read_however_sqlite_has_written_
             "2024-01-05T23:00:00+02:00",
             "2024-01-05T23:30:00+02:00",
         ),
+        ("at", "2024-01-05 09:00+0200", "2024-01-05 10:00+0200", "2024-01-05 10:00:00+02:00"),
+        ("at", "2024-01-04", "2024-01-05", "2024-01-05 00:00"),
         ("clock", "22:00:00", "23:00:00.5", "23:00:00.500"),
+        ("clock", "22:00", "23:00", "23:00:00.000"),
     ],
 )
 def test_rows_from_the_bookmark_on_are_read_in_each_format_of_sqlite(
@@ -242,8 +245,22 @@ def test_start_date_with_an_offset_loses_no_row_that_sqlite_has_in_utc(synced, u
     with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
         connection.execute("insert into events (id, at) values (5, '2024-01-05T10:00:00')")
         connection.commit()
-    found = records(synced(key="at", start_date="2024-01-05T12:00:00+02:00"))
-    assert [row["id"] for row in found] == [5]
+    for begin in ("2024-01-05T12:00:00+02:00", "2024-01-05T05:00:00-05:00"):
+        assert [row["id"] for row in records(synced(key="at", start_date=begin))] == [5]
+    bookmark = {"replication_key": "at", "replication_key_value": "2024-01-05T12:00:00+02:00"}
+    state = {"bookmarks": {"main-events": bookmark}}
+    assert [row["id"] for row in records(synced(key="at", state=state))] == [5]
+
+
+def test_start_date_with_an_offset_excludes_earlier_rows_with_this_offset(synced, url):
+    insert = "insert into events (id, at) values (?, ?)"
+    times = ["2024-01-05T11:30:00+02:00", "2024-01-05T12:30:00+02:00"]
+    with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+        connection.executemany(insert, enumerate(times, 5))
+        connection.commit()
+    begin = "2024-01-05T12:00:00+02:00"
+    assert [row["id"] for row in records(synced(key="at", start_date=begin))] == [6]
+    assert records(synced(key="at", start_date="0001-01-01T00:00:00+02:00"))
 
 
 def test_bookmark_of_a_column_of_bytes_is_compared_as_bytes(synced, url):

@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from tap_core import Stream
 from tap_core.exceptions import (
     AbortedSyncFailedException,
     AbortedSyncPausedException,
@@ -219,14 +220,32 @@ def test_partition_that_is_no_dict_is_an_error_that_names_the_stream(on_path, pa
 
 @both_paths
 @pytest.mark.parametrize("context", [1, "ab", [{"p": 1}]])
-def test_child_context_that_is_no_dict_is_an_error_that_names_the_parent(on_path, context):
+def test_child_context_that_is_no_dict_is_an_error_that_names_the_child(on_path, context):
     returned = context
     parent = on_path(
         stream("p", [{"id": 1}], get_child_context=lambda self, record, context: returned)
     )
     child = stream("c", [{"id": 2}], parent_stream_type=parent)
     _, error = failed(FatalSyncError, parent, child)
-    assert "Stream 'p': a context must be a dict, but get_child_context returned" in str(error)
+    assert "Stream 'c': a context must be a dict, but get_child_context of its" in str(error)
+
+
+@both_paths
+def test_children_may_be_synced_by_an_override_once_for_each_item_of_a_context(on_path):
+    def sync_each(self, contexts):
+        for context in contexts:
+            Stream._sync_children(self, context)
+
+    parent = on_path(
+        stream(
+            "p",
+            [{"id": 1}],
+            get_child_context=lambda self, record, context: [{"x": 1}, {"x": 11}],
+            _sync_children=sync_each,
+        )
+    )
+    child = stream("c", [{"id": 2}], parent_stream_type=parent)
+    assert len(sync(parent, child).records("c")) == 2
 
 
 @both_paths

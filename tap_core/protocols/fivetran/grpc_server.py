@@ -304,7 +304,7 @@ class Server:
                 request = stack.enter_context(received)
             except (DecodeError, ValueError) as error:
                 raise _UnreadableError(route.name) from error
-            # The client cancelled the call, or its request is too large.
+            # The client cancelled the call or sent no request, or the request is too large.
             except (_grpc().RpcError, MissingRequestError):
                 call.note(
                     "its request did not arrive. A request may have at most"

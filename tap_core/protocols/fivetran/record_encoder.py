@@ -228,7 +228,7 @@ class RecordEncoder(TypedRecordSerializer):
         return self.encode_operation(RecordType.UPSERT, record)
 
     def encode_operation(self, kind: RecordType, record: Record) -> bytes:
-        """Encode a record for the operation ``kind``, such as UPSERT or DELETE.
+        """Encode a record for the operation ``kind``: UPSERT, DELETE or TRUNCATE.
 
         A DELETE contains only the key columns, or all columns of a table without keys. A TRUNCATE
         contains no columns.
