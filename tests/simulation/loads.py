@@ -387,8 +387,10 @@ class Schedule:
         known = [Killed, TableError, TableOwnerError, JobLockError, StorageError, DiskFullError]
         known += [RowCountError, CommitLostError] if self.gone else []
         is_moved = isinstance(error, TableError) and "is not as this run found it" in str(error)
-        is_moved = is_moved and self.others != "a second machine"
-        if error is not None and (is_moved or not isinstance(error, tuple(known))):
+        is_expected = isinstance(error, tuple(known)) and (
+            not is_moved or self.others == "a second machine"
+        )
+        if error is not None and not is_expected:
             raise InvariantError(f"{process.name} ended with {error!r}") from error
 
     def _check_rows(self) -> None:
