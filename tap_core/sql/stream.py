@@ -426,18 +426,17 @@ def _limit_sqlite_rows(
     text = sa.type_coerce(column, sa.String)
     normal = sa.func.replace(text, "T", " ")
     has_offset = sa.func.substr(text, _AFTER_MINUTES).op("GLOB")("*[+-]*")
+
+    def choose_limit(as_written: str, in_utc: str) -> sa.Case[str]:
+        return sa.case((has_offset, as_written), else_=in_utc)
+
     if first:
-        as_written, in_utc = map(_shorten, first)
-        query = query.where(
-            text >= min(as_written, in_utc),
-            normal >= sa.case((has_offset, as_written), else_=in_utc),
-        )
+        limits = [_shorten(limit) for limit in first]
+        query = query.where(text >= min(limits), normal >= choose_limit(*limits))
     if last:
-        as_written, in_utc = (f"{limit}~" for limit in last)  # also with a fraction
-        query = query.where(
-            text <= max(as_written, in_utc).replace(" ", "T"),
-            normal <= sa.case((has_offset, as_written), else_=in_utc),
-        )
+        limits = [f"{limit}~" for limit in last]  # also with a fraction
+        latest = max(limits).replace(" ", "T")
+        query = query.where(text <= latest, normal <= choose_limit(*limits))
     return query
 
 

@@ -285,7 +285,7 @@ def test_delete_record_has_only_its_keys():
 
 def test_truncate_has_no_data():
     made = encoder({"id": SCHEMAS["long"], "x": SCHEMAS["string"], "y": {}}, keys=("id",))
-    truncate = decoded(made.encode_operation(RecordType.TRUNCATE, {}))
+    truncate = decoded(made.encode_truncate())
     assert (truncate.type, len(truncate.data), truncate.table_name) == (3, 0, "table")
     assert not truncate.HasField("schema_name")
 

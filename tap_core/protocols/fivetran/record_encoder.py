@@ -217,28 +217,24 @@ class RecordEncoder(TypedRecordSerializer):
     def encode_upsert(self, record: Record) -> bytes:
         """Encode a record with values of any type as an UPSERT.
 
-        A record with a deletion time (``_sdc_deleted_at``) becomes a DELETE. This method is the
-        slow path for records that the compiled function does not support.
+        A record with a deletion time (``_sdc_deleted_at``) becomes a DELETE, which contains only
+        the key columns, or all columns of a table without keys. This method is the slow path for
+        records that the compiled function does not support.
 
         Raises:
             DataError: A value does not match its column, or a key is missing.
         """
         if self._has_deletion_times and record.get(DELETED_AT) is not None:
-            return self.encode_operation(RecordType.DELETE, record)
-        return self.encode_operation(RecordType.UPSERT, record)
+            return self._encode(RecordType.DELETE, self._key_encoders, record)
+        return self._encode(RecordType.UPSERT, self._encoders, record)
 
-    def encode_operation(self, kind: RecordType, record: Record) -> bytes:
-        """Encode a record for the operation ``kind``: UPSERT, DELETE or TRUNCATE.
+    def encode_truncate(self) -> bytes:
+        """Return the TRUNCATE of the table, which contains no columns."""
+        return self._encode(RecordType.TRUNCATE, (), {})
 
-        A DELETE contains only the key columns, or all columns of a table without keys. A TRUNCATE
-        contains no columns.
-
-        Raises:
-            DataError: A value does not match its column, or a key is missing.
-        """
-        encoders = self._key_encoders if kind == RecordType.DELETE else self._encoders
-        if kind == RecordType.TRUNCATE:
-            encoders = []
+    def _encode(
+        self, kind: RecordType, encoders: Sequence[_ColumnEncoder], record: Record
+    ) -> bytes:
         data = b"".join([each.convert(_get_value(each.column, record)) for each in encoders])
         return self._record_starts[kind][len(data)] + data
 

@@ -31,7 +31,6 @@ from tap_core.exceptions import RecordsWithoutSchemaException, UnsupportedFeatur
 from tap_core.protocols.fivetran import proto_messages
 from tap_core.protocols.fivetran.bounded_queue import BoundedByteQueue
 from tap_core.protocols.fivetran.columns import TableId, build_columns, resolve_properties
-from tap_core.protocols.fivetran.enums import RecordType
 from tap_core.protocols.fivetran.logging import format_count
 from tap_core.protocols.fivetran.record_encoder import RecordEncoder, StreamSpec
 from tap_core.protocols.fivetran.schema_response import schema_change
@@ -283,7 +282,7 @@ class UpdateWriter:
         encoder = self._encoders.get(event.stream.name)
         if encoder is None:
             raise _make_no_schema_error(event.stream.name)
-        self._queue.put(_encode_records([encoder.encode_operation(RecordType.TRUNCATE, {})]))
+        self._queue.put(_encode_records([encoder.encode_truncate()]))
         self._is_state_due = True
 
     def _record_status(self, event: StreamStatus) -> None:
