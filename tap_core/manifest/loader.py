@@ -31,6 +31,7 @@ from tap_core.schema.yaml_nodes import (
     read_scalar,
     too_many_nodes,
 )
+from tap_core.singerlib.json import load_json
 
 __all__ = ["Manifest", "get_dynamic_stream_names", "parse_value", "read_manifest"]
 
@@ -237,7 +238,7 @@ def _parse_document(text: str, duplicate_keys: list[tuple[int, str]]) -> Any:
         if not text.lstrip().startswith("{"):
             raise
         # JSON with tabs is not valid YAML; parsing it as JSON loses the line numbers.
-        document = _compose(json.dumps(json.loads(text)))
+        document = _compose(json.dumps(load_json(text, parse_float=float)))
     return None if document is None else _NodeConverter(duplicate_keys).convert(document)
 
 

@@ -70,7 +70,14 @@ def test_rules_leave_a_config_unchanged_that_they_do_not_match(
     assert asked(server) == ["/items?region=asia&derived=asia-1&kind=None&old=None"]
 
 
-@pytest.mark.parametrize(("region", "is_valid"), [('{"a": 1}', True), ('{"a": "x-9"}', False)])
+@pytest.mark.parametrize(
+    ("region", "is_valid"),
+    [
+        ('{"a": 1}', True),
+        ('{"a": "x-9"}', False),
+        pytest.param('{"a": "x-9", "b": ' + "[" * 200_000, False, id="nested too deeply"),
+    ],
+)
 def test_a_config_that_fails_a_validation_is_an_error_that_shows_no_value(
     region: str, is_valid: bool, tmp_path: Path, server: Server
 ) -> None:

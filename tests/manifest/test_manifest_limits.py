@@ -68,6 +68,12 @@ def test_deeply_nested_document_is_rejected(text: str):
         load_yaml(text)
 
 
+def test_deeply_nested_json_with_a_control_character_is_rejected():
+    """The control character lets the text be parsed as JSON instead of YAML."""
+    with pytest.raises(ManifestError, match="this is not YAML"):
+        read_manifest('{"check": ' + "[" * 3_000 + "\x01")
+
+
 @pytest.mark.parametrize(
     "text",
     [

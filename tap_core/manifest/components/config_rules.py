@@ -27,6 +27,7 @@ from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import Condition, InterpolatedText, InterpolatedValue, resolve
 from tap_core.manifest.loader import Manifest
 from tap_core.schema.validators import validator_class
+from tap_core.singerlib.json import UnreadableJSONError, load_json
 
 __all__ = [
     "ConfigAddFields",
@@ -128,9 +129,10 @@ class ValidateAdheresToSchema:
         schema = json.loads(schema) if isinstance(schema, str) else to_plain(schema)
         if isinstance(value, str):
             try:
-                value = json.loads(value)
-            except json.JSONDecodeError:
-                raise ValueError("it is not JSON") from None
+                value = load_json(value, parse_float=float)
+            except json.JSONDecodeError as error:
+                reason = error if isinstance(error, UnreadableJSONError) else "it is not JSON"
+                raise ValueError(str(reason)) from None
         for error in validator_class()(schema).iter_errors(value):
             path = "".join(f"[{one!r}]" for one in error.absolute_path)
             where = f" at {path}" if path else ""
