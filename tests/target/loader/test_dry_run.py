@@ -77,7 +77,7 @@ def test_dry_run_writes_nothing_and_reports_the_changes(
     assert report["written"] == 3
     text = "; ".join(report["notes"])
     assert "new column on (date)" in text
-    assert "new column id__string (string), beside id" in text
+    assert "new column id__string (string), because column id cannot be widened" in text
     assert {change["column"] for change in report["changes"]} == {"on", "id__string"}
     # The run itself makes the reported changes.
     warehouse.load(described, *rows[:2], grown, record("a", id="3", on="2024-01-01"))

@@ -75,7 +75,7 @@ def test_unusual_input_loads_in_one_run(spark: SparkSession, tmp_path: Path) -> 
         if found != (sorted(case.rows, key=repr), case.aside):
             faults[case.stream] = found
     assert faults == {}
-    assert errors.count("which JSON does not have") == 1
+    assert errors.count("which JSON does not allow") == 1
 
 
 def read_rows(spark: SparkSession, folder: str, case: Case) -> tuple[list[tuple[Any, ...]], int]:
