@@ -307,7 +307,10 @@ class SyncRun:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Make this object the `SyncRun` of the current thread during the ``with`` block."""
+        """Make this object the `SyncRun` of the current thread during the ``with`` block.
+
+        Rows that the thread was no longer allowed to write are left for the next state.
+        """
         thread = threading.get_ident()
         with self.outbox.lock:
             self.outbox.threads[thread] = self
@@ -316,7 +319,8 @@ class SyncRun:
         finally:
             with self.outbox.lock:
                 del self.outbox.threads[thread]
-                self.outbox.chunks.pop(self, None)
+                if not self.bodies:  # else the next state, which may cover these rows, sends them
+                    del self.outbox.chunks[self]
 
     def get_thread_run(self) -> SyncRun:
         """Return the `SyncRun` registered for the calling thread, or ``self`` without one."""

@@ -7,10 +7,11 @@ import threading
 
 import pytest
 
-from tap_core.events import Rows, SchemaEvent, StreamId
+from tap_core.events import Checkpoint, Rows, SchemaEvent, StreamId
 from tap_core.protocols.singer.writer import SingerWriter
 from tap_core.state.checkpoint_policy import CheckpointPolicy
 from tap_core.state.document import StateDocument
+from tap_core.sync.stop_signal import StopSignal, WorkerStopped
 from tap_core.sync.sync_run import CHUNK_ROWS, SyncRun
 from tests.sync.syncing import NOW, Output, failed, hooked, make, stream, sync
 
@@ -126,6 +127,21 @@ def test_nothing_is_written_after_a_failed_write(run, recorder, kind):
         with pytest.raises(BrokenPipeError):
             write()
     assert recorder.events == before
+
+
+def test_rows_of_a_worker_that_may_not_write_them_are_written_before_the_next_state(run, recorder):
+    """A worker stores its bookmark, but may write nothing if its pool no longer waits for it."""
+    signal = StopSignal()
+    worker = run.branch(signal, may_create_pools=False)
+    with worker.entered():
+        worker.open(Source("a"))
+        collect(worker, b"1")
+        signal.is_abandoned = True
+        run.document.change("a")["replication_key_value"] = 1
+        with pytest.raises(WorkerStopped):
+            worker.flush()
+    run.checkpoint(required=True)
+    assert [type(event) for event in recorder.events] == [Rows, Checkpoint]
 
 
 def test_error_in_the_timer_thread_is_raised_by_the_next_write(run, recorder):
