@@ -322,14 +322,8 @@ class WindowReader(ContextReader):
 
     def _make_pass(self, cursor: DatetimeBasedCursor, context: Context | None) -> _WindowPass:
         stream, order = self.stream, self.stream.state_manager.order
-        if stream.state_manager.is_sorted and (
-            cursor.lookback_window or cursor.is_data_feed or cursor.clamp
-        ):
-            raise ConfigurationError(
-                f"Stream '{stream.name}' is declared sorted, but its cursor reads older records"
-                " again (lookback_window), newest first (is_data_feed) or only whole days, weeks"
-                " or months (clamping). Set is_sorted = False."
-            )
+        if stream.state_manager.is_sorted:
+            _check_sorted_cursor(cursor, stream.name)
         start, end = self.find_time_range(cursor)
         stored = self.find_stored(cursor, context)
         lower = cursor.lower_bound(start, stored)
@@ -459,6 +453,28 @@ class WindowReader(ContextReader):
                 level=logging.WARNING,
             )
             order.feed_order.misplaced = 0
+
+
+def _check_sorted_cursor(cursor: DatetimeBasedCursor, stream: str) -> None:
+    """Check that a cursor can read a sorted stream, whose bookmark advances with each record.
+
+    An interrupted sync may leave the bookmark in the middle of a window, or of equal values.
+
+    Raises:
+        ConfigurationError: The next sync would miss records after that bookmark, or read older ones
+            again.
+    """
+    if (
+        cursor.lookback_window
+        or cursor.is_data_feed
+        or cursor.clamp is not None
+        or cursor.boundary == "drop"
+    ):
+        raise ConfigurationError(
+            f"Stream '{stream}' is declared sorted, but its cursor reads older records again"
+            " (lookback_window), newest first (is_data_feed) or only whole days, weeks or months"
+            " (clamping), or drops records at the bookmark (boundary). Set is_sorted = False."
+        )
 
 
 def _has_single_window(cursor: DatetimeBasedCursor) -> bool:

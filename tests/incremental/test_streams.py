@@ -515,12 +515,17 @@ def test_window_threads_end_when_a_record_fails(server: Server, on_path: Any) ->
 
 
 @pytest.mark.parametrize(
-    "options", [{"lookback_window": "P2D"}, {**STEPS, "clamping": {"target": "MONTH"}}]
+    "options",
+    [
+        {"lookback_window": "P2D"},
+        {**STEPS, "clamping": {"target": "MONTH"}},
+        {"boundary": "drop"},
+    ],
 )
-def test_sorted_stream_cannot_read_older_records_or_only_whole_months(
+def test_sorted_stream_cannot_read_older_records_or_only_whole_months_or_drop_the_bookmark(
     server: Server, options: dict[str, Any]
 ) -> None:
-    """A sync that resumes within a month would begin at the next one."""
+    """A sync that resumes within a month, or within equal values, would not read the rest."""
     kind = dated(**options, is_sorted=True)
     _, error = failed(ConfigurationError, kind, config={"url": server.url})
     assert "is_sorted" in str(error)
