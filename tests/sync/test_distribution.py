@@ -331,6 +331,13 @@ def test_stream_that_cannot_be_distributed_is_read_locally(members, why, caplog)
     assert why in caplog.text
 
 
+def test_stream_whose_bookmarks_the_user_limits_is_read_locally():
+    """The setting has the effect of the attribute: the partitions share a bookmark at the end."""
+    kind = stream("orders", orders, **ORDERS)
+    _, parts = check_same_output(kind, config={"state_partition_limit": 3})
+    assert parts == []
+
+
 def test_context_values_keep_their_types():
     """Contexts of strings, numbers, booleans and null are distributed unchanged."""
     places = [{"p": value} for value in ("ä", 1.5, True, None, "")]
