@@ -1,8 +1,8 @@
 """Comparison of two replication key values.
 
 - The property's schema decides how values are compared. Date-times and dates are compared as
-  points in time (a date is its midnight, a value without an offset is in UTC), numbers as
-  numbers, and all other values as text.
+  points in time (a date is its midnight, a value without an offset is in UTC), numbers and
+  decimals in text (``x-singer.decimal``) as numbers, and all other values as text.
 - A comparison never raises. Values that do not match the schema are compared as text, with
   one warning per stream.
 - Values come from a record (a Python object) or from a state (JSON), which an earlier version of
@@ -21,6 +21,7 @@ from enum import Enum
 from typing import Any
 
 from tap_core.parsing.iso8601 import ParsedInstant, parse_instant
+from tap_core.schema.numeric_bounds import DECIMAL_FORMATS
 from tap_core.typing.values import to_json_compatible
 
 __all__ = [
@@ -166,8 +167,9 @@ def _kinds(schema: Any) -> Iterator[ValueKind]:
     if schema.get("format") in {"date-time", "date"}:
         yield ValueKind.INSTANT
     types = schema.get("type", ())
+    is_decimal = schema.get("format") in DECIMAL_FORMATS
     for name in (types,) if isinstance(types, str) else types:
-        if name in {"integer", "number"}:
+        if name in {"integer", "number"} or (is_decimal and name == "string"):
             yield ValueKind.NUMBER
         elif name != "null":
             yield ValueKind.TEXT

@@ -170,6 +170,7 @@ def test_comparison_of_any_values_never_raises(schema, new, old) -> None:
         ({"oneOf": [{"type": "null"}, {"type": "number"}]}, ValueKind.NUMBER),
         ({"allOf": [{"type": "integer"}, {"minimum": 0}]}, ValueKind.NUMBER),
         ({"type": ["number", "null"]}, ValueKind.NUMBER),
+        ({"type": ["string", "null"], "format": "x-singer.decimal"}, ValueKind.NUMBER),
         ({"type": ["number", "string"]}, ValueKind.TEXT),
     ],
 )
