@@ -127,21 +127,23 @@ class BatchFileOutput:
     def begin(self, source: str, writers: Iterable[StreamBatchWriter]) -> None:
         """Start writing batch files for a stream.
 
+        Streams to which stream maps give the same name share a writer, and so their files.
+
         Args:
             source: Name of the stream in the tap, before stream maps rename it.
             writers: One writer for each output stream of the stream maps.
         """
-        self._sources[source] = tuple(writers)
-        for writer in self._sources[source]:
-            self._writers[writer.stream] = writer
+        self._sources[source] = tuple(
+            self._writers.setdefault(writer.stream, writer) for writer in writers
+        )
 
     def finish(self, source: str) -> None:
         """Close the files of the stream ``source``, emit their events and log their number."""
-        for writer in self._sources.get(source, ()):
-            self._emit_files(writer.close())
-            writer.counter.exit()
         for writer in self._sources.pop(source, ()):
-            del self._writers[writer.stream]
+            self._emit_files(writer.close())
+            if not any(writer in others for others in self._sources.values()):
+                writer.counter.exit()
+                del self._writers[writer.stream]
 
     def get_row_limit(self, source: str, limit: int) -> int:
         """Return the number of records to buffer before the files of ``source`` are written.

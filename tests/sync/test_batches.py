@@ -341,6 +341,23 @@ def test_batch_files_of_a_child_span_its_contexts(tmp_path, on_path, size):
     assert len(output.of("BATCH", "child")) == expected[size]
 
 
+def test_streams_mapped_to_one_name_share_their_batch_files(tmp_path):
+    """The first parent record has no children, so a file is open when the child stream begins."""
+    parent, child = parent_and_child()
+    parent.schema = child.schema
+    parent.generate_child_contexts = lambda self, record, context: (
+        [{"parent": record["id"]}] if record["id"] else []
+    )
+    maps = {"stream_maps": {name: {"__alias__": "all"} for name in ("parent", "child")}}
+    lines = sync(parent, child, config=maps)
+    output = sync(parent, child, config={**batch_config(tmp_path, size=5), **maps})
+    assert rows_named(output.messages, "all") == lines.records("all")
+    assert output.records() == []
+    assert output.states[-1] == lines.states[-1]
+    before = output.messages[: output.messages.index(output.of("STATE")[0])]
+    assert {"id": 0, "at": "2024-01-01T00:00:00Z"} in rows_named(before, "all")
+
+
 def test_batch_config_can_apply_to_one_stream(tmp_path):
     class Own:
         def get_batch_config(self, config):
