@@ -310,8 +310,9 @@ class Sink(abc.ABC):
                 f" {self._key_properties}, Record Keys: {list(record)}"
             )
 
-    def _after_process_record(self, context: dict[str, Any]) -> None:
-        self.logger.debug("Processed record: %s", context)
+    def _after_process_record(self, context: dict[str, Any]) -> None:  # noqa: ARG002  a hook
+        # The context has all records of the batch: to log it for each of them takes hours.
+        self.logger.debug("Processed record %d of the batch.", self._batch_records_read)
 
     # Methods that authors override
 
