@@ -43,7 +43,11 @@ from tap_core.events import Event
 from tap_core.exceptions import InvalidInputLine, RecordsWithoutSchemaException
 from tap_core.io.stdin import open_binary, read_blocks
 from tap_core.plugin_base import CliCommand, PluginBase
-from tap_core.protocols.singer.custom_message_reader import SimpleSingerReader, is_default_reader
+from tap_core.protocols.singer.custom_message_reader import (
+    GenericSingerReader,
+    SimpleSingerReader,
+    is_default_reader,
+)
 from tap_core.protocols.singer.reader import SingerReader
 from tap_core.singerlib.json import dump_json
 from tap_core.sinks.core import Sink
@@ -212,11 +216,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         """Return True if the target's class overrides the method named ``hook``."""
         return getattr(type(self), hook) is not getattr(Target, hook)
 
-    def _assert_line_requires(self, message_dict: dict[str, Any], requires: set[str]) -> None:
-        missing = requires - message_dict.keys()
-        if missing:
-            names = ", ".join(sorted(missing))
-            raise InvalidInputLine(f"Line is missing required {names} key(s): {message_dict}")
+    _assert_line_requires = staticmethod(GenericSingerReader.assert_line_requires)
 
     # Stream maps and schemas
 

@@ -38,6 +38,7 @@ from tap_core.mapper.functions import (
     safe_format,
     safe_join,
 )
+from tap_core.redaction.row_values import are_rows_shown
 from tap_core.types import Record
 
 __all__ = [
@@ -129,10 +130,15 @@ def compile_expression(
 
 
 def _message(text: str, location: str, error: BaseException) -> str:
-    """Return the message for an expression's error: its text, its position, and the cause."""
-    is_plain = isinstance(error, (NotAllowedError, LimitExceededError))
+    """Return the message for an expression's error: its text, its position, and the cause.
+
+    The text of an error of Python, which may contain values of the record, is left out if messages
+    must not show them.
+    """
     reason = str(error).removesuffix(".")
-    reason = reason if is_plain else f"{type(error).__name__}: {reason}"
+    if not isinstance(error, (NotAllowedError, LimitExceededError)):
+        kind = type(error).__name__
+        reason = f"{kind}: {reason}" if are_rows_shown() else kind
     return f"Failed to evaluate simpleeval expressions {text}. It is {location}: {reason}."
 
 
@@ -142,11 +148,17 @@ _Failure: TypeAlias = Callable[[Exception, Record], MapExpressionError]
 def _make_error_converter(text: str, location: str, fields: set[str]) -> _Failure:
     """Return a function that converts an error during evaluation to a `MapExpressionError`.
 
-    ``fields`` are the properties that the expression reads. If the record lacks one of them, the
-    function returns an `UnknownNameError`.
+    The original error is its cause, unless messages must not show values of records. ``fields`` are
+    the properties that the expression reads. If the record lacks one of them, the function returns
+    an `UnknownNameError`.
     """
 
     def failed(error: Exception, record: Record) -> MapExpressionError:
+        converted = convert(error, record)
+        converted.__cause__ = error if are_rows_shown() else None
+        return converted
+
+    def convert(error: Exception, record: Record) -> MapExpressionError:
         name = error.args[0] if isinstance(error, KeyError) and error.args else None
         if isinstance(name, str) and name in fields and name not in record:
             hint = " (the package Faker is not installed)" if name == "fake" else ""
@@ -165,7 +177,7 @@ def run(r):
         {prologue}
         return None
     except Exception as e:
-        raise failed(e, r) from e
+        raise failed(e, r)
 """
 
 

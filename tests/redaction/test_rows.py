@@ -7,8 +7,9 @@ import logging
 
 import pytest
 
-from tap_core.exceptions import InvalidInputLine, InvalidRecord
+from tap_core.exceptions import InvalidInputLine, InvalidRecord, MapExpressionError
 from tap_core.io.json_lines import excerpt
+from tap_core.mapper import CustomStreamMap
 from tap_core.protocols.singer.custom_message_reader import SimpleSingerReader
 from tap_core.redaction.row_values import LOG_ROWS, describe_value, show_value
 from tap_core.sinks.validation import JSONSchemaValidator
@@ -46,6 +47,15 @@ def test_invalid_line_is_described_without_its_values(caplog):
     assert "Ada" not in str(caught.value) + caplog.text
     with pytest.raises(InvalidInputLine, match="<object of 1 fields>"):
         SimpleSingerReader.assert_line_requires({"name": "Ada"}, {"type"})
+
+
+@pytest.mark.usefixtures("without_rows")
+def test_error_of_a_stream_map_does_not_contain_values():
+    schema = {"properties": {"name": {"type": "string"}}}
+    stream_map = CustomStreamMap("s", {}, {}, schema, [], {"age": "int(name)"}, None)
+    with pytest.raises(MapExpressionError, match=r"stream 's': ValueError\.") as caught:
+        stream_map.transform({"name": "Ada"})
+    assert "Ada" not in full_text(caught.value)
 
 
 @pytest.mark.usefixtures("without_rows")
