@@ -241,7 +241,8 @@ class Counter(Meter):
 class Timer(Meter):
     """Context manager that logs the duration of its ``with`` block in seconds.
 
-    The tag ``status`` is ``failed`` if the block raised an exception, else ``succeeded``.
+    The tag ``status`` is ``failed`` if the block raised an exception, else ``succeeded``, unless
+    ``tags`` has another value.
     """
 
     def __init__(self, metric: Metric, tags: dict[str, Any] | None = None) -> None:
@@ -258,9 +259,10 @@ class Timer(Meter):
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        if Tag.STATUS not in self.tags:
-            self.tags[Tag.STATUS] = Status.SUCCEEDED if exc_type is None else Status.FAILED
-        log(self.logger, Point("timer", self.metric, self.elapsed(), dict(self.tags)))
+        status = Status.SUCCEEDED if exc_type is None else Status.FAILED
+        # Not stored in `self.tags`: a sink's timer measures all batches of the sink.
+        tags = {**self.tags, Tag.STATUS: self.tags.get(Tag.STATUS, status)}
+        log(self.logger, Point("timer", self.metric, self.elapsed(), tags))
 
     def elapsed(self) -> float:
         """Return the seconds since the timer was started."""

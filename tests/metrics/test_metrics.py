@@ -59,6 +59,18 @@ def test_counter_context_is_a_tag_until_it_is_reset(points):
     assert counter.context is None
 
 
+def test_timer_that_measures_several_blocks_logs_the_status_of_each(points):
+    timer = metrics.sync_timer("s")
+    with timer:
+        pass
+    with pytest.raises(KeyError), timer:
+        raise KeyError
+    with timer:
+        pass
+    statuses = [point["tags"]["status"] for point in points()]
+    assert statuses == ["succeeded", "failed", "succeeded"]
+
+
 def test_timer_logs_duration_and_status(points):
     with metrics.sync_timer("s", job="j") as timer:
         assert timer.elapsed() >= 0
