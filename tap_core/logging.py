@@ -108,7 +108,13 @@ def _make_message_fields(record: logging.LogRecord) -> dict[str, Any]:
         return {"message": redact_line(str(record.msg))}
 
 
-def _describe_exception(raised: _ExcInfo) -> dict[str, Any] | None:
+def _describe_exception(
+    raised: _ExcInfo, outer: tuple[BaseException, ...] = ()
+) -> dict[str, Any] | None:
+    """Return the parts of an exception, with those of its cause or context.
+
+    ``outer`` are the exceptions that it has caused. ``raise error from error`` makes a circle.
+    """
     kind, error, trace = raised
     if kind is None or error is None:
         return None
@@ -121,7 +127,10 @@ def _describe_exception(raised: _ExcInfo) -> dict[str, Any] | None:
         found["traceback"] = _describe_frames(trace)
     for name, other in (("cause", error.__cause__), ("context", error.__context__)):
         if other is not None:
-            found[name] = _describe_exception((type(other), other, other.__traceback__))
+            chain = (*outer, error)
+            if all(other is not seen for seen in chain):
+                raised_before = type(other), other, other.__traceback__
+                found[name] = _describe_exception(raised_before, chain)
             break
     return found
 
@@ -267,11 +276,19 @@ def _show_ignored_error(args: sys.UnraisableHookArgs) -> None:
 
 
 def _parse_log_config(text: str) -> Any:
-    """Parse the text of a log configuration file, JSON or YAML; YAML needs the package PyYAML."""
+    """Parse the text of a log configuration file, JSON or YAML; YAML needs the package PyYAML.
+
+    Raises:
+        ValueError: The text is neither JSON nor YAML.
+    """
     try:
         return json.loads(text)
     except json.JSONDecodeError:
-        return importlib.import_module("yaml").safe_load(text)
+        yaml = importlib.import_module("yaml")
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(f"it is neither JSON nor YAML: {error}") from None
 
 
 def _rename_modules(value: Any) -> Any:

@@ -187,6 +187,14 @@ def test_metrics_are_shown_on_a_terminal_only_at_level_debug(level):
     assert 'METRIC: {"type":"counter","metric":"record_count","value":7,"tags":{}}' in done.stderr
 
 
+def test_circle_of_causes_is_logged_once():
+    first, second = ValueError("first"), ValueError("second")
+    first.__cause__, second.__cause__ = second, first
+    made = record(exc_info=(ValueError, first, None))
+    found = json.loads(StructuredFormatter().format(made))["exception"]
+    assert found["cause"] == {"type": "ValueError", "module": "builtins", "message": "second"}
+
+
 # Setup, in a separate process
 
 
@@ -252,7 +260,8 @@ def test_yaml_log_config_is_read_if_pyyaml_is_installed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "config", ['{"version": 2}', "[1]", '{"version": 1, "formatters": {"f": {"()": "no.such"}}}']
+    "config",
+    ['{"version": 2}', "[1]", "a: [", '{"version": 1, "formatters": {"f": {"()": "no.such"}}}'],
 )
 def test_invalid_log_config_causes_a_warning_and_is_ignored(tmp_path, config):
     lines, _ = logged("early.info('still here')", config, tmp_path)
