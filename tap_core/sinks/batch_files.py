@@ -71,8 +71,9 @@ class BatchFileReader:
         rows = read_rows(
             address, encoding, stream=self._stream, storage=self._storage, limits=self._limits
         )
-        if encoding.format == BatchFileFormat.PARQUET:
-            rows = map(_make_null_remover(self._schema), rows)
+        is_parquet = encoding.format == BatchFileFormat.PARQUET
+        if is_parquet and (remove_nulls := _make_null_remover(self._schema)):
+            rows = map(remove_nulls, rows)
         return map(self._conform, rows)
 
 
@@ -112,30 +113,46 @@ def _allow_extra_properties(schema: Any) -> Any:
     return made
 
 
-def _make_null_remover(schema: JsonSchema) -> Callable[[Record], Record]:
-    """Return a function that removes properties with null from a record of a Parquet file.
+def _make_null_remover(schema: Any) -> Callable[[Any], Any] | None:
+    """Return a function that removes properties with null from a value of a Parquet file, in place.
 
     Only nulls that the schema forbids are removed: Parquet stores a missing property as null, so
-    the property was missing in the original record.
+    the property was missing in the original record. The function returns the value. Return None if
+    values of this schema contain no objects with declared properties.
     """
-    properties = schema.get("properties") or {}
+    if not isinstance(schema, dict):
+        return None
+    if schema.get("properties"):
+        return _make_null_property_remover(schema["properties"])
+    remove_in_item = _make_null_remover(schema.get("items"))
+    if remove_in_item is None:
+        return None
+
+    def remove(value: Any) -> Any:
+        if isinstance(value, list):
+            for item in value:
+                remove_in_item(item)
+        return value
+
+    return remove
+
+
+def _make_null_property_remover(properties: JsonSchema) -> Callable[[Any], Any]:
+    """Return the function of `_make_null_remover` for an object with these properties."""
     strict = [name for name, each in properties.items() if not _allows_null(each)]
-    nested = [
-        (name, _make_null_remover(each))
-        for name, each in properties.items()
-        if isinstance(each, dict) and each.get("properties")
-    ]
+    removers = ((name, _make_null_remover(each)) for name, each in properties.items())
+    nested = [(name, inner) for name, inner in removers if inner is not None]
 
-    def drop(record: Record) -> Record:
-        for name in strict:
-            if name in record and record[name] is None:
-                del record[name]
-        for name, inner in nested:
-            if isinstance(record.get(name), dict):
-                inner(record[name])
-        return record
+    def remove(value: Any) -> Any:
+        if isinstance(value, dict):
+            for name in strict:
+                if name in value and value[name] is None:
+                    del value[name]
+            for name, inner in nested:
+                inner(value.get(name))
+        return value
 
-    return drop
+    return remove
 
 
 def _allows_null(schema: Any) -> bool:

@@ -114,6 +114,16 @@ def test_parquet_null_not_allowed_by_the_schema_is_an_absent_property(tmp_path):
     assert lines(tmp_path, {"strict": None}) == [{"strict": None}]
 
 
+def test_parquet_null_of_an_object_in_an_array_is_an_absent_property(tmp_path):
+    row = {"type": "object", "properties": {"a": {"type": "string"}, "b": {}}}
+    schema = {"properties": {"rows": {"type": "array", "items": {"type": "array", "items": row}}}}
+    columns = {"rows": pa.array([[[{"a": None, "b": 1}, {"a": "x", "b": None}], None], None])}
+    assert table(tmp_path, columns, schema) == [
+        {"rows": [[{"b": 1}, {"a": "x", "b": None}], None]},
+        {},
+    ]
+
+
 def test_batch_files_are_read_from_the_configured_storage(tmp_path):
     given = {
         "encoding": {"format": "jsonl", "compression": "gzip"},
