@@ -114,7 +114,9 @@ class FolderTap(Tap, Generic[_Files]):
         return sorted(
             f"{start}{member['name']}"
             for member in members
-            if member["type"] == "file" and member["name"].endswith(self.valid_extensions)
+            if member["name"].endswith(self.valid_extensions)
+            # fsspec gives a link to a file another type than "file".
+            and (member["type"] == "file" or self.fs.isfile(member["name"]))
         )
 
 

@@ -101,6 +101,19 @@ def test_one_stream_per_file_mode_makes_a_stream_of_each_file(folder):
     }
 
 
+def test_links_to_files_are_read(folder):
+    (folder / "link.csv").symlink_to(folder / "c.txt")
+    (folder / "dead.csv").symlink_to("nowhere")
+    (folder / "folder.csv").symlink_to(folder / "below.csv")
+    assert list(
+        CSVTap(config={"path": str(folder), "read_mode": "one_stream_per_file"}).streams
+    ) == [
+        "a.long",
+        "b",
+        "link",
+    ]
+
+
 def test_merge_mode_makes_one_stream_of_all_files(folder):
     put(folder / "e.CSV", "id,name\n7,seven\n")
     messages = synced(folder, read_mode="merge", stream_name="all")
