@@ -327,13 +327,7 @@ class Tap(PluginBase):
     @property
     def streams(self) -> dict[str, Stream]:
         """Streams by name, discovered once, with the input catalog applied."""
-        if self._streams is None:
-            self._streams = {}
-            for stream in self.load_streams():
-                if self.input_catalog is not None:
-                    stream.apply_catalog(self.input_catalog)
-                self._streams[stream.name] = stream
-        return self._streams
+        return _discover(self) if self._streams is None else self._streams
 
     def discover_streams(self) -> Sequence[Stream]:
         """Return all streams of the tap, including child streams.
@@ -627,6 +621,27 @@ class StateWriter:
 
             run.emit(Checkpoint(line))
             self._last = line
+
+
+def _discover(tap: Tap) -> dict[str, Stream]:
+    """Discover the streams of a tap, apply its input catalog, and store them by name."""
+    streams: dict[str, Stream] = {}
+    tap._streams = streams  # the code of `discover_streams` may read `Tap.streams`
+    try:
+        for stream in tap.load_streams():
+            if stream.name in streams:
+                tap.logger.warning(
+                    "discover_streams() returned several streams called '%s': only the last one is"
+                    " synced. Give each stream its own name.",
+                    stream.name,
+                )
+            if tap.input_catalog is not None:
+                stream.apply_catalog(tap.input_catalog)
+            streams[stream.name] = stream
+    except BaseException:
+        tap._streams = None  # not a tap without streams, whose sync would succeed
+        raise
+    return streams
 
 
 def _check_discovered(found: Any) -> Iterable[Stream]:

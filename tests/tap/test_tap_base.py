@@ -53,6 +53,29 @@ def test_streams_are_discovered_lazily_if_a_catalog_is_given():
         _ = Failing(catalog={"streams": []}).streams
 
 
+def test_streams_are_discovered_again_after_an_error():
+    errors = [ConnectionError("away")]
+
+    class FailingOnce(StillTap):
+        """A tap whose first discovery fails."""
+
+        def discover_streams(self):
+            if errors:
+                raise errors.pop()
+            return [numbers("a")(self)]
+
+    tap = FailingOnce(setup_mapper=False)
+    with pytest.raises(ConnectionError):
+        _ = tap.streams
+    assert list(tap.streams) == ["a"]
+
+
+def test_streams_with_the_same_name_cause_a_warning(caplog):
+    tap = make(numbers("a"), numbers("b"), numbers("a"))
+    assert list(tap.streams) == ["a", "b"]
+    assert "several streams called 'a': only the last one is synced" in caplog.text
+
+
 def test_children_are_linked_to_every_stream_of_the_parents_class(caplog):
     parent = numbers("p")
 
