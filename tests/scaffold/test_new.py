@@ -26,7 +26,7 @@ else:
 ROOT = Path(__file__).resolve().parents[2]
 
 PROJECTS = [
-    Project.from_options("tap-plain"),
+    Project.from_options("tap-projects"),  # the name of a stream of the template
     Project.from_options("tap-keyed", "rest", "api-key", "page"),
     Project.from_options("tap-bearing", "rest", "bearer", "offset"),
     Project.from_options("tap-basic", "rest", "basic", "link"),
@@ -76,6 +76,18 @@ def test_tests_of_a_new_project_pass(project: Project, made: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "passed" in done.stdout
     assert "skipped" not in done.stdout
+
+
+def test_new_tap_of_files_reads_lines_with_any_characters(made: Path, tmp_path: Path) -> None:
+    event = {"id": 1, "at": "2026-01-01T00:00:00+00:00", "event": "a\u2028b\x85c"}
+    line = json.dumps(event, ensure_ascii=False)
+    (tmp_path / "events.jsonl").write_text(f"{line}\n", encoding="utf-8")
+    (tmp_path / "config.json").write_text(json.dumps({"folder": str(tmp_path)}))
+    config = str(tmp_path / "config.json")
+    done = run(made / "tap-my-own-files", "tap_my_own_files", "--config", config)
+
+    messages = [json.loads(line) for line in done.stdout.split("\n") if line]
+    assert [each["record"] for each in messages if each["type"] == "RECORD"] == [event]
 
 
 @pytest.mark.thorough
