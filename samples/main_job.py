@@ -15,6 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
@@ -136,11 +137,12 @@ def run_pipe(name: str, settings: dict[str, str]) -> Run:
         assert tap.stdout is not None  # noqa: S101  (both are pipes)
         assert target.stdin is not None  # noqa: S101
         with Display() as display:
-            relay(tap.stdout, target.stdin, run.read, display.count)
-            display.print_message("all records are read, the last batches are being committed")
+            with suppress(BrokenPipeError):  # the target has ended, and its log says why
+                relay(tap.stdout, target.stdin, run.read, display.count)
+                display.print_message("all records are read, the last batches are being committed")
             target.wait()
     run.seconds = time.monotonic() - started
-    for program, process in (("tap", tap), ("target", target)):
+    for program, process in (("target", target), ("tap", tap)):
         if process.returncode != 0:
             path = log_file(f"{name}-{program}")
             sys.exit(f"{path.read_text()[-3000:]}\nThe {program} failed. Its complete log: {path}")
@@ -163,13 +165,13 @@ def relay(
         read: Number of records by stream, which is updated.
         count: Called for each record with its stream and the new number.
     """
-    for line in source:
-        sink.write(line)
-        if record := STREAM.match(line):
-            stream = record.group(1).decode()
-            read[stream] += 1
-            count(stream, read[stream])
-    sink.close()
+    with sink:
+        for line in source:
+            sink.write(line)
+            if record := STREAM.match(line):
+                stream = record.group(1).decode()
+                read[stream] += 1
+                count(stream, read[stream])
 
 
 def write_json(name: str, content: Mapping[str, Any]) -> Path:
