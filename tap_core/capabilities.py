@@ -183,10 +183,9 @@ def _settings(**properties: JsonSchema) -> JsonSchema:
     return {"type": "object", "properties": properties, "$schema": _DIALECT}
 
 
-def _setting(types: str | list[str], title: str, description: str, **more: Any) -> JsonSchema:
-    """Return the JSON Schema of a setting; if ``types`` is one type, null is allowed too."""
-    known: JsonSchema = {"type": [types, "null"] if isinstance(types, str) else types}
-    return {**known, "title": title, "description": description, **more}
+def _setting(kind: str, title: str, description: str, **more: Any) -> JsonSchema:
+    """Return the JSON Schema of a setting whose values have the JSON type ``kind`` or are null."""
+    return {"type": [kind, "null"], "title": title, "description": description, **more}
 
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -212,14 +212,13 @@ def _warn_of_misspelled_variables(
     """
     known = {env_var_name("", setting) for setting in settings}
     unset = [name for name in known if prefix + name not in variables]
-    for variable in sorted(variables):
-        name = variable.removeprefix(prefix)
-        if name in {variable, "LOGLEVEL", *known} or name.startswith("_"):
-            continue
-        if near := find_similar(name, unset):
+    found = {name.removeprefix(prefix) for name in variables if name.startswith(prefix)}
+    for name in sorted(found - known - {"LOGLEVEL"}):
+        near = None if name.startswith("_") else find_similar(name, unset)
+        if near is not None:
             logger.warning(
                 "Variable '%s' is not a setting of this plugin. Did you mean '%s'?",
-                variable,
+                prefix + name,
                 prefix + near,
             )
 

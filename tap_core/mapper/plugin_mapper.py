@@ -157,11 +157,10 @@ class PluginMapper:
         for name, definition in self.stream_maps_dict.items():
             if not isinstance(definition, dict):
                 continue
-            options = dict(definition)
-            pattern = str(options.get(MAPPER_SOURCE_OPTION, name))
+            pattern = str(definition.get(MAPPER_SOURCE_OPTION, name))
             # If a pattern's map gives one name to these two streams, it does so to all matches.
             matched = ("a", "b") if set("*?[").intersection(pattern) else (name,)
-            new_names = [self._get_names(name, dict(options), each)[1] for each in matched]
+            new_names = [self._get_names(name, dict(definition), each)[1] for each in matched]
             if len(matched) == 1 or len(set(new_names)) == 1:
                 names += new_names
         return {name for name in names if names.count(name) > 1}

@@ -8,13 +8,13 @@ parsed.
 from __future__ import annotations
 
 import logging
-import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from typing import Any, Final, TypeAlias
 
+from tap_core.parsing.datetimes import datetime_fromisoformat, time_fromisoformat
 from tap_core.types import JsonSchema, Record
 from tap_core.typing.inspect import get_datelike_property_type
 from tap_core.typing.values import (
@@ -25,7 +25,6 @@ from tap_core.typing.values import (
 __all__ = ["DatetimeField", "date_fields", "parse_datetimes", "parse_datetimes_lenient"]
 
 _Reader: TypeAlias = Callable[[str], date | time]
-_FRACTION: Final = re.compile(r"\.(\d{1,6})\d*")
 
 
 @dataclass(frozen=True)
@@ -104,29 +103,9 @@ def _parse_field(
         )
 
 
-def _normalize_text(text: Any) -> Any:
-    """Convert ISO 8601 text to a format that Python 3.10 can parse.
-
-    ``Z`` becomes ``+00:00``, and fractions of seconds get six digits. A value that is not text is
-    returned unchanged.
-    """
-    if not isinstance(text, str):
-        return text
-    plain = re.sub(r"[Zz]$", "+00:00", text)
-    return _FRACTION.sub(lambda found: f".{found[1]:0<6}", plain)
-
-
-def _parse_datetime_3_10(text: str) -> datetime:
-    return datetime.fromisoformat(_normalize_text(text))
-
-
-def _parse_time_3_10(text: str) -> time:
-    return time.fromisoformat(_normalize_text(text))
-
-
 _IS_PYTHON_3_10: Final = sys.version_info < (3, 11)
 _READERS: Final[dict[str, _Reader]] = {
-    "date-time": _parse_datetime_3_10 if _IS_PYTHON_3_10 else datetime.fromisoformat,
+    "date-time": datetime_fromisoformat if _IS_PYTHON_3_10 else datetime.fromisoformat,
     "date": date.fromisoformat,
-    "time": _parse_time_3_10 if _IS_PYTHON_3_10 else time.fromisoformat,
+    "time": time_fromisoformat if _IS_PYTHON_3_10 else time.fromisoformat,
 }
