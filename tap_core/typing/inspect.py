@@ -49,15 +49,16 @@ _Predicate: TypeAlias = Callable[[JsonSchema], bool]
 def append_type(type_dict: JsonSchema, new_type: str) -> JsonSchema:
     """Return a copy of a schema that also allows the type ``new_type``, such as ``null``.
 
-    A schema without ``anyOf``, ``oneOf`` and ``type`` allows all types and stays unchanged.
+    A schema without ``anyOf``, ``oneOf`` and ``type`` allows all types and stays unchanged. In
+    contrast to singer_sdk, ``anyOf`` gets a schema, not the name of the type, which is no schema.
     """
     result = deepcopy(type_dict)
     if "anyOf" in result:
-        options = result["anyOf"]
-        if not isinstance(options, list):
-            result["anyOf"] = [options, new_type]
-        elif new_type not in options:
-            options.append(new_type)
+        options = result["anyOf"] if isinstance(result["anyOf"], list) else [result["anyOf"]]
+        types = [one.get("type", ()) for one in options if isinstance(one, dict)]
+        if new_type not in options and not any(new_type in _names(each) for each in types):
+            options.append({"type": new_type})
+        result["anyOf"] = options
     elif "oneOf" in result:
         result["oneOf"].append({"type": new_type})
     elif "type" in result:

@@ -251,6 +251,26 @@ def outcomes(th: Any) -> dict[str, Any]:
     return dict(json.loads(json.dumps(found)))
 
 
+def correct_any_of(value: Any) -> Any:
+    """Return a result of singer_sdk with a schema for null in place of "null" in each ``anyOf``.
+
+    singer_sdk adds the text, also if another schema allows null. ``value`` is a JSON value or text.
+    """
+    if isinstance(value, str):
+        return json.dumps(correct_any_of(json.loads(value))) if '"anyOf"' in value else value
+    if isinstance(value, list):
+        return [correct_any_of(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    found = {name: correct_any_of(each) for name, each in value.items()}
+    options = found.get("anyOf")
+    if isinstance(options, list) and options[-1] == "null":
+        types = [each["type"] for each in options if isinstance(each, dict) and "type" in each]
+        is_known = any("null" in each for each in types)
+        found["anyOf"] = [*options[:-1], *([] if is_known else [{"type": "null"}])]
+    return found
+
+
 if __name__ == "__main__":
     module = importlib.import_module(sys.argv[1])
     print(json.dumps({"names": dir(module), "outcomes": outcomes(module)}))
