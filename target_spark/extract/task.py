@@ -7,7 +7,6 @@ settings.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -17,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tap_core.events import Rows, SchemaEvent
 from tap_core.protocols.singer.writer import encode_body
+from tap_core.state.encoder import encode_value
+from tap_core.state.reader import parse_json
 from tap_core.sync.work_units import WorkResult
 from target_spark.extract.forked_process import run_in_fork
 from target_spark.extract.retry import RetriesExhaustedError, with_retries
@@ -57,13 +58,16 @@ class PartResult:
     described: Sequence[Mapping[str, Any]]
 
     def to_json(self) -> bytes:
-        """Return this result as one line of JSON, without the newline, for `read` on the driver."""
-        return json.dumps(asdict(self), separators=(",", ":"), default=str).encode()
+        """Return this result as one line of JSON, without the newline, for `read` on the driver.
+
+        Values are encoded as in a state, so that the driver finds the partition of a context.
+        """
+        return encode_value(asdict(self))
 
     @classmethod
     def read(cls, line: str) -> PartResult:
         """Return the result that `to_json` encoded as the JSON text ``line`` in a worker."""
-        document = json.loads(line)
+        document = parse_json(line.encode())
         return cls(**{**document, "result": WorkResult(**document["result"])})
 
 
