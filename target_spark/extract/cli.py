@@ -199,8 +199,9 @@ class _TapSync:
             target.call_on_interrupt(lambda: tap.run.stop(_leave))
             with output.polling():
                 tap.sync_all()
-        except SystemExit:  # a signal: the loader commits complete states
-            return
+        except SystemExit as error:
+            if error.code:  # of the tap; a signal ends the sync with 0
+                raise self._redact_error(error) from error
         except TargetSparkError:
             raise
         except Exception as error:
@@ -220,7 +221,7 @@ class _TapSync:
             self._source = replace(self._source, permits=server.address)
             use_job_rate_limit(self._tap, server.address)
 
-    def _redact_error(self, error: Exception) -> ReadingError:
+    def _redact_error(self, error: BaseException) -> ReadingError:
         """Log an error of the tap, and return it as a `ReadingError` whose text has no secrets."""
         hide = make_redactor(self._tap.config, self._tap._full_schema())  # noqa: SLF001
         level = logging.DEBUG if is_known_error(error) else logging.ERROR
@@ -452,7 +453,10 @@ def _refuse_overwrites(tap: Tap, target: CommandTarget, options: LoadOptions) ->
 
 
 def _leave() -> None:
-    """Raise SystemExit, which ends the sync of the tap after a signal."""
+    """Raise SystemExit, which ends the sync of the tap after a signal.
+
+    The loader then commits complete states.
+    """
     raise SystemExit(0)
 
 

@@ -8,11 +8,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 
+from tap_core import Stream, Tap
+from tap_core.types import Context, Record
+from target_spark.errors import ReadingError
 from target_spark.target import TargetSpark
 from tests.extract.many_taps import CONTEXTS, Shops
 
@@ -85,6 +90,53 @@ def test_tap_option_is_required() -> None:
     with pytest.raises(SystemExit) as ended:
         TargetSpark.get_command(["run"]).main(["run"])
     assert ended.value.code == 2
+
+
+class Leaving(Stream):
+    """A stream that ends the process."""
+
+    name = "leaving"
+    schema: ClassVar = {"properties": {"id": {"type": "integer"}}}
+
+    def get_records(self, context: Context | None) -> Iterator[Record]:
+        """Yield a record, and exit."""
+        del context
+        yield {"id": 1}
+        sys.exit(self.config["status"])
+
+
+class LeavingTap(Tap):
+    """The tap with this stream."""
+
+    name = "tap-leaving"
+    config_jsonschema: ClassVar = {"properties": {"status": {"type": ["integer", "string"]}}}
+
+    def discover_streams(self) -> list[Stream]:
+        """Return the stream."""
+        return [Leaving(self)]
+
+
+@pytest.mark.parametrize("status, code", [(3, 1), ("no token", 1), (0, 0)])
+def test_tap_that_exits_with_an_error_fails_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int | str, code: int
+) -> None:
+    """As in a shell, where the exit code of the tap tells that it has failed."""
+
+    def sync(_target: TargetSpark, _binding: object, feed: Callable[..., None], **_: bool) -> Any:
+        engine = SimpleNamespace(begin=lambda: None, spark=lambda: None)
+        loader = SimpleNamespace(process_event=lambda _event: None, poll=lambda: None)
+        try:
+            feed(SimpleNamespace(engine=engine, loader=loader))
+        except ReadingError as error:
+            return [error]
+        return []
+
+    monkeypatch.setattr(TargetSpark, "run_load", sync)
+    places = {"path": str(tmp_path), "staging": str(tmp_path)}
+    config = write_settings(tmp_path, "c.json", status=status, remote="sc://localhost", **places)
+    words = ["run", "--tap", f"{__name__}:LeavingTap", "--config", config]
+    words += ["--state", write_settings(tmp_path, "state.json")]
+    assert TargetSpark.get_command(["run"]).main(words, standalone_mode=False) == code
 
 
 @pytest.mark.spark
