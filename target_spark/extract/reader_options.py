@@ -238,7 +238,7 @@ def _parse_inline_settings(text: str, schema: Mapping[str, Any]) -> dict[str, An
 
 
 def _read_document(
-    value: str | None, read: Callable[[str, str], dict[str, Any]], option: str
+    value: str | None, read: Callable[[str | bytes, str], dict[str, Any]], option: str
 ) -> dict[str, Any] | None:
     """Return the JSON object that an option contains, or the JSON object in the file that it names.
 
@@ -258,7 +258,7 @@ def _read_document(
     if value.lstrip().startswith("{"):
         return read(value, f"the option {option}")
     try:
-        return read(read_at_most(Path(value), STATE_BYTES).decode("utf-8-sig"), value)
+        return read(read_at_most(Path(value), STATE_BYTES), value)
     except (OSError, InputTooLargeError) as error:
         why = getattr(error, "strerror", None) or error
         raise UnsupportedError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from pyspark_tap import register_source
+from tap_core.exceptions import ConfigurationError
 from target_spark.errors import FrameError, UnsupportedError
 from target_spark.extract.data_source import TapDataSource
 from target_spark.extract.partition_reader import plan_groups, read_batches
@@ -201,6 +203,15 @@ def test_invalid_option_is_rejected_with_a_hint(shop: Shop, options: dict[str, s
     with pytest.raises(UnsupportedError) as error:
         shop.request("orders", options)
     assert why in str(error.value)
+
+
+@pytest.mark.parametrize("option", ["catalog", "state"])
+def test_file_that_is_not_utf_8_is_named_in_the_error(shop: Shop, tmp_path: Path, option: str):
+    """The file of an option is read as that of the same option of a tap."""
+    path = tmp_path / "file.json"
+    path.write_bytes(b'{"streams": [], "bookmarks": {"caf\xe9": {}}}')
+    with pytest.raises(ConfigurationError, match=re.escape(str(path))):
+        parse_options(shop.options("orders") | {option: str(path)})
 
 
 def test_user_specified_schema_is_rejected(shop: Shop):
