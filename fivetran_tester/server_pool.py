@@ -7,7 +7,7 @@ server that already runs is not stopped, and its log is not checked.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -80,8 +80,8 @@ class Servers:
         """
         if self.address:
             remote = RemoteServer(self.address, self.service, self.seconds)
-            yield remote
-            remote.client.close()
+            with closing(remote.client):
+                yield remote
             return
         log = LogChecker(self.findings, _LOG_ORIGINS[self.service], self.secrets)
         process = ServerProcess(self.command, log, self.service, self.seconds)

@@ -34,11 +34,12 @@ def find_fault(column: KnownColumn, value: Any) -> str | None:
     kind = value.WhichOneof("inner")
     if kind is None:
         return "has no value of any type"
-    if kind == "null" or column.type == DataType.UNSPECIFIED:
+    if kind == "null":
         return None
-    if kind != column.type.name.lower().replace("boolean", "bool"):
+    of_type = _TYPES[kind]
+    if column.type not in {of_type, DataType.UNSPECIFIED}:
         return f"has the type {kind}, but the column has the type {column.type_name}"
-    check = _CHECKS.get(column.type)
+    check = _CHECKS.get(of_type)
     return check(getattr(value, kind), column) if check else None
 
 
@@ -60,7 +61,7 @@ def _to_text(value: Any) -> str:
     if hasattr(value, "nanos"):
         instant = _EPOCH + timedelta(seconds=value.seconds)
         fraction = f".{value.nanos:09}".rstrip("0").rstrip(".")
-        return f"{instant:%Y-%m-%dT%H:%M:%S}{fraction}"
+        return f"{instant.isoformat()[:19]}{fraction}"  # without the zone
     return str(value)
 
 
@@ -100,6 +101,9 @@ def _check_date(at: Any, column: KnownColumn) -> str | None:
 def _check_short(number: int, _column: KnownColumn) -> str | None:
     return None if -_SHORT_LIMIT <= number < _SHORT_LIMIT else "exceeds 16 bits"
 
+
+_TYPES: Final = {of_type.name.lower(): of_type for of_type in DataType} | {"bool": DataType.BOOLEAN}
+"""Data types by the names of the protobuf fields in which their values are sent."""
 
 _CHECKS: Final[dict[DataType, Callable[[Any, KnownColumn], str | None]]] = {
     DataType.SHORT: _check_short,

@@ -130,6 +130,7 @@ def test_sampled_checkpoints_are_limited_and_exclude_the_last(most: int, count: 
         (DataType.NAIVE_DATE, {"naive_date": {"seconds": 1}}, "not midnight"),
         (DataType.UTC_DATETIME, {"utc_datetime": {"seconds": -(10**12)}}, "outside the years"),
         (DataType.UNSPECIFIED, {"string": "anything"}, None),
+        (DataType.UNSPECIFIED, {"utc_datetime": {"seconds": 10**12}}, "outside the years"),
         (DataType.STRING, {}, "no value"),
         (DataType.STRING, {"null": True}, None),
     ],
@@ -148,6 +149,8 @@ def test_values_are_shortened_and_secrets_hidden() -> None:
     assert format_value(column, proto_messages.ValueType(string="a\nb")) == "a\\nb"
     assert format_value(column, proto_messages.ValueType(binary=b"\0\xff")) == "00ff"
     assert format_value(column, proto_messages.ValueType(null=True)) == "null"
+    first = proto_messages.ValueType(naive_datetime={"seconds": -62_135_596_800})
+    assert format_value(column, first) == "0001-01-01T00:00:00"
     secret = KnownColumn("api_token", DataType.STRING, is_key=False)
     assert "t-4711" not in format_value(secret, proto_messages.ValueType(string="t-4711"))
 
