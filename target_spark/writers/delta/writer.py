@@ -515,14 +515,10 @@ class DeltaWriter:
             return commit_files(current, files, marker, app_id, replaces=replaces)
 
         try:
-            is_new = self._commit_after_newest(
-                spark, table, source.types, marker, commit, rewrites=replaces
-            )
+            self._commit_after_newest(spark, table, source.types, marker, commit, rewrites=replaces)
         except TargetSparkError:  # no commit names the files, and no pending one can
             remove_files(files)
             raise
-        if not is_new:
-            remove_files(files)  # an earlier attempt has made the commit with other files
         return True
 
     def _commit_after_newest(
@@ -534,8 +530,11 @@ class DeltaWriter:
         commit: Callable[[DeltaSnapshot, str], bool],
         *,
         rewrites: bool = False,
-    ) -> bool:
+    ) -> None:
         """Make a commit of the library deltalake as the table version after the newest one.
+
+        If the table already has the batch, no further commit is made. A call of ``commit`` that
+        returned False may nevertheless have made that commit.
 
         Args:
             spark: The Spark session of the calling thread.
@@ -546,9 +545,6 @@ class DeltaWriter:
                 of the transaction. It returns False if another writer committed first, and is then
                 called again.
             rewrites: True if the commit replaces rows of the table.
-
-        Returns:
-            True if the commit was made; False if an earlier attempt has made it.
 
         Raises:
             ConflictError: Another writer of target-spark has committed, or the table's columns or
@@ -563,7 +559,7 @@ class DeltaWriter:
             if snapshot is None:
                 raise table_removed_error(table)
             if snapshot.has_batch(app_id, marker.batch):
-                return False
+                return
             is_known = marker.job == RUNS or get_last_metadata(spark, table) == state.newest
             if not is_known or not self._allows_commit_without_spark(
                 spark, snapshot, types, rewrites=rewrites
@@ -572,7 +568,7 @@ class DeltaWriter:
                     f"Table {table.name} was changed while rows were written to it."
                 )
             if commit(snapshot, app_id):
-                return True
+                return
 
     def takes_small_batch(
         self, spark: SparkSession, table: Table, batch: SmallBatch, mode: WriteMode

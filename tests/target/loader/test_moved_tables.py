@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
 
 from target_spark.config import settings
 from target_spark.config.options import RunInfo
@@ -132,6 +133,22 @@ def test_metadata_that_delta_has_removed_from_the_log_are_those_that_the_run_has
     run = CommitMetadata("job", "run1", 1, 1, 1)
     assert find_newest_metadata([Commit(9), Commit(8)], run) == run
     assert find_newest_metadata([Commit(9), Commit(0)], run) is None
+
+
+def test_files_of_a_commit_that_was_made_although_its_version_seemed_taken_are_kept(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a network file system, a hard link may be created and its creation be repeated."""
+    make_commit, is_repeated = DeltaTable.create_write_transaction, [True]
+
+    def repeated(self: DeltaTable, *args: Any, **named: Any) -> None:
+        make_commit(self, *args, **named)
+        if is_repeated and is_repeated.pop():
+            raise CommitFailedError("Transaction failed: the version exists already")
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", repeated)
+    states = warehouse.load(schema("t", ID), record("t", id=1), state(1))
+    assert (states, read_ids(warehouse)) == ([1], [1])
 
 
 def test_commit_of_another_run_is_found_after_a_lost_response(
