@@ -125,8 +125,7 @@ def committing_to_a_table_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def not_looking_for_an_earlier_try(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimulatedSnapshot, "has_batch", lambda *_: False)
-    for name in ("get_last_metadata", "find_newest_metadata"):
-        monkeypatch.setattr(delta, name, lambda *_: None)
+    monkeypatch.setattr(delta, "find_newest_metadata", lambda *_: None)
 
 
 def not_overtaking_a_late_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,14 +153,15 @@ def find_newest_metadata(
 
     Commits of other programs have no such metadata, and are skipped. If there are no metadata, and
     Delta has removed the oldest commits from the log, return ``known``, which the caller has read
-    before.
+    before. After a RESTORE, return None instead, because it may have undone their commit.
     """
-    oldest = 0
-    for commit in history:
-        if commit.marker is not None:
-            return commit.marker
-        oldest = commit.version
-    return known if oldest > 0 else None
+    oldest = Commit(0)
+    for oldest in history:
+        if oldest.marker is not None:
+            return oldest.marker
+        if oldest.restored is not None:
+            known = None
+    return known if oldest.version > 0 else None
 
 
 def read_last_metadata(folder: Path) -> CommitMetadata | None:

@@ -82,7 +82,6 @@ from target_spark.writers.delta.log_reader import (
     commits,
     delta_ref,
     find_newest_metadata,
-    get_last_metadata,
 )
 from target_spark.writers.delta.maintenance import optimize_and_vacuum
 from target_spark.writers.delta.small_batches import (
@@ -263,7 +262,7 @@ class DeltaWriter:
             snapshot = read_table_snapshot(table)
             if snapshot is None or not self._allows_commit_without_spark(spark, snapshot, {}):
                 return False
-            if change(snapshot, before=get_last_metadata(spark, table)):
+            if change(snapshot, before=self._read_newest_metadata(spark, table)):
                 return True
 
     def _alter(self, spark: SparkSession, table: Table, clauses: Iterable[str]) -> None:
@@ -560,7 +559,9 @@ class DeltaWriter:
                 raise table_removed_error(table)
             if snapshot.has_batch(app_id, marker.batch):
                 return
-            is_known = marker.job == RUNS or get_last_metadata(spark, table) == state.newest
+            is_known = marker.job == RUNS or (
+                find_newest_metadata(commits(spark, table), state.newest) == state.newest
+            )
             if not is_known or not self._allows_commit_without_spark(
                 spark, snapshot, types, rewrites=rewrites
             ):
@@ -776,6 +777,9 @@ class DeltaWriter:
     def _check_history(self, table: Table, history: Iterable[Commit]) -> None:
         """Check that this run's last commit is still in the history of a table.
 
+        If all commits in the log are newer, Delta may have removed the commit from the log, and the
+        check passes.
+
         Args:
             table: The table.
             history: The commits in the table's log, newest first.
@@ -786,8 +790,12 @@ class DeltaWriter:
         last = self._tables[table.key].version
         if last is None:
             return
-        versions = (each.version for each in history)
-        if next((version for version in versions if version <= last), None) != last:
+        oldest = Commit(-1)
+        for oldest in history:
+            if oldest.version <= last:
+                break
+        is_removed_from_log = oldest.version > last and oldest.restored is None
+        if oldest.version != last and not is_removed_from_log:
             raise table_removed_error(table)
 
     def _build_repeat_conf(self, spark: SparkSession, table: Table) -> dict[str, str]:

@@ -19,15 +19,20 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
+from target_spark.columns import Column, Integer, SchemaChange, TableSchema
 from target_spark.config import settings
 from target_spark.config.options import RunInfo
 from target_spark.errors import TableError
 from target_spark.extract.cli import _TapSync
 from target_spark.loader.loader import Loader
 from target_spark.tables.commit_metadata import CommitMetadata
-from target_spark.tables.model import Table
+from target_spark.tables.model import Table, TableLayout
 from target_spark.writers.delta import writer as delta
-from target_spark.writers.delta.log_reader import Commit, find_newest_metadata
+from target_spark.writers.delta.log_reader import (
+    Commit,
+    find_newest_metadata,
+    read_last_metadata,
+)
 from target_spark.writers.delta.writer import DeltaWriter
 from tests.target.warehouse import ID, Warehouse, feed, record, schema, state
 
@@ -129,10 +134,49 @@ def test_table_restored_or_removed_after_the_state_was_read_is_an_error(
 
 
 def test_metadata_that_delta_has_removed_from_the_log_are_those_that_the_run_has_read() -> None:
-    """After a restore of the first version there are none."""
+    """After a restore there are none."""
     run = CommitMetadata("job", "run1", 1, 1, 1)
     assert find_newest_metadata([Commit(9), Commit(8)], run) == run
     assert find_newest_metadata([Commit(9), Commit(0)], run) is None
+    assert find_newest_metadata([Commit(9, restored=("version", 7)), Commit(7)], run) is None
+
+
+def remove_old_commits(folder: Path) -> None:
+    """Append a row as another program, and remove all earlier commits from the log."""
+    write_deltalake(folder, pa.table({"id": [9]}), mode="append")
+    table = DeltaTable(folder)
+    table.create_checkpoint()
+    for file in (folder / "_delta_log").glob("*.json"):
+        if int(file.stem) < table.version():
+            file.unlink()
+
+
+def test_run_continues_after_delta_has_removed_its_commits_from_the_log(
+    warehouse: Warehouse,
+) -> None:
+    warehouse.load(schema("t", ID), record("t", id=1), state(1))
+    with loading(warehouse) as loader:
+        assert resume(warehouse, loader) == b'{"at": 1}'
+        for number in (2, 3):
+            remove_old_commits(warehouse.folder / "t")
+            feed(loader, schema("t", ID))
+            commit(loader, number)
+        loader.finish(whole=True)
+    assert warehouse.states == [2, 3]
+    assert read_ids(warehouse) == [1, 2, 3, 9, 9]
+
+
+def test_columns_added_after_delta_has_removed_our_commits_repeat_their_metadata(
+    tmp_path: Path,
+) -> None:
+    table, writer = Table(str(tmp_path), "t"), DeltaWriter(avoids_spark=True)
+    run = CommitMetadata("job", "run1", 1, 1, 1, "[1]")
+    unused: Any = None
+    writer.create(unused, table, TableSchema((Column("id", "id", Integer()),)), TableLayout())
+    writer.commit_empty(unused, table, run)
+    remove_old_commits(tmp_path)
+    writer.alter(unused, table, [SchemaChange("add", ("name",), "string")])
+    assert read_last_metadata(tmp_path) == run
 
 
 def test_files_of_a_commit_that_was_made_although_its_version_seemed_taken_are_kept(
