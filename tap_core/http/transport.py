@@ -38,7 +38,7 @@ from tap_core.http.response_limits import (
 from tap_core.http.spooled_response import spool_to_file
 from tap_core.http.unsendable import explain_unsendable
 from tap_core.redaction import Secrets, redact_url
-from tap_core.redaction.http import collect_sent_secrets
+from tap_core.redaction.http import collect_sent_secrets, decode_header
 
 __all__ = [
     "ANNOTATED_ERRORS",
@@ -294,6 +294,8 @@ def ask_token_endpoint(
             return session.post(
                 url, timeout=timeout, allow_redirects=False, hooks={"response": read}, **request
             )
+    except InvalidHostError as error:
+        raise requests.exceptions.InvalidURL(error) from error
     finally:
         deadline.end()
         IN_FORCE.deadline = before
@@ -414,7 +416,15 @@ def refresh_token_after_401(authenticator: Any, refusal: requests.Response) -> b
 
 
 def _contains_token(request: requests.PreparedRequest, token: str) -> bool:
-    return token in (request.url or "") or any(token in str(v) for v in request.headers.values())
+    """Return True if the URL, the headers or the body of a request contain a token.
+
+    The token may be encoded, for example in Base64 or for a URL.
+    """
+    body: Any = request.body or ""
+    content = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body)
+    texts = (request.url or "", content, *map(decode_header, request.headers.values()))
+    secrets = Secrets((token,))
+    return any(token in text or secrets.hide_values(text) != text for text in texts)
 
 
 def format_http_error(response: requests.Response, *, path: str, excerpt: str) -> str:

@@ -204,6 +204,11 @@ def test_invalid_endpoint_url_is_an_error_without_retry():
     assert str(error).endswith("at no-url: no answer, MissingSchema")
 
 
+def test_endpoint_with_a_host_that_cannot_be_encoded_is_an_error():
+    error = failure(Login(auth_endpoint=f"http://{'a' * 64}.test/token"))
+    assert str(error).endswith("no answer, InvalidURL")
+
+
 # Secrets
 
 

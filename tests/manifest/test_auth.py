@@ -473,6 +473,27 @@ def test_refused_session_token_is_renewed_once(server):
     assert len(server.asked) == 2
 
 
+@pytest.mark.parametrize(
+    "how",
+    [
+        IN_HEADER.replace("header, field_name: X", "request_parameter, field_name: t"),
+        IN_HEADER.replace("header, field_name: X", "body_json, field_path: [a, t]"),
+        IN_HEADER.replace("header, field_name: X", "body_data, field_name: t"),
+        f"{IN_HEADER}, api_token: \"Basic {{{{ (session_token ~ ':') | base64encode }}}}\"",
+    ],
+)
+def test_refused_session_token_is_renewed_wherever_it_was_sent(server, how):
+    server.answers(Reply({"data": {"token": "é+/1="}}), Reply({"data": {"token": "new"}}))
+    text = SESSION.replace("ANY", f"{how}}}")
+    auth = made(text, Authenticator, url=server.url, user="me").auth(Sender())
+    refused = requests.Response()
+    refused.request = auth(requests.Request("POST", "http://api").prepare())
+    for _ in range(2):  # the second one was sent with the old token, too
+        assert refresh_token_after_401(auth, refused)
+    assert auth.access_token == "new"
+    assert len(server.asked) == 2
+
+
 def test_missing_session_token_names_its_path(server):
     server.answers(Reply({"data": {}}))
     with pytest.raises(Exception, match=r"no token at the `session_token_path` data\.token"):
