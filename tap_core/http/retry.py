@@ -90,7 +90,8 @@ def with_retries(
     """Return a decorator that makes a function retry after retryable errors.
 
     Args:
-        wait_generator: Function that returns a generator of the seconds to wait before each retry.
+        wait_generator: Function that returns a generator of the seconds to wait before each retry;
+            a negative number, such as the seconds until a time in the past, is 0.
         max_tries: Function that returns the maximum number of tries.
         jitter: Function that adds a random number of seconds to a wait.
         handler: Function that is called before each wait with the details of the failure.
@@ -102,7 +103,7 @@ def with_retries(
     """
 
     def jittered(wait: float) -> float:
-        return limit_wait(wait if isinstance(wait, _ServerWait) else jitter(wait))
+        return max(0.0, limit_wait(wait if isinstance(wait, _ServerWait) else jitter(wait)))
 
     def decorate(function: _Function) -> _Function:
         @functools.wraps(function)

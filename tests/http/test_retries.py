@@ -87,6 +87,16 @@ def test_author_can_read_the_wait_from_the_response(source):
     assert stream.waits == [30]
 
 
+def test_wait_until_a_time_in_the_past_is_no_wait(source):
+    source.server.answers(Reply("", 429), page(ONE))
+    stream = source.stream(
+        backoff_wait_generator=lambda self: self.backoff_runtime(value=lambda _: -5.0),
+        backoff_jitter=lambda self, value: value,
+    )
+    assert list(stream.get_records(None)) == [ONE]
+    assert stream.waits == [0.0]
+
+
 def test_exhausted_wait_generator_ends_the_retries(source):
     def twice(self):
         yield None

@@ -175,6 +175,7 @@ def test_threads_share_the_api_budget():
         (moving(), "at least one of `rates`"),
         (moving("{limit: 1, interval: soon}"), "not an ISO 8601 duration"),
         (fixed(1, "PT0S"), "'PT0S': expected a positive"),
+        (fixed(0), "`call_limit` is 0, and must be at least 1"),
         (fixed(1, matchers="{type: HttpRequestRegexMatcher, weight: 2}"), "never fits"),
         (
             fixed(1, matchers="{type: HttpRequestRegexMatcher, weight: 0}"),

@@ -220,6 +220,7 @@ FROM_BODY = "type: WaitTimeFromResponse, wait_time_in_seconds: '{{ response.seco
         (HEADER, answer(429, Wait="12"), 12),
         (HEADER, answer(429, Wait="soon"), None),
         (HEADER, answer(429, Wait="nan"), None),
+        (HEADER, answer(429, Wait="-5"), None),
         (UNTIL, answer(429, Until="nan"), None),
         (HEADER, answer(429), None),
         (HEADER, None, None),
@@ -253,6 +254,14 @@ def test_wait_of_a_day_is_an_error_unless_the_manifest_allows_it(strategy, respo
         waited(strategy, response)
     longer = f"{HEADER}, max_waiting_time_in_seconds: 100000"
     assert waited(longer, answer(429, Wait="90000")) == 90_000
+
+
+def test_deeply_nested_error_message_is_not_searched_to_its_end():
+    """SEC13: before, it ended the run with a RecursionError."""
+    text = FILTER.replace("FAILWHICH", "RETRY, error_message_contains: 'no'")
+    found = handler(text)
+    nested = b"[" * 400 + b'"no"' + b"]" * 400
+    assert found.interpret(answer(400, nested), {}).action is ResponseAction.FAIL
 
 
 def test_exponential_backoff_doubles_the_wait():

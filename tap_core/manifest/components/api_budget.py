@@ -132,6 +132,8 @@ class FixedWindowCallRatePolicy:
     matchers: list[HttpRequestRegexMatcher]
 
     def __post_init__(self) -> None:
+        if self.call_limit < 1:
+            raise ManifestError(f"`call_limit` is {self.call_limit}, and must be at least 1.")
         _check_weights(self.matchers, self.call_limit)
         _ = self._length
 

@@ -405,14 +405,15 @@ class WaitTimeFromHeader(_HeaderBackoff):
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds in the header; None if the header is missing or is not a number.
+        """Return the seconds in the header; None if the header is missing or no positive number.
 
         Raises:
             FatalAPIError: The wait is `max_waiting_time_in_seconds` or longer.
         """
         seconds = self._parse_header(response)
-        if seconds:
-            _check_wait(seconds, self.max_waiting_time_in_seconds, response)
+        if seconds is None or seconds <= 0:
+            return None
+        _check_wait(seconds, self.max_waiting_time_in_seconds, response)
         return seconds
 
 
@@ -529,13 +530,14 @@ def _get_error_message(response: requests.Response) -> str:
     return _find_message_text(document) or ""
 
 
-def _find_message_text(value: Any) -> str | None:
+def _find_message_text(value: Any, levels: int = 50) -> str | None:
+    """Return the error message in a JSON value, at most ``levels`` levels deep, or None."""
     if isinstance(value, str):
         return value
-    if isinstance(value, list):
-        texts = map(_find_message_text, value)
+    if isinstance(value, list) and levels:
+        texts = (_find_message_text(one, levels - 1) for one in value)
         return ", ".join(text for text in texts if text is not None)
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and levels:
         message = next((value[name] for name in _MESSAGE_FIELDS if value.get(name)), None)
-        return _find_message_text(message)
+        return _find_message_text(message, levels - 1)
     return None
