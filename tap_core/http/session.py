@@ -58,7 +58,10 @@ class _BoundedCookiePolicy(DefaultCookiePolicy):
         """Return True if the session may keep a cookie that it received."""
         if len(cookie.name) + len(cookie.value or "") > _LONGEST_COOKIE:
             return False
-        if len(self._jar) >= _MOST_COOKIES and cookie.name not in self._jar:
+        if len(self._jar) >= _MOST_COOKIES and not any(
+            (known.domain, known.path, known.name) == (cookie.domain, cookie.path, cookie.name)
+            for known in self._jar
+        ):
             return False
         return super().set_ok(cookie, request)
 

@@ -9,13 +9,15 @@ import socket
 from contextlib import redirect_stdout
 from decimal import Decimal
 from enum import Enum
-from http.client import HTTPResponse
+from http.client import HTTPMessage, HTTPResponse
+from types import SimpleNamespace
 from unittest.mock import patch
 from urllib.parse import urlencode
 
 import pytest
 import requests
 from requests.adapters import HTTPAdapter
+from requests.cookies import extract_cookies_to_jar
 from urllib3.response import HTTPResponse as RawResponse
 
 from tap_core.http import connection_pools
@@ -308,6 +310,18 @@ def test_number_and_length_of_cookies_are_limited(source):
     kept = stream.requests_session.cookies.get_dict()
     assert len(kept) == 300
     assert (kept["c7"], kept["c8"], kept.get("c304")) == ("second", "first", None)
+
+
+def test_cookies_of_one_name_with_other_paths_are_limited():
+    """SEC13: a cookie without a path gets the path of the request, which has the id of a parent."""
+    cookies = make_session().cookies
+    for number in range(305):
+        request = requests.Request("GET", f"http://api/users/{number}/orders").prepare()
+        head = HTTPMessage()
+        head["Set-Cookie"] = "session=1"
+        received = SimpleNamespace(_original_response=SimpleNamespace(msg=head))
+        extract_cookies_to_jar(cookies, request, received)
+    assert len(cookies) == 300
 
 
 @pytest.mark.parametrize("size", [1, 30_000, 70_000, 140_000])
