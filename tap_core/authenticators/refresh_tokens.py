@@ -69,7 +69,8 @@ class RefreshTokens:
             listener(self.with_latest_tokens)
         file = getattr(tap, "config_file", None)
         if isinstance(file, (str, os.PathLike)):
-            reason = write_refresh_token(Path(file), self._replacements, token)
+            used = [one for one in self._replacements if self.get_latest(one) == token]
+            reason = write_refresh_token(Path(file), used, token)
         else:
             reason = "the settings do not come from one configuration file"
         if reason is None:

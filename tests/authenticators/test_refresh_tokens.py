@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from types import SimpleNamespace
 
@@ -178,6 +179,18 @@ def test_failed_write_is_made_up_for_by_the_next_update(tokens, config_file, cap
     hidden.rename(config_file)
     authenticator.update_access_token()
     assert json.loads(config_file.read_text())["refresh_token"] == "refresh-2"
+
+
+def test_token_of_another_account_is_not_replaced_after_a_failed_write(tmp_path):
+    file = tmp_path / "config.json"
+    settings = {"a": {"refresh_token": "a-0"}, "b": {"refresh_token": "b-0"}}
+    known, tap = RefreshTokens(), Tap(file)
+    known.record_replacement("a-0", "a-1")
+    known.save_token(tap, "a-1", logging.getLogger())  # there is no file yet
+    file.write_text(json.dumps(settings))
+    known.record_replacement("b-0", "b-1")
+    known.save_token(tap, "b-1", logging.getLogger())
+    assert json.loads(file.read_text()) == {**settings, "b": {"refresh_token": "b-1"}}
 
 
 def test_token_from_another_source_is_not_written_to_the_config_file(tokens, config_file, caplog):
