@@ -564,6 +564,20 @@ class TestResultFiles:
     def test_empty_result_file_has_no_rows(self):
         assert self.rows("") == []
 
+    @pytest.mark.parametrize(
+        ("header", "names"),
+        [
+            ("id,,id", ["id", "Unnamed: 1", "id.1"]),
+            ("a,a,a.1,a", ["a", "a.2", "a.1", "a.3"]),
+            ("a.1,a,a", ["a.1", "a", "a.2"]),
+            (",Unnamed: 0", ["Unnamed: 0.1", "Unnamed: 0"]),
+        ],
+    )
+    def test_duplicate_columns_have_the_names_of_pandas(self, header: str, names: list[str]):
+        values = [str(number) for number in range(len(names))]
+        [row] = self.rows(f"{header}\n{','.join(values)}\n")
+        assert row == dict(zip(names, values, strict=True))
+
     def test_row_with_too_many_values_is_an_error(self):
         with pytest.raises(FatalSyncError, match="Line 3 of the file has 3 values"):
             self.rows("a,b\n1,2\n1,2,3\n")

@@ -94,12 +94,20 @@ class ResponseToFileExtractor(BoundedReader):
 def _make_unique_names(header: list[str]) -> list[str]:
     """Return unique column names for a CSV header, numbered like those of pandas.
 
-    For example, ``['id', '', 'id']`` becomes ``['id', 'Unnamed: 1', 'id.1']``.
+    For example, ``['id', '', 'id']`` becomes ``['id', 'Unnamed: 1', 'id.1']``. A number that would
+    give the name of another column is skipped: ``['a', 'a', 'a.1']`` becomes ``['a', 'a.2',
+    'a.1']``.
     """
-    seen: Counter[str] = Counter()
-    names: list[str] = []
-    for index, given in enumerate(header):
-        name = given or f"Unnamed: {index}"
-        names.append(f"{name}.{seen[name]}" if seen[name] else name)
-        seen[name] += 1
+    names = [name or f"Unnamed: {index}" for index, name in enumerate(header)]
+    taken = set(names)
+    counts: Counter[str] = Counter()
+    # The columns with a name come first, so that they keep it.
+    for index in sorted(range(len(names)), key=lambda index: not header[index]):
+        name = names[index]
+        if counts[name]:
+            while (unique := f"{name}.{counts[name]}") in taken:
+                counts[name] += 1
+            names[index] = unique
+            taken.add(unique)
+        counts[name] += 1
     return names
