@@ -14,7 +14,11 @@ from tap_core.manifest.components.record_selector import (
     RecordFilter,
     RecordSelector,
 )
-from tap_core.manifest.components.transformations import AddedFieldDefinition, AddFields
+from tap_core.manifest.components.transformations import (
+    AddedFieldDefinition,
+    AddFields,
+    RemoveFields,
+)
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interpolation import BoundTemplate, compile_template
 
@@ -193,6 +197,33 @@ def test_expanded_record_can_be_merged_with_its_parent():
     selector = RecordSelector(DpathExtractor([], expander))
     order = {"id": 1, "lines": {"data": [{"id": 9}], "more": False}}
     assert select_records(selector, order) == [{"id": 9, "lines": {"more": False}}]
+
+
+def test_original_record_is_that_of_the_api_if_earlier_records_were_changed():
+    expander = RecordExpander(["lines"], remain_original_record=True)
+    order = {"lines": [{"a": {"b": 1}}, {"a": {"b": 2}}]}
+    selector = RecordSelector(DpathExtractor([], expander))
+    removed = RemoveFields([["a", "b"]])
+    original = {"lines": [{"a": {"b": 1}}, {"a": {"b": 2}}]}
+    assert select_records(selector, order, transformations=[removed]) == [
+        {"a": {}, "original_record": original},
+        {"a": {}, "original_record": original},
+    ]
+
+
+def test_parent_is_copied_without_the_list_for_each_merged_record():
+    """Otherwise the time is the square of the length of the list."""
+    copied = []
+
+    class Item(dict[str, Any]):
+        def __deepcopy__(self, memo):
+            copied.append(self)
+            return self
+
+    expander = RecordExpander(["lines"], merge_parent=True)
+    records = list(expander.expand({"id": 1, "lines": [Item(n=n) for n in range(50)]}))
+    assert records == [{"id": 1, "n": n} for n in range(50)]
+    assert len(copied) <= 100
 
 
 def test_parent_field_with_a_wildcard_is_rejected():

@@ -80,24 +80,32 @@ class RecordExpander:
         items = [
             one for found in self._find_lists(parent) if isinstance(found, list) for one in found
         ]
-        yield from (self._add_parent_fields(parent, item) for item in items)
+        if items and (self.merge_parent or self.parent_fields or self.remain_original_record):
+            yield from self._add_parent_fields(parent, items)
+        else:
+            yield from items
         if not items and self.on_no_records == "emit_parent":
             yield parent
 
-    def _add_parent_fields(self, parent: Record, item: Any) -> Any:
-        """Return the list element ``item`` as a record, with declared fields of ``parent``."""
-        if not (self.merge_parent or self.parent_fields or self.remain_original_record):
-            return item
-        record: Record = dict(item) if isinstance(item, dict) else {"value": item}
+    def _add_parent_fields(self, parent: Record, items: list[Any]) -> Iterator[Record]:
+        """Yield the list elements ``items`` as records, with declared fields of ``parent``.
+
+        The fields are copied from a copy of ``parent``, because the caller may change a yielded
+        record, whose values are parts of ``parent``.
+        """
+        original = copy.deepcopy(parent)
+        rest: Record = {}
         if self.merge_parent:
             rest = copy.deepcopy(parent)
             self._remove_lists(rest)
-            record = {**rest, **record}
-        for parent_field in self.parent_fields:
-            parent_field.copy(parent, record)
-        if self.remain_original_record:
-            record["original_record"] = copy.deepcopy(parent)
-        return record
+        for item in items:
+            record: Record = copy.deepcopy(rest)
+            record.update(item if isinstance(item, dict) else {"value": item})
+            for parent_field in self.parent_fields:
+                parent_field.copy(original, record)
+            if self.remain_original_record:
+                record["original_record"] = copy.deepcopy(original)
+            yield record
 
 
 @dataclass(frozen=True)
