@@ -78,6 +78,19 @@ def test_jsonl_decoder_skips_invalid_lines_with_a_warning(caplog):
     assert "Line 3 of a response is skipped" in caplog.text
 
 
+@pytest.mark.parametrize("parser", [JsonParser(), JsonLineParser(), JsonItemsDecoder("a")])
+def test_byte_order_mark_before_json_is_ignored(parser: Any) -> None:
+    documents = list(parser.parse(io.BytesIO(b'\xef\xbb\xbf{"a": [1]}\n')))
+    assert documents in ([{"a": [1]}], [1])
+
+
+def test_json_lines_in_an_encoding_with_other_line_breaks_are_rejected() -> None:
+    """Before, every line was skipped with a warning."""
+    assert JsonLineParser(encoding="utf-8-sig").encoding
+    with pytest.raises(ManifestError, match="'utf-16': JSON Lines are read only in encodings"):
+        JsonLineParser(encoding="utf-16")
+
+
 def test_iterable_decoder_yields_a_record_per_line():
     body = "a@x.test\r\nb@x.test\n"
     assert decoded(IterableDecoder(), body) == [{"record": "a@x.test"}, {"record": "b@x.test"}]

@@ -155,18 +155,30 @@ class JsonLineParser(BoundedReader):
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
-        """Raise ManifestError if the encoding is unknown."""
+        """Raise ManifestError if the encoding is unknown, or is one such as UTF-16.
+
+        Lines are separated before they are decoded, so a line break must be the byte 10.
+        """
         super().__post_init__()
         _check_encoding(self.encoding)
+        if not "a\n".encode(self.encoding).endswith(b"a\n"):
+            raise ManifestError(
+                f"encoding is {self.encoding!r}: JSON Lines are read only in encodings with the"
+                " line breaks of ASCII, such as 'utf-8' or 'latin-1'."
+            )
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield the JSON document of each line; skip and log lines that are not JSON.
+
+        A byte order mark at the start is ignored.
 
         Raises:
             FatalAPIError: 100,000 consecutive lines are not JSON.
         """
         skipped = in_a_row = 0
         for number, line in enumerate(self.bound(data).lines(data), 1):
+            if number == 1:
+                line = line.removeprefix(codecs.BOM_UTF8)  # noqa: PLW2901
             if not line.strip():
                 continue
             try:
@@ -408,9 +420,12 @@ def _iterate_documents(document: Any) -> Iterator[Any]:
 def _read_json(body: bytes, encoding: str) -> Any:
     """Parse a JSON body and return the document; for an empty body, return the marker `_NOTHING`.
 
+    A byte order mark is ignored.
+
     Raises:
         FatalAPIError: The body is not JSON.
     """
+    body = body.removeprefix(codecs.BOM_UTF8)
     if not body or body.isspace():
         return _NOTHING
     if encoding.lower() in {"utf-8", "utf8"}:
