@@ -61,13 +61,18 @@ def test_ignored_error_of_a_chunk_keeps_the_records_of_others(tmp_path: Path):
     def answer(one: ReceivedRequest) -> Reply:
         if one.query["fields"] == ["a"]:
             return Reply({"data": []}, status=404)
-        return page({"id": 7, "b": {"c": 1}}, {"id": 0, "b": 2})
+        return page({"id": 7, "b": {"c": 1}}, {"id": "", "b": 2})
 
     with serving() as server:
         server.answers_by(answer)
         ran = run(manifest(tmp_path, declared), server)
         assert asked(server) == ["/items?fields=a", "/items?fields=b"]
-    assert ran.records("items") == [{"id": 0, "b": 2}, {"id": 7, "b": {"c": 1}}]
+    assert ran.records("items") == [{"id": "", "b": 2}, {"id": 7, "b": {"c": 1}}]
+
+
+def test_record_with_key_0_is_merged():
+    merging = PropertyChunking("property_count", 2).merging
+    assert merging.group({"id": 0}) == ("0",)
 
 
 def test_nested_objects_of_several_chunks_are_merged(tmp_path: Path):

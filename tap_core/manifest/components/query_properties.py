@@ -76,10 +76,14 @@ class GroupByKeyMergeStrategy:
     key: str | list[str]
 
     def group(self, record: Record) -> tuple[str, ...] | None:
-        """Return the key of a record: its key field values as strings; None if a value is empty."""
+        """Return the key of a record: its key field values as strings; None if a value is empty.
+
+        A number is never empty.
+        """
         names = [self.key] if isinstance(self.key, str) else self.key
         values = [record.get(name) for name in names]
-        return tuple(map(str, values)) if all(values) else None
+        is_complete = all(value or value == 0 for value in values)
+        return tuple(map(str, values)) if is_complete else None
 
 
 _BY_ID: Final = GroupByKeyMergeStrategy("id")
