@@ -21,6 +21,7 @@ from tap_core.manifest.components.transformations import AddedFieldDefinition, A
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interpolation import BoundTemplate, compile_template
 from tap_core.manifest.schema_loading import load_schema
+from tap_core.schema.yaml_nodes import YAML_NODES
 
 
 class Users:
@@ -100,6 +101,20 @@ def test_references_to_the_file_and_to_shared_files_are_resolved(tmp_path):
 def test_unresolvable_schema_reference_is_rejected(tmp_path, reference, message):
     written(tmp_path / "users.json", make_schema(a={"$ref": reference}))
     with pytest.raises(ManifestError, match=message):
+        JsonFileSchemaLoader("", tmp_path).json_schema(Users())
+
+
+def test_schema_file_whose_references_multiply_is_rejected(tmp_path, monkeypatch):
+    """SEC13: each definition has two references to the next one."""
+    monkeypatch.setitem(vars(YAML_NODES), "value", 500)
+    references = [{"$ref": f"#/definitions/d{number}"} for number in range(10)]
+    definitions = {
+        f"d{number}": make_schema(a=following, b=following)
+        for number, following in enumerate(references[1:])
+    }
+    schema = make_schema(a=references[0])
+    written(tmp_path / "users.json", {**schema, "definitions": {**definitions, "d9": TEXT}})
+    with pytest.raises(ManifestError, match=r"users\.json is too large.*TAP_CORE_YAML_NODES"):
         JsonFileSchemaLoader("", tmp_path).json_schema(Users())
 
 

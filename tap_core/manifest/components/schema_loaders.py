@@ -6,7 +6,8 @@ Their path may begin with the name of the Python package in which the connector 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -15,6 +16,7 @@ from tap_core.limits.memory import DOCUMENT_BYTES, read_at_most
 from tap_core.manifest.dpath import MISSING, make_getter
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import DeclarativeStreamProtocol
+from tap_core.schema.yaml_nodes import YAML_NODES, too_many_nodes
 from tap_core.singerlib.json import load_json
 from tap_core.types import JsonSchema
 
@@ -87,10 +89,11 @@ def read_schema(file: Path) -> JsonSchema:
     """Read a schema file; return the schema with its ``$ref`` references resolved.
 
     Raises:
-        ManifestError: The file is not a JSON object, or a reference in it has no target.
+        ManifestError: The file is not a JSON object, a reference in it has no target, or the schema
+            has more nodes than `YAML_NODES` when the references are resolved.
     """
     document = _load_file(file)
-    schema = _resolve_references(document, file, document, ())
+    schema = _resolve_references(document, file, document, (), itertools.count(1))
     if not isinstance(schema, dict):
         raise ManifestError(f"The schema {file} must be a JSON object.")
     schema.pop("definitions", None)
@@ -105,7 +108,9 @@ def _load_file(file: Path) -> Any:
         raise ManifestError(f"The schema {file} cannot be read: {error}.") from error
 
 
-def _resolve_references(node: Any, file: Path, root: Any, references: tuple[str, ...]) -> Any:
+def _resolve_references(
+    node: Any, file: Path, root: Any, references: tuple[str, ...], numbers: Iterator[int]
+) -> Any:
     """Return a part of a JSON Schema with each ``$ref`` replaced by its target.
 
     Args:
@@ -113,14 +118,29 @@ def _resolve_references(node: Any, file: Path, root: Any, references: tuple[str,
         file: The file that contains the part.
         root: The whole document in that file.
         references: The references followed so far, to detect circular references.
+        numbers: Iterator that numbers the parts, to limit the size of the result.
     """
+    if next(numbers) > YAML_NODES.whole:
+        raise ManifestError(f"The schema {file} is too large. {too_many_nodes()}")
     if isinstance(node, list):
-        return [_resolve_references(one, file, root, references) for one in node]
+        return [_resolve_references(one, file, root, references, numbers) for one in node]
     if not isinstance(node, dict):
         return node
     reference = node.get("$ref")
-    if not isinstance(reference, str):
-        return {key: _resolve_references(one, file, root, references) for key, one in node.items()}
+    if isinstance(reference, str):
+        return _resolve_reference(reference, file, root, references, numbers)
+    return {
+        key: _resolve_references(one, file, root, references, numbers) for key, one in node.items()
+    }
+
+
+def _resolve_reference(
+    reference: str, file: Path, root: Any, references: tuple[str, ...], numbers: Iterator[int]
+) -> Any:
+    """Return the target of a reference, without its definitions and with its references resolved.
+
+    The other arguments are those of `_resolve_references`.
+    """
     name, _, pointer = reference.partition("#")
     current = f"{file}: {reference}"
     if current in references:
@@ -133,7 +153,7 @@ def _resolve_references(node: Any, file: Path, root: Any, references: tuple[str,
     target = make_getter([step for step in pointer.split("/") if step])(root)
     if target is MISSING:
         raise ManifestError(f"The schema {file} refers to '{reference}', which does not exist.")
-    resolved = _resolve_references(target, file, root, (*references, current))
+    resolved = _resolve_references(target, file, root, (*references, current), numbers)
     if not isinstance(resolved, dict):  # such as `true`, a schema that allows any value
         return resolved
     return {key: one for key, one in resolved.items() if key != "definitions"}
