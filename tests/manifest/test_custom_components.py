@@ -15,6 +15,7 @@ from tap_core.manifest.cdk_compat.datetimes import ab_datetime_format, ab_dateti
 from tap_core.manifest.cdk_compat.import_hook import load_class
 from tap_core.manifest.cdk_compat.models import CdkStreamSlice
 from tap_core.manifest.cdk_compat.records import TransformConfig, TypeTransformer
+from tap_core.manifest.components.custom import Custom, CustomTransformation
 from tap_core.manifest.errors import ManifestError
 from tests.http.server import ReceivedRequest, Reply, Server, page, serving
 from tests.manifest.running import RunResult, asked, manifest, run, stream
@@ -824,6 +825,21 @@ def test_unsupported_custom_class_is_rejected_before_any_request(
         run(path, server)
     assert "manifest.yaml, line" in str(raised.value)
     assert server.asked == []
+
+
+def test_threads_that_need_a_custom_class_at_once_share_one_instance(tmp_path: Path):
+    """`cached_property` has no lock since Python 3.12, so that it may call its function twice."""
+    components = f"""
+    from {CDK}.transformations import RecordTransformation
+
+    class Marked(RecordTransformation):
+        def transform(self, record, **_):
+            record["marked"] = True
+    """
+    written(tmp_path, components)
+    component = CustomTransformation(class_name=f"{PLACE}.Marked", folder=tmp_path)
+    create = vars(Custom)["instance"].func
+    assert create(component) is create(component) is component.instance
 
 
 def test_error_in_a_constructor_is_reported_without_settings(tmp_path: Path):

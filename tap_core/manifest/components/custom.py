@@ -116,9 +116,11 @@ class Custom:
         Raises:
             ManifestError: The class cannot be instantiated.
         """
+        known = self.__dict__  # cached_property stores the result there only after the lock
         with _instance_lock:
-            instance = self.__dict__.get("instance")
-            return self._instantiate() if instance is None else instance
+            if "instance" not in known:
+                known["instance"] = self._instantiate()
+            return known["instance"]
 
     @cached_property
     def owner(self) -> StreamOwner:
