@@ -1,8 +1,9 @@
 """Untrusted regular expressions, from schemas and manifests, with limits on time and memory.
 
-`compile_pattern` accepts the syntax of `re`, and matches have the same results. A pattern could
-backtrack for a long time on a long text, and matching with `re` cannot be interrupted. So `re`
-matches only short texts; for longer ones the package ``regex`` is used, with a time limit.
+`compile_pattern` accepts the syntax of `re`, and matches have the same results, except for a few
+letters if case is ignored, such as the dotless i. A pattern could backtrack for a long time on a
+long text, and matching with `re` cannot be interrupted. So `re` matches only short texts; for
+longer ones the package ``regex`` is used, with a time limit.
 """
 
 from __future__ import annotations
@@ -55,8 +56,38 @@ _PART: Final = re.compile(
     rf"\(\?#[^)]*\)|(?P<repeat>{_COUNT})|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.DOTALL
 )
 """Part of a pattern: a comment, a repeat, an escape, a set, or any other character."""
-_DIALECT: Final = re.compile(r"\\N\{[^}]*\}|\\.|\{(?!\d*,?\d*\})|\[:", re.DOTALL)
-"""Escapes, and syntax with a meaning in ``regex`` only: ``a{e}`` and ``[[:alpha:]]``."""
+_ESCAPE: Final = r"\\N\{[^}]*\}|\\."
+_IN_SET: Final = re.compile(rf"{_ESCAPE}|\[:", re.DOTALL)
+"""Escape in a set, and syntax with a meaning in ``regex`` only: ``[[:alpha:]]``."""
+_DIALECT: Final = re.compile(
+    rf"\(\?#[^)]*\)|{_ESCAPE}|(?P<set>\[\^?\]?(?:{_ESCAPE}|[^\]\\])*\])|\{{(?!\d*,?\d*\}})",
+    re.DOTALL,
+)
+"""Comments, escapes, sets, and syntax with a meaning in ``regex`` only: ``a{e}``."""
+_ASCII_OR_VERBOSE: Final = re.compile(r"\(\?[a-zA-Z]*[ax]")
+
+_WORD: Final = r"\p{L}\p{N}_"
+_SPACE: Final = r"\s\x1c-\x1f"
+_MEMBERS: Final = {
+    r"\w": _WORD,
+    r"\W": r"\p{M}\p{Pd}\p{Ps}\p{Pe}\p{Pi}\p{Pf}\p{Po}\u203f\u2040\u2054\ufe33\ufe34\ufe4d-\ufe4f"
+    r"\uff3f\p{S}\p{Z}\p{C}",
+    r"\s": _SPACE,
+    r"\S": r"\x00-\x08\x0e-\x1b!-\x84\x86-\x9f\xa1-\u167f\u1681-\u1fff\u200b-\u2027\u202a-\u202e"
+    r"\u2030-\u205e\u2060-\u2fff\u3001-\U0010ffff",
+}
+"""Members of a set for ``regex`` by the escape for which `re` has the same characters.
+
+For ``regex``, combining characters such as vowel signs belong to words, and U+001C is no space.
+"""
+_AT_BOUNDARY: Final = f"(?<=[{_WORD}])(?![{_WORD}])|(?<![{_WORD}])(?=[{_WORD}])"
+_IN_WORD: Final = f"(?<=[{_WORD}])(?=[{_WORD}])|(?<![{_WORD}])(?![{_WORD}])"
+_ESCAPES: Final = {
+    **{escape: f"[{members}]" for escape, members in _MEMBERS.items()},
+    r"\b": f"(?:{_AT_BOUNDARY})",
+    r"\B": f"(?:{_IN_WORD})",
+}
+"""Text for ``regex`` by the escape, outside of a set, that means the same for `re`."""
 
 
 class _TimeBudget:
@@ -215,7 +246,7 @@ class Pattern:
                 f" than {_MOST_REPEATS:,} parts: use lower counts."
             )
         regex: Any = import_module("regex")  # the package has no type hints
-        return regex.compile(_DIALECT.sub(_as_in_re, self.text), regex.V0, cache_pattern=False)
+        return regex.compile(_translate(self.text), regex.V0, cache_pattern=False)
 
     def _make_timeout_error(self, text: str, limit: Limit, subject: str) -> LimitExceededError:
         """Return the error for a match on ``text`` that exceeds the time limit ``limit``.
@@ -329,15 +360,25 @@ def _count_copies(repeat: re.Match[str]) -> int:
     return max(1, min(int(repeat["count"][:9]), _MOST_REPEATS) + bool(repeat["open"]))
 
 
-def _as_in_re(match: re.Match[str]) -> str:
-    """Return the text of a match of `_DIALECT`, escaped if only ``regex`` treats it as syntax.
+def _translate(pattern: str) -> str:
+    r"""Return a pattern for the package ``regex`` that has the same meaning for `re`.
 
-    After this, the pattern has the same meaning for the package ``regex`` and for `re`.
+    Escapes such as ``\w`` are kept in a pattern with the flags for ASCII or for comments.
     """
-    text = match[0]
-    if text == "{":
-        return r"\{"
-    return r"[\:" if text == "[:" else text
+    is_plain = _ASCII_OR_VERBOSE.search(pattern) is None
+    escapes, members = (_ESCAPES, _MEMBERS) if is_plain else ({}, {})
+
+    def translate(match: re.Match[str]) -> str:
+        text = match[0]
+        if match["set"]:
+            return _IN_SET.sub(translate_member, text)
+        return r"\{" if text == "{" else escapes.get(text, text)
+
+    def translate_member(match: re.Match[str]) -> str:
+        text = match[0]
+        return r"[\:" if text == "[:" else members.get(text, text)
+
+    return _DIALECT.sub(translate, pattern)
 
 
 def _excerpt(pattern: str) -> str:

@@ -217,6 +217,7 @@ PIECES = [
     *("a", "b", ".", r"\d", r"\w", "[ab]", "[^a]", "(a)", "(a|b)", "^", "$", r"\b", "a{e}", "é"),
     *("[[:alpha:]]", "{", "{2}", "a{,2}", "a{1,2}", "*", "+", "?", "*?", "|", "(?=a)", "(?!b)"),
     *("(?<=a)", r"\{", r"\\", "x{}", r"\s", "-", r"\N{DASH}", r"\Z", "&&", "ß", r"\1", "\n"),
+    *(r"\W", r"\S", r"[\w-]", r"[^\W\d]", r"[\S1]", r"(?a:\w)", r"(?#[)"),
 ]
 
 
@@ -234,6 +235,15 @@ def test_both_regex_engines_find_the_same_match(pieces: list[str], text: str):
     timed._longest = -1
     other = timed.search(text)
     assert (found and found.span()) == (other and other.span())
+
+
+@pytest.mark.parametrize("part", [r"\w", r"\W", r"\s", r"\S", r"\b.", r"\B.", r"[\w-]", r"[^\W\d]"])
+def test_word_and_space_characters_are_those_of_re_in_any_text(part: str):
+    """For the package ``regex``, vowel signs also belong to words, and U+001C is no space."""
+    pattern = Pattern(f"(?:{part})+")  # too many steps for `re`
+    for text in ("a", "_", "²", "e\u0301", "हि", "\u200c", "\x1c", "\u2003", "-", "1 b"):
+        found, expected = pattern.search(text), re.search(pattern.text, text)
+        assert (found and found.span()) == (expected and expected.span()), text
 
 
 def test_references_that_multiply_end_at_a_time_limit(monkeypatch: pytest.MonkeyPatch):
