@@ -366,7 +366,7 @@ SCHEMA: Final[JsonSchema] = {
             "string",
             "Store numbers without multipleOf as decimals of 'precision,scale', such as 38,10,"
             " instead of doubles. Rows that do not fit are quarantined.",
-            pattern=_DECIMAL.pattern,
+            pattern=f"^{_DECIMAL.pattern}$",
         ),
         "oversized_numbers_as_text": _setting(
             "boolean",
@@ -552,8 +552,11 @@ def _iterate_faults(config: Mapping[str, Any], refused: frozenset[str]) -> Itera
     yield from _check_quarantine_limit(config.get("max_quarantined"))
     yield from _check_actions(config.get("after_load") or ())
     numbers = _DECIMAL.fullmatch(str(config.get("numbers_as_decimal") or "38,0"))
-    if numbers and not int(numbers[2]) <= int(numbers[1]) <= _MAX_DIGITS:
-        yield f"numbers_as_decimal: at most {_MAX_DIGITS} digits, and no more places than digits"
+    if numbers is None or not int(numbers[2]) <= int(numbers[1]) <= _MAX_DIGITS:
+        yield (
+            f"numbers_as_decimal: write 'precision,scale', such as 38,10; at most {_MAX_DIGITS}"
+            " digits, and no more places than digits"
+        )
     if _is_distributed(config) and not config.get("staging"):
         yield (
             "'staging' is a required property with a cluster (master, remote): a folder that has"

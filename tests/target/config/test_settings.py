@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tap_core.events import StreamId
+from tap_core.exceptions import ConfigValidationError
 from target_spark.columns import Decimal, OnSchemaChange
 from target_spark.config import settings
 from target_spark.config.options import LoadOptions, StreamOptions, WriteMode
@@ -43,6 +44,12 @@ def test_only_the_path_is_required() -> None:
 def test_invalid_setting_is_named_in_its_error(config: dict[str, Any], word: str) -> None:
     (fault,) = settings.find_faults(config)
     assert word in fault
+
+
+@pytest.mark.parametrize("text", ["38,100", "138,10", "decimal(38,10)", " 38,10", "38,10\n"])
+def test_decimal_type_that_is_written_in_another_way_is_not_ignored(text: str) -> None:
+    with pytest.raises(ConfigValidationError, match="numbers_as_decimal"):
+        TargetSpark(config={"path": "/a", "numbers_as_decimal": text})
 
 
 def test_default_job_name_depends_on_location_and_format(
