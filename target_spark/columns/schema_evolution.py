@@ -368,15 +368,16 @@ class _Merge:
         """Merge a column of the new schema that is not filled from the records.
 
         Under the policy EVOLVE, the column is added if the table has no column of this name.
-        Otherwise the table's column is widened, if one type can store the values of both columns.
-        Under any other policy, nothing is changed.
+        Otherwise the table's column is widened, if it belongs to the same property and one type can
+        store the values of both columns. Under any other policy, nothing is changed.
         """
         if self._rules.policy is not OnSchemaChange.EVOLVE:
             return
-        at = self._by_name.get(fold_case(new.name))
-        if at is None:
+        if fold_case(new.name) not in self._by_name:
             self._add(new, None)
-        elif at not in self._claimed and self.columns[at].name == new.name:
+            return
+        at = self._find_by_name(new)
+        if at is not None and at not in self._claimed and self._is_of_property(at, new):
             column = self.columns[at]
             path = (*self._path, column.name)
             joined = _join_types(column.type, new.type, self._rules, path)
@@ -400,7 +401,16 @@ class _Merge:
             return True
         if column.source != column.name or column.source in self._new_properties:
             return False
-        return not self._rules.has_sources or fold_case(column.source) == fold_case(new.source)
+        return self._is_of_property(at, new)
+
+    def _is_of_property(self, at: int, new: Column) -> bool:
+        """Return True if the table column ``at`` may belong to the property of the column ``new``.
+
+        The names of both properties may differ in case. A table of another program stores no
+        property names, so any of its columns may belong to the property.
+        """
+        has_same_name = fold_case(self.columns[at].source) == fold_case(new.source)
+        return has_same_name or not self._rules.has_sources
 
     def _get_rules(self, new: Column) -> _Rules:
         """Return the rules for merging the column ``new``, which differ for metadata columns.

@@ -325,6 +325,18 @@ def test_property_that_changes_case_keeps_its_column_if_unambiguous():
     assert last.column_fed_by("A").name == "A_2"
 
 
+def test_property_whose_type_changes_does_not_get_the_column_of_a_former_property():
+    """The column of the former type, ``a_b`` in a new table, belongs to the property ``a_b``."""
+    changed, _ = merge_table_schemas(
+        table_schema(**{"a b": struct(x=INT)}), table_schema(**{"a b": TEXT})
+    )
+    first, _ = diff_with_table(changed, {"a_b": "string"}, sources={})
+    second, changes = diff_with_table(changed, first.types, sources=first.sources)
+    assert first.sources == {"`a_b__string`": "a b"}
+    assert second.column_fed_by("a b").name == "a_b__string"
+    assert changes == ()
+
+
 # --------------------------------------------------------------------------------- DDL
 
 
