@@ -332,6 +332,7 @@ class TargetSpark(PluginBase):
                 stack.callback(self._lineage.record_tables, loader)
             stack.enter_context(_collecting(faults))
             stack.callback(self._record_run, loader, engine, options, run, report, faults)
+            stack.callback(_add_failures, loader, faults)
             stack.enter_context(contextlib.closing(loader))
             with _collecting(faults):
                 yield LoadSession(loader, engine, folder, run, stack.callback)
@@ -607,6 +608,13 @@ def _collecting(faults: list[BaseException]) -> Iterator[None]:
         if error not in faults:
             faults.append(error)
         raise
+
+
+def _add_failures(loader: Loader, faults: list[BaseException]) -> None:
+    """Append the errors of those commits that failed after the first failure to ``faults``."""
+    for failure in loader.failures:
+        if failure not in faults:
+            faults.append(failure)
 
 
 def _parse_actions(config: Mapping[str, Any]) -> tuple[Action, ...]:

@@ -111,7 +111,7 @@ class CommitPipeline:
         self._queued_bytes = 0
         self._stopped = False
         self._closed = False
-        self._failure: BaseException | None = None
+        self._failures: list[BaseException] = []
         self._limit = threads
         self._threads: list[threading.Thread] = []
 
@@ -147,7 +147,12 @@ class CommitPipeline:
     @property
     def failure(self) -> BaseException | None:
         """The first exception that was raised in a writer thread, or None."""
-        return self._failure
+        return self._failures[0] if self._failures else None
+
+    @property
+    def failures(self) -> tuple[BaseException, ...]:
+        """All exceptions that were raised in writer threads, in the order of their occurrence."""
+        return tuple(self._failures)
 
     # Called by the input thread
 
@@ -246,7 +251,7 @@ class CommitPipeline:
         """
         with self._changed:
             while not (
-                (self._failure and self._stopped) or self._is_idle() or self._is_interrupted()
+                (self._failures and self._stopped) or self._is_idle() or self._is_interrupted()
             ):
                 self._changed.wait(_WAIT_SECONDS)
 
@@ -263,7 +268,7 @@ class CommitPipeline:
             while not (
                 self.uncommitted_bytes < limit
                 or time.monotonic() >= until
-                or self._failure
+                or self._failures
                 or self._is_idle()
                 or self._is_interrupted()
             ):
@@ -374,7 +379,8 @@ class CommitPipeline:
         with self._changed:
             self._running -= 1
             self._queued_bytes -= _count_limited_bytes(task)
-            self._failure = self._failure or failure
+            if failure is not None:
+                self._failures.append(failure)
             if isinstance(failure, SchemaChangeError):
                 self._refused.add(task.table.key)
                 self._queues[task.table.key].clear()

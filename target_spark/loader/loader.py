@@ -492,6 +492,11 @@ class Loader:
         emitted = self._ledger.get_emitted_state()
         return self._pipeline.state_before, None if emitted is None else emitted.state.decode()
 
+    @property
+    def failures(self) -> tuple[BaseException, ...]:
+        """All errors of commits. Other methods raise only the first one."""
+        return self._pipeline.failures
+
     def get_tables(self) -> dict[str, Table]:
         """Return the tables of all streams whose schema was received, by stream name."""
         return {str(stream.id): stream.table for stream in self._streams.values()}

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tap_core.events import Checkpoint, Rows, SchemaEvent, StreamId
+from tap_core.protocols.singer.reader import SingerReader
+from target_spark import target
 from target_spark.config.options import LoadOptions
+from target_spark.errors import SchemaChangeError, StorageError
 from target_spark.loader.commit_pipeline import CommitPipeline
 from target_spark.loader.commit_request import CommitRequest, CommitResult
+from target_spark.loader.interfaces import ProtocolBinding
 from target_spark.loader.loader import Loader
 from target_spark.loader.report import Report
 from target_spark.storage.spool import SpoolFolder
 from tests.target.loader.test_state_order import MemoryTables, StubEngine
+
+if TYPE_CHECKING:
+    from target_spark.loader.load_session import LoadSession
 
 A, B = StreamId("a"), StreamId("b")
 SOON = 60
@@ -35,6 +43,12 @@ class Tables(MemoryTables):
         result = super().write(work)
         self.done.append(str(work.stream))
         return result
+
+
+class StubStateWriter:
+    """A writer for the states of an input without states."""
+
+    def emit(self, _state: bytes) -> None: ...
 
 
 class Load:
@@ -174,3 +188,32 @@ def test_commit_carries_a_state_received_after_its_batch_closed(load: Load) -> N
     load.pipeline.wait()
     ordinal = max(load.tables.rows["a"]) + 1
     assert [carried for carried, _ in load.tables.carried] == [ordinal]
+
+
+def test_a_run_reports_the_errors_of_all_failed_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meeting, tables = threading.Barrier(2), Tables()
+    errors = {A: SchemaChangeError("a is protected"), B: StorageError("b is offline")}
+
+    def fail(request: CommitRequest) -> None:
+        meeting.wait(SOON)
+        raise errors[request.stream]
+
+    def feed(session: LoadSession) -> None:
+        for stream in errors:
+            session.loader.process_event(SchemaEvent(stream, {"properties": {"id": {}}}))
+            session.loader.process_event(Rows(stream, [b'{"id":1}']))
+
+    tables.before = fail
+    engine: Any = StubEngine()
+    engine.application = None
+    monkeypatch.setattr(target, "SparkProvider", lambda *_args, **_options: engine)
+    monkeypatch.setattr(target, "_new_writer", lambda *_args: tables)
+    binding = ProtocolBinding(
+        SingerReader(),
+        LoadOptions(str(tmp_path), run_history=False),
+        open_state_writer=lambda: nullcontext(StubStateWriter()),  # type: ignore[arg-type]
+    )
+    faults = target.TargetSpark(config={"path": str(tmp_path)}).run_load(binding, feed)
+    assert sorted(map(str, faults)) == ["a is protected", "b is offline"]
