@@ -7,7 +7,7 @@ last state shows the difference.
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Final
 
 __all__ = ["is_empty", "is_final"]
 
@@ -33,12 +33,12 @@ def is_final(state: bytes) -> bool:
         return False
     if isinstance(document, dict) and document.get("currently_syncing") is not None:
         return False
-    return not _has_markers(document)
-
-
-def _has_markers(value: Any) -> bool:
-    if isinstance(value, list):
-        return any(map(_has_markers, value))
-    if not isinstance(value, dict):
-        return False
-    return any(value.get(key) for key in _UNFINISHED) or any(map(_has_markers, value.values()))
+    values = [document]
+    for value in values:  # grows by the values inside
+        if isinstance(value, list):
+            values += value
+        elif isinstance(value, dict):
+            if any(value.get(key) for key in _UNFINISHED):
+                return False
+            values += value.values()
+    return True

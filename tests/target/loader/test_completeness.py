@@ -25,7 +25,9 @@ def test_state_with_content_is_not_empty(state: bytes) -> None:
         b'{"bookmarks": {"a": {"replication_key_value": 1}}}',
         b'{"currently_syncing": null, "bookmarks": {"a": {"progress_markers": {}}}}',
         b'{"bookmarks": {"a": {"partitions": [{"context": {"x": "progress_markers"}}]}}}',
+        b"[" * 700 + b"]" * 700,
     ],
+    ids=lambda state: state[:80].decode(),
 )
 def test_state_of_a_finished_sync_is_final(state: bytes) -> None:
     assert is_final(state)
