@@ -231,18 +231,20 @@ class SpoolFolder:
             DiskFullError: The disk is full.
             OSError: The file cannot be written.
         """
-        file = self._open_files.get(path)
-        if file is None:
-            if len(self._open_files) >= MAX_OPEN_FILES:
-                _, oldest = self._open_files.popitem(last=False)
-                oldest.close()
-            file = self._open_files[path] = _open_private(path)
-        else:
-            self._open_files.move_to_end(path)
         try:
-            file.write(data)
+            self._get_open_file(path).write(data)
         except OSError as error:
             raise self._translate_error(error) from error
+
+    def _get_open_file(self, path: Path) -> IO[bytes]:
+        file = self._open_files.get(path)
+        if file is not None:
+            self._open_files.move_to_end(path)
+            return file
+        if len(self._open_files) >= MAX_OPEN_FILES:
+            self.finish(next(iter(self._open_files)))
+        file = self._open_files[path] = _open_private(path)
+        return file
 
     def finish(self, path: Path) -> None:
         """Close a file of the folder, so that other processes can read all bytes written to it."""

@@ -193,17 +193,23 @@ def test_spooled_files_are_readable_only_by_their_owner(tmp_path):
     folder.close()
 
 
-@pytest.mark.parametrize("when", ["write", "finish"])
+@pytest.mark.parametrize("when", ["write", "finish", "another file is opened"])
 def test_full_disk_error_names_the_spool_folder(tmp_path, monkeypatch, when):
+    monkeypatch.setattr("target_spark.storage.spool.MAX_OPEN_FILES", 1)
     folder = SpoolFolder(tmp_path)
-    path = folder.new_path("rows")
+    path, other = folder.new_path("rows"), folder.new_path("rows")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
-        if when == "finish":
+        fill = {
+            "write": lambda: folder.write(path, b"x" * 100_000),
+            "finish": lambda: folder.finish(path),
+            "another file is opened": lambda: folder.write(other, b"x"),
+        }[when]
+        if when != "write":
             folder.write(path, b"x" * 2000)
         with pytest.raises(DiskFullError, match=rf"uncommitted rows \({folder.path}\): File too"):
-            folder.write(path, b"x" * 100_000) if when == "write" else folder.finish(path)
+            fill()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     folder.close()
