@@ -271,9 +271,12 @@ class JobLock:
         self._file = -1
 
     def _write(self) -> None:
+        """Replace the content of the lock file in one call, so that a kill leaves valid JSON.
+
+        Spaces at the end replace the rest of a longer content.
+        """
         text = json.dumps(self._owner).encode()
-        os.pwrite(self._file, text, 0)
-        os.ftruncate(self._file, len(text))
+        os.pwrite(self._file, text.ljust(os.fstat(self._file).st_size), 0)
 
 
 def _open_file(warehouse: str, path: Path, flags: int) -> int:

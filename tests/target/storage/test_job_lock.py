@@ -162,6 +162,13 @@ def test_run_start_increases_although_the_clock_was_set_back(owners, tmp_path):
     assert monotonic_run_start(folder, ["job"], 1000) == 1000
 
 
+def test_lock_file_is_valid_if_the_process_is_killed_after_it_wrote(tmp_path, monkeypatch):
+    lease = JobLock.acquire(str(tmp_path), "job", run="r" * 100, started=5000)
+    monkeypatch.setattr(os, "ftruncate", lambda *_: None)  # a call that a kill prevents
+    lease.release()
+    assert monotonic_run_start(str(tmp_path), ["job"], 1000) == 5001
+
+
 def test_release_frees_the_lock_although_the_jvm_has_the_file_open(tmp_path):
     lease = JobLock.acquire(str(tmp_path), "job")
     child = subprocess.Popen(["sleep", "600"], pass_fds=[lease.fileno()])
