@@ -158,7 +158,7 @@ class LoadedStream:
     @property
     def cursor(self) -> str | None:
         """Property name of the stream's replication key, or None if the stream has no such key."""
-        return _find_cursor_column(self.schema_message, self.table_schema)
+        return _find_cursor_source(self.schema_message, self.table_schema)
 
     @property
     def deletion_key(self) -> Hashable:
@@ -322,10 +322,13 @@ def _name_stream_in_errors(event: SchemaEvent) -> Iterator[None]:
         ) from error
 
 
-def _find_cursor_column(event: SchemaEvent, table_schema: TableSchema) -> str | None:
-    path = event.nested.get(event.cursor) if event.cursor else None
+def _find_cursor_source(event: SchemaEvent, table_schema: TableSchema) -> str | None:
+    """Return the name of the replication key as in `Column.source`, or None without such a key."""
+    path = event.nested.get(event.cursor or "")
+    if not path:
+        return event.cursor
     sources = (column.source for column in table_schema.columns if column.path == path)
-    return next(sources, event.cursor) if path else event.cursor
+    return next(sources, event.cursor)
 
 
 def _remark_on_append(event: SchemaEvent, mode: WriteMode, options: LoadOptions) -> Iterator[str]:
@@ -348,11 +351,9 @@ def _remark_on_missing_cursor(
     This is the case if the schema does not declare the replication key, so that the table has no
     column for it. Otherwise nothing is yielded.
     """
-    cursor = (
-        _find_cursor_column(event, table_schema)
-        if table_schema.keys and options.of(event.stream).by_cursor
-        else ""
-    )
+    if not table_schema.keys or not options.of(event.stream).by_cursor:
+        return
+    cursor = _find_cursor_source(event, table_schema)
     if cursor and table_schema.column_fed_by(cursor) is None:
         yield (
             f"has no column for its cursor {cursor}, which its schema does not declare: of rows"
