@@ -133,11 +133,11 @@ class ValidateAdheresToSchema:
             except json.JSONDecodeError as error:
                 reason = error if isinstance(error, UnreadableJSONError) else "it is not JSON"
                 raise ValueError(str(reason)) from None
-        for error in validator_class()(schema).iter_errors(value):
-            path = "".join(f"[{one!r}]" for one in error.absolute_path)
+        for fault in validator_class()(schema).iter_errors(value):
+            path = "".join(f"[{one!r}]" for one in fault.absolute_path)
             where = f" at {path}" if path else ""
-            wanted = json.dumps(error.validator_value, default=str)
-            raise ValueError(f"it does not match the schema{where}: {error.validator} {wanted}")
+            wanted = json.dumps(fault.validator_value, default=str)
+            raise ValueError(f"it does not match the schema{where}: {fault.validator} {wanted}")
 
 
 class CustomValidationStrategy(Custom):
