@@ -2,6 +2,7 @@
 
 Records store a number with a fraction as ``Decimal``, with all of its digits. If a template
 calculates with the number or a text contains it, it becomes a float, unless digits would be lost.
+Inside an object or a list it always becomes a float, because its text is read as a literal again.
 """
 
 from __future__ import annotations
@@ -21,9 +22,18 @@ def as_float(value: Any) -> Any:
 
 
 def decimals_to_floats(value: Any) -> Any:
-    """Return a copy of a nested value with each Decimal as a float, unless digits would be lost."""
+    """Return a copy of a container with each Decimal in it as a float.
+
+    A value that is no container is converted by `as_float`.
+    """
+    return _convert_nested(value) if isinstance(value, (dict, list, tuple)) else as_float(value)
+
+
+def _convert_nested(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: decimals_to_floats(one) for name, one in value.items()}
+        return {name: _convert_nested(one) for name, one in value.items()}
     if isinstance(value, list):
-        return [decimals_to_floats(one) for one in value]
-    return as_float(value)
+        return [_convert_nested(one) for one in value]
+    if isinstance(value, tuple):
+        return tuple(map(_convert_nested, value))
+    return float(value) if value.__class__ is Decimal else value

@@ -1,7 +1,9 @@
 """Conversion of text to Python literals, for rendered templates and plain options.
 
-The result is the same as that of `ast.literal_eval`. A text whose first characters exclude a
-literal is not parsed, to save time. Nothing here uses Jinja.
+The result is the same as that of `ast.literal_eval`, with two exceptions: a number whose digits a
+float would lose becomes a ``Decimal``, and a literal that JSON cannot represent, such as ``...``,
+stays text. A text whose first characters exclude a literal is not parsed, to save time. Nothing
+here uses Jinja.
 """
 
 from __future__ import annotations
@@ -9,8 +11,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from types import EllipsisType
 from typing import Any, Final
 
+from tap_core.manifest.decimal_conversion import as_float
 from tap_core.manifest.document import DataText
 
 __all__ = ["OPENINGS", "get_literal_types", "has_template", "parse_literal", "parse_option"]
@@ -20,7 +25,7 @@ OPENINGS: Final = ("{{", "{%", "{#")
 
 _VALUE_TYPES: Final[Mapping[Any, tuple[type, ...]]] = {
     "string": (str,),
-    "number": (float,),
+    "number": (float, Decimal),
     "integer": (int,),
     "boolean": (bool,),
 }
@@ -32,7 +37,10 @@ _NO_LITERAL: Final = re.compile(
     r"|T(?!rue)|F(?!alse)|N(?!one)|s(?!et)|[bBrRuU](?![bBrR]?['\"])"
 )
 """First characters that no Python literal has."""
-_INTEGER: Final = re.compile(r"-?(?:0|[1-9]\d*)", re.ASCII)
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
+"""Number of JSON; the groups are its fraction and its exponent."""
+_NOT_IN_JSON: Final = re.compile(r"\.\.\.|[bB][rR]?['\"]")
+"""Text in each literal that contains an Ellipsis or bytes."""
 _MAX_UNCHECKED: Final = 500
 """Length above which a literal is checked for integers that Python refuses to convert to text.
 
@@ -46,11 +54,14 @@ _WORDS: Final[dict[str, Any]] = {"": "", "True": True, "False": False, "None": N
 def parse_literal(text: str, types: tuple[type, ...] = ()) -> Any:
     """Return the value of a Python literal, such as 5 for ``"5"``; return other text unchanged.
 
-    If ``types`` is not empty, a literal of any other type is returned as text.
+    If ``types`` is not empty, a literal of any other type is returned as text. If they contain
+    float but not Decimal, a number with more digits than a float is rounded.
     """
     if _NO_LITERAL.match(text):
         return text
     value = _evaluate(text)
+    if isinstance(value, Decimal) and types and Decimal not in types:
+        value = float(value)
     if isinstance(value, types) if types else not isinstance(value, complex):
         return value
     return text
@@ -61,15 +72,24 @@ def _evaluate(text: str) -> Any:
     if text in _WORDS:
         return _WORDS[text]
     try:
-        if _INTEGER.fullmatch(text):
-            return int(text)
+        if number := _NUMBER.fullmatch(text):
+            return as_float(Decimal(text)) if any(number.groups()) else int(text)
         value = ast.literal_eval(text)
         if len(text) > _MAX_UNCHECKED:
             repr(value)  # raises if an integer in it cannot be text
-    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError, InvalidOperation):
         return text
     else:
-        return value
+        return text if _NOT_IN_JSON.search(text) and _is_not_json(value) else value
+
+
+def _is_not_json(value: Any) -> bool:
+    """Return True if a value is or contains an Ellipsis or bytes."""
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, (list, tuple, set)):
+        return any(map(_is_not_json, value))
+    return isinstance(value, (EllipsisType, bytes))
 
 
 def get_literal_types(options: Mapping[str, Any]) -> Mapping[str, tuple[type, ...]]:

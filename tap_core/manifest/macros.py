@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import quote_plus
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -23,7 +24,6 @@ from tap_core.incremental.datetime_formats import get_format
 from tap_core.incremental.durations import ISODuration, parse_duration
 from tap_core.limits.expressions import TEMPLATE_LENGTH, check_time_format
 from tap_core.limits.regex import compile_pattern, search
-from tap_core.manifest.decimal_conversion import decimals_to_floats
 from tap_core.parsing.datetimes import parse_datetime, utc_now
 
 __all__ = ["FILTERS", "MACROS", "NON_DETERMINISTIC"]
@@ -194,12 +194,13 @@ def _to_quoted_json(value: Any) -> str:
     """
     if isinstance(value, str):
         return value
-    return f'"""{json.dumps(decimals_to_floats(value), default=str)}"""'
+    text = str(value) if isinstance(value, Decimal) else json.dumps(value, default=str)
+    return f'"""{text}"""'
 
 
-def _regex_search(value: str, regex: str) -> str:
+def _regex_search(value: str, regex: str) -> str | None:
     match = search(regex, value)
-    return str(match[1]) if match and match.groups() else ""
+    return match[1] if match and match.groups() else ""
 
 
 def _regex_replace(value: str, regex: str, replacement: str) -> str:

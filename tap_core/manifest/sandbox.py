@@ -196,6 +196,7 @@ class Sandbox(SandboxedEnvironment):
         self.tests["divisibleby"] = _is_divisible
         tests: Any = self.tests
         self.tests = {name: _limit_test(one) for name, one in tests.items()}
+        self.policies["json.dumps_kwargs"] = {"sort_keys": True, "default": float}  # for Decimals
         self.globals.update(MACROS)
         for name in ("range", "lipsum"):
             self.globals.pop(name)
@@ -248,7 +249,7 @@ class Sandbox(SandboxedEnvironment):
 
         def format_text(*args: Any, **kwargs: Any) -> str:
             _check_deadline().check_format(text, args, kwargs)
-            return fill(*args, **kwargs)
+            return fill(*decimals_to_floats(args), **decimals_to_floats(kwargs))
 
         return format_text
 
@@ -264,7 +265,7 @@ class Sandbox(SandboxedEnvironment):
         if operator == "*":
             return _count_size(bounds.multiply(left, right))
         if operator == "%":
-            return _count_size(bounds.modulo(left, right))
+            return _count_size(bounds.modulo(left, decimals_to_floats(right)))
         if operator == "//":
             return bounds.floor_divide(left, right)
         if operator == "**":
@@ -360,7 +361,7 @@ def _check_call(function: Any, arguments: list[Any]) -> None:
 def _iterate_checked(_context: Any, items: Iterable[Any]) -> Iterator[Any]:
     for one in items:
         _check_deadline()
-        yield one
+        yield tuple(map(as_float, one)) if one.__class__ is tuple else as_float(one)
 
 
 def _iterate_result(items: Iterator[Any]) -> Iterator[Any]:
@@ -369,7 +370,7 @@ def _iterate_result(items: Iterator[Any]) -> Iterator[Any]:
         _check_deadline()
         if isinstance(one, (list, tuple)):
             _count(_UNITS_PER_TEXT + len(one))
-        yield one
+        yield as_float(one)
 
 
 def _count_container(value: Any) -> Any:
@@ -388,7 +389,7 @@ def _count_container(value: Any) -> Any:
 
 @pass_context
 def _join_values(_context: Any, parts: list[Any]) -> str:
-    return _join(str(_check_size(one)) for one in parts)
+    return _join(str(decimals_to_floats(_check_size(one))) for one in parts)
 
 
 def _check_size(value: Any) -> Any:
@@ -436,6 +437,8 @@ def _limit_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]
         if name in _COMPARING_FILTERS and isinstance(value, Iterator):
             value = list(_iterate_checked(context, value))
         _check_filter(bounds, name, value, [*args, *kwargs.values()])
+        if name not in _ITEM_FILTERS:
+            value, args, kwargs = map(decimals_to_floats, (value, args, kwargs))
         first = {"context": context, "environment": context.environment}.get(
             passed, context.eval_ctx
         )
@@ -444,7 +447,7 @@ def _limit_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]
             return _iterate_result(result)
         if isinstance(result, list) and result and isinstance(result[0], (tuple, list)):
             _count(_UNITS_PER_TEXT * len(result))
-        return _count_size(result)
+        return as_float(_count_size(result))
 
     return run
 
