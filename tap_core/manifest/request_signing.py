@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qs, urlencode
 
 import requests
 
@@ -71,30 +71,37 @@ class InjectedCredential(APIAuthenticatorBase):
 
     def authenticate_request(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         """Add the credential to a request, and return the request."""
-        is_json, fields = _parse_body_fields(request)
-        added = HTTPRequest(url="", data=fields)
-        self._option.put(added, self._credential())
-        if added.data is not fields:
+        credential = self._credential()
+        is_json, body = _parse_body(request)
+        added = HTTPRequest(url="", data=body)
+        try:
+            self._option.put(added, credential)
+        except ValueError as error:
+            message = f"The credential cannot be added to the request body: {error}"
+            raise ManifestError(message) from None
+        if added.data is not body:
             _write_body(request, added, is_json=is_json)
         self.auth_headers, self.auth_params = dict(added.headers), added.params
         return super().authenticate_request(request)
 
 
-def _parse_body_fields(request: requests.PreparedRequest) -> tuple[bool, dict[str, Any] | None]:
-    """Parse the fields of a request body; return (is_json, fields).
+def _parse_body(request: requests.PreparedRequest) -> tuple[bool, Any]:
+    """Parse a request body; return (is_json, body).
 
-    ``is_json`` is True for a JSON body; ``fields`` is None if the body has no fields.
+    A form becomes a dict with a list of values for each field, JSON a value, other text a str, and
+    a missing body None. ``is_json`` is True if the body is declared as JSON.
     """
-    body = request.body or b""
+    is_json = "json" in str(request.headers.get("Content-Type", ""))
+    body = request.body
+    if not body:
+        return is_json, None
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body)
-    content_type = str(request.headers.get("Content-Type", ""))
-    if "json" not in content_type:
-        return False, dict(parse_qsl(text, keep_blank_values=True)) or None
+    if not is_json:
+        return False, parse_qs(text, keep_blank_values=True) if "=" in text else text
     try:
-        document = json.loads(text)
+        return True, json.loads(text)
     except ValueError:
-        return True, None
-    return True, document if isinstance(document, dict) else None
+        return True, text
 
 
 def _write_body(request: requests.PreparedRequest, added: HTTPRequest, *, is_json: bool) -> None:

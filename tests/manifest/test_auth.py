@@ -60,10 +60,11 @@ def test_credentials_are_sent_in_a_header(text, header):
     assert signed(text, key="s3cret").headers.get("Authorization") == header
 
 
-def test_api_key_is_injected_by_its_request_option():
-    def with_key(place: str, **more):
-        return signed(KEY.format(OPTION.format(place)), **more, key="s3 cret")
+def with_key(place: str, **more):
+    return signed(KEY.format(OPTION.format(place)), **more, key="s3 cret")
 
+
+def test_api_key_is_injected_by_its_request_option():
     assert with_key("header").headers["key"] == "s3 cret"
     assert with_key("request_parameter").url == "http://api/users?a=1&key=s3+cret"
     posted = with_key("body_json", method="POST", body={"json": {"a": 1}})
@@ -75,11 +76,27 @@ def test_api_key_is_injected_by_its_request_option():
         *("a=1&key=s3+cret",),
         "application/x-www-form-urlencoded",
     )
-    broken = {"data": b"{", "headers": {"Content-Type": "application/json"}}
-    assert json.loads(with_key("body_json", method="POST", body=broken).body) == {"key": "s3 cret"}
     assert json.loads(with_key("body_json").body) == {"key": "s3 cret"}
     with pytest.raises(ManifestError, match="cannot be added to the request body"):
         with_key("body_json", method="POST", body={"data": {"a": "1"}})
+
+
+def test_key_in_a_form_keeps_fields_with_several_values():
+    form = with_key("body_data", method="POST", body={"data": {"ids": ["1", "2"], "a": ""}})
+    assert form.body == "ids=1&ids=2&a=&key=s3+cret"
+
+
+@pytest.mark.parametrize(
+    ("place", "body"),
+    [
+        ("body_json", {"json": [1, 2]}),
+        ("body_json", {"data": b"{", "headers": {"Content-Type": "application/json"}}),
+        ("body_data", {"data": "a text"}),
+    ],
+)
+def test_key_never_replaces_a_body_without_fields(place: str, body: dict):
+    with pytest.raises(ManifestError, match=r"cannot be added to the request body: .* no fields"):
+        with_key(place, method="POST", body=body)
 
 
 SELECTIVE = """
