@@ -2,7 +2,7 @@
 
 A context is generated when the parent stream yields its record, so the first slice is read before
 the last parent record. All contexts are stored, because the end of the run iterates over them
-again.
+again, and so does the product of several routers.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ class PartitionCache(Iterable["Context"]):
     """Lazy cache of a stream's partitions, each a context (a dict of partition values).
 
     Several threads may iterate over it. The first iteration yields contexts with their extra
-    fields, later iterations yield plain dicts.
+    fields. Later iterations yield plain dicts, or with ``keeps_extra_fields`` the same contexts.
     """
 
-    def __init__(self, contexts: Iterator[Context]) -> None:
+    def __init__(self, contexts: Iterator[Context], *, keeps_extra_fields: bool = False) -> None:
         self._contexts = contexts
+        self._keeps_extra_fields = keeps_extra_fields
         self._cached: list[Context] = []
         self._lock = threading.Lock()
 
@@ -45,14 +46,18 @@ class PartitionCache(Iterable["Context"]):
             return self._cached[index]
         context = next(self._contexts, None)
         if context is not None:
-            self._cached.append(dict(context))
+            self._cached.append(context if self._keeps_extra_fields else dict(context))
         return context
 
 
 def cartesian_product(routers: Sequence[Callable[[], Iterable[Context]]]) -> Iterator[Context]:
     """Yield all combinations of the contexts of several partition routers; the last varies fastest.
 
-    Each item of ``routers`` is a function that yields the contexts of one router.
+    If several routers have a value or an extra field of the same name, that of the first one is
+    used, as in airbyte-cdk.
+
+    Args:
+        routers: One function for each router, which yields the router's contexts.
     """
     if not routers:
         yield {}
@@ -61,7 +66,9 @@ def cartesian_product(routers: Sequence[Callable[[], Iterable[Context]]]) -> Ite
     if not others:
         yield from first()
         return
-    combinations = PartitionCache(cartesian_product(others))
+    combinations = PartitionCache(cartesian_product(others), keeps_extra_fields=True)
     for context in first():
+        extra_fields = getattr(context, "extra_fields", None)
+        partition = PartitionSlice(context, extra_fields=extra_fields)
         for combination in combinations:
-            yield PartitionSlice(combination).merge(context)
+            yield partition.merge(combination)

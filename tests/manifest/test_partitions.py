@@ -25,6 +25,7 @@ from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import PartitionRouter
 from tap_core.manifest.loader import read_manifest
 from tap_core.manifest.parameters import expand_component
+from tap_core.manifest.partitions import cartesian_product
 from tap_core.state.partition_index import freeze_context
 
 
@@ -255,6 +256,28 @@ def test_joined_slices_keep_the_values_of_the_first():
     made = PartitionSlice({"a": 1}, extra_fields={"x": 1}).merge(PartitionSlice({"a": 2, "b": 3}))
     assert made == {"a": 1, "b": 3}
     assert made.extra_fields == {"x": 1}
+
+
+def test_combined_slices_keep_the_extra_fields_of_all_routers():
+    """As in airbyte-cdk, the first router wins if several have a field of the same name."""
+    routers = [
+        lambda: iter([{"a": 1, "of": "first"}, PartitionSlice({"a": 2}, extra_fields={"x": 1})]),
+        lambda: iter([PartitionSlice({"b": n, "of": "b"}, extra_fields={"x": n}) for n in (7, 8)]),
+        lambda: iter([PartitionSlice({"c": 3}, extra_fields={"y": 9})]),
+    ]
+    made = list(cartesian_product(routers))
+    assert made == [
+        {"a": 1, "of": "first", "b": 7, "c": 3},
+        {"a": 1, "of": "first", "b": 8, "c": 3},
+        {"a": 2, "of": "b", "b": 7, "c": 3},
+        {"a": 2, "of": "b", "b": 8, "c": 3},
+    ]
+    assert [one.extra_fields for one in made] == [
+        {"x": 7, "y": 9},
+        {"x": 8, "y": 9},
+        {"x": 1, "y": 9},
+        {"x": 1, "y": 9},
+    ]
 
 
 @pytest.mark.parametrize("value, params", [("x", {"section": "x"}), ("", {}), (0, {}), (None, {})])
