@@ -118,8 +118,8 @@ class ManifestClient:
     _component_handler: ErrorHandler | None = None
     """Error handler of the component whose own request is being sent, such as a login."""
 
-    _pages: PageLoop
-    """Paginator of the current slice."""
+    _pages: PageLoop | None = None
+    """Paginator of the current slice; None while a request is sent that is not for a page."""
 
     def __init__(
         self,
@@ -241,6 +241,7 @@ class ManifestClient:
         Raises:
             SyncError, requests.exceptions.RequestException: the request failed.
         """
+        self._pages = None
         ready = self._build_request(request)
         tries = RetryState(self._request)
         with annotate_errors(self.stream.name, [ready], tries, self.collect_secrets):
@@ -264,13 +265,14 @@ class ManifestClient:
             error_handler: Error handler of the component; None for the defaults.
         """
         # A request of the stream may wait for this one.
-        before = self.scope, self._component_handler
+        before = self.scope, self._component_handler, self._pages
         self.scope, self._component_handler = scope, error_handler or DefaultErrorHandler()
+        self._pages = None
         try:
             ready = self._build_request(request)
             response: requests.Response = self._add_retries(self._request_component)(ready)
         finally:
-            self.scope, self._component_handler = before
+            self.scope, self._component_handler, self._pages = before
         return response
 
     # Sending
@@ -298,9 +300,6 @@ class ManifestClient:
         response = self._exchange(request, lambda unsigned: unsigned, route, allow_redirects=False)
         if (redirect := make_redirect_error(response)) is not None:
             raise redirect
-        resolution = self._resolve_response(response)
-        if resolution.action is ResponseAction.REDUCE_PAGE_SIZE:  # the request is not for a page
-            raise self._make_error(resolution, response)
         self._validate_response(response)
         return response
 
@@ -453,7 +452,7 @@ class ManifestClient:
         if resolution.action is ResponseAction.REFRESH_TOKEN_THEN_RETRY:
             refresh_token_after_401(self.signer, response)
         error = self._make_error(resolution, response)
-        if resolution.action is ResponseAction.REDUCE_PAGE_SIZE:
+        if resolution.action is ResponseAction.REDUCE_PAGE_SIZE and self._pages is not None:
             self._pages.reduce(error)
             return
         if resolution.action in _RESTARTS:

@@ -581,3 +581,27 @@ class TestResultFiles:
     def test_row_with_too_many_values_is_an_error(self):
         with pytest.raises(FatalSyncError, match="Line 3 of the file has 3 values"):
             self.rows("a,b\n1,2\n1,2,3\n")
+
+
+_REDUCING = """
+from airbyte_cdk.sources.streams.http.error_handlers import ErrorHandler
+from airbyte_cdk.sources.streams.http.error_handlers.response_models import (
+    ErrorResolution, ResponseAction,
+)
+
+class Reducing(ErrorHandler):
+    def interpret_response(self, response):
+        return ErrorResolution(ResponseAction.REDUCE_PAGE_SIZE, None, "too large")
+"""
+
+
+def test_page_size_reduction_is_an_error_for_a_request_that_is_not_for_a_page(
+    tmp_path: Path, waits
+):
+    (tmp_path / "components.py").write_text(_REDUCING, encoding="utf-8")
+    body = "error_handler: {type: CustomErrorHandler, class_name: components.Reducing}"
+    with serving() as server:
+        server.answers(Reply({}, status=413))
+        ran = run(manifest(tmp_path, reports(body=body)), server, fails=True)
+    assert isinstance(ran.error, FatalSyncError)
+    assert "no job could be created: too large (413" in str(ran.error)
