@@ -136,6 +136,7 @@ def set_at(document: Any, path: Sequence[str], value: Any) -> None:
 
     Raises:
         TypeError: A parent in the path is a scalar value.
+        ValueError: A key of a list is no index, or counts back beyond the start of the list.
     """
     steps = tuple(path)
     for step, following in pairwise(steps):
@@ -174,6 +175,8 @@ def _get_or_create(holder: Any, step: str, default: Any) -> Any:
 def _set_child(holder: Any, step: str, value: Any) -> None:
     if isinstance(holder, list):
         index = int(step)
+        if index < -len(holder):
+            raise ValueError(f"'{step}' is before the start of a list of {len(holder)} values")
         holder.extend([None] * (index + 1 - len(holder)))
         holder[index] = value
     elif isinstance(holder, dict):

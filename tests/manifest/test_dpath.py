@@ -69,6 +69,13 @@ def test_setting_a_value_creates_missing_objects_and_lists():
     assert document == {"a": {"b": [None, "x"]}}
 
 
+@pytest.mark.parametrize("index", ["-2", "name"])
+def test_value_cannot_be_set_where_a_list_has_no_place(index: str):
+    """The error is one that ``AddFields`` reports with the path of its field."""
+    with pytest.raises(ValueError, match=index):
+        set_at({"l": [1]}, ["l", index], "x")
+
+
 def test_removed_list_element_becomes_null_unless_it_is_the_last():
     document = {"l": [1, 2, 3]}
     make_remover(["l", "0"])(document)
