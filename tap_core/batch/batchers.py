@@ -36,8 +36,9 @@ class _FileBatcher(BaseBatcher):
         kind = get_format(BaseBatchFileEncoding(self.format, config.encoding.compression))
         names = FileNamer(self.tap_name, self.stream_name, config.storage)
         for chunk in lazy_chunked_generator(records, config.batch_size):
+            bodies = [encode_row(record) for record in chunk]  # may fail, so before the file
             file = BatchFileWriter(config, kind, names, {})
-            file.write([encode_row(record) for record in chunk])
+            file.write(bodies)
             yield [file.close()]
 
 

@@ -28,11 +28,9 @@ from tap_core.records.prune import (
 )
 from tap_core.records.value_rules import (
     ObjectRule,
-    are_json,
-    are_plain,
-    are_text,
     build_record_rule,
     build_value_rule,
+    is_json,
 )
 from tap_core.typing.inspect import TypeConformanceLevel
 
@@ -260,8 +258,7 @@ def encode_record(record: Record, encode: RecordBodyEncoder) -> Any:
     Raises:
         DataError: A value is nested too deeply, or an integer has too many digits.
     """
-    values = record.values()
-    if are_text(map(type, record)) and (are_plain(map(type, values)) or are_json(values)):
+    if is_json(record):
         try:
             return encode(record)
         except ENCODING_ERRORS:
@@ -272,7 +269,10 @@ def encode_record(record: Record, encode: RecordBodyEncoder) -> Any:
 def _encode_converted(record: Record, encode: RecordBodyEncoder) -> Any:
     try:
         return encode(to_json_compatible(record))
-    except (ValueError, RecursionError) as error:
+    except RecursionError as error:
+        reason = "a value in it is nested too deeply, or contains itself"
+        raise DataError(f"A record cannot be written as JSON: {reason}.") from error
+    except ValueError as error:
         raise DataError(f"A record cannot be written as JSON: {error}") from error
 
 

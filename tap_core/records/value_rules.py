@@ -26,11 +26,9 @@ __all__ = [
     "TYPE_NAMES",
     "ObjectRule",
     "ValueRule",
-    "are_json",
-    "are_plain",
-    "are_text",
     "build_record_rule",
     "build_value_rule",
+    "is_json",
 ]
 
 PLAIN_TYPES: frozenset[type] = frozenset((str, int, float, bool, NoneType))
@@ -42,10 +40,10 @@ TYPE_NAMES: Mapping[type, str] = {kind: kind.__name__ for kind in (str, int, flo
 _BOOLEAN: frozenset[type] = frozenset((bool, NoneType))
 _SURELY_FINITE: frozenset[type] = PLAIN_TYPES - {float}
 
-are_plain: Callable[[Iterable[type]], bool] = PLAIN_TYPES.issuperset
+_are_plain: Callable[[Iterable[type]], bool] = PLAIN_TYPES.issuperset
 """Return True if all types are str, int, float, bool or NoneType, not a subclass."""
 
-are_text: Callable[[Iterable[type]], bool] = frozenset((str,)).issuperset
+_are_text: Callable[[Iterable[type]], bool] = frozenset((str,)).issuperset
 """Return True if all types are ``str``."""
 
 
@@ -176,27 +174,31 @@ def _build_object_rule(
     return ObjectRule(declared, anything if keeps_undeclared else None)
 
 
-def are_json(values: Iterable[Any]) -> bool:
-    """Return True if all values can be written as JSON unchanged.
+def is_json(value: Any) -> bool:
+    """Return True if a value can be written as JSON unchanged.
 
-    Each value, also a nested one, must have a JSON type (not a subclass) or be a finite Decimal.
+    It must have a JSON type (not a subclass) or be a finite Decimal, and so must each value in it.
+    Return False for a value that is nested too deeply, whose conversion then raises the error.
     """
-    return all(map(_is_json, values))
+    try:
+        return _is_json(value)
+    except RecursionError:
+        return False
 
 
 def _is_json(value: Any) -> bool:
     kind = type(value)
     if kind is list:
-        return are_plain(map(type, value)) or are_json(value)
+        return _are_plain(map(type, value)) or all(map(_is_json, value))
     if kind is dict:
-        return are_text(map(type, value)) and (
-            are_plain(map(type, value.values())) or are_json(value.values())
+        return _are_text(map(type, value)) and (
+            _are_plain(map(type, value.values())) or all(map(_is_json, value.values()))
         )
     return kind in PLAIN_TYPES or (kind is Decimal and value.is_finite())
 
 
 def _is_finite_json(value: Any) -> bool:
-    return _is_json(value) and _is_finite(value)
+    return is_json(value) and _is_finite(value)
 
 
 def _is_finite(value: Any) -> bool:
@@ -209,5 +211,5 @@ def _is_finite(value: Any) -> bool:
 
 
 _BOOLEAN_RULE = ValueRule(_BOOLEAN, None)
-_JSON_RULE = ValueRule(PLAIN_TYPES, _is_json)
+_JSON_RULE = ValueRule(PLAIN_TYPES, is_json)
 _FINITE_JSON_RULE = ValueRule(_SURELY_FINITE, _is_finite_json)

@@ -23,7 +23,7 @@ from tap_core.batch.parquet import ParquetEncoder, read_parquet
 from tap_core.batch.reader import read_rows
 from tap_core.batch.storage import StorageTarget
 from tap_core.batch.writer import BatchFileWriter, FileNamer, encode_row, get_format
-from tap_core.exceptions import BatchFileError, ConfigurationError
+from tap_core.exceptions import BatchFileError, ConfigurationError, DataError
 from tests.batch.files import ENCODINGS, batch_config, numbers
 
 SCHEMA = {
@@ -189,6 +189,14 @@ def test_failed_file_is_removed_and_named_in_the_error(tmp_path, form):
     with pytest.raises(BatchFileError, match=rf"{tmp_path}/t--s-.*: .*No space left") as error:
         (file.write([b'{"id":1}']), file.close())
     assert isinstance(error.value.__cause__, OSError)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_batcher_leaves_no_file_if_a_record_cannot_be_encoded(tmp_path, form):
+    batches = Batcher("t", "s", config(tmp_path, form, None)).get_batches(iter([{"n": 10**5000}]))
+    with pytest.raises(DataError, match="cannot be written as JSON"):
+        next(batches)
     assert list(tmp_path.iterdir()) == []
 
 

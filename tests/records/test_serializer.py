@@ -10,10 +10,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tap_core.exceptions import DataError
 from tap_core.protocols.singer.writer import encode_body
 from tap_core.records.conform import compile_conformer, to_json_compatible
 from tap_core.records.prune import pop_deselected_record_properties
-from tap_core.records.serializer import compile_serializer
+from tap_core.records.serializer import compile_serializer, encode_record
 from tap_core.singerlib.catalog import SelectionMask
 from tap_core.typing.inspect import TypeConformanceLevel
 from tests.records.values import ODD, masks, records, schemas
@@ -93,6 +94,16 @@ def test_every_python_value_can_be_serialized(value, level):
         )
         body = serializer({"a": value, "b": "x"})
         assert json.loads(body, parse_float=Decimal)["b"] == "x"
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_record_that_is_nested_too_deeply_is_an_error_with_a_reason(level):
+    cyclic = {"id": 1}
+    cyclic["parent"] = cyclic
+    serializer = make_serializer({"properties": {"id": {}, "parent": {}}}, level=level)
+    for encode in (serializer, lambda record: encode_record(record, encode_body)):
+        with pytest.raises(DataError, match="nested too deeply, or contains itself"):
+            encode(cyclic)
 
 
 def test_plain_records_with_the_same_properties_take_the_fast_path():

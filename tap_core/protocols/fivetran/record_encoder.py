@@ -458,7 +458,7 @@ def _make_refusal(column: SourceColumn, source: StreamSpec) -> Callable[[Any], N
     return refuse
 
 
-_CONVERSION_ERRORS: Final = (ValueError, ArithmeticError)
+_CONVERSION_ERRORS: Final = (ValueError, ArithmeticError, RecursionError)
 _DATETIME_TYPES: Final = frozenset((DataType.UTC_DATETIME, DataType.NAIVE_DATETIME))
 _VALUE_ENCODERS: Final[Mapping[DataType, Callable[[Any], bytes | None]]] = {
     DataType.BOOLEAN: lambda value: b"\x01" if to_bool(value) else b"\x00",
