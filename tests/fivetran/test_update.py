@@ -198,7 +198,7 @@ def test_checkpoints_are_sent_at_intervals_within_a_stream(monkeypatch):
     wanted = selected({"people": True})
     responses = list(Connector(TapShop, people=4, pause=0.3).update(selection=wanted))
     bookmarks = [
-        state["bookmarks"].get("people", {}).get("replication_key_value")
+        state.get("bookmarks", {}).get("people", {}).get("replication_key_value")
         for state in states(responses)
     ]
     assert "2024-01-01T00:00:01Z" in bookmarks[:-1]
@@ -207,7 +207,7 @@ def test_checkpoints_are_sent_at_intervals_within_a_stream(monkeypatch):
         seen += [f"2024-01-01T00:00:0{r.data['id'].long}Z" for r in one.records.records]
         if one.HasField("checkpoint"):
             [state] = states([one])
-            at = state["bookmarks"].get("people", {}).get("replication_key_value")
+            at = state.get("bookmarks", {}).get("people", {}).get("replication_key_value")
             assert at is None or at in seen
 
 
@@ -373,6 +373,31 @@ def test_checkpoint_follows_rows_of_a_failed_full_table_stream():
     assert len(tables(responses)["numbers"]) == 1
     assert kinds(responses)[-1] == "checkpoint"
     assert tables(Connector(TapNumbers).update(json.dumps(states(responses)[-1])))
+
+
+def test_failure_before_the_first_message_keeps_the_state():
+    class Failing(TapNumbers):
+        def _set_compatible_replication_methods(self):
+            raise RuntimeError
+
+    state = {"bookmarks": {"numbers": {"n": 5}}}
+    responses, _ = collect_until_error(Connector(Failing).update(json.dumps(state)))
+    assert states(responses) == [state]
+
+
+def test_value_that_contains_itself_is_named_with_its_column():
+    class Cyclic(Numbers):
+        primary_keys = ()
+        schema = th.PropertiesList(th.Property("tree", th.ObjectType())).to_dict()
+
+        def get_records(self, context: Any):
+            tree: dict[str, Any] = {}
+            tree["parent"] = tree
+            yield {"tree": tree}
+
+    _, error = collect_until_error(Connector(create_tap(Cyclic)).update())
+    assert isinstance(error, DataError)
+    assert "'tree'" in str(error)
 
 
 def test_invalid_value_ends_the_sync_after_the_previous_rows():

@@ -140,7 +140,12 @@ class _UpdateJob:
         self.queue.check()
         _resume(tap, state)
         writer = UpdateWriter(
-            self.queue, tables, wanted, self.known_tables, self.call.request_limit
+            self.queue,
+            tables,
+            wanted,
+            self.known_tables,
+            tap.document.encode(),
+            self.call.request_limit,
         )
         tap.set_protocol_writer(writer)
         try:

@@ -48,7 +48,6 @@ _MAX_BYTES: Final = 4 * 1024 * 1024
 _RECORDS_TAG: Final = b"\x32"
 _CHECKPOINT_TAG: Final = b"\x1a"
 _STATE_TAG: Final = b"\x0a"
-_NO_STATE: Final = b'{"bookmarks":{}}'
 _ENCODED_TYPES: Final = {bytes}
 
 _logger = logging.getLogger("fivetran")
@@ -83,6 +82,7 @@ class UpdateWriter:
         tables: All Fivetran tables of the tap.
         wanted: Returns the column selection of a table, or None if the table is not selected.
         known_tables: Tables whose columns Fivetran knows already; None for all of ``tables``.
+        state: State from which the tap resumes.
         state_limit: Maximum bytes of the request that will contain the state. A larger state causes
             a warning.
     """
@@ -102,6 +102,7 @@ class UpdateWriter:
         tables: Sequence[SourceTable],
         wanted: Callable[[TableId], TableSelection | None],
         known_tables: Mapping[TableId, SourceTable] | None,
+        state: bytes,
         state_limit: int,
     ) -> None:
         self._queue = queue
@@ -112,7 +113,7 @@ class UpdateWriter:
         self._progress = {table.name: _TableProgress(table) for table in tables}
         self._encoders: dict[str, RecordEncoder] = {}
         self._has_schemas = any(table.id.schema for table in tables)
-        self._state = _NO_STATE
+        self._state = state
         self._state_limit = state_limit
         self._is_state_due, self._is_state_too_large = True, False
         self._last_state_time = time.monotonic()
