@@ -20,7 +20,7 @@ from tap_core.records.compiled_flattener import (
     compile_quick_flattener,
     flatten_nothing,
 )
-from tap_core.records.conform import get_property_schema, to_json_compatible
+from tap_core.records.conform import get_property_schema
 from tap_core.records.value_rules import PLAIN_TYPES
 from tap_core.singerlib.json import serialize_json
 from tap_core.types import JsonSchema, Record
@@ -339,13 +339,5 @@ def _flatten_into(values: Mapping[str, Any], level: _Level, result: Record) -> N
 
 
 def _as_json_if_nested(value: Any) -> Any:
-    """Return a list or object as JSON text, in which lone surrogates become question marks.
-
-    Return any other value unchanged.
-    """
-    if not isinstance(value, (dict, list)):
-        return value
-    try:
-        return serialize_json(value)
-    except UnicodeEncodeError:
-        return serialize_json(to_json_compatible(value))
+    """Return a list or object as JSON text, and any other value unchanged."""
+    return serialize_json(value) if isinstance(value, (dict, list)) else value

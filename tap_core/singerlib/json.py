@@ -176,20 +176,35 @@ def _write(
 def _to_encodable(value: Any, default: Callable[[Any], Any]) -> Any:
     """Convert a value to types that msgspec writes as JSON.
 
-    An integer or a Decimal becomes raw JSON with all its digits. ``default`` converts values that
-    JSON does not support.
+    ``default`` converts values that JSON does not support.
     """
-    if value is None or isinstance(value, (bool, float)):
-        return value
-    if isinstance(value, (str, int)):  # enums of the two kinds included
-        return str.__str__(value) if isinstance(value, str) else _make_raw(int.__repr__(value))
     if isinstance(value, Mapping):
         return {_format_key(key): _to_encodable(item, default) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_to_encodable(item, default) for item in value]
+    if value is None or isinstance(value, (str, bool, int, float, Decimal)):
+        return _to_encodable_scalar(value)
+    return _to_encodable(default(value), default)
+
+
+def _to_encodable_scalar(value: Any) -> Any:
+    """Convert a string, number, boolean or None to a type that msgspec writes as JSON.
+
+    An integer or a Decimal becomes raw JSON with all its digits. A value of a subclass, such as an
+    enum or NumPy's float64, is written as a value of the base type.
+    """
+    if isinstance(value, str):
+        return _replace_surrogates(value)
+    if isinstance(value, float):
+        return float(value)
     if isinstance(value, Decimal):
         return _make_raw(str(value)) if value.is_finite() else None
-    return _to_encodable(default(value), default)
+    return value if value is None or isinstance(value, bool) else _make_raw(int.__repr__(value))
+
+
+def _replace_surrogates(text: str) -> str:
+    """Return a text with a question mark for each lone surrogate, which UTF-8 cannot represent."""
+    return str.encode(text, "utf-8", "replace").decode()
 
 
 def _make_raw(text: str) -> Any:
@@ -201,7 +216,7 @@ def _make_raw(text: str) -> Any:
 def _format_key(key: Any) -> str:
     """Return the key of a JSON object as text, as the json module does: True becomes "true"."""
     if isinstance(key, str):
-        return str.__str__(key)
+        return _replace_surrogates(key)
     return json.dumps(key) if key is None or isinstance(key, (bool, int, float)) else str(key)
 
 

@@ -69,6 +69,16 @@ def test_values_are_written_with_all_digits():
     )
 
 
+def test_unusual_text_and_numbers_are_written_also_next_to_a_decimal():
+    """A lone surrogate cannot be represented in UTF-8."""
+
+    class Float64(float):
+        """Like NumPy's."""
+
+    record = {"a": Decimal(1), "b": "x\ud83d", "\ud83d": Float64(0.5)}
+    assert format_message(singer.RecordMessage("s", record)).endswith('{"a":1,"b":"x?","?":0.5}}')
+
+
 def test_time_extracted_requires_a_time_zone_and_is_stored_in_utc():
     with pytest.raises(ValueError, match="time zone"):
         singer.RecordMessage("s", {}, time_extracted=datetime(2024, 1, 1))  # noqa: DTZ001

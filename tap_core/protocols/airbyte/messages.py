@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from tap_core.events import StreamId
+from tap_core.records.conform import to_json_compatible
 
 __all__ = [
     "analytics_line",
@@ -107,12 +108,4 @@ def _encode_message(message: Mapping[str, Any]) -> bytes:
     try:
         return encode_json(message)
     except UnicodeEncodeError:  # lone surrogate in a string of the tap's code or the source
-        return encode_json(_replace_surrogates(message))
-
-
-def _replace_surrogates(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode(errors="replace").decode()
-    if isinstance(value, Mapping):
-        return {_replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()}
-    return [_replace_surrogates(item) for item in value] if isinstance(value, list) else value
+        return encode_json(to_json_compatible(message))
