@@ -144,7 +144,8 @@ def _resolve_address(storage: StorageTarget, address: str) -> str:
     Raises:
         ValueError: The URL does not end in the name of a file.
     """
-    if address.startswith((f"{storage.root.rstrip('/')}/", storage.get_url(""))):
+    folders = (storage.root, storage.get_url(""))
+    if address.startswith(tuple(f"{folder.rstrip('/')}/" for folder in folders)):
         path = to_local_path(address)
         if ".." not in (address.split("/") if path is None else path.parts):
             return address

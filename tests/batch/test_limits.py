@@ -327,9 +327,12 @@ def test_path_cannot_leave_the_configured_storage(tmp_path):
     inner = tmp_path / "files"
     inner.mkdir()
     (inner / "rows.json").write_text('{"id":1}')
+    (tmp_path / "files-of-others").mkdir()
+    (tmp_path / "files-of-others" / "rows.json").write_text('{"id":"secret"}')
     for root in (str(inner), inner.as_uri()):
         storage = StorageTarget(root)
         assert read(f"{root}/../files/rows.json", storage=storage) == [{"id": 1}]
+        assert read(f"{inner.as_uri()}-of-others/rows.json", storage=storage) == [{"id": 1}]
         for address in (
             f"{root}/../secret.json",
             f"{root}/..%2Fsecret.json",
