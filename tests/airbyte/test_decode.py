@@ -281,9 +281,10 @@ def test_bom_crlf_blank_lines_and_nan_are_accepted() -> None:
 def test_lone_surrogate_makes_a_record_text_and_leaves_a_state_unchanged() -> None:
     half = b'{"type":"RECORD","record":{"stream":"a","data":{"x":"\\ud83d"},"emitted_at":0}}\n'
     held = b'{"type":"STATE","state":{"type":"LEGACY","data":{"x":"\\ud83d"}}}\n'
-    rows, checkpoint, *_ = decode(half + held)
+    beside = b'{"type":"RECORD","record":{"stream":"a","data":{"x":1},"meta":{"y":"\\ud83d"}}}\n'
+    rows, checkpoint, *_ = decode(half + beside + held)
     assert isinstance(rows, Rows)
-    assert rows.rows == [json.dumps('{"x":"\\ud83d"}').encode()]
+    assert rows.rows == [json.dumps('{"x":"\\ud83d"}').encode(), b'{"x":1}']
     assert checkpoint == Checkpoint(b'{"type":"LEGACY","data":{"x":"\\ud83d"}}')
 
 

@@ -183,6 +183,9 @@ def test_lone_surrogate_makes_only_its_record_text() -> None:
     ]
     whole = rb'{"a":"\uD83D\uDE00 \\ud83d \u00e9"}'
     assert split_chunks(decode(line(whole).replace(rb"\ude00", b"", 1))) == [(A, None, whole, None)]
+    assert split_chunks(decode(line(rb'{"a":1.50}'))) == [
+        (StreamId("a\ufffd"), None, b'{"a":1.50}', None)
+    ]
     _, error = decode_leniently(line(rb'["\ud83d"]'))
     assert error is not None
     assert "object" in error

@@ -565,7 +565,10 @@ def _restore_input_bytes(message: _Message, repaired: bytes, line: bytes) -> _Me
     if not isinstance(message, _Record) or bytes(message.record.data)[0] != _OPEN_BRACE:
         return message
     body = message.record
-    text = msgspec.json.encode(slice_at_same_offset(body.data, repaired, line).decode())
+    data = slice_at_same_offset(body.data, repaired, line)
+    if data == bytes(body.data):  # another part of the message was replaced
+        return message
+    text = msgspec.json.encode(data.decode())
     return _Record(
         _TextBody(body.stream, msgspec.Raw(text), body.emitted_at, body.namespace, body.meta)
     )

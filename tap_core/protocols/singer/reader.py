@@ -315,7 +315,10 @@ def _restore_input_bytes(message: _Message, repaired: bytes, line: bytes) -> _Me
         return _State(msgspec.Raw(slice_at_same_offset(message.value, repaired, line)))
     if not isinstance(message, _Record) or bytes(message.record)[0] != _OPEN_BRACE:
         return message
-    text = msgspec.json.encode(slice_at_same_offset(message.record, repaired, line).decode())
+    record = slice_at_same_offset(message.record, repaired, line)
+    if record == bytes(message.record):  # another part of the message was replaced
+        return message
+    text = msgspec.json.encode(record.decode())
     return _TextRecord(message.stream, msgspec.Raw(text), message.time_extracted, message.version)
 
 
