@@ -18,7 +18,7 @@ from tap_core.logging import without_console
 from tap_core.metrics import Point
 from tap_core.protocols.airbyte.messages import analytics_line, log_line
 from tap_core.redaction import redact, redact_line
-from tap_core.redaction.log_records import format_error
+from tap_core.redaction.log_records import clean_record, format_error
 
 __all__ = ["MessageHandler", "redirect_logging"]
 
@@ -46,10 +46,7 @@ class MessageHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write a log record as an Airbyte LOG message, or a metric as an ANALYTICS trace."""
         with contextlib.suppress(OSError):  # the reader is gone: the next RECORD message raises
-            try:
-                self._write(self._line(record))
-            except (TypeError, ValueError):  # arguments that do not match the format string
-                self._write(self._format_message(record, redact_line(str(record.msg))))
+            self._write(self._line(clean_record(record)))
 
     def _line(self, record: logging.LogRecord) -> bytes:
         point = record.args[0] if isinstance(record.args, tuple) and record.args else None
@@ -58,18 +55,9 @@ class MessageHandler(logging.Handler):
         trace = None
         if record.exc_info and record.exc_info[0] is not None:
             trace = self._hide(format_error(record.exc_info, redact))
-        return self._format_message(record, record.getMessage(), trace)
-
-    def _format_message(
-        self, record: logging.LogRecord, text: str, trace: str | None = None
-    ) -> bytes:
-        """Return a log record as a LOG message with this text, encoded as a line of JSON.
-
-        ``trace`` is the traceback of the record's exception, or None without an exception.
-        """
         # The name of the logger often contains the stream's name.
-        full_text = f"{record.name}: {redact_line(self._hide(text))}"
-        return log_line(_level(record.levelno), full_text, trace)
+        text = f"{record.name}: {redact_line(self._hide(record.getMessage()))}"
+        return log_line(_level(record.levelno), text, trace)
 
 
 def _level(number: int) -> str:

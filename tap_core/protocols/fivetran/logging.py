@@ -28,7 +28,7 @@ from typing import Any, Final, Literal, TypeAlias
 from tap_core.io.stdout import StdoutWriter
 from tap_core.logging import plugin_log_level
 from tap_core.redaction import escape_control_characters, redact, write_to_stderr
-from tap_core.redaction.log_records import format_error
+from tap_core.redaction.log_records import clean_record, format_error
 
 __all__ = ["JsonLogHandler", "Level", "format_count", "truncate_text"]
 
@@ -249,10 +249,7 @@ def _level(number: int) -> Level:
 
 def _format_record(record: logging.LogRecord) -> str:
     """Return the text of a log record, followed by the class of its exception, if any."""
-    try:
-        text = record.getMessage()
-    except (TypeError, ValueError):  # arguments that do not match the format string
-        text = str(record.msg)
+    text = clean_record(record).getMessage()
     if record.exc_info and record.exc_info[0]:
         return f"{text} ({record.exc_info[0].__name__})"
     return text
