@@ -88,10 +88,13 @@ def discard_output() -> None:
 def open_null(number: int, mode: int) -> None:
     """Open the null device as file descriptor ``number``, in place of its current file if open.
 
-    ``mode`` is a flag of `os.open`, such as ``os.O_RDONLY``.
+    Child processes inherit the descriptor. ``mode`` is a flag of `os.open`, such as
+    ``os.O_RDONLY``.
     """
     opened = os.open(os.devnull, mode)
-    if opened != number:
+    if opened == number:
+        os.set_inheritable(number, True)  # noqa: FBT003
+    else:
         os.dup2(opened, number)
         os.close(opened)
 

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 
 from tap_core.io.standard_streams import is_writable, open_null
 
-__all__ = ["StdoutWriter"]
+__all__ = ["StdoutWriter", "wait_until_writable"]
 
 _STDERR: Final = 2
 _PATIENCE_SECONDS: Final = 5.0
@@ -79,7 +79,7 @@ class StdoutWriter:
             return
         descriptor = _duplicate_descriptor(number)
         _redirect(number)
-        writer = cls(partial(os.write, descriptor), partial(_wait_until_writable, descriptor))
+        writer = cls(partial(os.write, descriptor), partial(wait_until_writable, descriptor))
         try:
             yield writer
         finally:
@@ -202,7 +202,7 @@ def _write_text(stream: Any, data: memoryview) -> int:
     return len(data)
 
 
-def _wait_until_writable(descriptor: int, patience: float | None) -> None:
+def wait_until_writable(descriptor: int, patience: float | None = None) -> None:
     """Wait until an output descriptor accepts data; ``patience`` is the maximum number of seconds.
 
     After that time, raise BrokenPipeError. If ``patience`` is None, there is no time limit.

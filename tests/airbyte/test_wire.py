@@ -86,7 +86,7 @@ def test_interrupted_line_is_not_awaited_twice_on_a_full_pipe(monkeypatch: Any) 
             raise SystemExit
         return os.write(writer, data)
 
-    wire = StdoutWriter(put, partial(wire_room._wait_until_writable, writer))
+    wire = StdoutWriter(put, partial(wire_room.wait_until_writable, writer))
     with suppress(SystemExit):
         wire.write(b"x" * 300_000 + b"\n")
     with pytest.raises(BrokenPipeError, match="does not accept data"):
@@ -230,10 +230,13 @@ def test_log_of_an_exception_has_its_stack_trace(logger: Any, lines: list[bytes]
     assert found["message"] == r"tap-x.users: It failed\nhere."
 
 
-def test_log_format_with_wrong_arguments_is_shown_unformatted(lines: list[bytes]) -> None:
-    record = logging.LogRecord("tap-x", logging.INFO, __file__, 1, "%d of %d", (1,), None)
+@pytest.mark.parametrize(("text", "value"), [("%d of %d", 1), ("%(all)d", {"some": 1})])
+def test_log_format_with_wrong_arguments_is_shown_unformatted(
+    lines: list[bytes], text: str, value: Any
+) -> None:
+    record = logging.LogRecord("tap-x", logging.INFO, __file__, 1, text, (value,), None)
     MessageHandler(lines.append, str).emit(record)
-    assert log_messages(lines) == [{"level": "INFO", "message": "tap-x: %d of %d"}]
+    assert log_messages(lines) == [{"level": "INFO", "message": f"tap-x: {text}"}]
 
 
 def test_metric_is_an_analytics_trace(logger: Any, lines: list[bytes]) -> None:

@@ -85,3 +85,18 @@ def test_file_does_not_get_the_descriptor_of_closed_standard_output(tmp_path: Pa
     done = run(tmp_path, words)
     assert done.returncode == 1
     assert "The standard output is closed, so no state can be emitted." in done.stderr
+
+
+def test_child_process_inherits_the_standard_streams_that_replace_closed_ones(
+    tmp_path: Path,
+) -> None:
+    """Otherwise its first files would get their descriptors, and its messages."""
+    (tmp_path / "parent.py").write_text(
+        "import subprocess\n"
+        "from tap_core.io.standard_streams import open_closed_streams\n"
+        "open_closed_streams()\n"
+        "subprocess.run(['/bin/sh', '-c', ': > opened; for n in 0 1 2;"
+        " do test -e /dev/fd/$n && echo $n >> opened; done'])\n"
+    )
+    run(tmp_path, f"{sys.executable} parent.py <&- >&- 2>&-")
+    assert (tmp_path / "opened").read_text().split() == ["0", "1", "2"]

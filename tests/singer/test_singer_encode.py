@@ -22,6 +22,7 @@ from tap_core.events import (
     SchemaEvent,
     StreamId,
 )
+from tap_core.exceptions import FatalSyncError
 from tap_core.protocols.singer.event_conversion import to_event, to_messages
 from tap_core.protocols.singer.writer import SingerWriter, encode_body, encode_json, stdout_writer
 from tap_core.singerlib.messages import (
@@ -112,15 +113,16 @@ def test_chunk_is_one_write_and_its_rows_are_unchanged():
     assert rows == [b"{}"] * 1_000
 
 
-def test_nothing_is_written_after_a_failed_write():
+@pytest.mark.parametrize("kind", [OSError, FatalSyncError])
+def test_nothing_is_written_after_a_failed_write(kind):
     calls = []
 
     def write(data):
         calls.append(data)
-        raise OSError(28, "No space left on device")
+        raise kind("No space left on device")
 
     writer = SingerWriter(write)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(kind, match="No space left"):
         writer.emit(ActivateVersion(A, 1))
     for event in (ActivateVersion(A, 2), Checkpoint(b"{}")):
         with pytest.raises(BrokenPipeError, match="output is closed"):
@@ -137,9 +139,11 @@ def test_numbers_keep_all_their_digits():
 # Writing
 
 
-def test_partial_writes_to_a_pipe_are_completed():
+@pytest.mark.parametrize("blocking", [True, False])
+def test_partial_writes_to_a_pipe_are_completed(blocking):
     """A full pipe accepts part of a write; the rest is written afterwards."""
     reader, writer = os.pipe()
+    os.set_blocking(writer, blocking)
     data = bytes(range(256)) * 4_000
     found = []
 

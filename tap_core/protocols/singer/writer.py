@@ -16,6 +16,7 @@ import msgspec
 
 from tap_core.events import ActivateVersion, BatchFiles, Checkpoint, Rows, SchemaEvent
 from tap_core.exceptions import FatalSyncError
+from tap_core.io.stdout import wait_until_writable
 
 if TYPE_CHECKING:
     from tap_core.events import Event
@@ -53,7 +54,8 @@ class SingerWriter:
         """Write an event as Singer messages. Events without a Singer message are ignored.
 
         Raises:
-            OSError: The reader of the output has closed it, or the disk is full.
+            FatalSyncError: Standard output cannot be written, for example because the disk is full.
+            OSError: The reader of the output has closed it.
         """
         lines = self._convert(event)
         if lines:
@@ -63,14 +65,15 @@ class SingerWriter:
         """Write complete lines to the output. After a failed write, all later writes fail too.
 
         Raises:
-            OSError: The reader of the output has closed it, or the disk is full.
+            FatalSyncError: Standard output cannot be written, for example because the disk is full.
+            OSError: The reader of the output has closed it.
         """
         if self._is_broken:
             msg = "The output is closed: nothing more can be written."
             raise BrokenPipeError(msg)
         try:
             self._write(lines)
-        except OSError:
+        except Exception:
             self._is_broken = True
             raise
 
@@ -160,11 +163,20 @@ def _write_all(fd: int, data: bytes) -> None:
     view = memoryview(data)
     try:
         while view:
-            view = view[os.write(fd, view) :]
+            view = view[_write_some(fd, view) :]
     except ConnectionError:  # the reader has ended
         raise
     except OSError as error:
         raise FatalSyncError(f"Standard output cannot be written: {error.strerror}.") from error
+
+
+def _write_some(fd: int, data: memoryview) -> int:
+    """Write the beginning of ``data``, and return the number of bytes written, which may be 0."""
+    try:
+        return os.write(fd, data)
+    except BlockingIOError:  # another process made the pipe non-blocking, and it is full
+        wait_until_writable(fd)
+        return 0
 
 
 def _to_stdout(data: bytes) -> None:
