@@ -213,7 +213,7 @@ def get_http_status(error: BaseException) -> int | None:
     for found in candidates:
         if isinstance(found, int) and found >= HTTPStatus.BAD_REQUEST:
             return found
-    match = _STATUS_FIRST.match(str(error))
+    match = None if isinstance(error, _BUGS) else _STATUS_FIRST.match(str(error))
     return int(match[1]) if match else None
 
 

@@ -82,6 +82,7 @@ class OperationalError(Exception):
         (requests.exceptions.SSLError("[SSL: CERTIFICATE_VERIFY_FAILED] no"), SYSTEM),
         (InvalidStreamSortException("unsorted"), SYSTEM),
         (KeyError("id"), SYSTEM),
+        (KeyError(503), SYSTEM),
         (FileNotFoundError(2, "no such file"), SYSTEM),
     ],
 )
