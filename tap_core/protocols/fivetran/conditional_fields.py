@@ -140,14 +140,11 @@ def _make_rule(condition: str, answer: str | bool, schema: Any, flattened: Flatt
     merged = merge_subschemas(schema) if isinstance(schema, Mapping) else {}
     own = {k: v for k, v in (merged.get("properties") or {}).items() if isinstance(v, Mapping)}
     required = frozenset(merged.get("required") or ())
-    names = [*(name for name in own if name not in flattened.properties), *required]
-    known = {name: flattened.properties.get(name, {}) for name in dict.fromkeys(names)}
-    return Rule(
-        condition,
-        answer,
-        {name: {**schema, **own.get(name, {})} for name, schema in known.items()},
-        required,
-    )
+    names = dict.fromkeys([*(name for name in own if name not in flattened.properties), *required])
+    properties = {
+        name: {**flattened.properties.get(name, {}), **own.get(name, {})} for name in names
+    }
+    return Rule(condition, answer, properties, required)
 
 
 def _invert_condition(

@@ -265,9 +265,9 @@ def _matches_branch(branch: Schema, flattened: FlattenedSchema, values: Mapping[
     """
     properties = flatten_schema(branch).properties
     return values.keys() <= {*properties, *flattened.properties} and all(
-        values.get(name) in get_const(merge_subschemas(inner))
+        values.get(name) in constant
         for name, inner in properties.items()
-        if get_const(merge_subschemas(inner))
+        if (constant := get_const(merge_subschemas(inner)))
     )
 
 

@@ -85,9 +85,10 @@ class _ConfigurationCache(Generic[_Value]):
 
     def store(self, configuration: Mapping[str, str], value: _Value) -> None:
         """Store a value for a configuration. If the cache is full, drop the oldest."""
+        key = _digest(configuration)
         with self._lock:
-            self._values.pop(_digest(configuration), None)
-            self._values[_digest(configuration)] = value
+            self._values.pop(key, None)
+            self._values[key] = value
             if len(self._values) > _MAX_CONFIGURATIONS:
                 del self._values[next(iter(self._values))]
 

@@ -106,10 +106,11 @@ def _to_full_schema(schema: Any) -> Schema:
     made = Schema.from_dict(schema)
     known = made.to_dict()
     made.extras |= {word: deepcopy(value) for word, value in schema.items() if word not in known}
-    for name, inner in (made.properties or {}).items():
-        if isinstance(inner, Schema):
-            assert made.properties is not None  # noqa: S101  for the type checker
-            made.properties[name] = _to_full_schema(schema["properties"][name])
+    if made.properties:
+        made.properties = {
+            name: _to_full_schema(inner) if isinstance(inner, Mapping) else inner
+            for name, inner in schema["properties"].items()
+        }
     return made
 
 
