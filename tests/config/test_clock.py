@@ -41,6 +41,7 @@ def test_datetime_fromisoformat_without_an_offset_stays_naive():
     naive = datetime(2024, 1, 2, 3, 4, 5, 500000)  # noqa: DTZ001
     assert datetime_fromisoformat("2024-01-02T03:04:05.5") == naive
     assert datetime_fromisoformat("2024-01-02T03:04:05.5Z") == naive.replace(tzinfo=UTC)
+    assert datetime_fromisoformat("2024-01-02T03:04:05.500000999") == naive
 
 
 def test_deprecated_date_and_time_parsers_work():

@@ -5,13 +5,12 @@ from __future__ import annotations
 import io
 import json
 import logging
-from datetime import date, datetime, time, timezone
+from datetime import datetime, timezone
 
 import pytest
 
 from tap_core import BatchSink, Target
 from tap_core.exceptions import InvalidRecord
-from tap_core.sinks.datetime_parsing import _parse_datetime_3_10, _parse_time_3_10
 from tap_core.sinks.validation import BaseJSONSchemaValidator
 
 PROPERTIES = {
@@ -174,12 +173,3 @@ def test_first_unparsable_date_in_record_order_is_the_error():
     two = {**PROPERTIES, "day": {"type": "string", "format": "date"}}
     with pytest.raises(ValueError, match="'day'"):
         kept({"id": 1, "day": "x", "at": "y"}, schema={"properties": two})
-
-
-def test_date_parsers_for_python_3_10_match_later_versions():
-    assert _parse_datetime_3_10("2024-01-31T12:00:00.5Z") == datetime(
-        2024, 1, 31, 12, microsecond=500_000, tzinfo=timezone.utc
-    )
-    assert _parse_datetime_3_10("2024-01-31T12:00:00.123456789+00:00").microsecond == 123_456
-    assert _parse_time_3_10("12:30:00.25") == time(12, 30, microsecond=250_000)
-    assert isinstance(_parse_datetime_3_10("2024-01-31"), date)
