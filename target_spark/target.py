@@ -84,7 +84,8 @@ _FAULTS_OF_THE_INPUT: Final = (
 _SELF_EXPLANATORY: Final = (*_FAULTS_OF_THE_INPUT, TargetSparkError, OSError)
 """Errors whose message is sufficient; all others are logged with their traceback."""
 
-
+_MOST_ERRORS: Final = 10
+"""Maximum number of errors in the outcome of a run, which each row of the table of runs repeats."""
 _COMMITTING: Final = (
     "Interrupted: the rows received so far are committed. A second signal ends the run at once."
 )
@@ -260,7 +261,7 @@ class TargetSpark(PluginBase):
                         retries_tasks=retries_tasks,
                     ) as session,
                 ):
-                    faults += self._load(session, feed, report)
+                    self._load(session, feed, report, faults)
             except Exception as error:  # noqa: BLE001  every failure ends in the report
                 if error not in faults:
                     faults.append(error)
@@ -339,17 +340,21 @@ class TargetSpark(PluginBase):
         self._signals.engine = None
 
     def _load(
-        self, session: LoadSession, feed: Callable[[LoadSession], None], report: Report
-    ) -> list[BaseException]:
-        """Read the input and commit its rows. Return the errors that occurred.
+        self,
+        session: LoadSession,
+        feed: Callable[[LoadSession], None],
+        report: Report,
+        faults: list[BaseException],
+    ) -> None:
+        """Read the input and commit its rows.
 
         Args:
             session: The objects of the run, such as the loader.
             feed: A function that is called with ``session``, and passes the events of the input,
                 such as records and states, to the loader.
             report: The report of the run, which also times the reading.
+            faults: An empty list, to which the errors of the input and of commits are appended.
         """
-        faults: list[BaseException] = []
         loader = session.loader
         try:
             with report.phases.run("reading"):
@@ -359,7 +364,7 @@ class TargetSpark(PluginBase):
         if self._signals.stopping.is_set():
             self.logger.info("Stopping: commits in progress finish, no new commit is started.")
             loader.stop()
-            return faults
+            return
         self._is_interrupted = self._signals.input_ended.is_set()
         try:
             if self._is_interrupted:
@@ -370,7 +375,6 @@ class TargetSpark(PluginBase):
         except TargetSparkError as error:
             if error not in faults:
                 faults.append(error)
-        return faults
 
     def _process_events(
         self, source: BinaryIO, binding: ProtocolBinding, session: LoadSession
@@ -535,7 +539,10 @@ class TargetSpark(PluginBase):
 
     def _describe_outcome(self, faults: Sequence[BaseException], hide: Callable[[str], str]) -> str:
         done = STOPPED if self._signals.stopping.is_set() or self._is_interrupted else COMPLETE
-        return hide(" ".join(map(str, faults))) if faults else done
+        if not faults:
+            return done
+        shown, more = list(map(str, faults[:_MOST_ERRORS])), len(faults) - _MOST_ERRORS
+        return hide(" ".join([*shown, f"There are {more} more errors."] if more > 0 else shown))
 
     def _report_outcome(
         self,
@@ -611,9 +618,12 @@ def _collecting(faults: list[BaseException]) -> Iterator[None]:
 
 
 def _add_failures(loader: Loader, faults: list[BaseException]) -> None:
-    """Append the errors of those commits that failed after the first failure to ``faults``."""
+    """Append to ``faults`` the errors of commits whose texts are not in it yet.
+
+    If Spark ends, the commits of several threads fail with errors of the same text.
+    """
     for failure in loader.failures:
-        if failure not in faults:
+        if str(failure) not in map(str, faults):
             faults.append(failure)
 
 

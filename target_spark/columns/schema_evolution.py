@@ -377,7 +377,7 @@ class _Merge:
             self._add(new, None)
             return
         at = self._find_by_name(new)
-        if at is not None and at not in self._claimed and self._is_of_property(at, new):
+        if at is not None and at not in self._claimed and self._may_be_of_property(at, new):
             column = self.columns[at]
             path = (*self._path, column.name)
             joined = _join_types(column.type, new.type, self._rules, path)
@@ -401,9 +401,9 @@ class _Merge:
             return True
         if column.source != column.name or column.source in self._new_properties:
             return False
-        return self._is_of_property(at, new)
+        return self._may_be_of_property(at, new)
 
-    def _is_of_property(self, at: int, new: Column) -> bool:
+    def _may_be_of_property(self, at: int, new: Column) -> bool:
         """Return True if the table column ``at`` may belong to the property of the column ``new``.
 
         The names of both properties may differ in case. A table of another program stores no

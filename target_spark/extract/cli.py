@@ -200,11 +200,14 @@ class _TapSync:
             with output.polling():
                 tap.sync_all()
         except SystemExit as error:
-            if error.code:  # of the tap; a signal ends the sync with 0
-                raise self._redact_error(error) from error
+            if error.code not in {None, 0}:  # of the tap; a signal ends the sync with 0
+                reason = RuntimeError(f"it called sys.exit({error.code!r})")
+                raise self._redact_error(reason) from error
         except TargetSparkError:
             raise
         except Exception as error:
+            if error in session.loader.failures:  # not of the tap
+                raise
             raise self._redact_error(error) from error
         finally:
             target.call_on_interrupt(None)
@@ -221,7 +224,7 @@ class _TapSync:
             self._source = replace(self._source, permits=server.address)
             use_job_rate_limit(self._tap, server.address)
 
-    def _redact_error(self, error: BaseException) -> ReadingError:
+    def _redact_error(self, error: Exception) -> ReadingError:
         """Log an error of the tap, and return it as a `ReadingError` whose text has no secrets."""
         hide = make_redactor(self._tap.config, self._tap._full_schema())  # noqa: SLF001
         level = logging.DEBUG if is_known_error(error) else logging.ERROR
@@ -453,10 +456,7 @@ def _refuse_overwrites(tap: Tap, target: CommandTarget, options: LoadOptions) ->
 
 
 def _leave() -> None:
-    """Raise SystemExit, which ends the sync of the tap after a signal.
-
-    The loader then commits complete states.
-    """
+    """Raise SystemExit, which ends the sync of the tap after a signal as if it had succeeded."""
     raise SystemExit(0)
 
 

@@ -116,7 +116,7 @@ class LeavingTap(Tap):
         return [Leaving(self)]
 
 
-@pytest.mark.parametrize("status, code", [(3, 1), ("no token", 1), (0, 0)])
+@pytest.mark.parametrize("status, code", [(3, 1), ("no token", 1), ("", 1), (0, 0)])
 def test_tap_that_exits_with_an_error_fails_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int | str, code: int
 ) -> None:
@@ -124,7 +124,7 @@ def test_tap_that_exits_with_an_error_fails_the_run(
 
     def sync(_target: TargetSpark, _binding: object, feed: Callable[..., None], **_: bool) -> Any:
         engine = SimpleNamespace(begin=lambda: None, spark=lambda: None)
-        loader = SimpleNamespace(process_event=lambda _event: None, poll=lambda: None)
+        loader = SimpleNamespace(process_event=lambda _event: None, poll=lambda: None, failures=())
         try:
             feed(SimpleNamespace(engine=engine, loader=loader))
         except ReadingError as error:

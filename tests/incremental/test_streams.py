@@ -522,7 +522,7 @@ def test_window_threads_end_when_a_record_fails(server: Server, on_path: Any) ->
         {"boundary": "drop"},
     ],
 )
-def test_sorted_stream_cannot_read_older_records_or_only_whole_months_or_drop_the_bookmark(
+def test_sorted_stream_refuses_cursors_that_read_older_or_drop_equal_records(
     server: Server, options: dict[str, Any]
 ) -> None:
     """A sync that resumes within a month, or within equal values, would not read the rest."""

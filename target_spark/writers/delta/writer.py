@@ -507,10 +507,13 @@ class DeltaWriter:
         if first and snapshot.has_files():
             raise _not_empty_error(table)
         files = source.write(snapshot.folder)
+        was_tried = False
 
         def commit(current: DeltaSnapshot, app_id: str) -> bool:
+            nonlocal was_tried
             if first and current.has_files():
                 raise _not_empty_error(table)
+            was_tried = True
             return commit_files(current, files, marker, app_id, replaces=replaces)
 
         try:
@@ -518,6 +521,8 @@ class DeltaWriter:
         except TargetSparkError:  # no commit names the files, and no pending one can
             remove_files(files)
             raise
+        if not was_tried:
+            remove_files(files)  # an earlier attempt has made the commit with other files
         return True
 
     def _commit_after_newest(
@@ -790,12 +795,14 @@ class DeltaWriter:
         last = self._tables[table.key].version
         if last is None:
             return
-        oldest = Commit(-1)
-        for oldest in history:
-            if oldest.version <= last:
+        reached = Commit(-1)
+        for reached in history:
+            if reached.version <= last:
                 break
-        is_removed_from_log = oldest.version > last and oldest.restored is None
-        if oldest.version != last and not is_removed_from_log:
+        if reached.version == last:
+            return
+        # If all commits are newer, Delta has removed the others, or a RESTORE has undone them.
+        if reached.version < last or reached.restored is not None:
             raise table_removed_error(table)
 
     def _build_repeat_conf(self, spark: SparkSession, table: Table) -> dict[str, str]:

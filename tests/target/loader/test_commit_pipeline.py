@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tap_core.events import Checkpoint, Rows, SchemaEvent, StreamId
+from tap_core.exceptions import InvalidInputLine
 from tap_core.protocols.singer.reader import SingerReader
 from target_spark import target
 from target_spark.config.options import LoadOptions
-from target_spark.errors import SchemaChangeError, StorageError
+from target_spark.errors import SchemaChangeError
 from target_spark.loader.commit_pipeline import CommitPipeline
 from target_spark.loader.commit_request import CommitRequest, CommitResult
 from target_spark.loader.interfaces import ProtocolBinding
@@ -190,11 +191,11 @@ def test_commit_carries_a_state_received_after_its_batch_closed(load: Load) -> N
     assert [carried for carried, _ in load.tables.carried] == [ordinal]
 
 
-def test_a_run_reports_the_errors_of_all_failed_commits(
+def test_a_run_reports_the_errors_of_its_input_and_of_all_failed_commits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     meeting, tables = threading.Barrier(2), Tables()
-    errors = {A: SchemaChangeError("a is protected"), B: StorageError("b is offline")}
+    errors = {A: SchemaChangeError("a is protected"), B: RuntimeError("bug in the commit of b")}
 
     def fail(request: CommitRequest) -> None:
         meeting.wait(SOON)
@@ -204,6 +205,7 @@ def test_a_run_reports_the_errors_of_all_failed_commits(
         for stream in errors:
             session.loader.process_event(SchemaEvent(stream, {"properties": {"id": {}}}))
             session.loader.process_event(Rows(stream, [b'{"id":1}']))
+        raise InvalidInputLine("line 3 is no JSON")
 
     tables.before = fail
     engine: Any = StubEngine()
@@ -216,4 +218,8 @@ def test_a_run_reports_the_errors_of_all_failed_commits(
         open_state_writer=lambda: nullcontext(StubStateWriter()),  # type: ignore[arg-type]
     )
     faults = target.TargetSpark(config={"path": str(tmp_path)}).run_load(binding, feed)
-    assert sorted(map(str, faults)) == ["a is protected", "b is offline"]
+    assert sorted(map(str, faults)) == [
+        "a is protected",
+        "bug in the commit of b",
+        "line 3 is no JSON",
+    ]

@@ -22,12 +22,13 @@ from deltalake.exceptions import CommitFailedError
 from target_spark.columns import Column, Integer, SchemaChange, TableSchema
 from target_spark.config import settings
 from target_spark.config.options import RunInfo
-from target_spark.errors import TableError
+from target_spark.errors import CommitLostError, TableError
 from target_spark.extract.cli import _TapSync
 from target_spark.loader.loader import Loader
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.model import Table, TableLayout
 from target_spark.writers.delta import writer as delta
+from target_spark.writers.delta.deltalake_commit import DeltaSnapshot
 from target_spark.writers.delta.log_reader import (
     Commit,
     find_newest_metadata,
@@ -193,6 +194,17 @@ def test_files_of_a_commit_that_was_made_although_its_version_seemed_taken_are_k
     monkeypatch.setattr(DeltaTable, "create_write_transaction", repeated)
     states = warehouse.load(schema("t", ID), record("t", id=1), state(1))
     assert (states, read_ids(warehouse)) == ([1], [1])
+
+
+def test_files_of_a_batch_that_an_earlier_attempt_has_committed_are_removed(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warehouse.load(schema("t", ID), record("t", id=1), state(1))
+    kept = set((warehouse.folder / "t").glob("*.parquet"))
+    monkeypatch.setattr(DeltaSnapshot, "has_batch", lambda *_batch: True)
+    with pytest.raises(CommitLostError):  # the table does not have the batch after all
+        warehouse.load(schema("t", ID), record("t", id=2), state(2))
+    assert set((warehouse.folder / "t").glob("*.parquet")) == kept
 
 
 def test_commit_of_another_run_is_found_after_a_lost_response(
