@@ -61,18 +61,15 @@ def sync_with_hooks(
     done = 0
     with record_metrics(stream, run) as tally, open_child_pool(stream, run, get_plan(stream)):
         for current in get_contexts(stream, context):
-            given = copy.copy(current)  # `get_records` may add values to it
             with lock_context(stream, run, current):
-                bookmark = begin_partition(stream, given, signpost)
+                bookmark = begin_partition(stream, current, signpost)
                 try:
-                    partition = _PartitionSync(
-                        stream, current, tally, done, write_messages=write_messages
-                    )
-                    yield from partition.records(given, bookmark)
+                    partition = _PartitionSync(stream, tally, done, write_messages=write_messages)
+                    yield from partition.records(current, bookmark)
                 finally:
                     run.settle()
                 done = partition.done
-                end_partition(stream, current)
+                end_partition(stream, current, bookmark)
     end_records(stream, context, write=write_messages)
 
 
@@ -80,21 +77,13 @@ class _PartitionSync:
     """Sync of one partition by calling the stream's overridable methods for each record.
 
     Attributes:
-        context: Context of the partition, without values that ``get_records`` adds.
         done: Number of records in this sync of the stream, including earlier partitions.
     """
 
     def __init__(
-        self,
-        stream: SyncStream,
-        context: Context | None,
-        tally: Tally,
-        done: int,
-        *,
-        write_messages: bool,
+        self, stream: SyncStream, tally: Tally, done: int, *, write_messages: bool
     ) -> None:
         self.stream = stream
-        self.context = context
         self.run: SyncRun = stream._tap.run
         self.tally = tally
         self.done = self._done_before = done
@@ -106,7 +95,7 @@ class _PartitionSync:
         """Process each record of a partition with the stream's overridable methods, then yield it.
 
         Args:
-            context: Copy of the context, to which ``get_records`` may add values.
+            context: Context of the partition.
             bookmark: Keys and values of ``context`` that identify the partition's bookmark.
         """
         stream = self.stream
@@ -136,7 +125,7 @@ class _PartitionSync:
             if record is None or (self._admits is not None and not self._admits(record)):
                 continue
             try:
-                yield from self._write(record, child_context, bookmark)
+                yield from self._write(record, context, child_context, bookmark)
             except InvalidStreamSortException as error:
                 log_sort_error(stream, error, context, self.done + 1, self._done_before)
                 raise
@@ -145,6 +134,7 @@ class _PartitionSync:
     def _write(
         self,
         record: Record,
+        context: Context | None,
         child_context: Context | None,
         bookmark: Context | None,
     ) -> Iterator[Record]:
@@ -161,7 +151,7 @@ class _PartitionSync:
             else:  # before the bookmark advances, since another thread may then write a state
                 self.run.files.block_states(stream.name)
             self.tally.count_read(1)
-        stream._increment_stream_state(record, context=self.context)
+        stream._increment_stream_state(record, context=context)
         if self.write_messages and self._is_state_due():
             stream._write_state_message()
         yield record

@@ -245,7 +245,7 @@ def _distribute_windows(stream: SyncStream, run: SyncRun, context: Context | Non
     intervals = stream._reader.find_intervals(context)
     if len(intervals) < 2:  # noqa: PLR2004
         return False
-    begin_partition(stream, context, None)
+    bookmark = begin_partition(stream, context, None)
     with (
         record_metrics(stream, run),
         make_pool(run, 1, [stream], distributes=True, in_order=True) as pool,
@@ -253,7 +253,7 @@ def _distribute_windows(stream: SyncStream, run: SyncRun, context: Context | Non
         for interval in intervals:
             pool.submit(SyncJob(stream, context, interval=interval))
         pool.drain()
-    end_partition(stream, context)
+    end_partition(stream, context, bookmark)
     end_records(stream, None)
     return True
 
@@ -394,10 +394,9 @@ def sync_partition(
         The number of records of the stream including this context.
     """
     child_pool: ChildSyncPool | None = run.child_pools.get(stream.name)
-    given = copy.copy(context)  # `get_records` may add values to it, which the state must not have
     with lock_context(stream, run, context):
-        bookmark = begin_partition(stream, given, signpost)
-        records = _read_records(stream, run, plan, given, bookmark)
+        bookmark = begin_partition(stream, context, signpost)
+        records = _read_records(stream, run, plan, context, bookmark)
         with closing_records(stream, records), _open_cursor(stream, run, context) as cursor:
             if stream.selected:
                 write = _write if plan.mapped is None else _write_mapped
@@ -406,7 +405,7 @@ def sync_partition(
                 done += sum(1 for _ in records)
             if child_pool is not None:
                 child_pool.drain()
-        end_partition(stream, context)
+        end_partition(stream, context, bookmark)
         if not run.may_create_pools and state_is_due(stream, tally, done, sys.maxsize):
             stream._write_state_message()  # a partition may be smaller than STATE_MSG_FREQUENCY
     return done
@@ -681,9 +680,13 @@ def begin_partition(stream: SyncStream, context: Context | None, signpost: Any) 
     return bookmark
 
 
-def end_partition(stream: SyncStream, context: Context | None) -> None:
-    """End the sync of a context: make its bookmark final, unless other contexts share it."""
-    if stream._get_state_partition_context(context) == context:
+def end_partition(stream: SyncStream, context: Context | None, bookmark: Context | None) -> None:
+    """End the sync of a context: make its bookmark final.
+
+    ``bookmark`` is the result of `begin_partition`. If ``bookmark`` has fewer keys than
+    ``context``, other contexts share it, so that it is not final yet.
+    """
+    if context == bookmark:
         stream._finalize_state(stream.state_manager.get_context_state(context))
         if context:
             stream._tap.run.checkpoint(required=False)

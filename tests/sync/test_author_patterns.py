@@ -335,22 +335,6 @@ def test_values_that_the_author_adds_to_the_context_are_in_the_records(on_path):
 
 
 @both_paths
-def test_values_that_the_author_adds_to_the_context_are_not_in_the_state(on_path):
-    def rows(self, context):
-        context["token"] = "a new one in each run"
-        yield {"id": 1}
-
-    incremental = {"replication_key": "id", "partitions": [{"at": "x"}]}
-    for members, bookmark in (
-        ({"partitions": [{"at": "x"}]}, {}),
-        (incremental, {"replication_key": "id", "replication_key_value": 1}),
-    ):
-        output = sync(on_path(stream("a", rows, **members)))
-        entries = output.states[-1]["bookmarks"]["a"]["partitions"]
-        assert entries == [{"context": {"at": "x"}, **bookmark}]
-
-
-@both_paths
 def test_records_that_are_none_are_skipped(on_path):
     a = stream("a", [{"id": 1}, None, {"id": 2}, None], **SORTED)
     output = sync(on_path(a))
