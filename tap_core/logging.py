@@ -125,13 +125,12 @@ def _describe_exception(
     }
     if trace is not None:
         found["traceback"] = _describe_frames(trace)
-    for name, other in (("cause", error.__cause__), ("context", error.__context__)):
-        if other is not None:
-            chain = (*outer, error)
-            if all(other is not seen for seen in chain):
-                raised_before = type(other), other, other.__traceback__
-                found[name] = _describe_exception(raised_before, chain)
-            break
+    name, other = "context", error.__context__
+    if error.__suppress_context__:  # raised from another exception, or from None
+        name, other = "cause", error.__cause__
+    chain = (*outer, error)
+    if other is not None and all(other is not seen for seen in chain):
+        found[name] = _describe_exception((type(other), other, other.__traceback__), chain)
     return found
 
 

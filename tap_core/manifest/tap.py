@@ -80,13 +80,9 @@ class ManifestTap(Tap):
             DiscoveryError: The data for a template cannot be read.
             ManifestError: A template cannot be filled, or two streams have the same name.
         """
-        try:
-            if self._config_rules:
-                self._config_rules.check(self._config)
-            return [*self.declared_streams, *(stream for _, stream in self.template_streams)]
-        except BaseException:
-            self._streams = None  # discovery failed: do not cache an empty list
-            raise
+        if self._config_rules:
+            self._config_rules.check(self._config)
+        return [*self.declared_streams, *(stream for _, stream in self.template_streams)]
 
     @cached_property
     def declared_streams(self) -> list[ManifestStream]:

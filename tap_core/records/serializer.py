@@ -258,7 +258,7 @@ def encode_record(record: Record, encode: RecordBodyEncoder) -> Any:
     Raises:
         DataError: A value is nested too deeply, or an integer has too many digits.
     """
-    if is_json(record):
+    if is_json(dict(record)):  # a record may be of a subclass of dict
         try:
             return encode(record)
         except ENCODING_ERRORS:

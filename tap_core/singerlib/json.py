@@ -106,6 +106,8 @@ def dump_json(
 ) -> str:
     """Return a value as JSON text. Decimals are written with all their digits.
 
+    A lone surrogate becomes a question mark.
+
     Args:
         obj: Value to serialize.
         indent: Spaces per level; None for one line without spaces.
@@ -124,7 +126,8 @@ def serialize_json(obj: object, **kwargs: Any) -> str:
 
     Datetimes become ISO 8601 strings. Other values that JSON does not support become strings. NaN
     and infinity become null. Non-ASCII characters are escaped as in singer_sdk, because a record
-    may contain the result as a string, for example for a flattened array.
+    may contain the result as a string, for example for a flattened array. A lone surrogate is
+    escaped, or becomes a question mark next to a value that the json module cannot write.
     """
     if not kwargs:
         try:
@@ -178,12 +181,12 @@ def _to_encodable(value: Any, default: Callable[[Any], Any]) -> Any:
 
     ``default`` converts values that JSON does not support.
     """
+    if value is None or isinstance(value, (str, bool, int, float, Decimal)):
+        return _to_encodable_scalar(value)
     if isinstance(value, Mapping):
         return {_format_key(key): _to_encodable(item, default) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_to_encodable(item, default) for item in value]
-    if value is None or isinstance(value, (str, bool, int, float, Decimal)):
-        return _to_encodable_scalar(value)
     return _to_encodable(default(value), default)
 
 
@@ -204,7 +207,7 @@ def _to_encodable_scalar(value: Any) -> Any:
 
 def _replace_surrogates(text: str) -> str:
     """Return a text with a question mark for each lone surrogate, which UTF-8 cannot represent."""
-    return str.encode(text, "utf-8", "replace").decode()
+    return str.__str__(text) if text.isascii() else str.encode(text, "utf-8", "replace").decode()
 
 
 def _make_raw(text: str) -> Any:

@@ -127,7 +127,8 @@ class BatchFileOutput:
     def begin(self, source: str, writers: Iterable[StreamBatchWriter]) -> None:
         """Start writing batch files for a stream.
 
-        Streams to which stream maps give the same name share a writer, and so their files.
+        Streams to which stream maps give the same name share the writer of the one that began
+        first, and so its files, its batch settings and its metric.
 
         Args:
             source: Name of the stream in the tap, before stream maps rename it.

@@ -55,7 +55,7 @@ def append_type(type_dict: JsonSchema, new_type: str) -> JsonSchema:
     result = deepcopy(type_dict)
     if "anyOf" in result:
         options = result["anyOf"] if isinstance(result["anyOf"], list) else [result["anyOf"]]
-        types = [one.get("type", ()) for one in options if isinstance(one, dict)]
+        types = [one.get("type") or () for one in options if isinstance(one, dict)]
         if new_type not in options and not any(new_type in _names(each) for each in types):
             options.append({"type": new_type})
         result["anyOf"] = options

@@ -9,6 +9,7 @@ import pytest
 
 from tap_core.exceptions import InvalidInputLine, InvalidRecord, MapExpressionError
 from tap_core.io.json_lines import excerpt
+from tap_core.logging import StructuredFormatter
 from tap_core.mapper import CustomStreamMap
 from tap_core.protocols.singer.custom_message_reader import SimpleSingerReader
 from tap_core.redaction.row_values import LOG_ROWS, describe_value, show_value
@@ -56,6 +57,9 @@ def test_error_of_a_stream_map_does_not_contain_values():
     with pytest.raises(MapExpressionError, match=r"stream 's': ValueError\.") as caught:
         stream_map.transform({"name": "Ada"})
     assert "Ada" not in full_text(caught.value)
+    error = (caught.type, caught.value, None)
+    logged = logging.LogRecord("tap-x", logging.ERROR, __file__, 1, "It failed.", (), error)
+    assert "Ada" not in StructuredFormatter().format(logged)
 
 
 @pytest.mark.usefixtures("without_rows")

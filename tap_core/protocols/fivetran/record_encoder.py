@@ -452,7 +452,7 @@ def _make_refusal(column: SourceColumn, source: StreamSpec) -> Callable[[Any], N
         raise DataError(
             f"{start}a value of '{column.name}', of Python's type {type(value).__name__}, does not"
             f" fit its column, which is {kind.type.name}{size} by the stream's schema. Correct the"
-            " schema, or the value in post_process."
+            " schema, or the value in post_process. The value may also be nested too deeply."
         ) from None
 
     return refuse
