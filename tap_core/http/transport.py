@@ -423,8 +423,8 @@ def _contains_token(request: requests.PreparedRequest, token: str) -> bool:
     body: Any = request.body or ""
     content = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body)
     texts = (request.url or "", content, *map(decode_header, request.headers.values()))
-    secrets = Secrets((token,))
-    return any(token in text or secrets.hide_values(text) != text for text in texts)
+    forms = (token, *Secrets((token,)).forms)
+    return any(form in text for text in texts for form in forms)
 
 
 def format_http_error(response: requests.Response, *, path: str, excerpt: str) -> str:

@@ -83,9 +83,9 @@ For ``regex``, combining characters such as vowel signs belong to words, and U+0
 _AT_BOUNDARY: Final = f"(?<=[{_WORD}])(?![{_WORD}])|(?<![{_WORD}])(?=[{_WORD}])"
 _IN_WORD: Final = f"(?<=[{_WORD}])(?=[{_WORD}])|(?<![{_WORD}])(?![{_WORD}])"
 _ESCAPES: Final = {
-    **{escape: f"[{members}]" for escape, members in _MEMBERS.items()},
-    r"\b": f"(?:{_AT_BOUNDARY})",
-    r"\B": f"(?:{_IN_WORD})",
+    **{escape: f"(?-i:[{members}])" for escape, members in _MEMBERS.items()},
+    r"\b": f"(?-i:{_AT_BOUNDARY})",
+    r"\B": f"(?-i:{_IN_WORD})",
 }
 """Text for ``regex`` by the escape, outside of a set, that means the same for `re`."""
 

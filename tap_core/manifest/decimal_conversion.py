@@ -10,7 +10,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-__all__ = ["as_float", "decimals_to_floats"]
+__all__ = ["as_float", "convert_each", "decimals_to_floats"]
 
 
 def as_float(value: Any) -> Any:
@@ -29,11 +29,19 @@ def decimals_to_floats(value: Any) -> Any:
     return _convert_nested(value) if isinstance(value, (dict, list, tuple)) else as_float(value)
 
 
+def convert_each(values: Any) -> Any:
+    """Return a tuple or a dict with `decimals_to_floats` applied to each of its values."""
+    if isinstance(values, dict):
+        return {name: decimals_to_floats(one) for name, one in values.items()}
+    return tuple(map(decimals_to_floats, values))
+
+
 def _convert_nested(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _convert_nested(one) for name, one in value.items()}
     if isinstance(value, list):
         return [_convert_nested(one) for one in value]
     if isinstance(value, tuple):
-        return tuple(map(_convert_nested, value))
+        make = getattr(value, "_make", tuple)  # of a named tuple, such as a group of `groupby`
+        return make(map(_convert_nested, value))
     return float(value) if value.__class__ is Decimal else value

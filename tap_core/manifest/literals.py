@@ -1,8 +1,8 @@
 """Conversion of text to Python literals, for rendered templates and plain options.
 
 The result is the same as that of `ast.literal_eval`, with two exceptions: a number whose digits a
-float would lose becomes a ``Decimal``, and a literal that JSON cannot represent, such as ``...``,
-stays text. A text whose first characters exclude a literal is not parsed, to save time. Nothing
+float would lose becomes a ``Decimal``, and a literal that is or contains an Ellipsis or bytes stays
+text. A text whose first characters exclude a literal is not parsed, to save time. Nothing
 here uses Jinja.
 """
 
@@ -41,6 +41,8 @@ _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?", re.ASCII
 """Number of JSON; the groups are its fraction and its exponent."""
 _NOT_IN_JSON: Final = re.compile(r"\.\.\.|[bB][rR]?['\"]")
 """Text in each literal that contains an Ellipsis or bytes."""
+_MAX_EXPONENT: Final = 1_000
+"""Highest exponent of a number. A text with a higher one, such as the ID ``12e456789``, is text."""
 _MAX_UNCHECKED: Final = 500
 """Length above which a literal is checked for integers that Python refuses to convert to text.
 
@@ -73,7 +75,7 @@ def _evaluate(text: str) -> Any:
         return _WORDS[text]
     try:
         if number := _NUMBER.fullmatch(text):
-            return as_float(Decimal(text)) if any(number.groups()) else int(text)
+            return _parse_decimal(text) if any(number.groups()) else int(text)
         value = ast.literal_eval(text)
         if len(text) > _MAX_UNCHECKED:
             repr(value)  # raises if an integer in it cannot be text
@@ -81,6 +83,12 @@ def _evaluate(text: str) -> Any:
         return text
     else:
         return text if _NOT_IN_JSON.search(text) and _is_not_json(value) else value
+
+
+def _parse_decimal(text: str) -> Any:
+    """Return a number as a float or Decimal; return the text unchanged if its exponent is huge."""
+    value = Decimal(text)
+    return as_float(value) if abs(value.adjusted()) <= _MAX_EXPONENT else text
 
 
 def _is_not_json(value: Any) -> bool:

@@ -76,9 +76,12 @@ class InjectedCredential(APIAuthenticatorBase):
         added = HTTPRequest(url="", data=body)
         try:
             self._option.put(added, credential)
-        except ValueError as error:
-            message = f"The credential cannot be added to the request body: {error}"
-            raise ManifestError(message) from None
+        except ValueError:
+            raise ManifestError(
+                "The credential cannot be added to the request body, because the body has no"
+                " fields: set `inject_into: header` or `request_parameter`, or declare the body as"
+                " a mapping in `request_body_json` or `request_body_data`."
+            ) from None
         if added.data is not body:
             _write_body(request, added, is_json=is_json)
         self.auth_headers, self.auth_params = dict(added.headers), added.params

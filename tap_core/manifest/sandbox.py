@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from decimal import Decimal
 from functools import cache, wraps
 from types import BuiltinFunctionType, MethodType
 from typing import Any, Final
@@ -23,7 +24,7 @@ from jinja2.visitor import NodeTransformer
 
 from tap_core.exceptions import LimitExceededError
 from tap_core.limits.expressions import TEMPLATE_LENGTH, TEMPLATE_SECONDS, Bounds, weight
-from tap_core.manifest.decimal_conversion import as_float, decimals_to_floats
+from tap_core.manifest.decimal_conversion import as_float, convert_each, decimals_to_floats
 from tap_core.manifest.macros import FILTERS, MACROS
 
 __all__ = ["Sandbox", "limit_rendering"]
@@ -196,7 +197,7 @@ class Sandbox(SandboxedEnvironment):
         self.tests["divisibleby"] = _is_divisible
         tests: Any = self.tests
         self.tests = {name: _limit_test(one) for name, one in tests.items()}
-        self.policies["json.dumps_kwargs"] = {"sort_keys": True, "default": float}  # for Decimals
+        self.policies["json.dumps_kwargs"] = {"sort_keys": True, "default": _encode_decimal}
         self.globals.update(MACROS)
         for name in ("range", "lipsum"):
             self.globals.pop(name)
@@ -249,7 +250,7 @@ class Sandbox(SandboxedEnvironment):
 
         def format_text(*args: Any, **kwargs: Any) -> str:
             _check_deadline().check_format(text, args, kwargs)
-            return fill(*decimals_to_floats(args), **decimals_to_floats(kwargs))
+            return fill(*convert_each(args), **convert_each(kwargs))
 
         return format_text
 
@@ -265,7 +266,8 @@ class Sandbox(SandboxedEnvironment):
         if operator == "*":
             return _count_size(bounds.multiply(left, right))
         if operator == "%":
-            return _count_size(bounds.modulo(left, decimals_to_floats(right)))
+            convert = convert_each if right.__class__ in {tuple, dict} else decimals_to_floats
+            return _count_size(bounds.modulo(left, convert(right)))
         if operator == "//":
             return bounds.floor_divide(left, right)
         if operator == "**":
@@ -406,6 +408,17 @@ def _check_size(value: Any) -> Any:
     return value
 
 
+def _encode_decimal(value: Any) -> float:
+    """Return a Decimal as a float for JSON.
+
+    Raises:
+        TypeError: The value is not a Decimal.
+    """
+    if isinstance(value, Decimal):
+        return float(value)
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+
+
 def _is_divisible(value: Any, num: Any) -> bool:
     return bool(_check_deadline().modulo(value, num) == 0)
 
@@ -438,7 +451,10 @@ def _limit_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]
             value = list(_iterate_checked(context, value))
         _check_filter(bounds, name, value, [*args, *kwargs.values()])
         if name not in _ITEM_FILTERS:
-            value, args, kwargs = map(decimals_to_floats, (value, args, kwargs))
+            is_joined = name == "join" and not isinstance(value, str)
+            value = map(decimals_to_floats, value) if is_joined else decimals_to_floats(value)
+            args = convert_each(args) if args else args
+            kwargs = convert_each(kwargs) if kwargs else kwargs
         first = {"context": context, "environment": context.environment}.get(
             passed, context.eval_ctx
         )

@@ -27,6 +27,9 @@ _MAX_REFERENCES: Final = 50
 
 _SCALARS: Final = (str, int, float, bool, Decimal, type(None))
 
+_MOST_DIGITS: Final = 1_000
+"""Maximum number of digits of an integer that a Decimal is converted to."""
+
 _TRUE_WORDS: Final = frozenset({"y", "yes", "t", "true", "on", "1"})
 
 _FALSE_WORDS: Final = frozenset({"n", "no", "f", "false", "off", "0"})
@@ -168,6 +171,8 @@ def _to_number(value: Any) -> Any:
 
 
 def _to_integer(value: Any) -> Any:
+    if isinstance(value, Decimal) and value.adjusted() > _MOST_DIGITS:
+        return value
     try:
         return int(value)
     except (ValueError, TypeError, OverflowError):

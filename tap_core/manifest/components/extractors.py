@@ -40,10 +40,10 @@ class ParentFieldPath:
     def _get_value(self) -> Callable[[Any], Any]:
         return make_getter(self.parent_path)
 
-    def copy(self, parent: Record, record: Record) -> None:
-        """Copy the field from ``parent`` to ``record``; set it to None if ``parent`` lacks it."""
+    def read(self, parent: Record) -> Any:
+        """Return a copy of the field's value in ``parent``; None if ``parent`` lacks it."""
         value = self._get_value(parent)
-        set_at(record, self.record_path, None if value is MISSING else copy.deepcopy(value))
+        return None if value is MISSING else copy.deepcopy(value)
 
 
 @dataclass(frozen=True)
@@ -90,10 +90,11 @@ class RecordExpander:
     def _add_parent_fields(self, parent: Record, items: list[Any]) -> Iterator[Record]:
         """Yield the list elements ``items`` as records, with declared fields of ``parent``.
 
-        The fields are copied from a copy of ``parent``, because the caller may change a yielded
-        record, whose values are parts of ``parent``.
+        All values of ``parent`` are copied before the first record, because the caller may change a
+        yielded record, whose values are parts of ``parent``.
         """
-        original = copy.deepcopy(parent)
+        copied = [(one.record_path, one.read(parent)) for one in self.parent_fields]
+        original = copy.deepcopy(parent) if self.remain_original_record else {}
         rest: Record = {}
         if self.merge_parent:
             rest = copy.deepcopy(parent)
@@ -101,8 +102,8 @@ class RecordExpander:
         for item in items:
             record: Record = copy.deepcopy(rest)
             record.update(item if isinstance(item, dict) else {"value": item})
-            for parent_field in self.parent_fields:
-                parent_field.copy(original, record)
+            for path, value in copied:
+                set_at(record, path, copy.deepcopy(value))
             if self.remain_original_record:
                 record["original_record"] = copy.deepcopy(original)
             yield record

@@ -82,7 +82,7 @@ class GroupByKeyMergeStrategy:
         """
         names = [self.key] if isinstance(self.key, str) else self.key
         values = [record.get(name) for name in names]
-        is_complete = all(value or value == 0 for value in values)
+        is_complete = all(value or (value == 0 and value is not False) for value in values)
         return tuple(map(str, values)) if is_complete else None
 
 

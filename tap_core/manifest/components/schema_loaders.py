@@ -16,7 +16,7 @@ from tap_core.limits.memory import DOCUMENT_BYTES, read_at_most
 from tap_core.manifest.dpath import MISSING, make_getter
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import DeclarativeStreamProtocol
-from tap_core.schema.yaml_nodes import YAML_NODES, too_many_nodes
+from tap_core.schema.yaml_nodes import YAML_NODES
 from tap_core.singerlib.json import load_json
 from tap_core.types import JsonSchema
 
@@ -121,7 +121,10 @@ def _resolve_references(
         numbers: Iterator that numbers the parts, to limit the size of the result.
     """
     if next(numbers) > YAML_NODES.whole:
-        raise ManifestError(f"The schema {file} is too large. {too_many_nodes()}")
+        raise ManifestError(
+            f"The schema {file} has more than {YAML_NODES.whole:,} values with its references"
+            f" written out: shorten it, or raise {YAML_NODES.variable}."
+        )
     if isinstance(node, list):
         return [_resolve_references(one, file, root, references, numbers) for one in node]
     if not isinstance(node, dict):
