@@ -216,7 +216,8 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         """Return True if the target's class overrides the method named ``hook``."""
         return getattr(type(self), hook) is not getattr(Target, hook)
 
-    _assert_line_requires = staticmethod(GenericSingerReader.assert_line_requires)
+    def _assert_line_requires(self, message_dict: dict[str, Any], requires: set[str]) -> None:
+        GenericSingerReader.assert_line_requires(message_dict, requires)
 
     # Stream maps and schemas
 

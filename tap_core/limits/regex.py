@@ -1,9 +1,10 @@
-"""Untrusted regular expressions, from schemas and manifests, with limits on time and memory.
+r"""Untrusted regular expressions, from schemas and manifests, with limits on time and memory.
 
-`compile_pattern` accepts the syntax of `re`, and matches have the same results, except for a few
-letters if case is ignored, such as the dotless i. A pattern could backtrack for a long time on a
-long text, and matching with `re` cannot be interrupted. So `re` matches only short texts; for
-longer ones the package ``regex`` is used, with a time limit.
+`compile_pattern` accepts the syntax of `re`, and matches have the same results. The exceptions are
+a few letters if case is ignored, such as the dotless i, and patterns such as ``(?a:\w)*\w``, only a
+part of which has the flag for ASCII. A pattern could backtrack for a long time on a long text, and
+matching with `re` cannot be interrupted. So `re` matches only short texts; for longer ones the
+package ``regex`` is used, with a time limit.
 """
 
 from __future__ import annotations
