@@ -95,7 +95,7 @@ class StreamStateManager:
         self._check_sorted = check_sorted
         self._logger = logging.getLogger(tap_name).getChild(stream_name)
         self._start_was_logged = False
-        self._partition_limit = partition_limit
+        self.partition_limit = partition_limit
         self._limit: tuple[int, PartitionLimit] | None = None
 
     # State dicts
@@ -398,7 +398,7 @@ class StreamStateManager:
         """Partition limit of the current run, created from the state when the run starts."""
         if self._limit is None or self._limit[0] != self.document.runs:
             state = state_dicts.get_state_if_exists(self.document.tap_state, self.stream_name) or {}
-            limit = PartitionLimit(self.stream_name, state, self._partition_limit, self.order)
+            limit = PartitionLimit(self.stream_name, state, self.partition_limit, self.order)
             self._limit = (self.document.runs, limit)
         return self._limit[1]
 

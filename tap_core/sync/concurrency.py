@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tap_core.exceptions import ConfigurationError
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
-from tap_core.state.partition_limit import resolve_limit
 from tap_core.sync.override_detection import is_overridden
 
 if TYPE_CHECKING:
@@ -120,18 +119,12 @@ def explain_not_distributed(stream: SyncStream) -> str | None:
         (stream._is_read_by_one, "its jobs at the source are counted by one process"),
         (_keeps_order(stream), "its contexts share a bookmark that depends on their order"),
         (
-            _has_partition_limit(stream),
+            stream.state_manager.partition_limit is not None,
             "the number of its bookmarks is limited (state_partition_limit)",
         ),
         (stream._tap.has_shared_state, "the streams of the tap share a state (has_shared_state)"),
     )
     return next((reason for applies, reason in reasons if applies), None)
-
-
-def _has_partition_limit(stream: SyncStream) -> bool:
-    """Return True if the stream or the user limits the number of the stream's bookmarks."""
-    configured = stream.config.get("state_partition_limit")
-    return resolve_limit(stream.name, stream.state_partition_limit, configured) is not None
 
 
 def can_distribute(run: SyncRun, *streams: SyncStream) -> bool:
