@@ -91,10 +91,11 @@ test: setup
 
 check: lint types test thorough
 
-# What `make test` leaves out, mutations of the fuzz corpus, and properties
-# with new examples; it needs what that sets up.
+# What `make test` leaves out, mutations of the fuzz corpus, and properties with new examples.
 thorough: setup $(DOCS)/.ready
-	$(PY) -m tests.peers $(LONG_PEERS)
+	-$(CLASS_ARCHIVE)
+	$(PY) -m tests.peers $(TEST_PEERS) $(LONG_PEERS)
+	$(PY) -m tests.postgres
 	FUZZ_SECONDS=$(FUZZ_SECONDS) SCHEDULES=$(SCHEDULES) \
 	  sh scripts/run_tests.sh thorough $(PY) -m pytest --every-format $(PYTEST_ARGS)
 	$(PY) -m pytest -m "hypothesis and not spark" $(PYTEST_ARGS)

@@ -55,7 +55,7 @@ def environment(**more: str) -> dict[str, str]:
 
 def config(tmp_path: Path, **more: Any) -> Path:
     path = tmp_path / "config.json"
-    given = {"path": str(tmp_path / "tables"), "format": "parquet", "small_runs": True, **more}
+    given = {"path": str(tmp_path / "tables"), "small_runs": True, **more}
     path.write_text(json.dumps({"master": "local[1]", **given}))
     return path
 
@@ -157,7 +157,7 @@ def read_report(errors: bytes) -> dict[str, Any]:
     return report
 
 
-def ids(spark: SparkSession, tmp_path: Path, stream: str = "a", form: str = "parquet") -> list[int]:
+def ids(spark: SparkSession, tmp_path: Path, stream: str = "a", form: str = "delta") -> list[int]:
     read = spark.read.format(form).load(to_spark_uri(str(tmp_path / "tables" / stream)))
     return sorted(row[0] for row in read.select("id").collect())
 
