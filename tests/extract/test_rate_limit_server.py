@@ -109,6 +109,7 @@ def test_processes_share_the_rate_limits_of_a_tap_and_its_streams(server, proces
     assert slow[-1] - counters.first >= (len(slow) - 1) / 8
 
 
+@pytest.mark.thorough
 def test_api_budget_of_a_manifest_is_shared_by_all_processes(server, processes):
     """All processes together send at most five requests in any second."""
     with RateLimitServer() as limiter:

@@ -55,6 +55,7 @@ FAULTY = {
 }
 
 
+@pytest.mark.thorough
 def test_driver_detects_crash_hang_growth_and_breaches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

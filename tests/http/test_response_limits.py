@@ -329,6 +329,7 @@ SLOW = [
 ]
 
 
+@pytest.mark.every_nth_case(2)
 @pytest.mark.parametrize("write", SLOW, ids=lambda write: write.__name__)
 def test_slow_response_is_aborted_after_the_time_limit(write, monkeypatch):
     """SEC13: a server that sends slowly is cut off, in headers and body alike.
@@ -482,6 +483,7 @@ class Login(OAuthAuthenticator):
     oauth_request_body = {"grant_type": "client_credentials"}
 
 
+@pytest.mark.every_nth_case(2)
 @pytest.mark.parametrize("write", SLOW[:5], ids=lambda write: write.__name__)
 def test_slow_token_response_is_aborted_after_the_time_limit(write):
     with raw_server(write) as server:

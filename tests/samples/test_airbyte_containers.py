@@ -124,6 +124,7 @@ def image_variable(image: str, name: str) -> str:
     return re.sub(r"\$\{(\w+)\}", lambda found: defaults[found[1]], str(value))
 
 
+@pytest.mark.thorough
 @needs_models
 @pytest.mark.peer
 def test_manifest_image_answers_the_documented_commands(tmp_path: Path) -> None:

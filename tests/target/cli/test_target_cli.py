@@ -274,7 +274,9 @@ def test_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     assert b"Set staging to a folder" in done.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.thorough)]
+)
 def test_signal_ends_a_command_by_this_signal(tmp_path: Path, number: signal.Signals) -> None:
     """A shell script that the user interrupts stops, because the command ended by the signal."""
     command = [*COMMAND, "replay", "a", "--schema", "-", "--config", str(config(tmp_path))]
@@ -416,6 +418,7 @@ def test_rows_before_a_truncated_line_are_committed_with_their_state(
     assert ids(spark, tmp_path) == [1, 2]
 
 
+@pytest.mark.thorough
 @pytest_spark
 def test_closed_standard_output_is_an_error_after_the_commit(
     spark: SparkSession, tmp_path: Path

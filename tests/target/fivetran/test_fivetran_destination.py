@@ -206,6 +206,7 @@ def test_content_of_an_invalid_file_is_neither_stored_nor_shown(server, spark) -
     assert server.call("Migrate", details={"schema": "shop", "table": "faulty"}).unsupported
 
 
+@pytest.mark.thorough
 def test_concurrent_calls_succeed(server, spark) -> None:
     """Tables of one new schema are created concurrently, and three calls write one table."""
     tables = [table(f"side_{n}", *ORDERS.columns) for n in range(4)]

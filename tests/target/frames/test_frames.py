@@ -273,7 +273,7 @@ SPELLINGS = (
 @pytest.mark.parametrize(
     ("kind", "place"),
     [
-        ("integer", "%s"),
+        pytest.param("integer", "%s", marks=pytest.mark.thorough),
         ("number", '[{"x":%s}]'),
         pytest.param("integer", '[{"x":%s}]', marks=pytest.mark.thorough),
         pytest.param("number", "%s", marks=pytest.mark.thorough),

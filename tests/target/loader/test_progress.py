@@ -73,6 +73,7 @@ def wait_for_last_line(session: TerminalSession, pattern: str) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.every_nth_case(3)
 @pytest.mark.parametrize("width", [80, 200])
 @pytest.mark.parametrize("start", ["top", "bottom"])
 def test_live_line_neither_joins_nor_erases_nor_repeats_lines_of_other_programs(

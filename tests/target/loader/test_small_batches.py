@@ -302,19 +302,14 @@ def test_large_batch_in_the_middle_of_a_run_is_written_by_spark(
     assert json.loads(marker.state or "") == {"at": 3}
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param(
-            "SET TBLPROPERTIES ('delta.enableDeletionVectors' = true)", marks=pytest.mark.thorough
-        ),
-        pytest.param(
-            "SET TBLPROPERTIES ('delta.enableChangeDataFeed' = true)", marks=pytest.mark.thorough
-        ),
-        pytest.param(
-            "SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')", marks=pytest.mark.thorough
-        ),
+        "SET TBLPROPERTIES ('delta.enableDeletionVectors' = true)",
+        "SET TBLPROPERTIES ('delta.enableChangeDataFeed' = true)",
+        "SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
         "ADD CONSTRAINT positive CHECK (id >= 0)",
     ],
 )

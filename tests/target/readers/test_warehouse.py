@@ -86,7 +86,8 @@ def test_overwritten_rows_of_parquet_belong_to_no_run(warehouse: Warehouse) -> N
     assert ("run1" in a.runs) == (warehouse.format != "parquet")
 
 
-@pytest.mark.parametrize("partition_by", [pytest.param([], marks=pytest.mark.thorough), ["part"]])
+@pytest.mark.thorough
+@pytest.mark.parametrize("partition_by", [[], ["part"]])
 def test_files_with_narrower_types_than_the_table_are_read(
     delta: Warehouse, partition_by: list[str]
 ) -> None:

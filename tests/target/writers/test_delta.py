@@ -462,8 +462,9 @@ def changes(spark: SparkSession, *values: tuple[int, str | None, bool]) -> DataF
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("hard", [False, True])
-@pytest.mark.parametrize("empty_at_first", [pytest.param(False, marks=pytest.mark.thorough), True])
+@pytest.mark.parametrize("empty_at_first", [False, True])
 def test_delete_record_keeps_the_values_of_a_soft_deleted_row(
     spark, tmp_path, hard, empty_at_first
 ):

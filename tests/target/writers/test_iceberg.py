@@ -411,6 +411,7 @@ def read_content(spark: SparkSession, table: Table) -> list[tuple[Any, ...]]:
 VERSIONED = TableSchema((*LAYOUT.columns, *DELETING.columns[2:]))
 
 
+@pytest.mark.every_nth_case(2)
 @pytest.mark.parametrize("soft", [False, True])
 def test_old_versions_are_deleted_in_one_snapshot_with_its_metadata(spark, tmp_path, soft):
     table = Table(str(tmp_path / "t"), "t")

@@ -151,6 +151,7 @@ def test_first_rows_are_appended_only_if_the_table_has_no_rows(
     assert is_merged == (meanwhile == "rows")
 
 
+@pytest.mark.every_nth_case(2)
 @pytest.mark.parametrize("layout", [TableLayout(), TableLayout((PartitionField("name"),))])
 def test_rows_added_while_the_first_rows_are_written_are_a_conflict(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: TableLayout
