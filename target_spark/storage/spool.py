@@ -467,26 +467,29 @@ def _remove_leftovers(root: Path) -> None:
     """Delete the temporary folders in ``root`` that killed runs of this user have left."""
     for prefix in (_FOLDER_PREFIX, _NEW_FOLDER_PREFIX):
         for folder in root.glob(f"{prefix}*"):
-            with contextlib.suppress(OSError):  # owned by another user, or deleted meanwhile
-                if folder.lstat().st_uid == os.getuid() and not _is_locked(folder):
-                    shutil.rmtree(folder)
+            with contextlib.suppress(OSError):  # locked, of another user, or deleted meanwhile
+                if folder.lstat().st_uid == os.getuid():
+                    _remove_unlocked(folder)
     for folder in root.glob(f"{_NEW_FOLDER_PREFIX}*"):
         with contextlib.suppress(OSError):  # not empty, or owned by another user
             folder.rmdir()
 
 
-def _is_locked(folder: Path) -> bool:
-    """Return True if a folder for uncommitted rows must be kept: a running process has locked it.
+def _remove_unlocked(folder: Path) -> None:
+    """Delete a folder for uncommitted rows. Its lock is held until the folder is deleted.
 
-    If the folder has no lock file, its name decides. The name of a run's folder gives False,
-    because an interrupted deletion leaves such a folder. Any other name gives True, because the
-    folder may belong to another program.
+    A run that has just created the folder waits for the lock, and then creates another folder. If
+    the folder has no lock file, its name decides: that of a run's folder is deleted, because an
+    interrupted deletion leaves such a folder. Any other may belong to another program, and is kept.
+
+    Raises:
+        BlockingIOError: A running process has locked the folder.
     """
-    try:
-        with (folder / _LOCK_NAME).open("rb") as lock:
+    with contextlib.ExitStack() as stack:
+        try:
+            lock = stack.enter_context((folder / _LOCK_NAME).open("rb"))
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except FileNotFoundError:
-        return _RUN_FOLDER.fullmatch(folder.name) is None
-    return False
+        except FileNotFoundError:
+            if _RUN_FOLDER.fullmatch(folder.name) is None:
+                return
+        shutil.rmtree(folder)

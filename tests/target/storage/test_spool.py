@@ -183,6 +183,29 @@ def test_folder_removed_during_its_creation_is_created_again(tmp_path, monkeypat
     folder.close()
 
 
+def test_leftover_is_locked_until_it_is_deleted(tmp_path, monkeypatch):
+    """The folder may be that of a run that begins, which then waits and creates another one.
+
+    If it renamed the folder while the lock file was deleted, a third process would delete its rows.
+    """
+    left = tmp_path / ".new-target-spark-x"
+    left.mkdir()
+    (left / "lock").touch()
+    real, found = shutil.rmtree, []
+
+    def remove(folder, **options):
+        if folder == left:
+            with (left / "lock").open("rb") as lock, pytest.raises(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            found.append(folder)
+        real(folder, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", remove)
+    SpoolFolder(tmp_path).close()
+    assert found == [left]
+    assert not left.exists()
+
+
 def test_spooled_files_are_readable_only_by_their_owner(tmp_path):
     folder = SpoolFolder(tmp_path)
     path = folder.new_path("rows")
