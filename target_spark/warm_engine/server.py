@@ -238,9 +238,9 @@ class EngineServer:
 
         Return immediately if the JVM has ended.
         """
-        spark: Any = self._session.spark()
-        jvm = spark.sparkContext._jvm  # noqa: SLF001
         try:
+            spark: Any = self._session.spark()
+            jvm = spark.sparkContext._jvm  # noqa: SLF001
             gateway.shutdown()
             # `EngineSession` names the JVM threads of a run after its id.
             while run.id in jvm.java.lang.Thread.getAllStackTraces().keySet().toString():

@@ -16,6 +16,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from target_spark.errors import SparkUnavailableError
 from target_spark.spark.session import Session
 from target_spark.warm_engine.files import EngineFolder, receive_message, send_message
 from target_spark.warm_engine.server import EngineServer
@@ -46,7 +47,12 @@ class SlowSession:
 
     def spark(self) -> Any:
         assert self.started.wait(PATIENCE)
+        if self._spark is None:
+            raise SparkUnavailableError("Spark was stopped.")
         return self._spark
+
+    def stop(self) -> None:
+        self._spark = None
 
 
 @contextmanager
@@ -82,6 +88,24 @@ def test_run_that_is_killed_while_spark_starts_leaves_no_server_in_the_jvm(
         wait_until(lambda: not folder.request(PATIENCE, request="status")["runs"])
         session.gateway.start.assert_called_once()
         session.gateway.shutdown.assert_called_once()
+
+
+def test_run_is_no_longer_registered_if_spark_was_stopped_before_its_end(
+    folder: EngineFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = SlowSession()
+    session.started.set()
+    with folder.listen() as listener, serving(session, listener):
+        with folder.connect(PATIENCE) as connection:
+            send_message(
+                connection, {"request": "attach", "run": "a", "pid": os.getpid(), "job": "j"}
+            )
+            assert receive_message(connection)[0]["token"] == "token"
+            session.stop()
+            send_message(connection, {"request": "end"})
+            assert receive_message(connection)[0] == {"ended": True}
+        assert folder.request(PATIENCE, request="status")["runs"] == []
+    assert "could not be cancelled" in caplog.text
 
 
 def test_engine_accepts_connections_again_after_it_had_too_many_open_files(
