@@ -379,9 +379,10 @@ def _retries_exhausted_error(
 ) -> StorageError:
     tried = "once" if tries == 1 else f"{tries} times"
     return StorageError(
-        f"{operation}: {_EXPLANATIONS[kind]}. Tried {tried}; last error: {first_error_line(error)}."
-        " Nothing of this batch is committed and no state that covers it is emitted; earlier"
-        " commits are safe. Start again when the cause is fixed."
+        f"{operation}: {_EXPLANATIONS[kind]}. Tried {tried}; last error:"
+        f" {first_error_line(error).removesuffix('.')}. Nothing of this batch is committed and no"
+        " state that covers it is emitted; earlier commits are safe. Start again when the cause is"
+        " fixed."
     )
 
 
@@ -407,8 +408,8 @@ def _raise_permanent_error(operation: str, kind: FailureKind, error: BaseExcepti
 
 def _permanent_error(operation: str, cause: str) -> StorageError:
     return StorageError(
-        f"{operation}: {cause}. Nothing of this batch is committed and no state that covers it is"
-        " emitted; earlier commits are safe. Start again when the cause is fixed."
+        f"{operation}: {cause.removesuffix('.')}. Nothing of this batch is committed and no state"
+        " that covers it is emitted; earlier commits are safe. Start again when the cause is fixed."
     )
 
 

@@ -117,6 +117,15 @@ def test_transient_failure_is_tried_five_times_within_a_minute(
         retry_transient(failing(*errors, *errors), "Table a", nothing)
 
 
+def test_error_that_ends_with_a_full_stop_is_reported_with_one(pauses: list[float]) -> None:
+    text = "java.net.SocketTimeoutException: It timed out."
+    with pytest.raises(StorageError, match=r"last error: .* timed out\. Nothing"):
+        retry_transient(failing(*[SparkSaysError(text)] * 5), "Table a", nothing)
+    java_error = type("Py4JJavaError", (Exception,), {})("It refused the write.")
+    with pytest.raises(StorageError, match=r"refused the write\. Nothing"):
+        retry_transient(failing(java_error), "Table a", nothing)
+
+
 def test_each_kind_of_failure_has_its_own_number_of_tries(pauses: list[float]) -> None:
     conflict = SparkSaysError("io.delta.exceptions.ConcurrentAppendException: x")
     stale = SparkSaysError("org.apache.spark.sql.AnalysisException: x")
