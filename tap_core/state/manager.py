@@ -15,7 +15,7 @@ from __future__ import annotations
 import datetime as dt
 import functools
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
@@ -69,6 +69,8 @@ class StreamStateManager:
     Attributes:
         is_flushed: True if the state has not changed since its last STATE message. The writer of
             the message sets it to True.
+        sent_partitions: Partitions of the stream's `previously_sent_state`, by `freeze_context` of
+            their contexts; None before the first lookup.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class StreamStateManager:
         self.document: StateDocument = document or StateDocument(tap_state)
         self.order = order or make_comparator(None)
         self.is_flushed: bool = True
+        self.sent_partitions: Mapping[Hashable, Mapping[str, Any]] | None = None
         self._is_sorted = is_sorted
         self._check_sorted = check_sorted
         self._logger = logging.getLogger(tap_name).getChild(stream_name)

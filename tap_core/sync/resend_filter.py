@@ -8,10 +8,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tap_core.state.comparison import is_missing
+from tap_core.state.partition_index import freeze_context
 from tap_core.state.replication_key_path import make_getter
 
 if TYPE_CHECKING:
@@ -91,6 +92,17 @@ def _get_state(stream: SyncStream, context: Context | None) -> Mapping[str, Any]
     partition = stream._get_state_partition_context(context) if state else None
     if not partition:
         return state
-    partitions = state.get("partitions") or ()
-    found = (one for one in partitions if isinstance(one, Mapping))
-    return next((one for one in found if one.get("context") == partition), {})
+    manager = stream.state_manager
+    if manager.sent_partitions is None:
+        manager.sent_partitions = _index_partitions(state.get("partitions"))
+    return manager.sent_partitions.get(freeze_context(partition), {})
+
+
+def _index_partitions(entries: Any) -> dict[Hashable, Mapping[str, Any]]:
+    """Return the entries of a ``partitions`` list by context; of several the first one."""
+    found: dict[Hashable, Mapping[str, Any]] = {}
+    for entry in entries or ():
+        context = entry.get("context") if isinstance(entry, Mapping) else None
+        if isinstance(context, Mapping):
+            found.setdefault(freeze_context(context), entry)
+    return found
