@@ -98,7 +98,7 @@ def schema_from_json_schema(
 
     Args:
         schema: JSON Schema of the stream.
-        keys: Names of the key properties.
+        keys: Names of the key properties. A repeated name counts once.
         options: The options for column types and additional columns.
         nested: The keys and replication keys that are nested in a property: their paths by name,
             such as ``{"user.id": ["user", "id"]}``. Each gets a separate column.
@@ -132,7 +132,7 @@ def schema_from_json_schema(
         whole = sanitize_names([WHOLE_RECORD], (*reserved, *(column.name for column in record)))
         record += (Column("", whole[WHOLE_RECORD], Text(), feed=ColumnSource.WHOLE),)
     by_source = {column.source: column.name for column in record}
-    sources = tuple(nested_names.get(key, key) for key in keys)
+    sources = tuple(dict.fromkeys(nested_names.get(key, key) for key in keys))
     return TableSchema(
         columns=record + metadata,
         keys=tuple(by_source[source] for source in sources),

@@ -235,6 +235,13 @@ def test_keys_have_the_sanitized_names_of_their_columns():
     assert table_schema.types == {"user_id": "bigint", "lost": "string", "b": "bigint"}
 
 
+def test_repeated_key_counts_once():
+    table_schema = schema_from_json_schema(
+        {"properties": {"id": INT, "b": INT}}, ("b", "id", "b"), PLAIN
+    )
+    assert table_schema.key_sources == table_schema.keys == ("b", "id")
+
+
 def test_descriptions_become_comments_and_do_not_affect_equality():
     one = schema_from_json_schema(
         {"properties": {"a": {**INT, "description": "how many"}}}, (), PLAIN
