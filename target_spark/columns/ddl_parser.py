@@ -58,7 +58,9 @@ _ARRAY = re.compile(r"array\s*<(.*)>", re.IGNORECASE | re.DOTALL)
 _STRUCT = re.compile(r"struct\s*<(.*)>", re.IGNORECASE | re.DOTALL)
 _QUOTED_FIELD = re.compile(r"\s*`((?:[^`]|``)*)`\s*:?(.*)", re.DOTALL)
 _TOKEN = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|[<(]|[>)]|,|[^`'<>(),]+|.", re.DOTALL)
-_FIELD_SUFFIX = re.compile(r"\s+(?:not\s+null\b|comment\s+'(?:[^'\\]|\\.)*')", re.IGNORECASE)
+_FIELD_SUFFIX = re.compile(
+    r"(?:\s+(?:not\s+null|comment\s+'(?:[^'\\]|\\.)*'))+\s*\Z", re.IGNORECASE
+)
 
 
 def parse_ddl(ddl: str) -> ColumnType:

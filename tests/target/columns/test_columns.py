@@ -31,6 +31,7 @@ from target_spark.columns import (
     schema_from_json_schema,
     to_json_schema,
 )
+from target_spark.columns.ddl_parser import parse_ddl
 from target_spark.tables.identifiers import sanitize_names
 
 PLAIN = ColumnOptions()
@@ -385,6 +386,14 @@ def test_to_json_schema_round_trips_columns(found: Struct):
 def test_foreign_column_types_become_a_type_that_holds_their_values(ddl: str, back: str):
     schema = to_json_schema(from_table({"a": ddl}))
     assert schema_from_json_schema(schema, (), PLAIN).types == {"a": back}
+
+
+@pytest.mark.parametrize("name", ["b not null", "b comment 'c'"])
+def test_nested_field_keeps_a_name_that_looks_like_a_constraint(name: str):
+    inner = f"struct<`{name}`: int not null comment 'is not null'>"
+    found = parse_ddl(f"struct<`a`: array<{inner}> not null>")
+    assert found == parse_ddl(f"struct<a:array<struct<{name}:int>>>")
+    assert found.ddl == f"struct<`a`: array<struct<`{name}`: int>>>"
 
 
 def test_to_json_schema_keeps_descriptions_and_omits_metadata_columns():
