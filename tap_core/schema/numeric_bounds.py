@@ -46,11 +46,18 @@ _Schema = Mapping[str, Any]
 def get_bounds(schema: _Schema) -> tuple[decimal.Decimal | None, decimal.Decimal | None]:
     """Return the lowest and highest value that a number's schema allows, each None if not declared.
 
-    An exclusive bound is moved by 1, as for integers: ``exclusiveMinimum: 0`` gives 1.
+    An exclusive bound is moved by 1, as for integers: ``exclusiveMinimum: 0`` gives 1. A bound that
+    is not declared is that of the numbers in ``const`` or ``enum``.
     """
     low = _get_bound(schema, "minimum", "exclusiveMinimum", 1)
     high = _get_bound(schema, "maximum", "exclusiveMaximum", -1)
-    return low, high
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    numbers = [_to_decimal(value) for value in values] if isinstance(values, list) else []
+    found = [number for number in numbers if number is not None]
+    return (
+        min(found, default=None) if low is None else low,
+        max(found, default=None) if high is None else high,
+    )
 
 
 def get_step(schema: _Schema) -> decimal.Decimal | None:
@@ -109,5 +116,5 @@ def _to_decimal(value: Any) -> decimal.Decimal | None:
         return None
     if isinstance(value, float) and value in {float(MIN_INT64), float(MAX_INT64)}:
         value = MIN_INT64 if value < 0 else MAX_INT64
-    exact = decimal.Decimal(str(value))
+    exact = decimal.Decimal(str(value) if isinstance(value, float) else value)
     return exact if exact.is_finite() else None

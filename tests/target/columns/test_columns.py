@@ -103,10 +103,21 @@ def test_json_type_and_format_select_the_column_type(schema: Any, expected: Colu
         ({"maximum": 1e20}, Decimal(38, 0)),
         ({"maximum": float("inf")}, Integer()),
         ({"maximum": 10**40}, Decimal(38, 0)),
+        ({"const": 2**64}, Decimal(38, 0)),
+        ({"enum": [None, 1, -(2**63) - 1]}, Decimal(38, 0)),
+        ({"enum": [10**5000]}, Decimal(38, 0)),
+        ({"maximum": 2**63 - 1, "enum": [1, 2**64]}, Integer()),
+        ({"enum": [2**63 - 1, -(2**63)]}, Integer()),
     ],
 )
 def test_integer_beyond_64_bits_is_a_decimal(schema: dict[str, Any], expected: ColumnType):
     assert get_type({"type": "integer", **schema}) == expected
+
+
+def test_values_beyond_64_bits_without_a_type_are_a_decimal():
+    assert get_type({"const": 2**70}) == Decimal(38, 0)
+    assert get_type({"enum": [1, 2**64, None]}) == Decimal(38, 0)
+    assert get_type({"anyOf": [{"const": 2**64}, {"const": 1}]}) == Decimal(38, 0)
 
 
 @pytest.mark.parametrize(
