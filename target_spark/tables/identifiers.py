@@ -87,8 +87,20 @@ def format_instant(at: datetime) -> str:
 
 
 def fold_case(name: str) -> str:
-    """Return a name in lower case. Names are compared in this form, as tables ignore case."""
-    return name.lower()
+    """Return a name in the form in which names are compared, as tables ignore case.
+
+    Names of the same form are equal for Java's ``equalsIgnoreCase`` or ``toLowerCase``, by which
+    Spark and the table formats compare names. Both small sigmas are equal, and so are an i with and
+    without a dot.
+    """
+    if name.isascii():
+        return name.lower()
+    return "".join(map(_fold_character, name)).replace("i\u0307", "i")
+
+
+def _fold_character(character: str) -> str:
+    upper = character.upper()
+    return (upper if len(upper) == 1 else character).lower()[0]
 
 
 def sanitize_names(names: Sequence[str], reserved: Collection[str] = ()) -> dict[str, str]:

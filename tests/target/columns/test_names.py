@@ -37,6 +37,14 @@ def test_sanitized_names_are_unique_ignoring_case(names: list[str]):
     assert not any(map(is_internal, cleaned.values()))
 
 
+@pytest.mark.parametrize("names", ["iIıİ", "σΣς", "sSſ", "\u00b5\u03bc\u039c", "ßẞ", "θϑϴ"])
+def test_names_that_are_equal_for_spark_get_different_columns(names: str):
+    """Java's ``equalsIgnoreCase`` compares the lower case of the upper case of each character."""
+    assert len({fold_case(name) for name in names}) == 1
+    assert len({fold_case(name) for name in sanitize_names([*names]).values()}) == len(names)
+    assert fold_case("İ") == fold_case("İ".lower())
+
+
 @given(st.lists(NAMES, max_size=12), st.randoms(use_true_random=False))
 def test_sanitized_names_do_not_depend_on_order(names: list[str], random):
     shuffled = names.copy()
