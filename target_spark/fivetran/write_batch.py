@@ -31,7 +31,7 @@ from target_spark.fivetran.merge import (
     find_cast_failure,
     merge_rows,
 )
-from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
+from target_spark.fivetran.table_schema import START, DestinationColumn, FivetranSchema
 from target_spark.fivetran.tables import TableService
 from target_spark.storage.commit_retry import retry_transient
 
@@ -84,7 +84,8 @@ def write_batch(
         TableError: The table does not exist, lacks a column, or has a column whose type does not
             fit a value.
         BatchFileLoadError: A file or its AES key is invalid.
-        UnsupportedError: The batch updates or deletes rows of a table without a key.
+        UnsupportedError: The batch updates or deletes rows of a table without a key, or deletes
+            rows of a table in history mode.
         StorageError: All attempts to write the table failed.
     """
     return write_with_retry(tables, stream, fivetran_schema, batch, _write)
@@ -178,18 +179,25 @@ def _use_table_keys(
 
 
 def _write(target: BatchTarget, files: Sequence[RequestFile], params: FileParams) -> int:
-    _refuse_without_keys(target, files)
+    _refuse_unidentified_rows(target, files)
     stats = count_rows(files, params, target.fivetran_schema, target.existing)
     if stats.total:
         _write_rows(target, [file for file in files if file.kind in stats.kinds], params, stats)
     return stats.total
 
 
-def _refuse_without_keys(target: BatchTarget, files: Sequence[RequestFile]) -> None:
-    if not target.fivetran_schema.keys and any(file.kind is not FileKind.REPLACE for file in files):
+def _refuse_unidentified_rows(target: BatchTarget, files: Sequence[RequestFile]) -> None:
+    keys, kinds = target.fivetran_schema.keys, {file.kind for file in files}
+    if not keys and kinds != {FileKind.REPLACE}:
         raise UnsupportedError(
             f"Table {target.name} has no key, so no row of it can be updated or deleted. Nothing"
             " was written. Re-sync the table, so that Fivetran gives it a key."
+        )
+    if FileKind.DELETE in kinds and any(key.name == START for key in keys):
+        raise UnsupportedError(
+            f"Table {target.name} is in history mode: its key has the column {START}, which a"
+            " delete file does not have. Nothing was written. Send the files in a"
+            " WriteHistoryBatch, or re-sync the table without history mode."
         )
 
 

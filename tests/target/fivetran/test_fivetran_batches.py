@@ -366,6 +366,23 @@ def test_invalid_file_leaves_the_table_unchanged(people: DestinationTables) -> N
     assert people.commits("people") == before
 
 
+def test_batch_that_deletes_rows_of_a_table_in_history_mode_is_refused(
+    destination: DestinationTables,
+) -> None:
+    """The key of such a table has a column that a delete file lacks, or in which it has NULL."""
+    versions = shape(id="*STRING", _fivetran_start="*UTC_DATETIME", _fivetran_end="UTC_DATETIME")
+    destination.make("versions", versions)
+    columns = [column.name for column in versions.columns]
+    destination.write(
+        "versions", versions, destination.file(REPLACE, columns, [("x", SYNCED, SYNCED)])
+    )
+    for names, cells in ((columns, ("x", NULL, SYNCED)), (["id", "_fivetran_end"], ("x", SYNCED))):
+        deleted = destination.file(DELETE, names, [cells])
+        with pytest.raises(UnsupportedError, match=r"s\.versions is in history mode"):
+            destination.write("versions", versions, deleted)
+    assert len(destination.rows("versions")) == 1
+
+
 @pytest.mark.thorough
 def test_mismatch_of_request_and_table_is_an_error(people: DestinationTables) -> None:
     """A missing table, a missing column and a type that cannot hold a value are reported.
