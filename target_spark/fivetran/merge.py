@@ -58,9 +58,12 @@ _BATCH_PROPERTY: Final = "target-spark-fivetran-batch"
 """Name under which a commit to a table without a key stores the identity of its batch."""
 
 _HISTORY_LIMIT: Final = 20
-"""Number of a Delta table's latest commits that are searched for the last change of its rows."""
+"""Number of a Delta table's latest commits that are searched for a removal of rows."""
 
-_CHANGES_ROWS: Final = "operation <> 'OPTIMIZE' AND operation NOT LIKE 'VACUUM%'"
+_REMOVES_ROWS: Final = (
+    "operation IN ('DELETE', 'MERGE', 'RESTORE', 'TRUNCATE', 'UPDATE')"
+    " OR operationParameters['mode'] = 'Overwrite'"
+)
 
 _CAST_FAILURE: Final = "target-spark cast failure: "
 _FAILED_COLUMN: Final = re.compile(re.escape(_CAST_FAILURE) + r"(\d+)")
@@ -176,8 +179,8 @@ def _combined_kind() -> Expression:
 def append_rows(spark: SparkSession, rows: DataFrame, existing: ExistingTable, batch: str) -> None:
     """Append the rows of a batch to a table in one commit, unless the batch was appended before.
 
-    That is the case if the table's last change of rows was the same batch. Columns that are missing
-    in the rows become null.
+    After a commit that updated or removed rows, such as a Truncate, the batch is appended again.
+    Columns that are missing in the rows become null.
 
     Args:
         spark: The session.
@@ -194,22 +197,23 @@ def append_rows(spark: SparkSession, rows: DataFrame, existing: ExistingTable, b
 def _append_to_iceberg(
     spark: SparkSession, rows: DataFrame, existing: ExistingTable, batch: str
 ) -> None:
-    changes = (each for each in snapshots(spark, existing.table) if each.changes_rows)
-    last = next(changes, None)
-    if last is None or last.summary.get(_BATCH_PROPERTY) != batch:
-        options = {f"snapshot-property.{_BATCH_PROPERTY}": batch, **FANOUT_OPTIONS}
-        rows.writeTo(existing.ref).options(**options).append()
+    for snapshot in snapshots(spark, existing.table):
+        if snapshot.summary.get(_BATCH_PROPERTY) == batch:
+            return
+        if snapshot.summary.get("operation") in {"delete", "overwrite"}:
+            break
+    options = {f"snapshot-property.{_BATCH_PROPERTY}": batch, **FANOUT_OPTIONS}
+    rows.writeTo(existing.ref).options(**options).append()
 
 
 def _append_to_delta(
     spark: SparkSession, rows: DataFrame, existing: ExistingTable, batch: str
 ) -> None:
     history = spark.sql(f"DESCRIBE HISTORY {existing.ref} LIMIT {_HISTORY_LIMIT}")
-    last = history.where(_CHANGES_ROWS).orderBy(F.desc("version")).first()
-    if last is not None and last["userMetadata"] == batch:
-        return
-    # With the transaction, Delta reports a conflict if a killed server commits the batch meanwhile.
-    transaction = {"txnAppId": batch, "txnVersion": 0 if last is None else last["version"]}
+    removal = history.where(_REMOVES_ROWS).orderBy(F.desc("version")).first()
+    # With the transaction, Delta skips a batch that it has committed, however long ago, and reports
+    # a conflict if a killed server commits the batch meanwhile.
+    transaction = {"txnAppId": batch, "txnVersion": 0 if removal is None else removal["version"]}
     rows.writeTo(existing.ref).options(userMetadata=batch, **transaction).append()
 
 

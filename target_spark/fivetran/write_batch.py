@@ -1,7 +1,8 @@
 """Handling of Fivetran's WriteBatch: rows of batch files replace, update or delete rows of a table.
 
 - A batch is one commit, so it is applied completely or not at all. A repeated batch changes
-  nothing. In a table without a key it is recognized by its files, if no other commit followed.
+  nothing. In a table without a key it is recognized by its files, if no commit after it has updated
+  or removed rows.
 - An update or deletion of a row that does not exist has no effect.
 - If the table is empty, rows are appended without a merge.
 - Fivetran sends each key once per batch. If a key is repeated nevertheless, its rows are applied in

@@ -328,7 +328,7 @@ def test_rows_match_by_the_stored_key_or_fivetran_id(
 def test_repeated_call_for_a_table_without_a_key_adds_no_rows(
     destination: DestinationTables,
 ) -> None:
-    """F43: a repetition has the same files, and nothing has changed the rows since."""
+    """F43: a repetition has the same files, and nothing has removed rows since."""
     bare = shape(n="INT")
     destination.make("bare", bare)
     for _ in range(2):  # two calls with the same rows
@@ -339,6 +339,19 @@ def test_repeated_call_for_a_table_without_a_key_adds_no_rows(
     assert destination.tables.truncate(StreamId("bare", "s"), "", None, None) == 2
     destination.write("bare", bare, file)
     assert destination.rows("bare") == [(1,)]
+
+
+def test_repeated_call_is_recognized_after_commits_of_other_programs(
+    destination: DestinationTables,
+) -> None:
+    """F43: the answer to a call without a key is lost, and other programs add rows meanwhile."""
+    bare = shape(n="INT")
+    destination.make("bare", bare)
+    file = destination.file(REPLACE, ["n"], [("1",)])
+    for _ in range(2):
+        destination.write("bare", bare, file)
+        destination.tables.spark.sql(f"INSERT INTO {destination.ref('bare')} VALUES (2)")  # noqa: S608
+    assert destination.rows("bare") == [(1,), (2,), (2,)]
 
 
 def test_invalid_file_leaves_the_table_unchanged(people: DestinationTables) -> None:
