@@ -16,6 +16,7 @@ __all__ = [
     "MAX_INT64",
     "MIN_INT64",
     "MIN_INTEGER_DIGITS",
+    "find_values_beyond_int64",
     "get_bounds",
     "get_decimal_places",
     "get_integer_digits",
@@ -46,18 +47,24 @@ _Schema = Mapping[str, Any]
 def get_bounds(schema: _Schema) -> tuple[decimal.Decimal | None, decimal.Decimal | None]:
     """Return the lowest and highest value that a number's schema allows, each None if not declared.
 
-    An exclusive bound is moved by 1, as for integers: ``exclusiveMinimum: 0`` gives 1. A bound that
-    is not declared is that of the numbers in ``const`` or ``enum``.
+    An exclusive bound is moved by 1, as for integers: ``exclusiveMinimum: 0`` gives 1.
     """
     low = _get_bound(schema, "minimum", "exclusiveMinimum", 1)
     high = _get_bound(schema, "maximum", "exclusiveMaximum", -1)
-    values = [schema["const"]] if "const" in schema else schema.get("enum")
-    numbers = [_to_decimal(value) for value in values] if isinstance(values, list) else []
-    found = [number for number in numbers if number is not None]
-    return (
-        min(found, default=None) if low is None else low,
-        max(found, default=None) if high is None else high,
-    )
+    return low, high
+
+
+def find_values_beyond_int64(schema: _Schema) -> list[decimal.Decimal]:
+    """Return the bounds and the values of ``const`` and ``enum`` that exceed 64-bit integers.
+
+    If the list is not empty, a property of type ``integer`` needs a wider type.
+    """
+    values = schema.get("enum")
+    declared = [*get_bounds(schema), _to_decimal(schema.get("const"))]
+    declared += map(_to_decimal, values) if isinstance(values, list) else ()
+    return [
+        value for value in declared if value is not None and not MIN_INT64 <= value <= MAX_INT64
+    ]
 
 
 def get_step(schema: _Schema) -> decimal.Decimal | None:

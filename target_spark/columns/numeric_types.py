@@ -11,9 +11,8 @@ from typing import Any
 
 from tap_core.schema.numeric_bounds import (
     DECIMAL_FORMATS,
-    MAX_INT64,
-    MIN_INT64,
     MIN_INTEGER_DIGITS,
+    find_values_beyond_int64,
     get_bounds,
     get_decimal_places,
     get_integer_digits,
@@ -43,14 +42,13 @@ _DIGITS_OF_BITS = {8: 3, 16: 5, 32: 10, 64: 20}
 def to_integer_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
     """Return the column type of a JSON ``integer``, by default a 64-bit integer.
 
-    If the schema's ``minimum`` or ``maximum`` exceed 64 bits, the type is ``decimal(38,0)``, or the
+    If a bound or a declared value exceeds 64 bits, the type is ``decimal(38,0)``, or the
     type that the options configure for larger numbers.
     """
-    low, high = get_bounds(schema)
-    exceeds_int64 = (low is not None and low < MIN_INT64) or (high is not None and high > MAX_INT64)
-    if not exceeds_int64:
+    beyond_int64 = find_values_beyond_int64(schema)
+    if not beyond_int64:
         return Integer()
-    return _widest_decimal(max(get_integer_digits(low), get_integer_digits(high)), 0, options)
+    return _widest_decimal(max(map(get_integer_digits, beyond_int64)), 0, options)
 
 
 def to_number_type(schema: _Schema, options: ColumnOptions) -> ColumnType:

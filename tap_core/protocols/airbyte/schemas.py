@@ -28,9 +28,7 @@ from tap_core.schema.inline_references import ANNOTATION_KEYWORDS, inline_refere
 from tap_core.schema.numeric_bounds import (
     DECIMAL_FORMATS,
     MAX_DIGITS,
-    MAX_INT64,
-    MIN_INT64,
-    get_bounds,
+    find_values_beyond_int64,
     get_step,
 )
 from tap_core.schema.references import map_subschemas
@@ -123,7 +121,7 @@ def _find_hint(types: Sequence[str], schema: Mapping[str, Any]) -> str | None:
     if types[0] == "string":
         return _find_text_hint(schema)
     if types[0] == "integer":
-        return "big_integer" if _is_beyond_64_bits(schema) else None
+        return "big_integer" if find_values_beyond_int64(schema) else None
     step = get_step(schema) if types[0] == "number" else None
     return "integer" if step and step == step.to_integral_value() else None
 
@@ -217,11 +215,6 @@ def _build_big_integer_keywords(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     They declare a string with an integer of up to 38 digits. Return no keywords if the schema
     already declares a precision or bounds beyond 64 bits.
     """
-    if schema.get("precision") or _is_beyond_64_bits(schema):
+    if schema.get("precision") or find_values_beyond_int64(schema):
         return {}
     return {"type": "string", "format": _DECIMAL, "precision": MAX_DIGITS, "scale": 0}
-
-
-def _is_beyond_64_bits(schema: Mapping[str, Any]) -> bool:
-    low, high = get_bounds(schema)
-    return (low is not None and low < MIN_INT64) or (high is not None and high > MAX_INT64)

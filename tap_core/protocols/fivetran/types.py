@@ -39,9 +39,8 @@ from tap_core.protocols.fivetran.enums import DataType
 from tap_core.schema.numeric_bounds import (
     DECIMAL_FORMATS,
     MAX_DIGITS,
-    MAX_INT64,
-    MIN_INT64,
     MIN_INTEGER_DIGITS,
+    find_values_beyond_int64,
     get_bounds,
     get_decimal_places,
     get_integer_digits,
@@ -132,9 +131,9 @@ def _get_column_type(kind: str, schema: _Schema) -> ColumnType:
 
 
 def _get_integer_type(schema: _Schema) -> ColumnType:
-    low, high = get_bounds(schema)
-    if (low is not None and low < MIN_INT64) or (high is not None and high > MAX_INT64):
+    if find_values_beyond_int64(schema):
         return ColumnType(DataType.DECIMAL, MAX_DIGITS)
+    low, high = get_bounds(schema)
     for kind in (DataType.SHORT, DataType.INT):
         limit = 1 << INTEGER_BITS[kind] - 1
         if low is not None and low >= -limit and high == limit - 1:
