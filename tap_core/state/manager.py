@@ -18,16 +18,26 @@ import logging
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from tap_core.parsing.datetimes import utc_now
+from tap_core.parsing.iso8601 import parse_instant
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
 from tap_core.state import state_dicts
 from tap_core.state.bookmark_cursor import BookmarkCursor
-from tap_core.state.comparison import ReplicationKeyComparator, is_missing, make_comparator
+from tap_core.state.comparison import (
+    ReplicationKeyComparator,
+    ValueKind,
+    is_missing,
+    make_comparator,
+)
 from tap_core.state.document import StateDocument
 from tap_core.state.partition_limit import PartitionLimit, retain_entries
 from tap_core.types import Context, Record, TapState
 
 __all__ = ["StreamStateManager"]
 
+_CLOCK_TOLERANCE = dt.timedelta(days=1)
+"""Difference between the present and a bookmark that clocks and local times without a zone explain.
+"""
 
 _Manager = TypeVar("_Manager", bound="StreamStateManager")
 _Params = ParamSpec("_Params")
@@ -273,6 +283,7 @@ class StreamStateManager:
         """
         state = self.stream_state if state is None else state
         state_dicts.finalize_state_progress_markers(state, order=self.order)
+        self._warn_future_bookmark(state)
         self.document.touch(self.stream_name, state.get("context"))
         self._limit_of_run.finish(state)
         self.is_flushed = False
@@ -464,6 +475,26 @@ class StreamStateManager:
     def _warn_unsorted(self) -> None:
         if not self.order.is_declared:  # with an Airbyte manifest it resumes from its windows
             self.order.warn_once(state_dicts.ASSUMED_UNSORTED, state_dicts.ASSUMED_UNSORTED)
+
+    def _warn_future_bookmark(self, state: dict[str, Any]) -> None:
+        """Log a warning, once per stream, if the bookmark of a sorted stream is in the future.
+
+        Later syncs then miss all rows with an earlier value. An unsorted stream has a signpost.
+        """
+        if not self.is_sorted or self.order.kind is not ValueKind.INSTANT:
+            return
+        value = state.get("replication_key_value")
+        instant = parse_instant(value)
+        if instant is not None and instant[0] > utc_now() + _CLOCK_TOLERANCE:
+            self.order.warn_once(
+                "future",
+                "Stream '%s': the bookmark of '%s' is in the future (%s), so the next sync does not"
+                " read rows with an earlier value. Correct or exclude the rows with such a value,"
+                " and set the bookmark in the state to an earlier one.",
+                self.stream_name,
+                state.get("replication_key"),
+                value,
+            )
 
     def _log_start(self, value: Any) -> None:
         """Log the value from which a context is read: at INFO for the first one, else at DEBUG."""

@@ -414,6 +414,23 @@ def test_warning_says_that_a_table_without_a_log_is_read_in_full(synced, caplog)
     assert "'main-events' has no log to read" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("key", "bookmark"), [("at", "9999-12-31T00:00:00.000000+00:00"), ("day", "9999-12-31")]
+)
+def test_warning_names_a_bookmark_in_the_future(synced, url, caplog, key, bookmark):
+    assert last_state(synced(key=key))
+    assert "in the future" not in caplog.text
+    with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+        connection.execute(
+            "insert into events (id, at, day) values (5, '9999-12-31 00:00:00', '9999-12-31')"
+        )
+        connection.commit()
+    state = last_state(synced(key=key))
+    assert state["bookmarks"]["main-events"]["replication_key_value"] == bookmark
+    expected = f"Stream 'main-events': the bookmark of '{key}' is in the future ({bookmark})"
+    assert caplog.text.count(expected) == 1
+
+
 def test_get_records_with_a_partition_context_is_rejected(url):
     stream = LiteTap(config={"sqlalchemy_url": url}).streams["main-events"]
     with pytest.raises(NotImplementedError, match="does not support partitioning"):

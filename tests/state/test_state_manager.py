@@ -303,6 +303,16 @@ def test_single_state_dict_can_be_finalized() -> None:
     assert json.loads(manager.document.encode()) == manager.tap_state
 
 
+@pytest.mark.parametrize(("days", "warnings"), [(0.9, 0), (1.1, 1)])
+def test_bookmarks_more_than_a_day_in_the_future_are_one_warning(caplog, days, warnings) -> None:
+    manager = make_manager(is_sorted=True)
+    moment = dt.datetime.now(dt.timezone.utc) + dt.timedelta(days=days)
+    for store in (1, 2):
+        records(manager, {"storeId": store}, moment)
+        end_context(manager, {"storeId": store})
+    assert caplog.text.count("Stream 'orders': the bookmark of 'updatedAt' is in") == warnings
+
+
 def test_sort_error_is_logged_with_its_partition(caplog) -> None:
     manager = make_manager(tap_name="tap-x", state_partitioning_keys=["a"])
     manager.log_sort_error(
