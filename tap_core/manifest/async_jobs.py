@@ -31,6 +31,7 @@ from tap_core.manifest.interfaces import (
     Decoder,
     TemplateScope,
 )
+from tap_core.sync.stop_signal import WorkerStopped
 
 if TYPE_CHECKING:
     from tap_core.manifest.components.record_selector import Extractor
@@ -77,21 +78,21 @@ class JobLimiter:
 
 
 def poll_sleep(run: SyncRun, seconds: float) -> None:
-    """Sleep between two requests of an asynchronous job; raise an error as soon as the sync ends.
+    """Sleep before a request; raise an error as soon as the sync ends.
 
     Raises:
-        BaseException: The first error of the sync, raised here to end the wait.
-        WorkerStopped: Another thread of the sync has ended the work; no thread has failed.
+        BaseException: The output has failed.
+        WorkerStopped: Another thread has ended the work of this one.
     """
-    until = time.monotonic() + limit_wait(seconds)
+    until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
         time.sleep(min(left, _CHECK_SECONDS))
         _raise_if_ended(run)
 
 
 def _raise_if_ended(run: SyncRun) -> None:
-    if run.stop_signal is not None:
-        run.stop_signal.check()
+    if run.stop_signal is not None and run.stop_signal.is_set:
+        raise WorkerStopped  # not the error of the other thread, after which a request is retried
     if run.outbox.failure is not None:
         raise run.outbox.failure
 
@@ -180,7 +181,7 @@ class AsyncJobReader:
             self.stream.log(message, self.place, status, level=logging.WARNING)
             if status == "failed":
                 wait = self.retriever.failed_retry_wait_time_in_seconds
-        poll_sleep(self.run, wait or _WAIT)
+        poll_sleep(self.run, limit_wait(wait or _WAIT))
 
     def _create_job(self, *, is_last: bool) -> _JobResponses | None:
         """Send the request that creates a job; return the API's response, or None on failure.
@@ -243,7 +244,7 @@ class AsyncJobReader:
             left = until - time.monotonic()
             if left <= 0:
                 break
-            poll_sleep(self.run, min(wait, left))
+            poll_sleep(self.run, limit_wait(min(wait, left)))
         return "timeout"
 
     def _read_status(self, response: requests.Response) -> JobStatus:

@@ -333,7 +333,7 @@ class ManifestClient:
         """
         budget = self._shared.budget
         if budget is not None:
-            budget.take(request, get_counters(self._tap))
+            budget.take(request, get_counters(self._tap), self.stream.sleep)
         response = self._exchange(request, authenticator, self._make_route(authenticator))
         if budget is not None:
             budget.update(request, response, get_counters(self._tap))

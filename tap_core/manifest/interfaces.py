@@ -256,6 +256,9 @@ class DeclarativeStreamProtocol(Protocol):
     def log(self, message: str, *args: Any, level: int = ..., **kwargs: Any) -> None:
         """Log a message that includes the name of the stream."""
 
+    def sleep(self, seconds: float) -> None:
+        """Sleep before a request; raise an error as soon as the sync ends."""
+
     def parent(self, node: Any) -> DeclarativeStreamProtocol:
         """Return the parent stream that a ParentStreamConfig declares; it is created once per tap.
 

@@ -17,7 +17,7 @@ import requests
 from tap_core.exceptions import SyncError
 from tap_core.http.request import HTTPRequest
 from tap_core.incremental.cursor import DatetimeBasedCursor
-from tap_core.manifest.async_jobs import AsyncJobReader
+from tap_core.manifest.async_jobs import AsyncJobReader, poll_sleep
 from tap_core.manifest.client import ManifestClient
 from tap_core.manifest.components.async_retriever import AsyncRetriever
 from tap_core.manifest.components.partition_routers import CHILD_RESPONSE
@@ -313,6 +313,10 @@ class ManifestStream(Stream):
             self.log("A window is split: now reading %s to %s", window.start_time, window.end_time)
             self.stream_interval = window
             yield from self.request_records(context)
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep before a request; raise an error as soon as the sync ends."""
+        poll_sleep(self._tap.run, seconds)
 
     # Asynchronous jobs
 

@@ -145,7 +145,7 @@ class TokenRotator:
                 delay = self._compute_delay(quota) if token else self._seconds_until_next(quota)
             if token is not None:
                 if delay >= _MIN_DELAY:
-                    time.sleep(delay)
+                    self._stream.sleep(delay)
                 return token
             longest = self._declared.longest_wait.total_seconds()
             now = time.monotonic()
@@ -156,7 +156,7 @@ class TokenRotator:
             self._stream.log(
                 "All tokens are spent (quota %s): waiting for %.0f seconds.", quota.name, wait
             )
-            time.sleep(wait)
+            self._stream.sleep(wait)
             with self._request_lock:
                 if self._is_spent(quota):  # another thread may have updated the quotas
                     self._request_quotas()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from textwrap import dedent, indent
 from typing import Any
 
@@ -39,6 +40,9 @@ class Sender:
 
     def __init__(self, config: dict[str, Any] | None = None) -> None:
         self.config = config or {}
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
 
     def fetch(
         self, request: HTTPRequest, scope: Any, error_handler: Any = None

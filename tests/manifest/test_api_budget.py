@@ -26,7 +26,7 @@ class Budget:
 
     def take(self, request: requests.PreparedRequest) -> float:
         began = time.monotonic()
-        self._declared.take(request, self._counters)
+        self._declared.take(request, self._counters, time.sleep)
         return time.monotonic() - began
 
     def update(self, request: requests.PreparedRequest, response: requests.Response) -> None:

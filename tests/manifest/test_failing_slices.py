@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tap_core.exceptions import FatalAPIError, RetriableAPIError
+from tap_core.manifest.tap import make_tap_class
+from tap_core.protocols.singer.writer import SingerWriter
 from tests.http.server import ReceivedRequest, Reply, Server, page, serving
 from tests.manifest.running import manifest, run, stream
 
@@ -46,6 +49,29 @@ def kept(state: dict[str, Any]) -> list[str]:
     """Return the kinds of the slices that have a bookmark."""
     entries = state["bookmarks"]["items"].get("partitions", [])
     return sorted(one["context"]["kind"] for one in entries if "replication_key_value" in one)
+
+
+def test_wait_for_the_api_budget_ends_when_the_output_fails(tmp_path: Path):
+    budget = """
+api_budget:
+  type: HTTPAPIBudget
+  policies: [{type: FixedWindowCallRatePolicy, period: PT5M, call_limit: 1, matchers: []}]
+"""
+
+    def write(block: bytes) -> None:
+        if b"RECORD" in block:
+            raise BrokenPipeError
+
+    with serving() as server:
+        failing(server, 404)
+        path = declared(tmp_path, SEVERAL + budget)
+        tap = make_tap_class(path)(config={"url": server.url})
+        tap.protocol_writer = SingerWriter(write)
+        begun = time.monotonic()
+        with pytest.raises(BrokenPipeError):
+            tap.sync_all()
+        assert time.monotonic() - begun < 150
+        assert len(server.asked) == 1
 
 
 @pytest.mark.parametrize("tail", [ONE, SEVERAL])

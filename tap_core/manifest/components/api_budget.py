@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, TypeAlias
@@ -208,16 +208,22 @@ class HTTPAPIBudget:
     ratelimit_remaining_header: str = "ratelimit-remaining"
     status_codes_for_ratelimit_hit: list[int] = field(default_factory=lambda: [429])
 
-    def take(self, request: requests.PreparedRequest, counters: RateCounterStore) -> None:
+    def take(
+        self,
+        request: requests.PreparedRequest,
+        counters: RateCounterStore,
+        sleep: Callable[[float], object],
+    ) -> None:
         """Wait until the budget allows a request, and count the request.
 
-        ``counters`` are the request counters of the tap.
+        ``counters`` are the request counters of the tap. ``sleep`` is called with the seconds of
+        each wait.
         """
         policy = self._find_policy(request)
         while policy is not None:
             slot = counters.reserve(*policy)
             if slot.wait > 0:
-                time.sleep(slot.wait)
+                sleep(slot.wait)
             if slot.is_taken:
                 return
 
