@@ -608,7 +608,6 @@ class StateWriter:
 
     def __init__(self, tap: Tap) -> None:
         self._tap = tap
-        self._last = b""
 
     def write_state(self, state: TapState) -> None:
         """Write a state, unless it equals the state that was written last."""
@@ -616,11 +615,10 @@ class StateWriter:
         if state is document.tap_state:
             document.refresh()
             run.checkpoint(required=True)
-        elif (line := StateDocument(state).encode()) != self._last:
+        elif (line := StateDocument(state).encode()) != document.last_text:
             from tap_core.events import Checkpoint
 
             run.emit(Checkpoint(line))
-            self._last = line
 
 
 def _discover(tap: Tap) -> dict[str, Stream]:

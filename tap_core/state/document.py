@@ -47,7 +47,8 @@ class StateDocument:
         self._streams: dict[str, EncodedStreamState] = {}
         self._all_shared = False
         self._touched = 0
-        self._last_text: bytes | None = None
+        self.last_text: bytes | None = None
+        """JSON text of the state that was written last, by the sync or by the tap's code."""
         self.runs: int = 0
         """Number of syncs started with this document."""
         self.input_state: Mapping[str, Any] = {}
@@ -194,7 +195,7 @@ class StateDocument:
     @property
     def size_estimate(self) -> int:
         """Estimated size of the next JSON text in bytes: the last size plus 100 per change."""
-        return len(self._last_text or b"") + self._touched * _BYTES_PER_CHANGE
+        return len(self.last_text or b"") + self._touched * _BYTES_PER_CHANGE
 
     def encode(self) -> bytes:
         """Return the whole state document as JSON on one line, without a line end."""
@@ -202,16 +203,22 @@ class StateDocument:
             return b"".join(chain.from_iterable(self._encode_parts()))
 
     def encode_if_changed(self) -> bytes | None:
-        """Return the state as one line of JSON, or None if it is unchanged since the last call."""
+        """Return the state as one line of JSON, or None if it is the one that was written last."""
         with self.lock:
-            if self._last_text is not None and not self._touched and not self._is_shared():
+            if self.last_text is not None and not self._touched and not self._is_shared():
                 return None
             line = self.encode()
             self._touched = 0
-            if line == self._last_text:
+            if line == self.last_text:
                 return None
-            self._last_text = line
+            self.last_text = line
             return line
+
+    def record_state(self, line: bytes) -> None:
+        """Record a state that the tap's code has written, with which the next one is compared."""
+        with self.lock:
+            self.last_text = line
+            self._touched += 1
 
     def _encode_parts(self) -> Iterator[Iterable[bytes]]:
         """Yield the JSON text of the document in parts: groups of bytes objects to concatenate."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from tap_core.events import Rows
+from tap_core.events import Checkpoint, Rows
 from tap_core.sync.output import OutputQueue
 from tap_core.sync.output import ProtocolWriter as ProtocolWriter
 from tap_core.sync.stop_signal import close_records
@@ -263,6 +263,8 @@ class SyncRun:
         self._check_output()
         with self.delaying_stop(), self.outbox.lock:
             self.outbox.emit(event)
+            if isinstance(event, Checkpoint):
+                self.document.record_state(event.state)
 
     def write_schema(self, event: SchemaEvent) -> None:
         """Write a stream's schema, unless the same schema was the last one written for it."""

@@ -324,6 +324,23 @@ def test_state_writer_writes_equal_states_once(on_path):
 
 
 @both_paths
+@pytest.mark.parametrize("way", ["message", "writer"])
+def test_state_is_written_again_after_another_state(on_path, way):
+    def rows(self, context):
+        tap, other = self._tap, {"bookmarks": {"x": {"y": 1}}}
+        yield {"id": 1}
+        for one in (tap.state, other, tap.state, tap.state, other):
+            if way == "message" and one is other:
+                tap.write_message(StateMessage(other))
+            else:
+                tap.state_writer.write_state(one)
+
+    states = sync(on_path(stream("a", rows))).states
+    is_other = ["x" in one.get("bookmarks", {}) for one in states]
+    assert is_other[-5:] == [False, True, False, True, False]
+
+
+@both_paths
 def test_values_that_the_author_adds_to_the_context_are_in_the_records(on_path):
     def rows(self, context):
         for number in (1, 2):
