@@ -7,7 +7,7 @@ Property names are inserted into the generated code as string literals.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -38,7 +38,8 @@ def compile_record_check(
     """Compile a function that returns True if a record can be encoded without conversion.
 
     It returns False for a record with other properties than the sample; their order does not
-    matter. A nested object with other properties is checked by its rule, which is slower.
+    matter. A nested object with other properties is checked by its rule, which is slower. A record
+    with many properties is checked by several generated functions, one after the other.
 
     For records with an object ``place`` and a list ``tags``, and with ``place.zip`` deselected, the
     generated code is::
@@ -67,8 +68,37 @@ def compile_record_check(
         deselected: Names of the deselected properties. The function deletes them from a record that
             passes the check, and some or all of them from one that does not.
     """
+    removed = [name for name, below in deselected.items() if below is None]
+    if len(sample) + len(removed) <= _MAX_INLINE_PROPERTIES:
+        return _compile_check(rule, sample, deselected, len(sample))
+    parts = [_compile_check(rule, {}, dict.fromkeys(names), None) for names in _divide(removed)] + [
+        _compile_check(
+            rule,
+            {name: sample[name] for name in names},
+            {name: deselected[name] for name in names if name in deselected},
+            len(sample),
+        )
+        for names in _divide(list(sample))
+    ]
+    return lambda record: all(fits(record) for fits in parts)
+
+
+def _divide(names: list[str]) -> Iterator[list[str]]:
+    """Yield the names in lists of at most `_MAX_INLINE_PROPERTIES`."""
+    for start in range(0, len(names), _MAX_INLINE_PROPERTIES):
+        yield names[start : start + _MAX_INLINE_PROPERTIES]
+
+
+def _compile_check(
+    rule: ObjectRule, sample: Record, deselected: DeselectedNames, size: int | None
+) -> Callable[[Record], bool]:
+    """Compile a check of some or all properties of a record, those of ``sample``.
+
+    ``size`` is the number of all its properties, or None to accept any number. For the other
+    arguments see `compile_record_check`.
+    """
     writer = _CheckWriter()
-    writer.write_record(rule, sample, deselected)
+    writer.write_record(rule, sample, deselected, size)
     source = "\n".join(("def fits(r):", "    try:", *writer.lines, *_END))
     exec(source, writer.names)  # noqa: S102 - the source has only literals and names of this module
     fits: Callable[[Record], bool] = writer.names["fits"]
@@ -91,11 +121,17 @@ class _CheckWriter:
         self._bound: dict[tuple[str, Any], str] = {}
         self._properties = 0
 
-    def write_record(self, rule: ObjectRule, sample: Record, deselected: DeselectedNames) -> None:
-        """Generate the code that checks the record: its type, number of properties and values."""
+    def write_record(
+        self, rule: ObjectRule, sample: Record, deselected: DeselectedNames, size: int | None
+    ) -> None:
+        """Generate the code that checks the record: its type, number of properties and values.
+
+        See `_compile_check`.
+        """
         self._write(0, "if type(r) is not dict: return False")
         self._write_deletions(0, "r", deselected)
-        self._write(0, f"if len(r) != {len(sample)}: return False")
+        if size is not None:
+            self._write(0, f"if len(r) != {size}: return False")
         self._write_properties(0, _Object("r", 1, rule, sample, deselected))
 
     def _write_properties(self, indent: int, parent: _Object) -> None:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tap_core.protocols.singer.writer import encode_body
+from tap_core.records import compiled_check
 from tap_core.records.conform import compile_conformer, to_json_compatible, warn_once
 from tap_core.records.prune import pop_deselected_record_properties
 from tap_core.records.serializer import compile_conformer_only, compile_serializer
@@ -315,6 +316,35 @@ def test_check_of_a_very_wide_object_is_not_compiled() -> None:
     serializer = create_serializer(schema, EVERYTHING, sample)
     assert serializer.fits(sample)
     assert not serializer.fits({**sample, "a": {**sample["a"], "n2999": 1}})
+
+
+def test_record_with_many_properties_is_checked_by_several_functions(monkeypatch) -> None:
+    lines = []
+
+    def compile_source(source, names):
+        lines.append(source.count("\n"))
+        exec(source, names)  # noqa: S102 - the code that the check generates
+
+    monkeypatch.setattr(compiled_check, "exec", compile_source, raising=False)
+    flags = [f"n{number}" for number in range(5_000)]
+    place = {"type": "object", "properties": {"zip": {"type": "integer"}, "open": {}}}
+    schema = {"properties": {**{name: {"type": "boolean"} for name in flags}, "place": place}}
+    hidden = [("properties", name) for name in flags[:2_500]]
+    inner = ("properties", "place", "properties", "zip")
+    mask = SelectionMask({(): True, **dict.fromkeys([*hidden, inner], False)})
+    sample = {**dict.fromkeys(flags, True), "place": {"zip": 1, "open": True}}
+    serializer = create_serializer(schema, mask, sample)
+    assert len(lines) == 6
+    assert max(lines) < 1_020
+    record = copy.deepcopy(sample)
+    assert serializer.fits(record)
+    assert record == {**dict.fromkeys(flags[2_500:], True), "place": {"open": True}}
+    assert serializer.fits(record)
+    assert not serializer.fits(OrderedDict(record))
+    for name in ("n2500", "n4999"):
+        assert not serializer.fits({**record, name: 1})
+        assert not serializer.fits({other: record[other] for other in record if other != name})
+    assert not serializer.fits({**record, "undeclared": 1})
 
 
 @settings(deadline=None)
