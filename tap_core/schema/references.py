@@ -1,8 +1,8 @@
 """Resolution of ``$ref`` in JSON Schemas, and a normal form for comparing schemas.
 
 - ``$ref`` is replaced by the keywords of the schema it refers to, its target. If a keyword is in
-  both schemas, the target's value is used, but properties that only one of them has are kept.
-  ``definitions`` and ``$defs`` are kept unchanged.
+  both schemas, the target's value is used, but properties and required names that only one of
+  them has are kept. ``definitions`` and ``$defs`` are kept unchanged.
 - Only keywords that contain schemas are traversed, so a property may be named ``$ref`` or
   ``items``, and data in ``default``, ``const`` and ``enum`` is not changed.
 - A recursive schema, or a schema with too many references, is an error. On request, the innermost
@@ -291,7 +291,7 @@ def _replace_references(schema: JsonSchema, scope: _Scope) -> JsonSchema:
     """Return a schema with every reference replaced, also inside the schemas referred to.
 
     Of a keyword next to the reference and in the schema referred to, the latter's value is used,
-    but properties are combined: a record may have those of both.
+    but properties are combined, and so are required names: a record may have those of both.
     """
     rest = {key: value for key, value in schema.items() if key != "$ref"}
     result = map_subschemas(rest, lambda inner: _replace_references(inner, scope))
@@ -301,6 +301,8 @@ def _replace_references(schema: JsonSchema, scope: _Scope) -> JsonSchema:
             own: Any = result.get(keyword)
             if keyword in _MAPPING_KEYWORDS and isinstance(own, Mapping):
                 result[keyword] = {**own, **value} if isinstance(value, Mapping) else own
+            elif keyword == "required" and isinstance(own, list) and isinstance(value, list):
+                result[keyword] = own + [name for name in value if name not in own]
             else:
                 result[keyword] = value
     return result

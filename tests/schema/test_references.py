@@ -95,6 +95,15 @@ def test_properties_next_to_a_reference_are_kept(properties, name):
     assert resolved["properties"] == {"age": {"type": "integer"}, "name": {"type": name}}
 
 
+def test_required_names_next_to_a_reference_are_kept():
+    schema = {
+        "$ref": "#/definitions/named",
+        "required": ["age", "name"],
+        "definitions": {"named": {"required": ["name", "id"]}},
+    }
+    assert resolve_schema_references(schema)["required"] == ["age", "name", "id"]
+
+
 def test_unused_recursive_definition_is_ignored():
     schema = {
         "properties": {"a": {"type": "null"}},
