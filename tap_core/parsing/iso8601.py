@@ -28,6 +28,9 @@ _DATE_TIME = re.compile(
 different subset in each version of Python.
 """
 
+_EXTRA_DIGITS = re.compile(r"[.,]\d{6}(\d+)", re.ASCII)
+"""Fraction with more than six digits; pendulum cuts it."""
+
 _MICROSECOND_END = 26  # position after the sixth digit of a fraction
 
 
@@ -109,4 +112,6 @@ def _parse_basic_format(text: str) -> ParsedInstant | None:
         moment = pendulum.parse(text, exact=True)
     except (ValueError, OverflowError):
         return None
-    return parse_instant(moment) if isinstance(moment, dt.date) else None
+    instant = parse_instant(moment) if isinstance(moment, dt.date) else None
+    extra = _EXTRA_DIGITS.search(text)
+    return instant if instant is None or extra is None else (instant[0], extra[1].rstrip("0"))

@@ -30,5 +30,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
         at += 1
         if shift >= _BITS:
-            raise ValueError("a number does not end within 64 bits")
+            break
+    if shift + 1 >= _BITS and byte > 1:  # the tenth byte has only the highest bit
+        raise ValueError("a number does not end within 64 bits")
     return number | byte << shift, at + 1

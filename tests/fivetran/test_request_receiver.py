@@ -38,6 +38,7 @@ TEST, UPDATE = (f"/fivetran_sdk.v2.SourceConnector/{name}" for name in ("Test", 
         (proto_messages.TestRequest(configuration={"a": "b", "c": "d"}).SerializeToString(), 6),
         (b"\x12\x00" * 40, 40),  # entries of a map, two bytes each
         (b"\x0b\x12\x00\x0c", 3),  # an unknown group around one
+        (b"\x18" + b"\xff" * 9 + b"\x01", 1),  # the greatest integer
     ],
 )
 def test_values_of_nested_messages_are_counted(data, count) -> None:
@@ -48,7 +49,16 @@ def test_counting_stops_just_above_the_limit() -> None:
     assert count_values(b"\x12\x00" * 1_000_000, proto_messages.TestRequest.DESCRIPTOR, 10) == 11
 
 
-@pytest.mark.parametrize("data", [b"\x12", b"\x12\x05ab", b"\x80" * 100_000, b"\x0a\xff\xff"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x12",
+        b"\x12\x05ab",
+        b"\x80" * 100_000,
+        b"\x0a\xff\xff",
+        b"\x18" + b"\xff" * 9 + b"\x02",  # an integer of 65 bits
+    ],
+)
 def test_invalid_message_is_an_error(data) -> None:
     with pytest.raises(ValueError, match="end"):
         count_values(data, proto_messages.TestRequest.DESCRIPTOR, 1000)
