@@ -337,8 +337,10 @@ def _name_stream_in_errors(stream: SQLStream) -> Iterator[None]:
     """
     try:
         yield
-    except (ArithmeticError, LookupError, TypeError, ValueError, sa.exc.DataError) as error:
-        reason = error.orig if isinstance(error, sa.exc.DataError) else error
+    except (ArithmeticError, LookupError, TypeError, ValueError, sa.exc.StatementError) as error:
+        reason = error.orig if isinstance(error, sa.exc.StatementError) else error
+        if isinstance(error, sa.exc.DBAPIError) and not isinstance(error, sa.exc.DataError):
+            raise  # such as a lost connection
         first_line = next(iter(str(reason).splitlines()), "")
         raise DataError(
             f"Stream '{stream.name}': a value does not fit the type of its column"
@@ -449,6 +451,8 @@ def _to_column_type(value: Any, column: sa.Column[Any]) -> Any:
     """
     if isinstance(column.type, sa.REAL):
         return sa.cast(value, column.type)
+    if isinstance(value, bool):
+        return sa.literal(value)  # SQLAlchemy compares a constant only for equality
     read = _READERS.get(infer_value_type(column.type))
     if read is None or not isinstance(value, str):
         return value

@@ -82,8 +82,11 @@ class ReplicationKeyComparator:
         return True
 
     def to_state_value(self, value: Any) -> Any:
-        """Convert a replication key value to the JSON value that is stored in the state."""
-        return to_json_compatible(value)
+        """Convert a replication key value to the JSON value that is stored in the state.
+
+        Bytes become hexadecimal digits, as in records.
+        """
+        return value.hex() if isinstance(value, bytes) else to_json_compatible(value)
 
     def parse_bound(self, text: str) -> Any:
         """Parse the start or end of a backfill's range to a value of the replication key's type.
@@ -114,7 +117,7 @@ class ReplicationKeyComparator:
                 return _to_common_type(left, right)
         if not (self.kind is ValueKind.TEXT and isinstance(new, str) and isinstance(old, str)):
             self._warn_text_comparison(new, old)
-        return _to_text(new), _to_text(old)
+        return str(self.to_state_value(new)), str(self.to_state_value(old))
 
     def _warn_text_comparison(self, new: Any, old: Any) -> None:
         self.warn_once(
@@ -220,7 +223,3 @@ _READERS = {
 }
 """Conversions for a comparison, in the order of the attempts: the first that supports both values
 is used. A conversion returns None for a value that it does not support."""
-
-
-def _to_text(value: Any) -> str:
-    return str(to_json_compatible(value))

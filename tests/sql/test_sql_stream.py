@@ -263,13 +263,27 @@ def test_start_date_with_an_offset_excludes_earlier_rows_with_this_offset(synced
     assert records(synced(key="at", start_date="0001-01-01T00:00:00+02:00"))
 
 
-def test_bookmark_of_a_column_of_bytes_is_compared_as_bytes(synced, url):
-    state = last_state(synced(key="raw"))
+@pytest.mark.parametrize("members", [{}, {"post_process": lambda _self, row, _context: row}])
+def test_bookmark_of_a_column_of_bytes_is_compared_as_bytes(synced, url, members):
+    kind = tap_with(type("OwnStream", (LiteStream,), members))
+    state = last_state(synced(kind, key="raw"))
     assert state["bookmarks"]["main-events"]["replication_key_value"] == "01"
     with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
         connection.execute("insert into events (id, raw) values (5, x'0101')")
         connection.commit()
-    assert [row["id"] for row in records(synced(key="raw", state=state))] == [4, 5]
+    assert [row["id"] for row in records(synced(kind, key="raw", state=state))] == [4, 5]
+
+
+def test_sync_resumes_at_the_bookmark_of_a_boolean_column(synced):
+    state = last_state(synced(key="ok"))
+    assert state["bookmarks"]["main-events"]["replication_key_value"] is True
+    assert [row["id"] for row in records(synced(key="ok", state=state))] == [1, 4]
+
+
+def test_stream_is_named_in_the_error_for_a_bookmark_of_another_type(synced):
+    bookmark = {"replication_key": "raw", "replication_key_value": "no bytes"}
+    with pytest.raises(DataError, match=r"'main-events': a value does not fit .* the bookmark"):
+        synced(key="raw", state={"bookmarks": {"main-events": bookmark}})
 
 
 def test_rows_sorted_by_a_collation_are_read_to_the_end(synced, url):
