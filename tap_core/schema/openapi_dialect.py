@@ -119,10 +119,17 @@ def accepts_null(schema: Any) -> bool:
 
 
 def accept_null(schema: JsonSchema) -> None:
-    """Make a schema allow null, in place: add null to its ``type``, ``oneOf`` and ``anyOf``."""
+    """Make a schema allow null, in place: add null to ``type``, ``enum``, ``oneOf`` and ``anyOf``.
+
+    A ``const`` becomes an ``enum`` of its value and null.
+    """
     types = get_types(schema)
     if types and _NULL not in types:
         schema["type"] = [*types, _NULL]
+    if "const" in schema:
+        schema["enum"] = [schema.pop("const")]
+    if isinstance(values := schema.get("enum"), list) and None not in values:
+        schema["enum"] = [*values, None]
     for keyword in _CHOICES:
         if keyword in schema and not any(map(accepts_null, schema[keyword])):
             schema[keyword] = [*schema[keyword], {"type": _NULL}]

@@ -61,11 +61,12 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
         result = self._normalize_subschemas(result, key_properties)
         if "anyOf" in result:
             result["anyOf"] = [self._normalize_subschema(choice) for choice in result["anyOf"]]
+        result = self._remove_enum_and_pattern(result)
         if "oneOf" in result:
             result = self.handle_one_of(result)
         if result.pop("nullable", False):
             accept_null(result)
-        return self._remove_enum_and_pattern(result)
+        return result
 
     def handle_object(
         self, schema: JsonSchema, *, key_properties: Sequence[str] = ()

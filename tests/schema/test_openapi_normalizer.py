@@ -77,7 +77,10 @@ def test_schema_is_normalized(schema, expected):
         ({"type": "string"}, {"type": ["string", "null"]}),
         ({"type": "string", "nullable": False}, {"type": ["string", "null"]}),
         ({"allOf": [{"type": "string"}], "title": "t"}, {"type": ["string", "null"], "title": "t"}),
-        ({"const": "a"}, {"const": "a"}),
+        ({"const": "a"}, {"enum": ["a", None]}),
+        ({"const": None}, {"enum": [None]}),
+        ({"type": "string", "const": "a"}, {"type": ["string", "null"], "enum": ["a", None]}),
+        ({"oneOf": [{"const": "a"}, NULL]}, {"enum": ["a", None]}),
         (
             {"oneOf": [{"type": "string"}, {"type": "integer"}]},
             {"oneOf": [{"type": "string"}, {"type": "integer"}, NULL]},
@@ -111,8 +114,7 @@ def test_schema_is_normalized(schema, expected):
 def test_optional_property_becomes_nullable(schema, expected):
     found = normalize_property(**schema)
     assert found == expected
-    if "const" not in found:
-        assert Draft202012Validator(found).is_valid(None) or "True" in str(schema)
+    assert Draft202012Validator(found).is_valid(None) or "True" in str(schema)
 
 
 def test_key_properties_are_never_nullable():
