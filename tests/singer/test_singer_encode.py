@@ -113,7 +113,7 @@ def test_chunk_is_one_write_and_its_rows_are_unchanged():
     assert rows == [b"{}"] * 1_000
 
 
-@pytest.mark.parametrize("kind", [OSError, FatalSyncError])
+@pytest.mark.parametrize("kind", [OSError, FatalSyncError, SystemExit])
 def test_nothing_is_written_after_a_failed_write(kind):
     calls = []
 

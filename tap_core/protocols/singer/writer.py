@@ -73,7 +73,7 @@ class SingerWriter:
             raise BrokenPipeError(msg)
         try:
             self._write(lines)
-        except Exception:
+        except BaseException:  # a second signal may leave half of a line
             self._is_broken = True
             raise
 
