@@ -136,10 +136,7 @@ class ManifestStream(Stream):
         """Reader that yields the records of a context, one slice or time window after the other."""
         return self._get_reader(
             lambda stream: ManifestReader(
-                stream,
-                self.components,
-                self._slices,
-                is_resumed=self._resume_document is not None,
+                stream, self.components, self._slices, is_resumed=self._resume_document is not None
             )
         )
 
@@ -234,8 +231,7 @@ class ManifestStream(Stream):
         Also return None if the stream has several partition routers. All parent records are then
         read, as in airbyte-cdk, because an old parent record may be part of a new combination.
         """
-        has_one = len(self.retriever.routers) == 1
-        return self._slices.find_parent_state(parent) if has_one else None
+        return self._slices.find_parent_state(parent) if len(self.retriever.routers) == 1 else None
 
     def keep_parent_state(self, parent: str, position: Any) -> None:
         """Store ``position``, a parent's state, in this stream's state after the last slice."""
