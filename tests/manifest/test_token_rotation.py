@@ -123,11 +123,11 @@ def test_exhausted_tokens_wait_for_the_reset_and_are_checked_again(monkeypatch: 
         server.answers_by(each(**left))
         auth = rotation(server)
 
-        def sleep(seconds: float) -> None:
+        def sleep(_sender: Any, seconds: float) -> None:
             waits.append(seconds)
             server.answers_by(each(a=0, b=1))
 
-        monkeypatch.setattr(time, "sleep", sleep)
+        monkeypatch.setattr(SilentSender, "sleep", sleep)
         assert signed(auth) == "token b"
         assert 2990 < waits[0] < 3001
         assert len(server.asked) == 4
@@ -145,7 +145,7 @@ def test_wait_above_the_maximum_ends_the_sync(longest: str):
 
 def test_reserved_requests_are_spread_over_the_rest_of_the_window(monkeypatch: pytest.MonkeyPatch):
     waits: list[float] = []
-    monkeypatch.setattr(time, "sleep", waits.append)
+    monkeypatch.setattr(SilentSender, "sleep", lambda _sender, seconds: waits.append(seconds))
     with serving() as server:
         server.answers_by(each(a=400, b=201))
         auth = rotation(server, "budget_min_reserve: 500")
