@@ -87,6 +87,8 @@ class PluginMapper:
         for name, definition in self.stream_maps_dict.items():
             if name.startswith("__"):
                 raise StreamMapConfigError(f"Option '{name}:{definition}' is not expected.")
+            for key in definition if isinstance(definition, Mapping) else ():
+                _check_name(key, f"the map of stream {name!r}")
 
     def register_raw_streams_from_catalog(self, catalog: Catalog) -> None:
         """Create the maps of all streams in a catalog, for the selected properties of each stream.
@@ -291,5 +293,22 @@ class PluginMapper:
         try:
             alias = compile_expression(expr, statement.value, scope, location).run({})
         except UnknownNameError:
-            return expr
-        return alias if isinstance(alias, str) else expr
+            alias = expr
+        name = alias if isinstance(alias, str) else expr
+        _check_name(name, location)
+        return name
+
+
+def _check_name(name: str, location: str) -> None:
+    """Raise an error if a name cannot be written as UTF-8.
+
+    Raises:
+        StreamMapConfigError: The name has a lone surrogate.
+    """
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise StreamMapConfigError(
+            f"The name {name!r} in {location} has a lone surrogate, which is not valid in UTF-8:"
+            " correct the name in the setting stream_maps."
+        ) from None

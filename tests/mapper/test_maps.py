@@ -150,6 +150,12 @@ def test_alias_like_a_number_is_taken_as_text():
     assert made.stream_maps["people"][0].stream_alias == "2024_01"
 
 
+@pytest.mark.parametrize("options", [{"x\ud800": "id"}, {"__alias__": r"'x\ud800'"}])
+def test_name_with_a_lone_surrogate_is_rejected(options):
+    with pytest.raises(StreamMapConfigError, match=r"'x\\ud800' in the .* has a lone surrogate"):
+        mapper(stream_maps={"people": options})
+
+
 def test_null_alias_keeps_the_stream_name():
     made = mapper(stream_maps={"people": {"__alias__": None}})
     assert made.stream_maps["people"][0].stream_alias == "people"
