@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 _PY_MIN_VERSION, _PY_MAX_VERSION = 10, 13
-"""Minor versions of Python 3 that the SDK itself supports, as in its classifiers."""
+"""Oldest and newest minor version of Python 3 that the SDK supports."""
 
 
 @dataclass
@@ -130,7 +130,10 @@ def _escape_lines(text: str) -> str:
 
 
 def _text_details(schema: JsonSchema, *, is_required: bool) -> Iterator[str]:
-    """Yield the lines ``Required``, ``Default`` and ``Description`` of a setting, if they apply."""
+    """Yield the text lines about a setting: whether it is required, its default and description.
+
+    A line without a value is left out.
+    """
     if is_required:
         yield "    Required: True"
     if schema.get("default") is not None:
@@ -216,7 +219,7 @@ class MeltanoFormatter(AboutFormatter, format_name="meltano"):
 
 
 def define_meltano_plugin(info: AboutInfo) -> dict[str, Any]:
-    """Return a plugin's definition with the keys of Meltano Hub, such as ``settings``.
+    """Return a plugin's definition as a dict in the format of Meltano Hub.
 
     ``description`` is the first paragraph of the plugin's description. Capabilities that Meltano
     does not know are left out, and so are keys without a value.
@@ -287,7 +290,7 @@ def _write_yaml(document: Mapping[str, Any]) -> str:
 
 
 def _plugin_type(info: AboutInfo) -> str:
-    """Return "tap", "target" or "mapper", derived from a plugin's capabilities and its name."""
+    """Return "tap", "target" or "mapper", based on a plugin's capabilities and its name."""
     if any(isinstance(each, TapCapabilities) for each in info.capabilities):
         return "tap"
     is_target = any(isinstance(each, TargetCapabilities) for each in info.capabilities)
@@ -330,8 +333,8 @@ def get_supported_pythons(
 ) -> Iterator[str]:
     """Yield the Python 3 versions that a plugin's package supports, such as ``3.12``.
 
-    They are taken from ``classifiers``. If these name no versions, they are taken from
-    ``requires_python`` (such as ``>=3.10,<4``), limited to the versions that the SDK supports.
+    The versions are those in ``classifiers``. If that is empty or None, they are the versions that
+    satisfy ``requires_python`` (such as ``>=3.10,<4``) and that the SDK supports.
     """
     if classifiers:
         yield from classifiers
@@ -362,7 +365,10 @@ def _allows(specifier: str, minor: int) -> bool:
 
 
 def documentation_url(package_metadata: Any) -> str | None:
-    """Return the documentation URL in a package's metadata, or its home page, or None."""
+    """Return the documentation URL in a package's metadata.
+
+    Without one, return the URL of the home page or the source code, or None.
+    """
     wanted = ("documentation", "docs", "homepage", "repository", "source")
     return _project_url(package_metadata, wanted) or package_metadata.get("Home-page")
 

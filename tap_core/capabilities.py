@@ -48,7 +48,7 @@ class DeprecatedEnum(Enum):
     deprecation: str | None
 
     def __new__(cls, value: object, deprecation: str | None = None) -> DeprecatedEnum:  # noqa: PYI034
-        """Create a member; ``deprecation`` names the replacement if the member is deprecated."""
+        """Create a member; for a deprecated one, ``deprecation`` names its replacement."""
         member = object.__new__(cls)
         member._value_ = value
         member.deprecation = deprecation
@@ -281,7 +281,7 @@ FLATTENING_CONFIG = _settings(
         "string", "Flattening Separator", "The text between the parts of a flattened name."
     ),
 )
-"""Settings of flattening: whether objects become columns, to which depth, and by which names."""
+"""Settings of flattening: whether to convert objects to columns, the depth, and the names."""
 
 BATCH_CONFIG = _settings(
     batch_config=_setting(
@@ -360,7 +360,7 @@ SQL_TAP_USE_SINGER_DECIMAL = _settings(
         "Send decimals as text with the format `x-singer.decimal`, with all digits.",
     ),
 )
-"""Setting of SQL taps: decimals as strings with the format ``singer.decimal``."""
+"""Setting of SQL taps: whether decimals are sent as strings (format ``singer.decimal``)."""
 
 STATE_PARTITION_LIMIT_CONFIG = _settings(
     state_partition_limit=_setting(
@@ -443,7 +443,7 @@ TARGET_LOAD_METHOD_CONFIG = _settings(
         "default": TargetLoadMethods.APPEND_ONLY.value,
     },
 )
-"""Setting of SQL targets: append, upsert or overwrite."""
+"""Setting of SQL targets: whether rows are appended or upserted, or the table is overwritten."""
 
 PARALLEL_PARTITIONS_CONFIG = _settings(
     max_parallel_partitions=_setting(

@@ -53,7 +53,7 @@ _Resumes: TypeAlias = Annotated[
 ]
 
 commands = typer.Typer()
-"""The commands of the program."""
+"""Commands of the program `tap-core`."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -175,9 +175,9 @@ def fivetran_test(
     seconds: _Seconds = 3600,
     resumes: _Resumes = 2,
 ) -> int:
-    """Test a connector or destination as Fivetran calls it.
+    """Test a connector or destination with the calls that Fivetran makes.
 
-    Call the configuration form, the connection tests and each other method of the server. Report
+    Call each method of its server, such as the configuration form and the connection tests. Report
     the rows that a destination would contain, and each violation of the rules in docs/fivetran.md.
     Exit codes: 1 if a rule is violated, 2 if the arguments are invalid or the server cannot be
     started.
@@ -259,7 +259,10 @@ def _get_runner(found: Any, plugin: str) -> Callable[[], Any]:
 
 
 def _describe_import_error(plugin: str, error: ImportError) -> str:
-    """Return the error message for a failed import of a plugin, with singer_sdk's module names."""
+    """Return the error message for a failed import of a plugin.
+
+    It refers to modules by their names in singer_sdk, which the plugin's code uses.
+    """
     missing = error.name or ""
     if missing.partition(".")[0] not in {"tap_core", import_alias.SINGER_SDK}:
         return f"{plugin} cannot be imported: {error}"

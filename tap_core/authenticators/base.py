@@ -1,7 +1,7 @@
 """Base class of authenticators, which add headers and query parameters to HTTP requests.
 
-Authenticating a request twice has the same result as once, because the session and the stream may
-each do so. Query parameters are added without re-encoding the rest of the URL. Names and
+Authenticating a request twice has the same result as once, because both the session and the stream
+may authenticate it. Query parameters are added without re-encoding the rest of the URL. Names and
 signatures, including the deprecated ones, are those of singer_sdk.
 """
 
@@ -71,8 +71,9 @@ class APIAuthenticatorBase(AuthBase):
     def attach(self, stream: Any) -> None:
         """Store the name and the tap of the stream that uses this authenticator.
 
-        Streams call this method before they use an authenticator. The tap is needed because all
-        authenticators of a tap share refresh tokens, and write new tokens to its config file.
+        Streams call this method before they use an authenticator. The tap is needed because all its
+        authenticators share refresh tokens, and because new refresh tokens are written to the tap's
+        config file.
         """
         self._stream_name = getattr(stream, "name", None)
         if self._tap is None:
@@ -123,7 +124,7 @@ class APIAuthenticatorBase(AuthBase):
 
 
 def adds_no_credentials(authenticator: Any) -> bool:
-    """Return True if an authenticator certainly adds no credentials to requests.
+    """Return True if it is certain that an authenticator adds no credentials to requests.
 
     This is certain for an `APIAuthenticatorBase` that has neither headers nor parameters, and whose
     class does not override the methods that change requests.
@@ -154,7 +155,10 @@ def deprecated(member: str, instead: str, *, calls: int = 1) -> None:
 
 
 def _find_stream(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Return the stream among an authenticator's arguments: the first one, ``stream=``, or None."""
+    """Return the stream among the arguments of an authenticator's constructor, or None.
+
+    It is the first positional argument or the keyword argument ``stream``.
+    """
     first = args[0] if args else None
     if hasattr(first, "config") and hasattr(first, "tap_name"):
         return first
@@ -162,7 +166,10 @@ def _find_stream(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
 
 
 def _with_parameters(url: str, parameters: Mapping[str, Any]) -> str:
-    """Return ``url`` with ``parameters`` set in its query; the rest is kept without re-encoding."""
+    """Return ``url`` with ``parameters`` set as query parameters.
+
+    The rest of the URL is not encoded again.
+    """
     if not parameters:
         return url
     parts = urlsplit(url)

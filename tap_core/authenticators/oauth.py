@@ -1,8 +1,9 @@
 """OAuth 2.0 authenticators, which request an access token and refresh it before it expires.
 
-If several threads need a token at once, one thread requests it and the others use the result, even
-if a subclass overrides `update_access_token` or `is_token_valid`. Properties that subclasses
-override, such as `oauth_request_body`, are evaluated again for each token request.
+If several threads need a token at once, one thread requests it and the other threads use the
+result. This is also true if a subclass overrides `update_access_token` or `is_token_valid`.
+Properties that subclasses override, such as `oauth_request_body`, are evaluated again for each
+token request.
 """
 
 from __future__ import annotations
@@ -45,9 +46,10 @@ _ASSERTION_LIFETIME = timedelta(hours=1)
 
 
 def refresh_margin_seconds(lifetime: float) -> float:
-    """Return how many seconds before its expiry a token is refreshed.
+    """Return the number of seconds before its expiry at which a token is refreshed.
 
-    The margin is 60 seconds, or 10 % of the token's ``lifetime`` in seconds if that is less.
+    The result is 60 seconds or, if that is less, 10 % of ``lifetime`` (the seconds for which the
+    token is valid).
     """
     return min(_LONGEST_MARGIN, lifetime * _SHARE_OF_LIFETIME)
 
@@ -188,7 +190,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
     def is_token_valid(self) -> bool:
         """Return True if there is an access token that does not need a refresh yet.
 
-        A token needs a refresh some time before it expires; see `refresh_margin_seconds`. A token
+        A token needs a refresh shortly before it expires; see `refresh_margin_seconds`. A token
         without ``expires_in`` stays valid.
         """
         if self.last_refreshed is None:
@@ -211,10 +213,10 @@ class OAuthAuthenticator(APIAuthenticatorBase):
                 self._updates += 1
 
     def _request_new_token(self) -> None:
-        """Request a new access token; store it and the response's refresh token, if there is one.
+        """Request a new access token, and store the tokens of the response.
 
-        If the form data has a refresh token that the server has replaced during this run, its
-        latest replacement is sent instead.
+        A refresh token in the form data may be outdated, because the server has replaced it during
+        this run. Its latest replacement is then sent.
         """
         self.logger.info("Requesting new access token")
         tokens = get_refresh_tokens(self._tap, self._own_refresh_tokens)
@@ -264,8 +266,9 @@ class OAuthAuthenticator(APIAuthenticatorBase):
     ) -> None:
         """Store the refresh token ``token`` of a token response for later token requests.
 
-        If it differs from ``used``, the refresh token that was sent, also record the replacement in
-        ``tokens``, and write it to the tap's config file. Do nothing if ``token`` is None.
+        ``used`` is the refresh token that the request sent. If the two differ, also record the
+        replacement in ``tokens``, and write the new token to the tap's config file. Do nothing if
+        ``token`` is None.
         """
         if token is None:
             return
@@ -276,7 +279,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
             tokens.save_token(self._tap, token, self.logger)
 
     def _store_access_token(self, token: TokenResponse) -> None:
-        """Store an access token from a token response, its lifetime and the time of the request."""
+        """Store the access token of a token response, its lifetime, and the time of the request."""
         self.access_token = token.access_token
         expires_in = self._lifetime(token)
         self.expires_in = (
@@ -291,7 +294,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         self.last_refreshed = token.sent_at
 
     def _lifetime(self, token: TokenResponse) -> int | None:
-        """Return the lifetime in a token response in seconds, or None if there is no valid one."""
+        """Return the lifetime in a token response in seconds; None if it is missing or invalid."""
         return _parse_seconds(token.expires_in)
 
     def handle_error(self, *, content: str, status_code: int | None) -> None:
@@ -313,7 +316,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
 
 
 def _parse_seconds(value: Any) -> int | None:
-    """Convert a lifetime in seconds, a number or text, to an integer; return None if invalid.
+    """Convert a lifetime in seconds (a number or text) to an integer; return None if invalid.
 
     A lifetime between 0 and 1 becomes 1, because 0 would mean that the token never expires.
     """

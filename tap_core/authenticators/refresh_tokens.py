@@ -23,8 +23,8 @@ __all__ = ["RefreshTokens", "get_refresh_token", "get_refresh_tokens"]
 class RefreshTokens:
     """Refresh tokens that a tap has used, each with the token that replaced it.
 
-    Because a server may accept a refresh token only once, a thread must hold ``lock`` from reading
-    the latest token until it has stored the token of the response.
+    A server may accept a refresh token only once. A thread must therefore hold ``lock`` from
+    reading the latest token until it has stored the new token from the response.
     """
 
     def __init__(self) -> None:
@@ -46,12 +46,12 @@ class RefreshTokens:
     def with_latest_tokens(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return a copy of a tap's settings, with each used refresh token replaced by the latest.
 
-        Settings inside objects are included.
+        Refresh tokens in nested settings (inside objects) are replaced too.
         """
         return {name: self._with_latest_token(name, value) for name, value in settings.items()}
 
     def _with_latest_token(self, name: str, value: Any) -> Any:
-        """Return the value of the setting ``name``, with refresh tokens in it updated."""
+        """Return the value of the setting ``name`` with outdated refresh tokens replaced."""
         if isinstance(value, Mapping):
             return self.with_latest_tokens(value)
         if isinstance(value, str) and is_refresh_token_name(name):
@@ -61,8 +61,9 @@ class RefreshTokens:
     def save_token(self, tap: Any, token: str, logger: logging.Logger) -> None:
         """Write a new refresh token to the tap's config file, for the next run.
 
-        If the tap has a ``config_listener``, also call it, so that the process that started the tap
-        can store the token. If the token cannot be stored either way, log a warning, once per run.
+        If the tap has a ``config_listener``, also call it: the process that started the tap can
+        then store the token. If neither the file nor the listener stores the token, log a warning,
+        once per run.
         """
         listener = getattr(tap, "config_listener", None)
         if callable(listener):

@@ -1,8 +1,8 @@
 """Requests to an OAuth 2.0 token endpoint, with retries.
 
 - Temporary failures (no connection, status 429 or 5xx) are retried; any other error is final.
-- An error message has the endpoint, the status and OAuth's error fields (RFC 6749, section 5.2). It
-  never shows the request or the rest of the response, because they may contain secrets.
+- An error message contains the endpoint, the status and OAuth's error fields (RFC 6749,
+  section 5.2). It never contains the request or the rest of the response, which may be secret.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class AccessTokenError(FatalAPIError, RuntimeError):
 
 
 _LONGEST_WAIT: Final = 60.0
-"""Maximum seconds between two tries; a server may then be unavailable for five minutes."""
+"""Maximum seconds between two tries; the default tries then last about five minutes."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class TokenResponse:
 
 @dataclass(frozen=True)
 class TokenFieldNames:
-    """Names of the fields in the JSON response of a token endpoint, by default those of OAuth 2.0.
+    """Names of the fields in the JSON response of a token endpoint; the defaults are OAuth's.
 
     ``deep`` is True to search nested objects for the fields, False to search only the top level.
     """
@@ -178,7 +178,7 @@ class RequestOutcome:
 
     @property
     def description(self) -> str:
-        """Result of the attempt, for messages: ``status 503`` or ``no answer, ConnectTimeout``."""
+        """Result of the attempt as text for messages, such as ``status 503``."""
         if self.response is not None:
             return f"status {self.response.status_code}"
         if isinstance(self.error, FatalAPIError):
@@ -189,8 +189,8 @@ class RequestOutcome:
 def _find_system_reason(error: BaseException | None) -> str:
     """Return the operating system's text for a network error, such as `` (Connection refused)``.
 
-    Return an empty text if the system gave none. The HTTP client's texts are not used, because they
-    contain whole URLs.
+    The result is empty if the error has no such text. The HTTP client's texts are not used, because
+    they contain whole URLs.
     """
     while error is not None:
         if isinstance(error, OSError) and error.strerror:
@@ -201,7 +201,10 @@ def _find_system_reason(error: BaseException | None) -> str:
 
 @dataclass(frozen=True)
 class TokenRequest:
-    """Request to a token endpoint; ``secrets`` are the values in it that messages must not show."""
+    """Request to a token endpoint.
+
+    ``secrets`` are the values in the request that messages must not show.
+    """
 
     url: str
     headers: Mapping[str, Any] = field(repr=False)
@@ -251,8 +254,8 @@ class TokenRequest:
     def _try(self, session: requests.Session, timeout: float, deadline: Deadline) -> RequestOutcome:
         """Send the token request once, and return the response or the network error.
 
-        ``timeout`` limits each wait for the server, in seconds; ``deadline`` limits the time to
-        receive the response.
+        ``timeout`` is the maximum number of seconds of each wait for the server. ``deadline``
+        limits the time to receive the whole response.
         """
         sent_at = utc_now()
         try:
@@ -288,8 +291,8 @@ def _iterate_fields(payload: Any) -> Iterator[tuple[str, Any]]:
 def parse_oauth_error(content: str | bytes, secrets: Secrets) -> tuple[str | None, str | None]:
     """Return ``error`` and ``error_description`` from the JSON error response of a token endpoint.
 
-    Each is None if it is missing or the response is not JSON. ``secrets`` in them are replaced by
-    ``***``.
+    A missing field is None; both are None if the response is not JSON. In the returned texts,
+    ``secrets`` are replaced by ``***``.
     """
     try:
         document = json.loads(content)

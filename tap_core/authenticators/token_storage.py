@@ -19,16 +19,17 @@ from pathlib import Path
 __all__ = ["is_refresh_token_name", "replace_token", "write_refresh_token"]
 
 _ANYBODY_WRITES = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
-"""Write permission of any user.
+"""Permission bits that allow any user to write a file.
 
-A file without it is read-only by intent, even for root, who could write it.
+A file without these bits is deliberately read-only. This applies to root too, although the system
+lets root write it.
 """
 
 _TEXT = r'"(?:[^"\\]|\\.)*"'
 _MEMBER = re.compile(rf"(?P<name>{_TEXT})(?P<colon>\s*:\s*)(?P<value>{_TEXT})|{_TEXT}")
-"""Pattern of a JSON string, or of a member with its name and a string value.
+"""Pattern that matches a JSON string, or an object member whose value is a string.
 
-Scanning with it matches each string as a whole.
+Because a string is always matched as a whole, quotation marks inside it are no delimiters.
 """
 
 
@@ -63,7 +64,10 @@ def write_refresh_token(path: Path, used: Collection[str], token: str) -> str | 
 
 
 def _find_write_obstacle(file: Path) -> str | None:
-    """Return why a config file must not be written, such as ``is read-only``; otherwise None."""
+    """Return the reason why a config file must not be written, such as ``is read-only``.
+
+    Return None if the file may be written.
+    """
     if not stat.S_ISREG(file.stat().st_mode):
         return "is not a regular file"
     if not file.stat().st_mode & _ANYBODY_WRITES or not os.access(file, os.W_OK):
@@ -72,10 +76,10 @@ def _find_write_obstacle(file: Path) -> str | None:
 
 
 def _find_reason_for_loss(file: Path) -> str | None:
-    """Return a text that says why changes to a config file would be lost, or None.
+    """Return the reason why changes to a config file would be lost, or None.
 
-    Changes are lost in a file below ``.meltano/run``, because Meltano creates the file for each
-    run.
+    Meltano creates the files below ``.meltano/run`` again for each run, so changes to them are
+    lost.
     """
     if ".meltano" in file.parts and "run" in file.parts:
         return f"the configuration file {file} is a copy that Meltano makes for each run"

@@ -1,4 +1,4 @@
-"""Batch files, which BATCH messages of Singer taps list: encoding, storage, writing, reading."""
+"""Batch files, which Singer taps list in BATCH messages: encoding, storage, reading, writing."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Base class of batchers, which write records to batch files.
 
-A batcher yields the manifest of a batch (the URLs of its files) when the files are complete. The
-tap then emits a state that covers all records read so far. Therefore a batcher must not read
-records of the next batch before it yields. Names and signatures are those of singer_sdk (version
-0.54).
+When the files of a batch are complete, a batcher yields the manifest: the list of their URLs. The
+tap then emits a state that covers all records read so far. Therefore a batcher must yield the
+manifest before it reads a record of the next batch. Names and signatures are those of singer_sdk
+(version 0.54).
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ _Item = TypeVar("_Item")
 
 
 def lazy_chunked_generator(iterable: Iterable[_Item], chunk_size: int) -> Iterator[Iterator[_Item]]:
-    """Yield iterators over at most ``chunk_size`` consecutive items each.
+    """Split an iterable into chunks, and yield an iterator over the items of each chunk.
 
-    Only one chunk is in memory at a time: its items are read when the chunk is requested.
+    A chunk has at most ``chunk_size`` items. They are read when the chunk is requested, so only one
+    chunk at a time is in memory.
     """
     items = iter(iterable)
     while chunk := list(itertools.islice(items, chunk_size)):
@@ -41,4 +42,4 @@ class BaseBatcher(abc.ABC):
 
     @abc.abstractmethod
     def get_batches(self, records: Iterator[Record]) -> Iterator[list[str]]:
-        """Write the records to batch files, and yield the file URLs of each completed batch."""
+        """Write records to batch files, and yield a list of file URLs for each completed batch."""

@@ -1,8 +1,8 @@
 """Batchers, which write records to batch files in JSON Lines, Parquet or another format.
 
-Authors who override the batching of a stream use these classes. Batchers for further formats are
-loaded from entry points of other packages, in the groups `BATCH_ENCODERS`. The default batching
-writes ``jsonl`` and ``parquet`` files without these classes.
+These classes are for authors of taps who override `Stream.get_batches`. Other packages can register
+batchers for further formats as entry points in the groups `BATCH_ENCODERS`. Without such an
+override, the SDK writes ``jsonl`` and ``parquet`` files and does not use these classes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from tap_core.types import Record
 __all__ = ["BATCH_ENCODERS", "Batcher", "JSONLinesBatcher", "ParquetBatcher"]
 
 BATCH_ENCODERS: Final = ("tap_core.batch_encoders", "singer_sdk.batch_encoders")
-"""Entry point groups: an entry has the name of a format and loads its `BaseBatcher` class."""
+"""Entry point groups in which packages register batchers.
+
+The name of an entry is a format, and its object is a subclass of `BaseBatcher`.
+"""
 
 
 class _FileBatcher(BaseBatcher):
@@ -27,7 +30,7 @@ class _FileBatcher(BaseBatcher):
     format: str
 
     def get_batches(self, records: Iterator[Record]) -> Iterator[list[str]]:
-        """Write files of at most ``batch_size`` records; yield a list with one URL for each file.
+        """Write files of at most ``batch_size`` records; yield a list with the URL of each file.
 
         Raises:
             BatchFileError: A file cannot be written.
@@ -49,7 +52,7 @@ class JSONLinesBatcher(_FileBatcher):
 
 
 class ParquetBatcher(_FileBatcher):
-    """Batcher that writes Parquet files; the column types are inferred from a file's records."""
+    """Batcher that writes Parquet files; each file's column types are inferred from its records."""
 
     format = "parquet"
 
@@ -61,10 +64,10 @@ _BUILT_IN: Final[dict[str, type[BaseBatcher]]] = {
 
 
 class Batcher(BaseBatcher):
-    """Batcher that writes batch files in the format that ``batch_config`` names."""
+    """Batcher that writes batch files in the format that ``batch_config`` specifies."""
 
     def get_batches(self, records: Iterator[Record]) -> Iterator[list[str]]:
-        """Write the records to batch files, and yield the file URLs of each completed batch.
+        """Write records to batch files, and yield a list of file URLs for each completed batch.
 
         Raises:
             ValueError: The format is not supported.

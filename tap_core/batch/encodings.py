@@ -33,7 +33,7 @@ DEFAULT_BATCH_SIZE = 10000
 
 
 class BatchFileFormat(str, Enum):
-    """Built-in formats of batch files: ``jsonl`` and ``parquet``; packages may add others."""
+    """Formats of batch files that the SDK supports itself; other packages may add formats."""
 
     JSONL = "jsonl"
     PARQUET = "parquet"
@@ -145,8 +145,8 @@ def _check_keys(
 ) -> None:
     """Check that a dict in the setting ``batch_config`` has the required keys and no unknown ones.
 
-    ``subject`` is the name of the dict in the error message, and ``kind`` a dataclass whose fields
-    are the known keys.
+    ``subject`` is the name of the dict in error messages. ``kind`` is a dataclass: the names of its
+    fields are the known keys.
 
     Raises:
         ConfigurationError: A required key is missing, or a key is unknown.

@@ -17,10 +17,13 @@ FILES_SETTING: Final = "batch_max_files"
 _ADVICE: Final = f"raise the setting {FILES_SETTING}, or let the tap name fewer in one message"
 _LINE: Final = Bound(64 * MIB, f"the setting {LINE_SETTING}")
 _FILES: Final = 5_000
-"""Default maximum number of files; Spark needs about 50 seconds for 5,000 small files."""
+"""Default maximum of files per BATCH message; Spark needs about 50 seconds to read so many."""
 
 _ADDRESS_BYTES: Final = 4096
-"""Maximum length of a path on Linux, in bytes; object store URLs are shorter."""
+"""Assumed maximum length of a file's path or URL, in bytes.
+
+Paths on Linux are not longer, and URLs of object stores are shorter.
+"""
 
 _decode: Final = msgspec.json.Decoder(list[str]).decode
 

@@ -2,9 +2,10 @@
 
 A column has the Arrow type of its JSON Schema: string (also for date-times, which keep their text),
 int64, double, boolean, or a struct or list of these. If this type cannot represent every value of
-the column exactly, numbers are written as decimals, and other values as JSON text in a column
-marked by its metadata. A column without a single declared type is also JSON text. A missing
-property becomes null; readers treat a null that the schema does not allow as missing.
+the column exactly, numbers are written as decimals, and other values as JSON text. A column without
+a single declared type is also written as JSON text. The metadata of a column marks it as JSON text.
+A missing property is written as null; a reader omits a property that is null although its schema
+does not allow null.
 Source: the Apache Parquet format, "Logical Types"; column metadata is Arrow's.
 """
 
@@ -36,12 +37,12 @@ if TYPE_CHECKING:
 __all__ = ["JSON_COLUMN_MARKER", "ParquetEncoder", "check_copies", "read_parquet"]
 
 JSON_COLUMN_MARKER: Final = {b"tap_core": b"json"}
-"""Arrow field metadata of a column whose values are JSON text."""
+"""Arrow field metadata that marks a column whose values are JSON text."""
 
 _ROWS_AT_ONCE: Final = 1_000
 _INDEXES_AT_ONCE: Final = 1 << 16
 _BUFFER_BYTES: Final = 1 << 20
-"""Read-ahead per column in bytes; without it pyarrow reads the whole column of a row group."""
+"""Bytes to read ahead per column; without a limit, pyarrow reads a row group's whole column."""
 
 
 def _parse_fraction(text: str) -> float | Decimal:
@@ -174,7 +175,8 @@ def _to_exact_array(values: list[Any], kind: pa.DataType) -> pa.Array | None:
 
     Args:
         values: Values of one column.
-        kind: Wanted Arrow type. Numbers that it would change become an array of decimals instead.
+        kind: Arrow type to convert to. If it cannot represent all numbers exactly, the array has
+            decimals instead.
 
     Returns:
         The array, or None if no lossless array is possible.
@@ -217,14 +219,15 @@ def _get_python_types(kind: pa.DataType) -> set[type]:
 
 
 def _are_equal(read: list[Any], written: list[Any]) -> bool:
-    """Return True if all values read back from an Arrow array equal the written values."""
+    """Return True if all values read from an Arrow array equal the values written to it."""
     return len(read) == len(written) and all(map(_is_equal, read, written))
 
 
 def _is_equal(read: Any, written: Any) -> bool:
-    """Return True if a value read back from an Arrow array equals the written value.
+    """Return True if a value read from an Arrow array equals the value that was written.
 
-    An object may have further properties when read back, because a missing property becomes null.
+    An object that is read may have additional properties, because a missing property is written as
+    null.
     """
     if isinstance(written, dict):
         return written.keys() <= read.keys() and all(
@@ -350,7 +353,7 @@ def check_copies(file: IO[bytes], bound: Bound) -> None:
 def _estimate_max_bytes(source: Any, path: str) -> int:
     """Return an upper bound for the size in bytes of all texts of the Parquet column ``path``.
 
-    In each row group, it is the number of values times the length of the longest text.
+    For each row group, the number of values is multiplied by the length of the longest text.
     """
     import pyarrow.compute as pc
 
@@ -373,7 +376,7 @@ def _count_values(group: Any, path: str) -> int:
 def _get_dictionary(column: Any) -> Any:
     """Return the distinct values of a dictionary-encoded Arrow column; None for other columns.
 
-    For a nested column, return the values of the innermost field, following each first field.
+    For a nested column, these are the values of the first field at the deepest level.
     """
     import pyarrow as pa
 

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 _RATIO: Final = 100
-"""Compression ratio above which a column is treated as malicious."""
+"""Compression ratio above which a column is rejected as malicious."""
 
 _VALUE_BYTES: Final = 8
 """Estimated memory of one value, in bytes."""
@@ -32,10 +32,10 @@ _BYTE_ARRAY: Final = "BYTE_ARRAY"
 _FIXED_BYTE_ARRAY: Final = "FIXED_LEN_BYTE_ARRAY"
 _SMALL_DICTIONARY_BYTES: Final = 1 << 20
 _MEMORY_FACTOR: Final = 7
-"""Factor on the bound for texts of lists that are held in memory."""
+"""Factor on the limit of a cell, for the texts in lists: a reader keeps these in memory."""
 
 _COPIES: Final = 64
-"""Factor on the bound for data that is copied but not held in memory."""
+"""Factor on the limit of a cell, for texts that a reader copies but does not keep in memory."""
 
 
 def check_parquet(metadata: Any, bound: Bound) -> None:
@@ -46,8 +46,8 @@ def check_parquet(metadata: Any, bound: Bound) -> None:
         bound: Maximum size of a cell, and the name of the setting for this limit.
 
     Raises:
-        InputTooLargeError: A column's decoded size exceeds the limit and is out of proportion to
-            its compressed size, or its dictionary exceeds the limit.
+        InputTooLargeError: The decoded size of a column exceeds the limit and is far larger than
+            its compressed size, or the column's dictionary exceeds the limit.
     """
     for group, column in iterate_column_chunks(metadata):
         size = max(column.total_compressed_size, 1)
@@ -64,7 +64,7 @@ def check_parquet(metadata: Any, bound: Bound) -> None:
 
 
 def iterate_column_chunks(metadata: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield a pair for each column chunk: the metadata of its row group and its own metadata.
+    """Yield a (row group metadata, column chunk metadata) pair for each column chunk of a file.
 
     ``metadata`` is the metadata of a Parquet file, as pyarrow reads it from the footer.
     """
@@ -76,7 +76,8 @@ def iterate_column_chunks(metadata: Any) -> Iterator[tuple[Any, Any]]:
 def get_batch_rows(metadata: Any, default: int) -> int:
     """Return the number of rows of a Parquet file that a reader should decode at once.
 
-    It is ``default``, or 1 if the file may repeat a long value, because each copy takes memory.
+    The result is 1 if the file may repeat a long value, because each copy takes memory. Otherwise
+    it is ``default``.
     """
     columns = (column for _, column in iterate_column_chunks(metadata))
     return 1 if any(map(_repeats_long_values, columns)) else default
@@ -99,10 +100,11 @@ def text_columns(metadata: Any) -> list[str]:
 
 
 def get_max_copied_bytes(size: int, bound: Bound) -> int:
-    """Return the maximum size in bytes of a Parquet column's texts for readers that copy them.
+    """Return the maximum size in bytes of a Parquet column's texts, with repeated texts counted.
 
-    Each occurrence of a text counts. The maximum is 64 times the limit of a cell (``bound``) or, if
-    that is more, 100 times the file's ``size`` in bytes.
+    It applies to readers that copy a text each time it occurs. The result is the larger of two
+    values: 64 times the maximum size of a cell (``bound``), and 100 times the file's ``size`` in
+    bytes.
     """
     return max(_COPIES * bound.most, _RATIO * size)
 
@@ -110,7 +112,8 @@ def get_max_copied_bytes(size: int, bound: Bound) -> int:
 def repeating_columns(metadata: Any, limit: int) -> list[str]:
     """Return the paths of Parquet columns whose texts may have more than ``limit`` bytes.
 
-    A repeated text counts as often as it occurs. The size is estimated from the file's metadata.
+    A text that occurs several times counts each time. The size is estimated from ``metadata``, the
+    metadata of a Parquet file.
     """
     totals: dict[str, int] = defaultdict(int)
     for _, column in iterate_column_chunks(metadata):
@@ -121,7 +124,10 @@ def repeating_columns(metadata: Any, limit: int) -> list[str]:
 
 
 def _repeats_long_values(column: Any) -> bool:
-    """Return True if a reader may copy a long text of a Parquet column chunk for many rows."""
+    """Return True if a Parquet column chunk may repeat a long text in many rows.
+
+    A reader would copy the text for each row.
+    """
     is_flat_text = column.physical_type == _BYTE_ARRAY and "." not in column.path_in_schema
     return (
         column.has_dictionary_page
@@ -137,7 +143,7 @@ def _is_text(column: Any) -> bool:
 
 
 def _get_dictionary_size(column: Any) -> int:
-    """Return the compressed size in bytes of a Parquet column chunk's dictionary; 0 without one."""
+    """Return the compressed size of a Parquet column chunk's dictionary in bytes; 0 without one."""
     if not column.has_dictionary_page or not column.dictionary_page_offset:
         return 0
     return max(0, int(column.data_page_offset - column.dictionary_page_offset))

@@ -16,7 +16,10 @@ from tap_core.parsing.varints import read_varint
 __all__ = ["check_pages"]
 
 _PAGE_FACTOR: Final = 32
-"""Maximum size of a page, as a multiple of the bound for a cell. Some writers use 100 MB pages."""
+"""Maximum size of a page, as a multiple of the maximum size of a cell.
+
+Some writers use pages of 100 MB.
+"""
 
 _MAX_PAGE_BYTES: Final = 512 * MIB
 
@@ -24,7 +27,7 @@ _MAX_PAGES: Final = 1_000_000
 """Maximum number of pages per file; reading their headers takes about 20 seconds."""
 
 _UNCOMPRESSED, _COMPRESSED = 2, 3
-"""Fields of a page header: the page's size in bytes, uncompressed and compressed."""
+"""Thrift field numbers of a page's sizes in its header, uncompressed and compressed."""
 
 # Type codes of Thrift's compact protocol. A page header contains no maps.
 _STOP: Final = 0
@@ -39,7 +42,7 @@ _STRUCT: Final = 12
 
 _LONG_LIST: Final = 15
 _MAX_DEPTH: Final = 8
-"""Maximum nesting depth; statistics are the third level of a page header."""
+"""Maximum nesting depth of a page header; in ordinary headers the depth is 3."""
 
 _HEADER_BYTES: Final = 1 << 12
 _MAX_HEADER_BYTES: Final = 1 << 22
@@ -50,8 +53,8 @@ def check_pages(
 ) -> None:
     """Check the decompressed size of each page of a Parquet file.
 
-    The limit is 32 times the limit for a cell (``bound``), but at most 512 MiB or, if that is more,
-    8 times the limit for a cell.
+    The maximum is 32 times the maximum size of a cell (``bound``), but not more than 512 MiB. For
+    cells of more than 64 MiB, it is 8 times the size of a cell.
 
     Args:
         file: The open file.

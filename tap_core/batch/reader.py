@@ -108,9 +108,10 @@ def _check_encoding(encoding: BaseBatchFileEncoding) -> None:
 
 
 def _decompress(file: IO[bytes], encoding: BaseBatchFileEncoding, stack: ExitStack) -> IO[bytes]:
-    """Return the decompressed content of a gzip JSON Lines file as a binary stream.
+    """Return a binary stream of a file's content, decompressed if it is gzip JSON Lines.
 
-    Any other file is returned unchanged. Closing ``stack`` closes the new stream.
+    Any other file is returned unchanged. The decompressed stream is closed when ``stack`` is
+    closed.
     """
     if encoding.format != BatchFileFormat.JSONL or encoding.compression != "gzip":
         return file
@@ -121,7 +122,8 @@ def _decompress(file: IO[bytes], encoding: BaseBatchFileEncoding, stack: ExitSta
 def _open(address: str, storage: StorageTarget | None, limits: FileLimits) -> IO[bytes]:
     """Open the batch file at a URL for reading.
 
-    If ``storage`` is given, a URL outside its folder is read from a file of the same name inside.
+    If ``storage`` is not None, the file is always read from the storage's folder: a URL elsewhere
+    is replaced by the file of the same name in this folder.
 
     Raises:
         ValueError: The URL is not allowed.
@@ -136,7 +138,7 @@ def _open(address: str, storage: StorageTarget | None, limits: FileLimits) -> IO
 
 
 def _resolve_address(storage: StorageTarget, address: str) -> str:
-    """Return the URL from which to read a batch file: always one in the storage's folder.
+    """Return the URL from which to read a batch file; it is always in the storage's folder.
 
     A URL in this folder is returned unchanged. For any other URL, return the URL of the file with
     the same name in the folder, so that a BATCH message cannot name a file elsewhere.
@@ -217,7 +219,7 @@ def _to_batch_file_error(address: str, stream: str, error: Exception) -> BatchFi
 
 
 def _format_reason(error: Exception) -> str:
-    """Return a text that says why a batch file cannot be read, such as ``it does not exist``."""
+    """Return the reason why a batch file cannot be read, such as ``it does not exist``."""
     reason = str(error)
     if isinstance(error, FileNotFoundError):
         reason = "it does not exist"

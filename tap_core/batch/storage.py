@@ -1,8 +1,8 @@
 """Storage of batch files: a local folder, or a file system that fsspec supports.
 
-Local paths, plain or as ``file:`` URLs, are opened without fsspec. ``params`` may contain secrets,
-so messages never show them. Relative paths, also after ``file://``, are relative to the working
-directory, as in singer_sdk. URLs in BATCH messages are absolute.
+Local paths, plain or as ``file:`` URLs, are opened without fsspec. The ``params`` of a storage may
+contain secrets, so messages never show them. Relative paths, also after ``file://``, are relative
+to the working directory, as in singer_sdk. URLs in BATCH messages are absolute.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class StorageTarget:
 
     @contextmanager
     def open(self, filename: str, mode: str = "rb") -> Iterator[IO[Any]]:
-        """Open a file in this folder during a ``with`` block; ``mode`` is as in Python's `open`."""
+        """Open a file in this folder; the ``with`` block closes it. ``mode`` is that of `open`."""
         with self.file(filename, mode) as file:
             yield file
 

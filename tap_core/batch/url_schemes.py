@@ -1,4 +1,4 @@
-"""Check of the URLs in a BATCH message: a target opens only allowed ones.
+"""Check of the URLs in a BATCH message: a target opens only URLs that are allowed.
 
 A BATCH message is not trusted, because it could make the target connect to any host. Allowed are
 local files, URLs of object stores (read with the target's credentials), and hosts that the target's
@@ -23,7 +23,10 @@ SCHEMES: Final = _AZURE | {"gcs", "gs", "memory", "oci", "s3", "s3a", "s3n"}
 SCHEMES_SETTING: Final = "batch_schemes"
 
 _ALWAYS_WITH_HOST: Final = frozenset({"wasb", "wasbs"})
-"""Azure's schemes whose URLs have a host also without a container: Hadoop reads ``$root`` then."""
+"""Azure's URL schemes whose URLs always contain a host, with or without a container.
+
+For a URL without a container, Hadoop reads the container ``$root``.
+"""
 
 _AZURE_HOST: Final = re.compile(
     r"[\w-]+(\.[\w-]+)*\.(core\.(windows\.net|chinacloudapi\.cn|usgovcloudapi\.net|cloudapi\.de)"

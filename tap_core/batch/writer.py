@@ -35,10 +35,10 @@ __all__ = [
 ]
 
 _GZIP_LEVEL: Final = 1
-"""Level of gzip: twice as fast as the default 6, with files that are an eighth larger."""
+"""Compression level: twice as fast as gzip's default 6, but files are an eighth larger."""
 
 _GZIP_WBITS: Final = 31
-"""Value of ``wbits`` with which zlib writes a gzip header and trailer."""
+"""Value of zlib's argument ``wbits`` for output with a gzip header and trailer."""
 
 _encode: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=str).encode
 _UNSAFE_CHARACTERS: Final = re.compile(r"[\\/\0]")
@@ -55,9 +55,9 @@ def encode_row(record: Record) -> bytes:
 
 @dataclass(frozen=True)
 class EncodedFormat:
-    """File name suffix of a batch file format, and its encoder.
+    """File name suffix and encoder of a batch file format.
 
-    ``make_encoder`` creates the encoder for an open file and a JSON Schema.
+    ``make_encoder`` is a function that creates the encoder for an open file and a JSON Schema.
     """
 
     suffix: str
@@ -184,13 +184,13 @@ class BatchFileWriter:
         return self._storage.get_url(self._name)
 
     def _run_step(self, step: Callable[[], Any]) -> Any:
-        """Run an operation on the file and return its result; if it fails, delete the file.
+        """Call a function that uses the file, and return its result; if it fails, delete the file.
 
         Args:
-            step: Function that does the operation, such as closing the file.
+            step: Function to call, such as the one that closes the file.
 
         Raises:
-            BatchFileError: The operation failed.
+            BatchFileError: The function failed.
         """
         try:
             return step()

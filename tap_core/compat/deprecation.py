@@ -18,7 +18,7 @@ __all__ = ["deprecated_import"]
 def deprecated_import(name: str, *, old: str, known: Collection[str], new: str) -> Any:
     """Import a class or function from its new module, and emit a deprecation warning.
 
-    The old module calls it in its ``__getattr__``, which Python calls if the module lacks a name.
+    The function ``__getattr__`` of the old module calls this function.
 
     Args:
         name: Name of the class or function.

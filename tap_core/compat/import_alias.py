@@ -22,7 +22,7 @@ __all__ = ["SINGER_SDK", "install_import_alias", "search_working_directory"]
 SINGER_SDK = "singer_sdk"
 _OURS = "tap_core"
 _FORMER_NAMES = {"_singerlib": "singerlib"}
-"""Packages of older releases of singer_sdk, with the name that singer_sdk 0.54 gives them."""
+"""Names of packages in older releases of singer_sdk, with their names in singer_sdk 0.54."""
 
 
 class _Alias(MetaPathFinder, Loader):
@@ -56,7 +56,7 @@ class _Alias(MetaPathFinder, Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Restore the module's ``__spec__``, which Python replaced by that of the alias.
+        """Restore the module's ``__spec__``, which Python has replaced by the spec of the alias.
 
         The module's code is not executed again.
         """

@@ -1,4 +1,4 @@
-"""Faster start of programs that import large packages: less garbage collection.
+"""Pause of the garbage collector during large imports, so that programs start faster.
 
 An import creates many objects but little garbage, so garbage collections only slow it down.
 """

@@ -47,7 +47,7 @@ def read_dotenv(prefix: str, path: StrPath | None = None) -> dict[str, str]:
 
 
 def _candidates() -> Iterator[Path]:
-    """Yield the possible paths of a ``.env`` file: in the working directory, then project root."""
+    """Yield the possible paths of a ``.env`` file: working directory, then project root."""
     here = Path.cwd()
     yield here / _NAME
     root = next(filter(_is_project_root, (here, *here.parents)), here)

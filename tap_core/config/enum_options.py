@@ -89,8 +89,8 @@ def _get_texts(schema: Schema, keywords: tuple[str, ...]) -> Any:
 def _get_label(texts: Any, number: int, value: str) -> str:
     """Return the title or description of one ``enum`` value, or "" if it has none.
 
-    ``texts`` has the titles or descriptions of all values: a list, in which ``number`` is the
-    index, or a dict by ``value``.
+    ``texts`` contains the titles or descriptions of all values. It is a list with the index
+    ``number``, or a dict with the key ``value``.
     """
     if isinstance(texts, dict):
         return str(texts.get(value) or "")
@@ -100,7 +100,7 @@ def _get_label(texts: Any, number: int, value: str) -> str:
 def _list_union_options(schema: Schema) -> Iterator[Option]:
     """Yield a dropdown option for each schema in ``oneOf`` or ``anyOf``, such as ``{"const": 5}``.
 
-    A union yields nothing if one of its alternatives allows several values.
+    A union with an alternative that allows several values yields nothing.
     """
     for word in ("oneOf", "anyOf"):
         branches = schema.get(word)

@@ -54,13 +54,13 @@ ENV = "ENV"
 """Value of ``--config`` that requests settings from the environment instead of a file."""
 
 NO_SETTINGS = "No settings were passed: name their file with --config FILE."
-"""Sentence after an error in the settings of a command without ``--config``."""
+"""Sentence that ends an error message if ``--config`` is missing."""
 
 TRUTHY = ("true", "1", "yes", "on")
 FALSY = ("false", "0", "no", "off", "")
 
 _MAX_LEVELS = 100
-"""Limit for nested objects and arrays in settings."""
+"""Maximum number of levels of objects and arrays in settings."""
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -153,7 +153,7 @@ def _describe_type(value: Any) -> str:
 class EnvironmentConfig:
     """Settings from environment variables, by setting name.
 
-    ``values`` has the values of valid settings, ``faults`` the error messages of invalid ones.
+    ``values`` contains the values of valid settings, ``faults`` the error messages of invalid ones.
     """
 
     values: dict[str, Any]
@@ -180,8 +180,8 @@ def read_environment(
     Args:
         config_schema: JSON Schema of the settings.
         prefix: Prefix of the variable names, such as ``TAP_X_``.
-        dotenv_path: Path of a ``.env`` file for variables that are not set; by default the file is
-            located by :func:`tap_core.config.dotenv_file.read_dotenv`.
+        dotenv_path: Path of a ``.env`` file with variables that the environment lacks; by default
+            :func:`tap_core.config.dotenv_file.read_dotenv` locates the file.
     """
     variables = {**read_dotenv(prefix, dotenv_path), **os.environ}
     values: dict[str, Any] = {}
@@ -205,10 +205,11 @@ def read_environment(
 def _warn_of_misspelled_variables(
     variables: Mapping[str, str], settings: Iterable[str], prefix: str
 ) -> None:
-    """Log a warning for each environment variable whose name is a likely misspelling.
+    """Log a warning for each environment variable whose name is probably misspelled.
 
-    Such a name has the ``prefix``, belongs to no setting, and is similar to the variable of a
-    setting that is not set. The plugin's variable for the log level is not reported.
+    A name is probably misspelled if it starts with ``prefix``, is not the variable of a setting,
+    and resembles a variable that could be set but is not. The variable for the log level is never
+    reported.
     """
     known = {env_var_name("", setting) for setting in settings}
     unset = [name for name in known if prefix + name not in variables]

@@ -27,11 +27,11 @@ _KINDS: Final[Mapping[str, str]] = {
     "integer": "integer",
     "boolean": "boolean",
 }
-"""Kind of a setting by JSON type. Of several types of a setting, the first one here counts.
+"""Meltano's kind of a setting by JSON type; the first type here that the setting allows applies.
 
 Meltano converts the texts of environment variables by kind, and leaves the values of `meltano.yml`
-as they are. It has the kind ``decimal``, but Meltano 4.4 fails when it writes such a value to the
-plugin's config file.
+unchanged. The kind ``decimal`` is not used, because Meltano 4.4 fails when it writes such a value
+to the plugin's config file.
 """
 
 _FORMATS: Final[Mapping[str, str]] = {
@@ -60,7 +60,7 @@ def _define_properties(
     Args:
         schema: JSON Schema of the object.
         path: Path of the object with a dot at its end; "" for the object of all settings.
-        above: Title of the object, for the labels of its properties.
+        above: Title of the object, which precedes the labels of its properties.
         in_secret: True if the schema marks the object, or one around it, as secret.
     """
     for name, declared in merge_subschemas(schema).get("properties", {}).items():
@@ -115,11 +115,11 @@ def _find_kind(schema: Schema) -> tuple[str, list[dict[str, Any]]]:
 
 
 def list_required_groups(schema: Schema) -> list[list[str]]:
-    """Return groups of setting names; a plugin starts if all settings of one group are set.
+    """Return the groups of settings that a plugin requires, each as a list of setting names.
 
-    There is one group for each alternative (``anyOf`` or ``oneOf``) that requires other settings,
-    and no group if no setting is required. A required object is represented by its required
-    properties.
+    A plugin starts if all settings of at least one group are set. Each alternative in ``anyOf`` or
+    ``oneOf`` that requires other settings has its own group. A required object is represented by
+    its required properties. The result is empty if no setting is required.
     """
     whole = merge_subschemas(inline_references(schema))
     groups = _list_groups(whole)
@@ -127,9 +127,10 @@ def list_required_groups(schema: Schema) -> list[list[str]]:
 
 
 def _list_groups(schema: Schema, path: str = "") -> list[list[str]]:
-    """Return groups of setting names; the schema of an object requires all names of one group.
+    """Return the groups of settings that the JSON Schema of an object requires.
 
-    ``path`` is the path of the object with a dot at its end.
+    All settings of at least one group must be set. ``path`` is the path of the object with a dot at
+    its end; "" for the object of all settings.
     """
     properties = schema.get("properties") or {}
     groups: list[list[str]] = [[]]
@@ -147,5 +148,5 @@ def _list_groups(schema: Schema, path: str = "") -> list[list[str]]:
 
 
 def _combine(groups: list[list[str]], others: list[list[str]]) -> list[list[str]]:
-    """Return all pairs of a group in ``groups`` and one in ``others``, each pair as one group."""
+    """Return each group in ``groups`` joined with each group in ``others``."""
     return [[*group, *other] for group in groups for other in others]

@@ -21,7 +21,7 @@ Schema: TypeAlias = Mapping[str, Any]
 _ALTERNATIVES: Final = ("oneOf", "anyOf")
 _DEPENDENT: Final = ("dependentRequired", "dependencies")
 _MERGED_KEYWORDS: Final = ("properties", *_DEPENDENT)
-"""Keywords whose values are merged if several members of ``allOf`` have them."""
+"""Keywords whose values are merged if several members of ``allOf`` contain them."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def flatten_schema(schema: Schema) -> FlattenedSchema:
 
 
 def _drop_null(alternatives: Any) -> list[Schema]:
-    """Return the schemas in the value of ``oneOf`` or ``anyOf``, except that of the type null."""
+    """Return the schemas in the value of ``oneOf`` or ``anyOf``, without that of the type null."""
     found = alternatives if isinstance(alternatives, list) else []
     return [each for each in found if isinstance(each, Mapping) and each.get("type") != "null"]
 
@@ -119,9 +119,9 @@ def _iterate_members(schema: Schema) -> Iterator[Schema]:
 
 
 def _split_rules(schema: JsonSchema) -> Iterator[Schema]:
-    """Yield a merged schema without its ``allOf``, and then each member of that ``allOf``.
+    """Yield a schema without its ``allOf``, and then each member of the ``allOf``.
 
-    These members have the keyword ``if``, so they cannot be merged.
+    Only members with the keyword ``if`` are left in the ``allOf``, because they cannot be merged.
     """
     rules = schema.pop("allOf", ())
     yield schema

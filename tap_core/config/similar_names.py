@@ -22,7 +22,7 @@ def find_similar(name: str, valid_names: Iterable[str]) -> str | None:
 def suggest(name: str, valid_names: Iterable[str]) -> str:
     """Return the end of an error message that suggests a valid name for a misspelled one.
 
-    For example, `` Did you mean 'users'?``; an empty text if no valid name is similar.
+    An example is `` Did you mean 'users'?``. The result is empty if no valid name is similar.
     """
     similar = find_similar(name, valid_names)
     return "" if similar is None else f" Did you mean {similar!r}?"

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _Fault: TypeAlias = Any
-"""A ``jsonschema.ValidationError``; the alias avoids the import of that library."""
+"""Alias for ``jsonschema.ValidationError``, so that jsonschema need not be imported."""
 
 
 def validate_config(
@@ -102,14 +102,14 @@ def setting_path(parts: Iterable[str | int]) -> str:
 
 
 def _format_error(error: _Fault, schema: JsonSchema) -> str:
-    """Return the message for a validation error: the setting's path and the fault, no secrets."""
+    """Return the message for a validation error: setting's path and fault, but no secrets."""
     path = setting_path(error.absolute_path)
     message = _without_value(error) if _shows_secret(error, schema) else _with_value(error)
     return f"{path}: {message}" if path else message
 
 
 def _with_value(error: _Fault) -> str:
-    """Return the message for a validation error; it suggests a name or choice if one is similar."""
+    """Return the message for a validation error; if possible, it suggests a similar valid name."""
     if error.validator == "additionalProperties":
         known = error.schema.get("properties", {})
         hints = (suggest(name, known) for name in error.instance if name not in known)
@@ -188,7 +188,7 @@ def _holds_secret(value: Any, schema: JsonSchema) -> bool:
 
 
 def _without_value(error: _Fault) -> str:
-    """Return the message for a validation error whose invalid value must not be shown."""
+    """Return the message for a validation error without the invalid value, which may be secret."""
     if error.validator == "enum":
         return f"the value (not shown) does not fit enum {_list_choices(error)!r}"
     if error.validator in {"type", "format", "pattern"}:
@@ -292,8 +292,8 @@ def suggest_misspelled_settings(
 ) -> Iterator[tuple[str, str]]:
     """Yield ``(path, suggested path)`` for each setting whose name seems misspelled.
 
-    That is an undeclared setting with a name similar to that of a declared setting without a value.
-    Objects whose ``additionalProperties`` is a schema are not checked.
+    A setting seems misspelled if the schema does not declare it, but declares a similar name that
+    has no value in ``config``. Objects whose ``additionalProperties`` is a schema are not checked.
     """
     yield from _suggest_in_object(config, schema, ())
 
@@ -303,7 +303,7 @@ def _suggest_in_object(
 ) -> Iterator[tuple[str, str]]:
     """Yield the suggestions of `suggest_misspelled_settings` for an object and objects inside it.
 
-    ``path`` is the path of the object (``config``) in the whole configuration.
+    ``config`` is the object, and ``path`` its path in the whole configuration.
     """
     known = schema.get("properties", {})
     free = isinstance(schema.get("additionalProperties"), dict)
