@@ -52,8 +52,8 @@ class SchemaEvent:
     """Schema of a stream, sent before its first rows and again when it changes.
 
     ``keys`` are the properties that identify a row; without keys, rows are only appended.
-    ``cursor`` is the replication key. If a key or the cursor is a property inside an object,
-    ``nested`` maps its name to its path.
+    ``cursor`` is the replication key. For a key or cursor that is a property inside an object,
+    ``nested`` contains its path, by name.
     """
 
     stream: StreamId
@@ -105,8 +105,8 @@ class SpooledRows:
         nbytes: Size of the rows in bytes.
         version: Table version of the rows (see `ActivateVersion`), or None.
         has_deletes: False if no row is a delete record; True if this is unknown.
-        starts: Position of each partition's first row among all rows of the input, by partition
-            number.
+        starts: By partition number, the position of the partition's first row among all rows of
+            the input.
     """
 
     stream: StreamId
@@ -120,7 +120,7 @@ class SpooledRows:
 
 @dataclass(frozen=True)
 class ActivateVersion:
-    """Instruction to delete all rows of a stream that have another table version than ``version``.
+    """Instruction to delete all rows of a stream whose table version is not ``version``.
 
     A tap sends it after a full sync, so that rows of earlier syncs disappear.
     """
@@ -131,10 +131,10 @@ class ActivateVersion:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """State of a tap; a target may emit it after it has committed all rows before this event.
+    """State of a tap; a target may emit it after it has committed all earlier rows.
 
-    ``state`` is JSON on one line. If ``scope`` is a stream, it is the state of this stream only; if
-    ``scope`` is None, it is the state of all streams.
+    ``state`` is JSON on one line. It is the state of the stream ``scope`` only or, if ``scope`` is
+    None, of all streams.
     """
 
     state: bytes
@@ -153,8 +153,8 @@ class StreamStatus:
 class Estimate:
     """Estimated number of rows and bytes of a stream, reported by its tap.
 
-    A later estimate replaces an earlier one. If ``is_total`` is True, the estimate is for all
-    streams together, and ``stream`` has the name of the tap.
+    A later estimate replaces an earlier one. If ``is_total`` is True, the estimate applies to all
+    streams together, and ``stream`` contains the name of the tap.
     """
 
     stream: StreamId

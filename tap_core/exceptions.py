@@ -201,7 +201,7 @@ class DiscoveryError(SingerSDKError):
 
 
 class EmptySchemaTypeError(DiscoveryError):
-    """Raised if the type of a property is needed, but the property's JSON Schema is empty."""
+    """Raised if the JSON Schema of a property is empty although its type is needed."""
 
     def __init__(self, *args: object) -> None:
         """Create the error; ``args`` follow the standard message."""
@@ -291,7 +291,7 @@ class InvalidStreamSortException(FatalSyncError):  # noqa: N818  singer_sdk's na
 
 
 class PartitionsFailedError(FatalSyncError):
-    """Raised after a sync if some partitions of a stream failed; the others are complete."""
+    """Raised after a sync if some partitions of a stream failed; all other partitions were read."""
 
 
 class PaginationLoopError(FatalSyncError, RuntimeError):
@@ -382,7 +382,7 @@ class LimitExceededError(DataError):
 
 
 class SyncLifecycleSignal(SingerSDKError):  # noqa: N818  singer_sdk's name
-    """Base class of exceptions that end a sync early although there is no error."""
+    """Base class of exceptions that end a sync early without an error."""
 
 
 class RequestedAbortException(SyncLifecycleSignal):
@@ -394,7 +394,7 @@ class MaxRecordsLimitException(RequestedAbortException):
 
 
 class AbortedSyncExceptionBase(SyncLifecycleSignal, abc.ABC):
-    """Abstract base class of exceptions that are raised when the sync of a stream is aborted."""
+    """Abstract base class of exceptions that are raised if the sync of a stream is aborted."""
 
 
 class AbortedSyncFailedException(AbortedSyncExceptionBase):

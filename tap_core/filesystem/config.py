@@ -1,8 +1,9 @@
 """Settings of a tap that reads the files of a folder.
 
 Names, titles and defaults are those of singer_sdk (version 0.54), because existing configurations
-use them. A setting named after a protocol, such as ``sftp``, contains keyword arguments of fsspec's
-file system for this protocol. Source: fsspec, "API Reference", section "Built-in Implementations".
+use them. A setting with the name of a protocol, such as ``sftp``, contains the keyword arguments of
+fsspec's file system for this protocol. Source: fsspec, "API Reference", section "Built-in
+Implementations".
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tap_core.types import JsonSchema
 __all__ = ["BASE_CONFIG_SCHEMA", "DEFAULT_MERGE_STREAM_NAME", "FTP", "SFTP", "ReadMode"]
 
 DEFAULT_MERGE_STREAM_NAME = "files"
-"""Default name of the stream of all files."""
+"""Default name of the single stream if all files are merged into one stream."""
 
 
 class ReadMode(str, Enum):

@@ -1,8 +1,8 @@
 """`FileStream`, a stream whose records are in files; a changed file is read again.
 
-Names and signatures are those of singer_sdk (version 0.54). Each file is a partition, and its
-bookmark is the file's modification time. A file older than its bookmark is not opened. If the file
-system has no modification times, every file is read in every sync.
+Names and signatures are those of singer_sdk (version 0.54). Each file is a partition, whose
+bookmark is the file's modification time. A file that was last modified before its bookmark is not
+opened. If the file system has no modification times, every file is read in every sync.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class FileStream(Stream, abc.ABC):
 
     @property
     def partitions(self) -> list[dict[str, Any]]:
-        """Partition contexts, one per file: ``{"_sdc_path": path}``."""
+        """Partitions of the stream, one dict per file: ``{"_sdc_path": path}``."""
         return self._partitions
 
     @cached_property
@@ -86,7 +86,9 @@ class FileStream(Stream, abc.ABC):
         return schema
 
     def get_records(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of the file in ``context``, unless the file is older than its bookmark.
+        """Yield the records of one file, unless it was last modified before its bookmark.
+
+        ``context`` identifies the file: ``{"_sdc_path": path}``.
 
         Raises:
             RuntimeError: The context is None or empty.
@@ -110,7 +112,7 @@ class FileStream(Stream, abc.ABC):
         return bookmark is not None and modified < bookmark
 
     def _get_modification_time(self, path: str) -> datetime | None:
-        """Return the modification time of a file, or None if the file system has no such times."""
+        """Return the modification time of a file; None if the file system stores no such times."""
         try:
             modified: datetime = self.filesystem.modified(path)
         except NotImplementedError:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["FolderTap", "file_path_to_stream_name"]
 
 _NEEDS_SETTINGS = ("ftp", "sftp")
-"""File systems that need the setting of the same name."""
+"""File systems that require the setting of the same name."""
 _WITH_DOT = ("local", *_NEEDS_SETTINGS)
 """File systems whose file paths begin with ``./`` in states, as in singer_sdk."""
 
@@ -77,7 +77,7 @@ class FolderTap(Tap, Generic[_Files]):
         """File system (fsspec) whose root is the tap's folder.
 
         Raises:
-            ConfigValidationError: The setting ``ftp`` or ``sftp`` of this file system is missing.
+            ConfigValidationError: The file system is FTP or SFTP, but its setting is missing.
         """
         from fsspec.implementations.dirfs import DirFileSystem
 
@@ -93,7 +93,8 @@ class FolderTap(Tap, Generic[_Files]):
         """Return one stream per file, or one stream for all files if ``read_mode`` is ``merge``.
 
         Raises:
-            ConfigValidationError: There is no folder, no file to merge, or two files of one stream.
+            ConfigValidationError: The folder does not exist, there is no file to merge, or several
+                files have the same stream name.
         """
         if not self.fs.isdir(""):
             fault = f"'path': '{self.path}' does not exist or is not a directory"

@@ -16,7 +16,7 @@ __all__ = ["Auth", "Context", "Record", "RequestFunc", "StrPath", "TapState"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import ``Auth`` or ``RequestFunc`` on first access, because the import is slow."""
+    """Import ``Auth`` or ``RequestFunc`` on first access, because their modules import slowly."""
     if name in {"Auth", "RequestFunc"}:
         from tap_core.http import request
 

@@ -1,6 +1,6 @@
 """Connection pools that enforce a deadline and a size limit while a response is received.
 
-The pools also refuse to connect to a link-local address to which a redirect or a link has led.
+The pools also refuse to follow a redirect or a link to a link-local address.
 
 The timeout of the requests package applies to each socket read, so a server that sends one byte now
 and then never exceeds it. A `Deadline` limits the total time for the status line, headers and body.
@@ -44,7 +44,10 @@ __all__ = [
 
 
 InvalidHostError: Final = LocationValueError
-"""Error of urllib3 for a host name that it cannot encode, which the requests package passes on."""
+"""Error of urllib3 for a host name that it cannot encode.
+
+The requests package does not convert this error to one of its own.
+"""
 
 _BUFFER: Final = 32_768
 """Size of a socket read in bytes, large enough for the headers and a page of records."""
@@ -195,7 +198,7 @@ class HTTPSConnectionPool(connectionpool.HTTPSConnectionPool):
 
 
 def _limit_connection(connection: Any) -> Any:
-    """Set the response class of a new connection to one with limits; return the connection.
+    """Make a new connection read responses with limits, and return the connection.
 
     A connection that other code has changed is left as it is.
     """
@@ -207,10 +210,10 @@ def _limit_connection(connection: Any) -> Any:
 
 
 def _connect(connection: Any, connect: Callable[[], socket.socket]) -> socket.socket:
-    """Return the socket of a new connection from ``connect``, the method of urllib3 that opens it.
+    """Open a connection with ``connect``, a method of urllib3, and return the connection's socket.
 
-    The address of the socket is checked too, because the host name may be resolved to another
-    address when urllib3 connects. Nothing is checked for a proxy, which resolves the name itself.
+    The address of the socket is checked as well as the host name, because urllib3 resolves the name
+    again. Connections to a proxy are not checked, because the proxy resolves the name.
 
     Raises:
         UntrustedHostError: A response led the request to a link-local address.
@@ -241,7 +244,7 @@ def limit_responses(session: requests.Session) -> None:
 
 
 def limit_pools(manager: Any) -> None:
-    """Make a urllib3 pool manager limit responses, unless it already has custom pool classes."""
+    """Make a urllib3 pool manager limit responses, unless it already uses custom pool classes."""
     if getattr(manager, "pool_classes_by_scheme", None) is pool_classes_by_scheme:
         manager.pool_classes_by_scheme = _POOLS
 
@@ -272,7 +275,7 @@ def skip_cookies(response: Any) -> None:
 def limit_proxied_responses(session: requests.Session, url: str, proxy: str) -> None:
     """Limit the size of responses to ``url`` through ``proxy``, and the time to receive them.
 
-    Nothing is changed if the proxy cannot be used.
+    Do nothing if the URL of the proxy cannot be used.
     """
     try:
         adapter = cast("Any", session.get_adapter(url))

@@ -37,19 +37,19 @@ def fail_fast() -> Iterator[None]:
 
 
 def limit_tries(tries: int) -> int:
-    """Return the maximum number of tries: at most 2 in a `fail_fast` block, else unchanged."""
+    """Return ``tries``, the maximum number of tries, but at most 2 in a `fail_fast` block."""
     return min(tries, _TRIES) if _is_failing_fast.get() else tries
 
 
 def limit_wait(seconds: float) -> float:
-    """Return the wait before a retry: at most 1 second in a `fail_fast` block, else unchanged."""
+    """Return ``seconds``, the wait before a retry, but at most 1 in a `fail_fast` block."""
     return min(seconds, _WAIT_SECONDS) if _is_failing_fast.get() else seconds
 
 
 def limit_timeout(timeout: _Timeout) -> _Timeout:
-    """Return a timeout in seconds: at most 30 in a `fail_fast` block, else unchanged.
+    """Return ``timeout``, a number of seconds, but at most 30 in a `fail_fast` block.
 
-    A timeout that is not a number, such as a (connect, read) tuple, is always unchanged.
+    A timeout that is not a number, such as a (connect, read) tuple, is returned unchanged.
     """
     if _is_failing_fast.get() and isinstance(timeout, (int, float)):
         return min(timeout, type(timeout)(_TIMEOUT_SECONDS))

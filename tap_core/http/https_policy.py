@@ -24,11 +24,11 @@ def require_https() -> None:
 
 
 def check_https(address: str | None) -> None:
-    """Check that the URL of a request is not forbidden plain HTTP, before the request is sent.
+    """Raise an error if a request to this URL would use plain HTTP although it is forbidden.
 
     Raises:
         ConfigurationError: `require_https` was called, and the URL begins with ``http://`` and
-            names another machine.
+            contains the host of another machine.
     """
     if not _is_required.is_set() or not address or not address.lower().startswith("http:"):
         return

@@ -1,8 +1,8 @@
 """Link-local addresses and metadata services, to which no redirect or link may lead.
 
-Clouds serve a machine's credentials at such addresses, over plain HTTP and without a login. A tap
-that followed a redirect or a link to such an address would write the credentials into a table. A
-tap may still read from such an address if its code or its settings name it.
+Clouds serve a machine's credentials at such addresses, over plain HTTP and without a login. If a
+tap followed a redirect or a link to such an address, it would write the credentials into a table. A
+tap may read from such an address only if its code or its settings contain the address.
 
 Sources: RFC 3927 and RFC 4291 for link-local addresses; the documentation of the clouds for others.
 """
@@ -31,7 +31,7 @@ _METADATA: Final = tuple(
     )
 )
 _EMBEDDED: Final = tuple(map(ip_network, ("::/96", "::ffff:0:0/96", "64:ff9b::/96")))
-"""IPv6 networks whose addresses end with an IPv4 address, to which a system may send them."""
+"""IPv6 networks whose addresses end with an IPv4 address; a system may connect to the latter."""
 _SIX_TO_FOUR: Final = ip_network("2002::/16")
 
 
@@ -40,7 +40,7 @@ def is_link_local(host: str) -> bool:
     """Return True if a host is a link-local address or the address of a metadata service.
 
     The address may have any form that the system accepts, such as ``2852039166`` or ``0xa9fea9fe``.
-    A name is never such an address; `find_link_local` resolves names.
+    For a host name, return False: `find_link_local` resolves names.
     """
     try:
         address = ip_address(host.strip("[]").partition("%")[0])
@@ -65,7 +65,7 @@ def _has_link_local(address: IPv6Address) -> bool:
 def find_link_local(host: str, port: int) -> str | None:
     """Resolve a host, and return its first link-local address (see `is_link_local`), or None.
 
-    Return None also if the name cannot be resolved.
+    Also return None if the host cannot be resolved.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)

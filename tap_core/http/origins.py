@@ -118,7 +118,7 @@ def declared_origin(url: str) -> Origin | None:
 class _AllowedHost(NamedTuple):
     """Host to which credentials may be sent, parsed from the setting ``allowed_hosts``.
 
-    An empty scheme matches any scheme, a missing port the default port of the scheme.
+    An empty scheme matches any scheme. A missing port matches the default port of the scheme.
     """
 
     scheme: str
@@ -170,10 +170,10 @@ def check_allowed_hosts(names: Collection[str]) -> tuple[str, ...]:
 def has_secrets(request: requests.PreparedRequest, secrets: Secrets) -> bool:
     """Return True if the headers, URL or body of a request contain a secret.
 
-    A secret is recognized by its value in ``secrets``, also encoded, or by the name of its header
-    or query parameter. Cookies are ignored, since they are never sent to another origin. A body
-    that can be read only once (a file or a generator) is assumed to contain a secret, and so is a
-    request whose authentication (HTTP Digest, NTLM) would answer a challenge of the server.
+    A secret is a value in ``secrets``, plain or encoded, or the value of a header or query
+    parameter with a secret name. Cookies are ignored, since they are never sent to another origin.
+    The result is also True for a body that can be read only once (a file or a generator), and for
+    authentication that sends credentials after a 401 response (HTTP Digest, NTLM).
     """
     if any(map(_answers_challenge, _response_hooks(request))):
         return True
@@ -199,7 +199,10 @@ def _response_hooks(request: requests.PreparedRequest) -> list[Any]:
 
 
 def _answers_challenge(hook: Any) -> bool:
-    """Return True for a response hook with which requests answers a 401 with credentials."""
+    """Return True if a response hook belongs to an authenticator, such as HTTP Digest.
+
+    Such a hook may answer a 401 response with credentials.
+    """
     return isinstance(getattr(hook, "__self__", None), AuthBase)
 
 
@@ -326,7 +329,8 @@ class Route:
     def is_declared(self, request: requests.PreparedRequest) -> bool:
         """Return True if the code or the settings of the source name the host of a request.
 
-        If the result is False, the host may come from a response.
+        If the result is False, the host may have been read from a response, such as a next-page
+        URL.
         """
         origin = parse_origin(request.url)
         if origin is None or self.is_home(origin) or self._allows(origin):
@@ -360,7 +364,7 @@ class Route:
 def make_link_local_error(host: str, address: str = "") -> UntrustedHostError:
     """Return the error for a response that leads a request to a link-local address.
 
-    ``host`` is the host of the request's URL. If it is a name, ``address`` is its address.
+    ``host`` is the host of the request's URL. If ``host`` is a name, ``address`` is its IP address.
     """
     shown = f"{host} ({address})" if address not in {"", host} else host
     return UntrustedHostError(
@@ -400,7 +404,7 @@ def _make_downgrade_error(
 def _keep_authorization(
     request: requests.PreparedRequest, following: requests.PreparedRequest
 ) -> None:
-    """Copy the Authorization header of ``request`` to ``following``, which follows its redirect.
+    """Copy the Authorization header of a request to ``following``, the request after its redirect.
 
     The requests package may have replaced the header with credentials from ``.netrc``.
     """

@@ -1,7 +1,7 @@
 """Pagination loop: fetch a page, yield its records, advance the paginator.
 
-- All records of a page are yielded before the paginator sees the response. This is singer_sdk's
-  order of calls, on which paginators of taps depend.
+- All records of a page are yielded before the response is passed to the paginator. This is
+  singer_sdk's order of calls, on which paginators of taps depend.
 - A page without records ends the loop unless the paginator continues.
 - Pagination that requests the same pages again and again raises an error.
 """
@@ -73,7 +73,7 @@ class _CycleDetector:
 
     def __init__(self) -> None:
         self._content_hashes: dict[int, int | None] = {}
-        """Hash of the second response by hash of the request; None after the first response."""
+        """Hash of a request -> hash of its second response; None until the second response."""
 
     def check(self, response: requests.Response) -> None:
         """Raise PaginationLoopError if a request has already returned the same body twice."""

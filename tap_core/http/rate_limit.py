@@ -55,7 +55,7 @@ def _take_slot(counters: RateCounterStore, name: str, requests: float) -> None:
 
 
 def _make_limits(requests: float) -> RateLimits:
-    """Return the limit for evenly spaced requests per second."""
+    """Return the rate limit for ``requests`` evenly spaced requests per second."""
     return RateLimits("even", ((requests, 1.0),))
 
 
@@ -65,9 +65,9 @@ def _make_limits(requests: float) -> RateLimits:
 def wait_for_slot(owner: Any, stream: str, limit: float | None) -> None:
     """Sleep until the rate limits of a stream and of its tap allow one more request.
 
-    The tap's limit is applied last, so that waiting for the stream's limit cannot make the request
-    exceed it. If several processes sync the tap, also wait for a Retry-After that another one
-    received.
+    Wait for the limit of the stream first, so that this wait cannot delay the request after its
+    slot in the tap's limit is reserved. If several processes sync the tap, also wait for the time
+    in a Retry-After header that another process received.
 
     Args:
         owner: Tap.

@@ -37,7 +37,7 @@ class RateLimits:
     Attributes:
         kind: Counting method. ``even``: requests are spaced evenly. ``fixed``: requests are counted
             in consecutive windows of the period. ``moving``: the limit holds in every period of
-            that length, at any start time.
+            that length, whenever it begins.
         rates: The limits, each as (number of requests, period in seconds).
     """
 
@@ -92,9 +92,9 @@ class LeakyBucket:
         self._lock = threading.Lock()
 
     def reserve(self, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Reserve the next ``weight`` free time slots, and return the seconds until the first.
+        """Reserve ``weight`` consecutive time slots, and return the wait until the first one.
 
-        ``terms`` has the rate limit, which defines the length of a slot.
+        ``terms`` contains the rate limit, which determines the length of a slot.
         """
         [(requests, seconds)] = terms.rates
         with self._lock:
@@ -104,7 +104,7 @@ class LeakyBucket:
         return Reservation(at - now, is_taken=True)
 
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:  # noqa: ARG002
-        """Reserve no slot within the next ``seconds`` if no request remains (``left`` is 0)."""
+        """Block all slots for ``seconds`` seconds if the API allows no requests (``left`` is 0)."""
         if left == 0 and seconds is not None:
             with self._lock:
                 self._free_at = max(self._free_at, time.monotonic() + seconds)
@@ -119,9 +119,9 @@ class FixedWindowCounter:
         self._lock = threading.Lock()
 
     def reserve(self, terms: RateLimits, weight: int) -> Reservation:
-        """Reserve ``weight`` requests in this window, or return the seconds until the next one.
+        """Reserve ``weight`` requests in the current window, or return the wait until the next one.
 
-        ``terms`` has the rate limit: the maximum number per window, and a window's seconds.
+        ``terms`` contains the rate limit: the number of requests per window, and its seconds.
         """
         [(limit, length)] = terms.rates
         with self._lock:
@@ -133,7 +133,7 @@ class FixedWindowCounter:
             return Reservation(0.0, is_taken=True)
 
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:
-        """Adopt the number of remaining requests that the API reported, if it is lower.
+        """Lower the number of remaining requests to the number that the API reported.
 
         ``left`` is that number, and ``seconds`` the time until the window ends. Each is None if the
         API did not report it.
@@ -168,7 +168,7 @@ class SlidingWindowCounter:
         self._lock = threading.Lock()
 
     def reserve(self, terms: RateLimits, weight: int) -> Reservation:
-        """Reserve ``weight`` requests, or return the seconds until the limits allow them."""
+        """Reserve ``weight`` requests, or return the wait until the rate limits allow them."""
         with self._lock:
             now = time.monotonic()
             wait = max(self._until_free(rate, weight, now) for rate in terms.rates)
@@ -178,9 +178,9 @@ class SlidingWindowCounter:
             return Reservation(0.0, is_taken=True)
 
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:
-        """Treat the limit as reached if the API reports no remaining requests (``left`` is 0).
+        """Count the limit as used up if the API reports no remaining requests (``left`` is 0).
 
-        Nothing is changed if the API also reports the time until it resets its count (``seconds``).
+        Do nothing if ``seconds``, the time until the API resets its count, is not None.
         """
         if left != 0 or seconds is not None:
             return

@@ -48,7 +48,10 @@ Auth: TypeAlias = Callable[[requests.PreparedRequest], requests.PreparedRequest]
 """An authenticator or a function that adds credentials to a request and returns it."""
 
 RequestFunc: TypeAlias = Callable[[requests.PreparedRequest, Context | None], requests.Response]
-"""A function that sends a request for a stream's context and returns the response."""
+"""A function that sends a request and returns the response.
+
+The second argument is the stream's context: the values that identify a partition or parent record.
+"""
 
 JSONPayload: TypeAlias = (
     Iterable[bytes]
@@ -113,7 +116,10 @@ class HTTPRequest:
 
 @dataclass(frozen=True, slots=True)
 class PageContext(Generic[_Token]):
-    """Context of the request for one page: the stream's context and the paginator's page token."""
+    """Values for the request of one page: the stream's context and the page token.
+
+    The context identifies a partition or a parent record. The paginator returns the page token.
+    """
 
     stream_context: Context | None
     next_page_token: _Token | None
@@ -163,7 +169,7 @@ def prepare_request(
 def _prepare_plain(
     session: requests.Session, request: requests.Request
 ) -> requests.PreparedRequest:
-    """Prepare a request for a session that only adds headers, as `requests.Session` does it."""
+    """Prepare a request for a session that only adds headers; the result is that of requests."""
     ready = requests.PreparedRequest()
     ready.prepare_method(request.method)
     known = _join_query(request.url, request.params)
@@ -197,7 +203,7 @@ _QUERY_CHARACTERS: Final = frozenset(f"{ascii_letters}{digits}-._~!$&'()*+,;=:@/
 
 
 def _join_query(url: Any, query: Any) -> str | None:
-    """Return a URL with a query string, encoded as the requests package does it.
+    """Return a URL with a query string, encoded in the same way as by the requests package.
 
     Return None for unusual characters; the requests package must then prepare the URL.
     """

@@ -51,20 +51,20 @@ _UNREAD: Any = object()
 _MEMORY_FACTOR = 4
 """Maximum memory of a decoded document, as a multiple of `JSONResponse.max_bytes`."""
 _JSON_SIZES = ((b"{", 130), (b"[", 80), (b",", 112))
-"""Approximate bytes of memory per JSON character.
+"""Approximate memory of a decoded JSON document in bytes, per brace, bracket and comma.
 
-They are those of an object with its first value, an array, and a further value, which is largest as
-a ``Decimal``.
+A brace begins an object with its first value, and a bracket an array. A comma precedes one more
+value, which takes most memory as a ``Decimal``.
 """
 _MOST_PER_BYTE = 40
-"""Upper bound of the average bytes of memory per JSON character."""
+"""Upper bound of the average memory of a decoded JSON document, in bytes per character."""
 _XML_SIZES = ((b"<", 90), (b"=", 250))
-"""Approximate bytes of memory per XML character.
+"""Approximate memory of a parsed XML document in bytes, per tag and per attribute.
 
-They are those of a tag, and of an attribute, which makes its element a mapping.
+An attribute takes more memory, because its element becomes a mapping.
 """
 _EXPANDED_SIZE = 200
-"""Maximum bytes of memory per byte of XML with entities in attributes.
+"""Maximum memory of a parsed XML document with entities in attributes, in bytes per byte.
 
 The parser, expat, expands a document to at most 100 times its size, and Python copies the text.
 """
@@ -88,17 +88,17 @@ class TruncatedBodyError(RetriableAPIError, JSONDecodeError):
 
 
 class JSONResponse(requests.Response):
-    """Response that decodes JSON by msgspec: faster than the json module, with equal results."""
+    """Response that decodes JSON with msgspec: faster than the json module, with equal results."""
 
     _document: Any = _UNREAD
     first_match: tuple[str, Any] | None = None
-    """A JSONPath and its first match in the document, stored by `read`."""
+    """A JSONPath and its first match (None without a match), which `read` has stored."""
 
     max_bytes: int | None = None
     """Largest body in memory, in bytes; None for no limit. See `check_json_size`."""
 
     deadline: Deadline | None = None
-    """Time used by the response; None if it was not measured."""
+    """Time limit of the response; None applies the default limit."""
 
     @classmethod
     def of(
@@ -141,13 +141,13 @@ class JSONResponse(requests.Response):
         raise NotJSONError(_describe_non_json(self, self.content, Secrets()), self) from None
 
     def read(self, secrets: Callable[[], Secrets], jsonpath: str | None = None) -> Any:
-        """Decode the JSON body and return the document; the next `parse_json` returns the same one.
+        """Decode the JSON body and return the document; the next `parse_json` returns it again.
 
         Args:
             secrets: Function that returns the values to hide in error messages.
-            jsonpath: JSONPath whose first match is stored now for `parse_first_document`, because a
-                tap's code may change the document later. Only a string, an integer or the absence
-                of a match is stored. None stores nothing.
+            jsonpath: JSONPath whose first match `parse_first_document` will need. It is stored now,
+                because a tap's code may change the document later; it is not stored if it is
+                neither a string nor an integer. None stores nothing.
         """
         if self._document is _UNREAD:
             self._document = _parse_body(self, secrets)
@@ -164,7 +164,7 @@ class JSONResponse(requests.Response):
 
 
 def get_reading_time(response: requests.Response) -> ReadingTime:
-    """Return the limit of the processor time for reading the records of a response."""
+    """Return the limit on the processor time that reading the records of a response may take."""
     deadline = response.deadline if isinstance(response, JSONResponse) else None
     return (deadline or Deadline(ResponseLimits())).reading_time()
 
@@ -198,7 +198,7 @@ def check_content_length(response: requests.Response) -> None:
     """Check that a JSON body was not cut off, before code other than `parse_json` reads it.
 
     To save time, the body is only decoded if it begins with a bracket and does not end with one.
-    Errors other than a missing end are not reported.
+    Other errors in the body are not reported.
 
     Raises:
         TruncatedBodyError: The body ends too early.
@@ -252,12 +252,12 @@ def check_xml_size(response: requests.Response, body: bytes) -> None:
 
 
 def check_xml_entities(response: requests.Response, body: bytes) -> None:
-    """Reject XML that declares entities, if attributes that repeat them could fill the memory.
+    """Reject XML that could fill the memory when the entities in its attributes are expanded.
 
     The limit is the same as in `check_json_size`.
 
     Raises:
-        ResponseTooLargeError: The size that expanded attributes may have exceeds the limit.
+        ResponseTooLargeError: The maximum size of the expanded attributes exceeds the limit.
     """
     _check_memory(response, "XML with entities", _EXPANDED_SIZE * len(body))
 

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 MAX_RESPONSE_BYTES: Final = 100_000_000
-"""Largest response in memory, in bytes; its decoded JSON may take four times as much besides."""
+"""Largest response in memory, in bytes; its decoded JSON may take four times as much again."""
 
 MAX_DOWNLOAD_BYTES: Final = 20_000_000_000
 """Largest response in a file, in bytes."""
@@ -47,22 +47,22 @@ CHUNK: Final = 65_536
 """Size of the chunks in which a body is read, in bytes."""
 
 _DOWNLOAD_RATE: Final = 65_536
-"""Bytes after which a response that is written to a file may take one more second."""
+"""Number of bytes, written to a file, for which a response gets one more second."""
 
 _FRAMING: Final = 8 * 1024 * 1024
-"""Bytes of headers and framing allowed for a response in addition to twice its largest size."""
+"""Bytes that a response may have in addition to twice its maximum size, such as headers."""
 
 
 class ResponseTooLargeError(FatalAPIError):
-    """Raised if a response exceeds the size limit of its stream."""
+    """Raised if a response exceeds the size limit that its stream sets."""
 
 
 class ResponseTooSlowError(FatalAPIError):
-    """Raised if receiving or reading a response takes longer than the time limit of its stream."""
+    """Raised if receiving or reading a response takes longer than its stream allows."""
 
 
 class ResponseLimits(NamedTuple):
-    """Limits of a response: bytes in memory, bytes as a file, seconds; None means no limit."""
+    """Limits of a response: bytes in memory, bytes in a file, and seconds. None means no limit."""
 
     max_response_bytes: int | None = MAX_RESPONSE_BYTES
     max_download_bytes: int | None = MAX_DOWNLOAD_BYTES
@@ -72,8 +72,8 @@ class ResponseLimits(NamedTuple):
 class Deadline:
     """Limit of the time to receive the responses to one request, and of their size.
 
-    The times of redirects and failed tries are added. A response that is written to a file gets
-    more time for each byte that arrives.
+    The times of redirects and failed tries count too. A response that is written to a file gets
+    additional time for each byte that arrives.
     """
 
     __slots__ = (
@@ -100,7 +100,7 @@ class Deadline:
         """Time of the first byte of the current response; None before it."""
 
     def end(self) -> None:
-        """Stop the clock at the end of a response, and add the response's time to the time used."""
+        """Stop the clock at the end of a response, and add its seconds to the seconds used."""
         if self._begun_at is not None:
             self._used_seconds += time.monotonic() - self._begun_at
         self._begun_at = None
@@ -129,10 +129,10 @@ class Deadline:
         return left
 
     def longest_silence(self, left: float) -> float:
-        """Return the seconds without any data after which a connection is closed.
+        """Return the number of seconds without data after which a connection is closed.
 
-        They are half of the time limit, so that there is time for a retry. For a large file, they
-        are half of the remaining seconds (``left``) if that is more.
+        It is half of the time limit, which leaves time for a retry. For a large file, it is half of
+        the remaining seconds (``left``) if that is more.
         """
         return max(left, self.limits.max_response_seconds or 0.0) / 2
 
@@ -174,11 +174,11 @@ class Deadline:
 
 
 class ReadingTime:
-    """Limit of the processor time that a thread uses to read the records of one response.
+    """Limit on the processor time that a thread uses to read the records of one response.
 
-    The time between two chunks of the body counts, including the processing of records, but not
-    time spent waiting. An interval in which the thread sends a request or reads another response,
-    for example of a child stream, does not count.
+    The processor time between two chunks of the body counts. It includes the processing of records,
+    but no waiting. An interval does not count if the thread sends a request or reads another
+    response in it, for example for a child stream.
     """
 
     def __init__(self, most: float | None, limit: float = 0.0) -> None:
@@ -208,8 +208,8 @@ def make_too_large_error(
 ) -> ResponseTooLargeError:
     """Return the error for a response that exceeds its size limit.
 
-    ``is_file`` is True if the limit of downloads was exceeded, False for that of memory. ``what``
-    is the noun for the response in the message.
+    ``is_file`` is True if the limit for files was exceeded, False if it was the limit for memory.
+    ``what`` is the noun for the response in the message.
     """
     name = "max_download_bytes" if is_file else "max_response_bytes"
     most: int = getattr(limits, name) or 0
@@ -253,7 +253,7 @@ def _chunks(
 ) -> Iterator[bytes]:
     """Yield the decoded body of a response in chunks.
 
-    ``is_file`` is True for the size limit of downloads, False for the limit of memory.
+    ``is_file`` is True to apply the size limit for files, False to apply the limit for memory.
 
     Raises:
         ResponseTooLargeError: The body exceeds the limit.
@@ -286,16 +286,16 @@ class _InForce(threading.local):
     """True while a request is sent to a host that only a response may have named."""
 
     deadline: Deadline | None = None
-    """Deadline of the request being sent: set by the sender, read by the connections."""
+    """Deadline of the request that is being sent; connections read it."""
 
     last: Deadline | None = None
     """Deadline of the request that was sent last."""
 
     retried: Deadline | None = None
-    """Deadline of the request that is being retried, set by the retry loop."""
+    """Deadline of the request that is being retried; set by the retry loop, None outside of it."""
 
     reading: ReadingTime | None = None
-    """Response whose chunk was read last, if no request was sent since."""
+    """Reading time of the response whose chunk was read last; None after a request was sent."""
 
     read_at: float = 0.0
     """Processor time of the thread when the last chunk was read, in seconds."""

@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 RETRY_AFTER_LIMIT = 3600.0
-"""Longest ``Retry-After`` that is followed, in seconds; longer ones are cut to this value."""
+"""Maximum number of seconds of a ``Retry-After`` header; longer ones are cut to it."""
 
 RETRYABLE_ERRORS: tuple[type[Exception], ...] = (
     ConnectionResetError,
@@ -57,15 +57,15 @@ RETRYABLE_ERRORS: tuple[type[Exception], ...] = (
 """Errors that may be temporary."""
 
 _PERMANENT_SSL_ERRORS: Final = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER")
-"""OpenSSL's names of an invalid certificate, and of a response without TLS to a TLS request."""
+"""OpenSSL's names of two errors: an invalid certificate, and a response without TLS."""
 
 retry_logger = logging.getLogger(__name__)
-"""Logger of one INFO line per retry, under every protocol."""
+"""Logger that writes one INFO line per retry, under every protocol."""
 
 _Waits: TypeAlias = Generator[float, Any, None]
 
 WaitGenerator: TypeAlias = Callable[..., _Waits]
-"""A function that returns a generator of waits in seconds; each failure is sent into it."""
+"""A function that returns a generator of waits in seconds; each error is sent into it."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Number = TypeVar("_Number", int, float)
@@ -90,13 +90,13 @@ def with_retries(
     """Return a decorator that makes a function retry after retryable errors.
 
     Args:
-        wait_generator: Function that returns a generator of the seconds to wait before each retry;
-            a negative number, such as the seconds until a time in the past, is 0.
+        wait_generator: Function that returns a generator of the seconds to wait before each retry.
+            A negative number counts as 0.
         max_tries: Function that returns the maximum number of tries.
         jitter: Function that adds a random number of seconds to a wait.
         handler: Function that is called before each wait with the details of the failure.
         logger: Logger for retries.
-        respect_retry_after: True to wait as long as a ``Retry-After`` header says, without jitter.
+        respect_retry_after: True to wait for the time in a ``Retry-After`` header, without jitter;
             False to ignore the header.
         is_over: Function that is called before each retry; if it returns True, the error is raised
             instead. The default, ``bool``, returns False.
@@ -143,9 +143,9 @@ def with_retries(
 def _failed_once(function: _Function, failure: Exception) -> _Function:
     """Return a function that raises ``failure`` on its first call, and then calls ``function``.
 
-    The first try of a request is made outside the retry loop, because most requests never fail. The
-    loop starts with this function, which raises the failure of that try. All tries share one
-    deadline.
+    The first try of a request is made without the retry loop, because most requests never fail.
+    After a failure, the loop calls the returned function, so that the first try counts as one of
+    its tries. All tries share one deadline.
     """
     failures = [failure]
 
@@ -224,14 +224,14 @@ def _parse_date(text: str) -> datetime | None:
 
 
 def exponential_backoff() -> _Waits:
-    """Yield waits of 2, 4, 8 … seconds, after an initial 0 that the retry loop ignores."""
+    """Yield waits of 2, 4, 8 … seconds, after a first 0, which the retry loop ignores."""
     yield 0.0
     for tries in itertools.count(1):
         yield 2.0**tries
 
 
 def random_jitter(value: float) -> float:
-    """Return a wait in seconds plus a random number of seconds from 0 to 1."""
+    """Return ``value``, a wait in seconds, plus a random number of seconds from 0 to 1."""
     import backoff
 
     return backoff.random_jitter(value)
@@ -250,7 +250,7 @@ def runtime_backoff(value: Callable[[Any], _Number]) -> Generator[_Number, Any, 
 
 
 class RetryState:
-    """Wrapper that counts the calls of a function (the tries of a request) in ``count``."""
+    """Wrapper of a function that counts its calls in ``count``: the tries of a request."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function

@@ -23,7 +23,7 @@ __all__ = ["make_session"]
 
 
 _MOST_POOLS: Final = 32
-"""Number of connection pools that an adapter remembers; urllib3 itself keeps ten open."""
+"""Maximum number of connection pools in the cache of an adapter; urllib3 itself keeps ten open."""
 
 
 _MOST_COOKIES: Final = 300
@@ -34,7 +34,7 @@ _LONGEST_COOKIE: Final = 4096
 def make_session() -> requests.Session:
     """Return a new `requests.Session` with limits for responses (size, time) and for cookies.
 
-    Adapters with which other code has replaced the default ones are not changed.
+    Adapters that other code has installed in place of the default ones are not changed.
     """
     session = requests.Session()
     session.cookies.set_policy(_BoundedCookiePolicy(session.cookies))
@@ -95,7 +95,7 @@ class _Adapter(HTTPAdapter):
         return pool
 
     def request_url(self, request: requests.PreparedRequest, proxies: Any) -> str:
-        """Return the target of the request line: path and query, or the full URL for a proxy."""
+        """Return the target of the request line: path and query or, for a proxy, the full URL."""
         _, target = ("", "") if proxies else _split_url(request.url)
         return target or super().request_url(request, proxies)
 
@@ -122,7 +122,7 @@ class _Adapter(HTTPAdapter):
 
 
 def _split_url(url: Any) -> tuple[str, str]:
-    """Split a URL before its path, into origin and request target.
+    """Split a URL into two parts: the origin, and the request target that begins with its path.
 
     ``https://example.com/a?b=1`` gives ``("https://example.com", "/a?b=1")``. Both are empty if the
     URL needs a full parser, for example because it has a user name or a fragment.

@@ -94,11 +94,12 @@ def spool_to_file(
 ) -> requests.Response:
     """Read the body of a streamed response into a temporary file.
 
-    ``limits`` are the limits of its size. ``deadline`` is the time limit, which also counts the
-    time to read the records.
+    ``limits`` contains the maximum size of the body. ``deadline`` is the time limit for receiving
+    the body and reading its records.
 
     Returns:
-        A `SpooledResponse`. A response of a subclass of `requests.Response` is returned unchanged.
+        The response as a `SpooledResponse`. An instance of a subclass of `requests.Response` is
+        returned as it is.
 
     Raises:
         requests.exceptions.RequestException: The body cannot be read to its end.

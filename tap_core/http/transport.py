@@ -63,7 +63,7 @@ _TOKEN_BYTES: Final = 10_000_000
 """Largest response of a token endpoint, in bytes."""
 
 ANNOTATED_ERRORS = (SyncError, requests.exceptions.RequestException)
-"""Errors of a request whose messages `annotate_error` completes."""
+"""Errors of requests to whose messages `annotate_error` adds details."""
 
 
 class ProxyCache:
@@ -107,10 +107,10 @@ def send_request(
     """Send a request with a session and read the whole response.
 
     The body is read into a temporary file if ``into_file`` is True, otherwise into memory.
-    ``proxies`` is a cache of the proxy settings, and ``timeout`` that of `requests.Session.send`.
-    ``route`` restricts the origins of the request and its redirects. ``limits`` restricts the size
-    and time of the response. ``secrets`` is a function that returns the values to hide in error
-    messages.
+    ``proxies`` is a cache of the proxy settings, and ``timeout`` is passed to
+    `requests.Session.send`. ``route`` restricts the origins of the request and its redirects.
+    ``limits`` restricts the size and time of the response. ``secrets`` is a function that returns
+    the values to hide in error messages.
 
     Raises:
         requests.exceptions.RequestException: An error of the requests package, without secrets.
@@ -173,7 +173,7 @@ class _Exchange:
     ) -> requests.Response:
         """Send a request, follow its redirects, and return the final response with its body read.
 
-        If ``follow_redirects`` is False, return a redirect response instead.
+        If ``follow_redirects`` is False, return the first response, which may be a redirect.
         """
         response = self._send_limited(request)
         if not follow_redirects or getattr(response, "next", None) is None:
@@ -223,12 +223,12 @@ class _Exchange:
             request.hooks = {**hooks, "response": others}
 
     def _read(self, response: requests.Response, *_: Any, **__: Any) -> None:
-        """Read the body of a response within the limits; the first response hook of the request."""
+        """Read the body of a response within the limits; called as the first response hook."""
         if not self._into_file or response.is_redirect:
             read_body(response, self._limits)
 
     def _finish(self, response: requests.Response, *_: Any, **__: Any) -> None:
-        """Read the body of a response that another hook has returned; the last response hook."""
+        """Read the body if another hook has replaced the response; called as the last hook."""
         self._read(response)
         _check_location(response)
         if type(self._session.cookies) is RequestsCookieJar and not response.is_redirect:
@@ -251,7 +251,7 @@ def _check_location(response: requests.Response) -> None:
 
 
 def token_deadline(seconds: float | None = MAX_RESPONSE_SECONDS) -> Deadline:
-    """Return a time limit for a request of an access token, which all tries of the request share.
+    """Return a time limit that all tries of one request for an access token share.
 
     ``seconds`` limits the time from the first byte of a response to its last; None means no limit.
     """
@@ -339,7 +339,10 @@ def _send_to_origin(
     *,
     allow_redirects: bool,
 ) -> requests.Response:
-    """Send a request and return the response; its credentials are sent only to its URL's origin."""
+    """Send a request and return the response.
+
+    Credentials are sent only to the origin of the request's URL, not to the target of a redirect.
+    """
     url = request.url or ""
     session.verify = session.merge_environment_settings(url, {}, None, None, None)["verify"]
     origin = parse_origin(url)
@@ -364,7 +367,7 @@ def _hide_secrets(
     request: requests.PreparedRequest,
     secrets: Secrets,
 ) -> None:
-    """Remove secrets from an error's text, and also its chained errors, which contain the URL."""
+    """Remove secrets from an error's text; remove its chained errors, which contain the URL."""
     text = str(error)
     for url in (request.url or "", request.path_url):
         if url.strip("/"):
@@ -418,7 +421,7 @@ def refresh_token_after_401(authenticator: Any, refusal: requests.Response) -> b
 def _contains_token(request: requests.PreparedRequest, token: str) -> bool:
     """Return True if the URL, the headers or the body of a request contain a token.
 
-    The token may be encoded, for example in Base64 or for a URL.
+    A token that is encoded, for example in Base64 or for a URL, is found too.
     """
     body: Any = request.body or ""
     content = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body)

@@ -1,7 +1,7 @@
-"""Errors of requests that cannot be sent because of a header or because of the proxy.
+"""Explanations for requests that cannot be sent because of a header or because of the proxy.
 
-The HTTP libraries raise errors of several types for such a request, whose messages do not name the
-header or the environment variable.
+The HTTP libraries raise errors of several types for such requests. The messages of these errors do
+not contain the name of the header or of the environment variable with the proxy.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _VARIABLES: Final = "environment variable HTTP_PROXY, HTTPS_PROXY or ALL_PROXY"
 
 
 def complete_proxy_url(proxy: str) -> str:
-    """Return the URL of a proxy, which the environment may name without ``http://``."""
+    """Return the URL of a proxy, with ``http://`` added if it has no scheme."""
     complete = cast("Callable[[str, str], str]", prepend_scheme_if_needed)
     return complete(proxy, "http")
 
@@ -37,10 +37,10 @@ def complete_proxy_url(proxy: str) -> str:
 def explain_unsendable(
     headers: Mapping[str, Any], proxy: str | None = None, kind: type[ValueError] = ValueError
 ) -> Iterator[None]:
-    """Replace an error of the ``with`` block by one that names the header or proxy that caused it.
+    """Replace an error of the ``with`` block by one that names the faulty header or proxy.
 
-    Errors of other types than ``kind`` or with another cause are raised unchanged. The message
-    shows no header value and no password. ``proxy`` is the URL of the request's proxy, or None.
+    Errors with another cause, or not of the type ``kind``, are raised unchanged. The message
+    contains no header value and no password. ``proxy`` is the URL of the request's proxy, or None.
     """
     try:
         yield
@@ -53,7 +53,7 @@ def explain_unsendable(
 
 
 def _find_header_fault(header: tuple[str, Any]) -> str | None:
-    """Return a message about a header value that HTTP does not allow, or None."""
+    """Return a message about a header value that HTTP does not allow; None if it is allowed."""
     name, value = header
     text = decode_header(value)
     if _LINE_BREAK.search(text):
@@ -71,7 +71,7 @@ def _find_header_fault(header: tuple[str, Any]) -> str | None:
 
 
 def _find_proxy_fault(proxy: str, error: ValueError) -> str | None:
-    """Return a message about a proxy that cannot be used, or None if its URL is valid."""
+    """Return a message about a proxy that cannot be used, or None if the proxy seems usable."""
     shown = redact_url(proxy)
     try:
         url = parse_url(complete_proxy_url(proxy))

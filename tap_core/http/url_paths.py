@@ -1,4 +1,4 @@
-"""Check of the values that a URL template's path contains: they must not change the path."""
+"""Check of values that are inserted into the path of a URL: they must not lead to another path."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tap_core.exceptions import FatalAPIError
 __all__ = ["PATH_CHARACTERS", "check_dot_segments"]
 
 PATH_CHARACTERS: Final = str.maketrans({"/": "%2F", "?": "%3F", "#": "%23"})
-"""Encoded forms of the characters that end a segment or the path, for `str.translate`."""
+"""Encoded forms of ``/``, ``?`` and ``#`` for `str.translate`; they separate parts of a URL."""
 
 _DOT_SEGMENT: Final = re.compile(r"(?<=/)(?:\.|%2e){1,2}(?=[/?#]|$)", re.IGNORECASE)
-"""Segment that stands for the folder itself or the one above it (RFC 3986, section 3.3)."""
+"""Path segment ``.`` or ``..``, plain or encoded (RFC 3986, section 3.3)."""
 
 
 def check_dot_segments(template: str, url: str) -> str:
-    """Return a URL that was made from a template, after a check of the inserted values.
+    """Check the values that were inserted into a URL template, and return the URL.
 
     Raises:
         FatalAPIError: A value is ``.`` or ``..``. Clients and servers remove such a path segment
