@@ -1,6 +1,6 @@
 """Logging to standard error, as text or as JSON lines.
 
-- The level is in the environment variable ``<PLUGIN>_LOGLEVEL`` or ``LOGLEVEL``, else INFO.
+- The environment variable ``<PLUGIN>_LOGLEVEL`` or ``LOGLEVEL`` sets the level; default: INFO.
 - On a terminal, metrics are logged only at level DEBUG, because they are meant for programs.
 - The variable ``SINGER_SDK_LOG_CONFIG`` may contain the path of a file for
   :func:`logging.config.dictConfig`. Module names of singer_sdk in this file, which Meltano writes,
@@ -111,9 +111,10 @@ def _make_message_fields(record: logging.LogRecord) -> dict[str, Any]:
 def _describe_exception(
     raised: _ExcInfo, outer: tuple[BaseException, ...] = ()
 ) -> dict[str, Any] | None:
-    """Return the parts of an exception, with those of its cause or context.
+    """Return an exception as a dict, with its cause or context as a nested dict.
 
-    ``outer`` are the exceptions that it has caused. ``raise error from error`` makes a circle.
+    ``outer`` are the exceptions that contain this one in the dict; none of them is included again.
+    Exceptions form a cycle after ``raise error from error``, for example.
     """
     kind, error, trace = raised
     if kind is None or error is None:
@@ -154,9 +155,10 @@ def _describe_frames(trace: TracebackType | None) -> list[dict[str, Any]]:
 
 
 def plugin_log_level(plugin_name: str) -> str:
-    """Return the log level of a plugin: ``<PLUGIN>_LOGLEVEL``, else ``LOGLEVEL``, else INFO.
+    """Return the log level of a plugin from the environment; by default INFO.
 
-    Both are environment variables; an invalid level is treated as INFO.
+    The variables are ``<PLUGIN>_LOGLEVEL`` and, without it, ``LOGLEVEL``. An invalid level counts
+    as INFO.
     """
     prefix = plugin_name.upper().replace("-", "_")
     requested = os.environ.get(f"{prefix}_LOGLEVEL") or os.environ.get("LOGLEVEL")
@@ -267,7 +269,7 @@ def _show_thread_error(args: threading.ExceptHookArgs) -> None:
 
 
 def _show_ignored_error(args: sys.UnraisableHookArgs) -> None:
-    """Show an error that Python ignores, such as one of a finalizer or of an exit function."""
+    """Show an error that Python cannot raise, such as one in a finalizer or an exit function."""
     if args.exc_value is not None:
         place = getattr(args.object, "__qualname__", type(args.object).__qualname__)
         write_to_stderr(f"{args.err_msg or 'Exception ignored in'}: {place}\n")

@@ -1,1 +1,1 @@
-"""Incremental sync by a datetime cursor: formats, time windows, request options, filters."""
+"""Incremental sync by a datetime field: formats, time windows, request options, filters."""

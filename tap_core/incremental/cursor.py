@@ -1,5 +1,6 @@
 """Datetime cursor of an incremental stream: start, end, time windows and bookmark format.
 
+A cursor is the record field by which an incremental stream is read, with its settings.
 `DatetimeBasedCursor` is for streams written in Python and for manifests. Its fields are the keys of
 ``DatetimeBasedCursor`` in Airbyte's YAML reference. The caller passes the config, the bookmark and
 the current time, because the cursor has no access to the stream and its state.
@@ -77,10 +78,10 @@ class DatetimeBasedCursor:
     ``step``, ``cursor_granularity`` and ``lookback_window`` are ISO 8601 durations.
     ``start_datetime`` and ``end_datetime`` are a string in ``datetime_format``, ``"now"``, a
     `datetime.datetime`, a `MinMaxDatetime`, or a function that takes the tap's config and returns a
-    string. ``cutoff`` selects the bookmark after a window: ``last_record`` is the cursor value of
-    the last record, ``interval_end`` the end of the window if that is later. A record whose cursor
-    value equals the bookmark is emitted again if ``boundary`` is ``send``, and omitted if ``drop``.
-    The other fields have the meaning of the keys in Airbyte's YAML reference.
+    string. ``cutoff`` selects the bookmark after a window. ``last_record`` selects the cursor value
+    of the last record, and ``interval_end`` the end of the window if that is later. ``boundary``
+    applies to a record whose cursor value equals the bookmark: ``send`` emits it again, ``drop``
+    omits it. The other fields are the keys of the same name in Airbyte's YAML reference.
 
     Examples:
         >>> updates = DatetimeBasedCursor(
@@ -175,7 +176,7 @@ class DatetimeBasedCursor:
 
     @cached_property
     def formats(self) -> tuple[DatetimeFormat, ...]:
-        """Formats with which cursor values of records are parsed, in the order of the attempts."""
+        """Formats for parsing the cursor values of records; the first one that matches is used."""
         value_formats = [get_format(text) for text in self.cursor_datetime_formats or ()]
         return tuple(dict.fromkeys([*value_formats, self.format]))
 
@@ -189,7 +190,7 @@ class DatetimeBasedCursor:
 
     @cached_property
     def granularity(self) -> dt.timedelta:
-        """Smallest time unit of the API, from ``cursor_granularity``; zero if it is not set."""
+        """Smallest time unit of the API, from ``cursor_granularity``; zero if that is not set."""
         duration = (
             parse_duration(self.cursor_granularity) if self.cursor_granularity else _NO_DURATION
         )
@@ -215,13 +216,13 @@ class DatetimeBasedCursor:
 
     @property
     def filters(self) -> bool:
-        """True if the SDK must drop records outside the time window, because the API does not."""
+        """True if the SDK, not the API, must drop records outside the time window."""
         return self.is_data_feed or self.is_client_side_incremental
 
     # Intervals of a sync
 
     def start(self, config: Mapping[str, Any], now: dt.datetime | None = None) -> dt.datetime:
-        """Return the datetime from which a sync without a bookmark reads: ``start_datetime``.
+        """Return ``start_datetime`` as a datetime: a sync without a bookmark reads from there.
 
         Args:
             config: Config of the tap.
@@ -233,7 +234,7 @@ class DatetimeBasedCursor:
         return self._resolve_edge("start_datetime", config, now or utc_now())
 
     def end(self, config: Mapping[str, Any], now: dt.datetime | None = None) -> dt.datetime:
-        """Return the datetime until which a sync reads: ``end_datetime``, or the current time.
+        """Return the datetime up to which a sync reads: ``end_datetime`` or, if not set, ``now``.
 
         Args:
             config: Config of the tap.
@@ -245,7 +246,7 @@ class DatetimeBasedCursor:
         return self._resolve_edge("end_datetime", config, now or utc_now())
 
     def _resolve_edge(self, name: str, config: Mapping[str, Any], now: dt.datetime) -> dt.datetime:
-        """Return the start or end of the cursor, the field ``name``, as a datetime.
+        """Return the field ``name`` of the cursor, its start or its end, as a datetime.
 
         Raises:
             ValueError: The value is not a datetime, or a setting is missing.
@@ -287,8 +288,8 @@ class DatetimeBasedCursor:
         """Yield consecutive time windows of the length ``step`` from ``lower`` to ``end``.
 
         There is a single window if ``step`` is not set, and also for a data feed, which returns the
-        newest records first and cannot be filtered by time. If ``lower`` equals ``end`` and there
-        is no granularity, a window is yielded only if ``reads_end`` is True.
+        newest records first and cannot be filtered by time. If ``lower`` equals ``end``, there is
+        at most one window; `split_into_windows` explains this and ``reads_end``.
         """
         spans = split_into_windows(
             lower,
@@ -318,9 +319,9 @@ class DatetimeBasedCursor:
             self.end_time_option.put(request, window.end_time)
 
     def fields(self, window: TimeWindow) -> dict[str, str]:
-        """Return the start and end of a window as the fields of a partition for templates.
+        """Return the start and end of a window as a dict, which templates read as partition values.
 
-        The names are ``start_time`` and ``end_time``; ``partition_field_start`` and
+        The keys are ``start_time`` and ``end_time``, unless ``partition_field_start`` and
         ``partition_field_end`` override them.
         """
         return {
@@ -342,7 +343,7 @@ def _make_parser(
     formats: tuple[DatetimeFormat, ...],
     fallback: Callable[[Any], ParsedInstant | None] | None = None,
 ) -> Callable[[Any], dt.datetime]:
-    """Return a function that parses a value as a datetime by the first format that matches.
+    """Return a function that parses a value as a datetime, with the first format that matches.
 
     If no format matches, the function calls ``fallback``. If ``fallback`` returns None too, the
     function raises ValueError.

@@ -1,8 +1,9 @@
-"""Comparison of cursor values as datetimes, by the formats of a cursor.
+"""Comparison of cursor values as datetimes, in the formats that a cursor declares.
 
-Bookmarks are written in the cursor's format. A format without fractions truncates a bookmark to an
-earlier time, so no record is lost. A missing value, or one that matches no format, does not change
-the bookmark; the first one of a stream causes a warning.
+A cursor value is a record's value of the field by which the stream is read incrementally. Bookmarks
+are written in the cursor's format. If this has no fractions of a second, a bookmark is truncated to
+an earlier time, so no record is lost. A missing value, or one that matches no format, does not
+change the bookmark; the first such value of a stream causes a warning.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ _CACHED_VALUES = 1_024
 
 @dataclass(slots=True)
 class FeedOrderTracker:
-    """Number of a stream's records that its data feed returned out of order (``misplaced``).
+    """Counter of records that a data feed returned out of order (``misplaced``).
 
-    A data feed must return the newest records first.
+    A data feed is an API that returns the newest records first.
     """
 
     misplaced: int = 0
@@ -81,9 +82,9 @@ class CursorComparator(ReplicationKeyComparator):
         return None if found is None else found[0]
 
     def is_plain(self, value: Any) -> bool:
-        """Return True if cursor values in the format of ``value`` sort like their datetimes.
+        """Return True if values in the format of ``value`` have the same order as their datetimes.
 
-        Such values need not be parsed to be compared. ISO 8601 texts with a time are an example.
+        Such values, for example ISO 8601 texts with a time, can be compared without parsing.
         """
         if not isinstance(value, str):
             return self.cursor.formats[0].is_count or isinstance(value, dt.date)
@@ -98,7 +99,8 @@ class CursorComparator(ReplicationKeyComparator):
     def to_state_value(self, value: Any) -> Any:
         """Convert a cursor value to the bookmark that is stored in the state.
 
-        It is text in the cursor's format. A value that matches no format is returned unchanged.
+        The bookmark is text in the cursor's format. A value that matches no format is returned
+        unchanged.
         """
         instant = self.instant(value)
         return value if instant is None else self.cursor.format.write(instant)

@@ -54,9 +54,9 @@ class DatetimeFormat:
     write: Callable[[datetime], str]
     """Function that writes a datetime, which must have a time zone, in this format."""
     is_count: bool = False
-    """True for numbers of seconds (or parts of them) since 1970, which sort like datetimes."""
+    """True if values are seconds, milliseconds or microseconds since 1970, as numbers."""
     is_plain: bool = False
-    """True for ISO 8601 with a time: texts of the same zone and length sort like datetimes."""
+    """True for ISO 8601 with a time. Texts of the same zone and length sort like datetimes."""
 
     def read(self, value: Any) -> datetime:
         """Parse a value of a record, a state or a setting to a datetime with a time zone.
@@ -108,7 +108,7 @@ def get_format(text: str) -> DatetimeFormat:
 
 
 def _check_directives(text: str) -> None:
-    """Raise ValueError if a format string has an unknown directive, or none for the year."""
+    """Raise ValueError if a format string has an unknown directive, or no year."""
     directives = _DIRECTIVE.findall(text)
     for directive in directives:
         if directive not in _KNOWN_DIRECTIVES:
@@ -135,7 +135,7 @@ def _check_round_trip(compiled: DatetimeFormat) -> None:
 
 
 def _text_of_number(value: float | Decimal, *, is_whole: bool) -> str:
-    """Convert a number of seconds to text without exponent; cut the fraction if ``is_whole``."""
+    """Convert a number of seconds to text without an exponent or, if ``is_whole``, a fraction."""
     if isinstance(value, int):
         return str(value)
     digits = format(Decimal(str(value)), "f")
@@ -205,8 +205,8 @@ def _parse_with_strptime(text: str, value: str) -> datetime:
 def _iso_reader(form: re.Match[str], slow: Callable[[str], datetime]) -> Callable[[str], datetime]:
     """Return a fast parser for a datetime format that is a form of ISO 8601.
 
-    ``form`` is the match of the pattern `_ISO` with the format string. For a text of unusual form,
-    the fast parser calls ``slow``, which uses ``strptime``.
+    ``form`` is the match of the pattern `_ISO` with the format string. The fast parser calls
+    ``slow``, which uses ``strptime``, for a text that it cannot parse.
     """
     gap, zone, has_fraction = form["gap"] or "", form["zone"] or "", bool(form["fraction"])
     read_any = partial(_read_iso, slow, gap, zone, has_fraction)
@@ -275,10 +275,10 @@ def _read_iso(
 
 
 def _reject_or_parse(text: str, slow: Callable[[str], datetime], *, is_certain: bool) -> datetime:
-    """Raise ValueError for a datetime text whose end does not match its format.
+    """Raise ValueError, or call ``slow``, for a datetime text whose end does not match its format.
 
-    If ``is_certain`` is False, ``strptime`` may accept the text: return the result of ``slow``,
-    which calls ``strptime``.
+    ``slow`` parses the text with ``strptime``, which accepts more texts. It is called unless
+    ``is_certain`` is True, which means that ``strptime`` would not accept the text either.
     """
     if is_certain:
         raise ValueError(f"{text!r} does not match the end of the format.")

@@ -1,9 +1,9 @@
 """Filter that drops records outside the time interval of a sync, for APIs that cannot filter.
 
-One filter is created per context of a stream. For a data feed, which has the newest records first,
-the filter also finds the last page: if the last record of a page is before the interval, all
-further pages are older. As in airbyte-cdk, only the last record of a page decides, even if the feed
-is out of order.
+One filter is created for each partition of a stream. A data feed is an API that returns the newest
+records first; its filter also finds the last page. If the last record of a page is before the
+interval, the records of all further pages are older. As in airbyte-cdk, only the last record of a
+page decides, even if the feed is out of order.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class CursorRecordFilter:
         sent_until: dt.datetime | None,
     ) -> None:
         self.is_past: bool = False
-        """True if the last record of a data feed was before the interval, so reading can stop."""
+        """True if reading can stop: a data feed's last record is too old, or was sent before."""
         self._order = order
         self._find = find
         self._lower = lower
@@ -75,7 +75,7 @@ class CursorRecordFilter:
     def _check_feed_order(self, instant: dt.datetime) -> None:
         """Count a data feed's record that is newer than the previous one; warn once per stream.
 
-        A data feed must have the newest records first, so such a record is out of order.
+        A data feed must return the newest records first, so such a record is out of order.
         """
         previous, self._previous = self._previous, instant
         if previous is None or instant <= previous:

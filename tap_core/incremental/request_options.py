@@ -1,4 +1,4 @@
-"""Options of requests: each adds a value as a query parameter, header, body field or URL part.
+"""Request options, each of which adds a value as query parameter, header, body field or URL part.
 
 The dicts of a request are copied before a key is added, never changed in place.
 """
@@ -90,7 +90,7 @@ def _put_into_path(request: HTTPRequest, path: tuple[str, ...], value: Any) -> N
 
 
 def _get_fields(request: HTTPRequest) -> Mapping[str, Any]:
-    """Return the fields of a request's body as a mapping, which is empty without a body.
+    """Return the fields of a request's body as a mapping.
 
     A missing body has no fields.
 

@@ -27,9 +27,9 @@ class TimeWindow:
     start: datetime
     end: datetime
     start_time: str
-    """Start as text in the API's format."""
+    """Start of the window as text in the API's format."""
     end_time: str
-    """End as text in the API's format."""
+    """End of the window as text in the API's format."""
     is_last: bool = False
     """True for the last window of the sync."""
 
@@ -65,9 +65,10 @@ class ClampPolicy:
         return day.replace(day=1) if self.target == "MONTH" else day
 
     def ceiling(self, instant: datetime) -> datetime:
-        """Return the first start of a day, week or month at or after a datetime; see ``target``.
+        """Return the first start of a day, week or month (see ``target``) at or after a datetime.
 
-        For a datetime on the first day of a week or month, return the start of that day.
+        The first day of a week or month counts as its start: for any time on this day, return the
+        beginning of the day.
         """
         begun = self.floor(instant)
         if begun == instant or (self.target != "DAY" and begun.date() == instant.date()):
@@ -112,9 +113,9 @@ def split_into_windows(
 ) -> Iterator[tuple[datetime, datetime]]:
     """Yield a (start, end) pair for each window of the time interval from ``start`` to ``end``.
 
-    No window is yielded if ``end`` is before ``start``. If both are equal, one window is yielded if
-    a granularity or ``reads_end`` is set and ``joins_last`` is False; otherwise no window is
-    yielded.
+    No window is yielded if ``end`` is before ``start``. If both are equal, a single window is
+    yielded, but only if ``joins_last`` is False, and ``granularity`` is not zero or ``reads_end``
+    is True.
 
     Args:
         start: Start of the interval.

@@ -66,7 +66,7 @@ _ESCAPES: Final = re.compile(
 
 _NULL: Final = msgspec.Raw(b"null")
 _MAX_DEPTH: Final = 64
-"""Nesting depth to which a too deep line is cut: far more than a message's envelope has."""
+"""Nesting depth to which a line is cut if it is too deep to decode."""
 
 
 class _MessageType(msgspec.Struct):
@@ -82,7 +82,7 @@ LINE_BYTES: Final = Limit("TAP_CORE_LINE_BYTES", 64 * MIB)
 """Maximum length of one input line in bytes, set by the environment variable of this name."""
 
 _STATE_SHARE: Final = 2
-"""Divisor of the limit for states: half a line, because a state is copied several times."""
+"""Divisor of the line limit that applies to states, because they are copied several times."""
 
 
 class LineSplitter:

@@ -33,7 +33,7 @@ class MessageFormat(Generic[_Message]):
     decode: Callable[[bytes], _Message]
     """Strict decoder of one line."""
     known_types: Collection[object]
-    """Types that ``decode`` accepts."""
+    """Message types that ``decode`` accepts."""
     restore: Callable[[_Message, bytes, bytes], _Message]
     """Function that puts the original bytes back into a message; its arguments are the message, the
     repaired line that it was decoded from, and the original line, which has the same length."""
@@ -90,7 +90,7 @@ class MessageLines(Generic[_Message]):
             yield message
 
     def _decode_repaired(self, line: bytes) -> _Message | None:
-        """Repair and decode a line that the strict decoder rejected.
+        """Repair and decode a line that could not be decoded strictly.
 
         Return None if the line is blank or still invalid, so that it is skipped.
         """

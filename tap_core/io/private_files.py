@@ -74,7 +74,7 @@ def open_regular(
 
 
 def trust_fault(status: os.stat_result, owners: Collection[int] = ()) -> str:
-    """Return the reason why a file or folder (by its ``status``) is not trusted, or "".
+    """Return the reason why a file or folder with this ``status`` is not trusted, or "".
 
     ``owners`` are ids of users that are trusted in addition to the current user and root.
     """
@@ -159,7 +159,7 @@ def _parent_write_fault(status: os.stat_result) -> str:
 
 
 def _is_own_group(gid: int) -> bool:
-    """Return True if a group is the current user's: it has the user's name and no other members."""
+    """Return True if a group belongs to the current user: same name, and no other members."""
     import grp
 
     try:

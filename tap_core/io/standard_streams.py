@@ -1,7 +1,7 @@
-"""Standard input and output that the caller of a program has closed, or that cannot be written.
+"""Replacement of standard streams that the caller has closed, and report of output errors.
 
-A closed descriptor would be given to the next file that is opened, and messages for standard output
-would be written into that file.
+If a standard stream is closed, its descriptor is reused for the next file that is opened. Messages
+for standard output would then be written into that file.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ def is_writable(number: int) -> bool:
 
 @contextlib.contextmanager
 def report_output_errors() -> Iterator[None]:
-    """Flush standard output after the ``with`` block; report its failure as one line.
+    """Flush standard output after the ``with`` block, and report output errors as one line.
 
     Raises:
-        SystemExit: Standard output is closed, or a disk is full; the exit code is 1.
+        SystemExit: Standard output is closed, or a disk is full. The exit code is 1.
     """
     try:
         try:
@@ -86,7 +86,7 @@ def discard_output() -> None:
 
 
 def open_null(number: int, mode: int) -> None:
-    """Open the null device as file descriptor ``number``, in place of its current file if open.
+    """Open the null device as the file descriptor ``number``; if that is open, replace its file.
 
     Child processes inherit the descriptor. ``mode`` is a flag of `os.open`, such as
     ``os.O_RDONLY``.

@@ -21,7 +21,7 @@ _BLOCK_SIZE: Final = 1 << 20
 
 
 class WakeupPipe:
-    """Pipe with which a signal handler or another thread interrupts a wait for input."""
+    """Pipe that a signal handler or another thread uses to interrupt a wait for input."""
 
     def __init__(self) -> None:
         self.reader, self._writer = os.pipe()

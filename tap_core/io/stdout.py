@@ -33,7 +33,7 @@ _Put: TypeAlias = Callable[[memoryview], int]
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Complete lines to write; ``counts`` has the number of bytes of each write call so far."""
+    """Complete lines to write, with the number of bytes that each write call has written so far."""
 
     lines: memoryview
     counts: list[int] = field(default_factory=list)
@@ -64,7 +64,7 @@ class StdoutWriter:
     @classmethod
     @contextlib.contextmanager
     def open(cls, number: int | None = None) -> Iterator[StdoutWriter]:
-        """Yield a writer to standard output, and redirect other output to standard error meanwhile.
+        """Yield a writer to standard output, and redirect all other output to standard error.
 
         ``number`` is the file descriptor to write to, by default that of ``sys.stdout``.
         """
@@ -203,7 +203,7 @@ def _write_text(stream: Any, data: memoryview) -> int:
 
 
 def wait_until_writable(descriptor: int, patience: float | None = None) -> None:
-    """Wait until an output descriptor accepts data; ``patience`` is the maximum number of seconds.
+    """Wait until an output descriptor accepts data, for at most ``patience`` seconds.
 
     After that time, raise BrokenPipeError. If ``patience`` is None, there is no time limit.
     """
@@ -214,7 +214,7 @@ def wait_until_writable(descriptor: int, patience: float | None = None) -> None:
 
 
 def _redirect(descriptor: int) -> None:
-    """Redirect a file descriptor to standard error, or to ``/dev/null`` if that is closed."""
+    """Redirect a file descriptor to standard error or, if that is closed, to ``/dev/null``."""
     try:
         os.dup2(_STDERR, descriptor)
     except OSError:

@@ -17,7 +17,7 @@ __all__ = ["write_yaml"]
 _WIDTH: Final = 100
 _PLAIN: Final = re.compile(r"[A-Za-z][\w./-]*( [\w./()-]+)*", re.ASCII)
 _PLAIN_ON_A_LINE: Final = re.compile(r"[A-Za-z][\w./-]*,?( [\w./()',;-]+)*", re.ASCII)
-"""Texts without quotes: as part of a list in brackets, and alone at the end of a line."""
+"""Patterns of texts that need no quotes: inside a list in brackets, and at the end of a line."""
 _RESERVED: Final = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
 
 
@@ -25,7 +25,8 @@ def write_yaml(document: Mapping[str, Any]) -> str:
     """Return a document as YAML text, with a line break at its end.
 
     Each key of a mapping is on a separate line, in the order of the mapping. A list of scalars is
-    on one line if that has at most 100 characters. A longer text is folded.
+    on one line if the line has at most 100 characters. A text that is too long for one line is
+    folded.
     """
     return "".join(f"{line}\n" for line in _mapping_lines(document, ""))
 
@@ -90,7 +91,7 @@ def _format_value(value: Any) -> str:
 
 
 def _format_text(text: str, plain: re.Pattern[str]) -> str:
-    """Return a text as YAML: in quotes if YAML would read it differently without them.
+    """Return a text as YAML, in quotes if YAML would read it differently without them.
 
     ``plain`` is the pattern of texts that need no quotes.
     """

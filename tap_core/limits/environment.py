@@ -28,7 +28,7 @@ class Limit:
 
     @cached_property
     def value(self) -> float:
-        """The limit: the value of the environment variable or, if it is not set, the default.
+        """The limit: the number in the environment variable or, without one, the default.
 
         Raises:
             ConfigurationError: The environment variable is not a positive number.

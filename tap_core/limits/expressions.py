@@ -39,16 +39,16 @@ TEMPLATE_SECONDS: Final = Limit("TAP_CORE_TEMPLATE_SECONDS", 10)
 _MOST_BITS: Final = 4_000_000
 """Maximum number of bits of an integer that a power or a product returns."""
 _MOST_DIVISION: Final = 10**10
-"""Maximum product of the bits of a divisor and of its quotient: a division of about 20 ms."""
+"""Maximum product of a divisor's bits and the quotient's bits: a division of about 20 ms."""
 _MOST_DIGITS: Final = 100_000
 """Maximum number of integer digits of a Decimal that is converted to an integer or text."""
 _LONGEST_TIME_FORMAT: Final = 1_000
 """Maximum length of a datetime format, in characters, because each directive takes time."""
 _LONGEST_DOMAIN: Final = 1_000
-"""Maximum length of a text that is encoded as a domain name, which takes the square of it."""
+"""Maximum length of a text encoded as a domain name: the time grows with the length squared."""
 _DOMAIN_CODECS: Final = frozenset({"idna", "punycode"})
 _LONGEST_ESCAPES: Final[Mapping[str, int]] = {"namereplace": 100, "xmlcharrefreplace": 10}
-"""Maximum length of the escape of a character, by the handler of errors that writes it."""
+"""Maximum length of an escaped character, by the codec error handler that escapes it."""
 _INDENT: Final = 100
 _DIGITS: Final = re.compile(r"\d+")
 _PERCENT: Final = re.compile(r"%(\([^()]*\))?[-#0 +]*(\*|\d*)(?:\.(\*|\d*))?")
@@ -113,9 +113,9 @@ def check_time_format(text: Any) -> None:
 
 
 def _count_digits(value: Any) -> int:
-    """Return the approximate number of digits of a Decimal: 1000 for ``1E+1000``.
+    """Return the approximate number of digits of a Decimal without an exponent.
 
-    This is its length when it is written without an exponent. Return 0 for values of other types.
+    For example, ``1E+1000`` has 1,000 digits. Return 0 for values of other types.
     """
     is_number = isinstance(value, Decimal) and value.is_finite()
     return abs(value.adjusted()) if is_number else 0
@@ -238,7 +238,7 @@ class Bounds:
     # Format strings
 
     def check_percent(self, text: str, arguments: Any) -> None:
-        """Estimate the size of ``text % arguments``; raise an error above the limit.
+        """Raise an error if ``text % arguments`` would exceed the limit.
 
         Raises:
             LimitExceededError: The result would be too large.
@@ -255,7 +255,7 @@ class Bounds:
         self._check_filled(text, len(fields), widths, values)
 
     def check_format(self, text: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Estimate the size of ``text.format(*args, **kwargs)``; raise an error above the limit.
+        """Raise an error if ``text.format(*args, **kwargs)`` would exceed the limit.
 
         Raises:
             LimitExceededError: The result would be too large.
@@ -273,7 +273,7 @@ class Bounds:
         self._check_filled(text, len(fields), widths, values)
 
     def check_spec(self, value: Any, spec: str) -> None:
-        """Estimate the size of ``format(value, spec)``; raise an error above the limit.
+        """Raise an error if ``format(value, spec)`` would exceed the limit.
 
         Raises:
             LimitExceededError: The result would be too large.
@@ -283,7 +283,7 @@ class Bounds:
     def _check_filled(
         self, text: str, placeholders: int, widths: Sequence[int], values: Sequence[Any]
     ) -> None:
-        """Estimate the size of a text after values are inserted; raise an error above the limit.
+        """Raise an error if a text would exceed the limit after values are inserted.
 
         Args:
             text: Format string with placeholders.
@@ -314,7 +314,7 @@ class Bounds:
     # Calls
 
     def call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call a function or method and return the result, whose size is estimated before the call.
+        """Return the result of a function or method call; estimate its size before the call.
 
         Raises:
             LimitExceededError: The result would be too large.
@@ -348,9 +348,9 @@ class Bounds:
 
 
 def _estimate_padding(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
-    """Return the maximum size of the result of a padding method such as ``ljust``.
+    """Return the maximum size of the text that a padding method such as ``ljust`` returns.
 
-    This is the largest integer among the arguments of the method, because it may be the width.
+    It is the largest integer among the arguments of the method, since this may be the width.
     """
     del owner, most
     return max(
@@ -425,7 +425,7 @@ def _estimate_strftime(
 
 
 def _estimate_ratio(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
-    """Estimate the result of ``as_integer_ratio``; it exceeds ``most`` for very long Decimals."""
+    """Return ``most + 1`` for a Decimal too long for ``as_integer_ratio``, otherwise 0."""
     del args, kwargs
     return most + 1 if _count_digits(owner) > _MOST_DIGITS else 0
 
@@ -445,10 +445,10 @@ _ESTIMATES: Final[Mapping[str, Callable[[Any, Sequence[Any], Mapping[str, Any], 
     "translate": _estimate_translate,
     "zfill": _estimate_padding,
 }
-"""By a method's name, the function that returns the maximum size of the method's result.
+"""Functions that return the maximum size of the result of a method, by the method's name.
 
-Its arguments are the object, the positional and keyword arguments of the method, and the limit.
-The size is 0 if the result cannot be much larger than the object and the arguments.
+Their arguments are the object, the positional and keyword arguments of the method, and the limit.
+They return 0 if the result cannot be much larger than the object and the arguments.
 """
 GROWING_METHODS: Final = frozenset({*_ESTIMATES, "join"})
 """Names of methods whose result may be much larger than the object and the arguments."""

@@ -28,7 +28,7 @@ __all__ = [
 
 MIB: Final = 1 << 20
 _ALLOWED_COLUMNS, _COLUMN_BYTES = 100, 1024
-"""Columns that a CSV header may always have, and bytes of a limit per column of a wider header."""
+"""Number of columns that a CSV header may always have, and bytes of a limit per column if wider."""
 
 DOCUMENT_BYTES: Final = 64 * MIB
 """Maximum size of a config, manifest or schema file, in bytes."""
@@ -38,18 +38,18 @@ STATE_BYTES: Final = 256 * MIB
 
 _BLOCK: Final = MIB
 _LINE_WEIGHT: Final = 16
-"""Number of bytes that a line counts for in addition to its characters, because it takes time."""
+"""Bytes that each line counts in addition to its length, because reading a line takes time."""
 
 _LARGEST_CELL: Final = (1 << 31) - 1
-"""Largest value of a C long on every system."""
+"""Largest value of a C long on all systems."""
 
 _OPEN_FLAGS: Final = ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY")
 _MEMORY_FACTOR: Final = 7
 _UNCHECKED_SHARE: Final = 8
-"""Divisor of a limit: the values of a text up to an eighth of the limit are not checked."""
+"""Divisor of a limit: texts up to an eighth of the limit may have any number of values."""
 
 _VALUE_BYTES, _OBJECT_BYTES, _ARRAY_BYTES = 112, 288, 64
-"""Size of a Python object in bytes: a Decimal (the largest scalar), a dict of one key, a list."""
+"""Sizes of Python objects in bytes: a Decimal (the largest scalar), a dict of one key, a list."""
 
 
 class InputTooLargeError(ValueError):
@@ -62,7 +62,7 @@ class Bound:
 
     Attributes:
         most: The limit in bytes.
-        setting: Name of the setting that raises the limit, for error messages.
+        setting: Name of the setting that contains the limit, for error messages.
     """
 
     most: int
@@ -107,8 +107,8 @@ class Bound:
     def check(self, text: bytes | str, name: str) -> None:
         """Raise an error if a text is too long, or its parsed values would take too much memory.
 
-        ``text`` is JSON, for example; ``name`` is a noun for it in error messages, such as
-        "a line".
+        ``text`` is JSON or CSV, for example. ``name`` is the noun for the text in error messages,
+        such as "a line".
 
         Raises:
             InputTooLargeError: The text is too long, or has too many values.
@@ -138,7 +138,8 @@ class Bound:
     def check_columns(self, count: int) -> None:
         """Raise InputTooLargeError if a CSV header has more columns (``count``) than fit in memory.
 
-        Even an empty row has a value for each column, so their number follows from `most`.
+        Even an empty row has a value for each column, so the limit of a row also limits the
+        columns.
         """
         limit = max(_ALLOWED_COLUMNS, self.most // _COLUMN_BYTES)
         if count > limit:
@@ -175,7 +176,7 @@ class RowBound:
         self._size = self._weight = 0
 
     def next_row(self) -> None:
-        """Start a new row: the next line does not belong to the previous row."""
+        """Start a new row: the next line does not count as a part of the previous row."""
         self._size = self._weight = 0
 
     def __iter__(self) -> Iterator[str]:
@@ -201,8 +202,8 @@ class RowBound:
 def _estimate_memory(text: bytes | str, separator: str = ",") -> int:
     """Return an upper bound for the memory of the values that are parsed from a text, in bytes.
 
-    It is estimated from the number of separators and brackets, and does not include the characters
-    of the text.
+    The bound is estimated from the number of separators and brackets. It does not include the
+    characters of the text.
     """
     count: Any = text.count
     as_text_type: Any = str.encode if isinstance(text, bytes) else str

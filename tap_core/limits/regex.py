@@ -1,10 +1,10 @@
 r"""Untrusted regular expressions, from schemas and manifests, with limits on time and memory.
 
-`compile_pattern` accepts the syntax of `re`, and matches have the same results. The exceptions are
-a few letters if case is ignored, such as the dotless i, and patterns such as ``(?a:\w)*\w``, only a
-part of which has the flag for ASCII. A pattern could backtrack for a long time on a long text, and
-matching with `re` cannot be interrupted. So `re` matches only short texts; for longer ones the
-package ``regex`` is used, with a time limit.
+A pattern could backtrack for a long time on a long text, and matching with `re` cannot be
+interrupted. Therefore `re` matches only short texts; the package ``regex`` matches longer ones,
+with a time limit. `compile_pattern` accepts the syntax of `re`, and matches have the same results,
+with two exceptions: a few letters if case is ignored, such as the dotless i, and patterns with the
+flag for ASCII on a part only, such as ``(?a:\w)*\w``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["MATCH_SECONDS", "MATCH_SECONDS_TOTAL", "Pattern", "compile_pattern",
 MATCH_SECONDS: Final = Limit("TAP_CORE_PATTERN_SECONDS", 1)
 """Maximum number of seconds that one match may take."""
 MATCH_SECONDS_TOTAL: Final = Limit("TAP_CORE_PATTERN_SECONDS_TOTAL", 20)
-"""Maximum number of seconds that slow matches and compilations may take together, per process."""
+"""Maximum number of seconds that slow matches and compilations may take together in a process."""
 
 _LONGEST: Final = 100_000
 """Maximum length of a pattern in characters."""
@@ -40,9 +40,9 @@ _MOST_CHOICES: Final = 20
 _MOST_SETS: Final = 1_000
 """Maximum number of sets and wide ranges in a pattern; `re` may take 20 ms to compile one."""
 _MIN_COUNTED_SECONDS: Final = 0.01
-"""Seconds up to which a match or a compilation does not count as slow."""
+"""Maximum number of seconds of a match or a compilation that is not counted as slow."""
 _REFILL: Final = 0.1
-"""Seconds that the time budget regains per second of the process."""
+"""Seconds that are added to the time budget per second that the process runs."""
 _MAX_EXCERPT: Final = 80
 """Maximum number of characters of a pattern in an error message."""
 
@@ -51,7 +51,7 @@ _REPEATED_GROUP: Final = re.compile(r"\)[*+{]")
 _UNUSUAL_GROUP: Final = re.compile(r"\(\?(?![:=!]|P<|<[=!])")
 _VERBOSE: Final = re.compile(r"\(\?[a-zA-Z]*x")
 _WIDE: Final = re.compile(r"[^\x00-\xff]|\\[uUN0-7]")
-"""Characters from 256 on, or escapes for them."""
+"""Pattern of a character above U+00FF, or of an escape for one."""
 _COUNT: Final = r"\{(?P<count>\d+)(?P<open>,?)\d*\}|\+"
 _PART: Final = re.compile(
     rf"\(\?#[^)]*\)|(?P<repeat>{_COUNT})|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.DOTALL
@@ -59,12 +59,12 @@ _PART: Final = re.compile(
 """Part of a pattern: a comment, a repeat, an escape, a set, or any other character."""
 _ESCAPE: Final = r"\\N\{[^}]*\}|\\."
 _IN_SET: Final = re.compile(rf"{_ESCAPE}|\[:", re.DOTALL)
-"""Escape in a set, and syntax with a meaning in ``regex`` only: ``[[:alpha:]]``."""
+"""Pattern of an escape in a set, or of syntax for ``regex`` only, such as ``[[:alpha:]]``."""
 _DIALECT: Final = re.compile(
     rf"\(\?#[^)]*\)|{_ESCAPE}|(?P<set>\[\^?\]?(?:{_ESCAPE}|[^\]\\])*\])|\{{(?!\d*,?\d*\}})",
     re.DOTALL,
 )
-"""Comments, escapes, sets, and syntax with a meaning in ``regex`` only: ``a{e}``."""
+"""Pattern of a comment, an escape, a set, or syntax for ``regex`` only, such as ``a{e}``."""
 _ASCII_OR_VERBOSE: Final = re.compile(r"\(\?[a-zA-Z]*[ax]")
 
 _WORD: Final = r"\p{L}\p{N}_"
@@ -77,9 +77,10 @@ _MEMBERS: Final = {
     r"\S": r"\x00-\x08\x0e-\x1b!-\x84\x86-\x9f\xa1-\u167f\u1681-\u1fff\u200b-\u2027\u202a-\u202e"
     r"\u2030-\u205e\u2060-\u2fff\u3001-\U0010ffff",
 }
-"""Members of a set for ``regex`` by the escape for which `re` has the same characters.
+"""By escape of `re`, the set members with which ``regex`` matches the same characters.
 
-For ``regex``, combining characters such as vowel signs belong to words, and U+001C is no space.
+In ``regex`` itself, combining characters such as vowel signs belong to words, and U+001C is no
+space.
 """
 _AT_BOUNDARY: Final = f"(?<=[{_WORD}])(?![{_WORD}])|(?<![{_WORD}])(?=[{_WORD}])"
 _IN_WORD: Final = f"(?<=[{_WORD}])(?=[{_WORD}])|(?<![{_WORD}])(?![{_WORD}])"
@@ -88,7 +89,7 @@ _ESCAPES: Final = {
     r"\b": f"(?-i:{_AT_BOUNDARY})",
     r"\B": f"(?-i:{_IN_WORD})",
 }
-"""Text for ``regex`` by the escape, outside of a set, that means the same for `re`."""
+"""By escape of `re`, the text with the same meaning for ``regex``, outside of a set."""
 
 
 class _TimeBudget:
@@ -102,7 +103,7 @@ class _TimeBudget:
     def left(self) -> float:
         """Return the remaining seconds for slow matches.
 
-        Each second of the process adds a tenth of a second to the budget.
+        For each second that the process runs, a tenth of a second is added to the budget.
         """
         if not self._spent:
             return MATCH_SECONDS_TOTAL.value
@@ -114,7 +115,7 @@ class _TimeBudget:
 
     @contextmanager
     def spending(self) -> Iterator[None]:
-        """Subtract the duration of the ``with`` block, if it is longer than 0.01 seconds."""
+        """Subtract the duration of the ``with`` block from the budget if it is above 0.01 s."""
         began = time.monotonic()
         try:
             yield
@@ -252,7 +253,7 @@ class Pattern:
     def _make_timeout_error(self, text: str, limit: Limit, subject: str) -> LimitExceededError:
         """Return the error for a match on ``text`` that exceeds the time limit ``limit``.
 
-        ``subject`` has the words of the message before "longer than", such as "takes".
+        ``subject`` contains the words of the message before "longer than", such as "takes".
         """
         return LimitExceededError(
             f"The regular expression {_excerpt(self.text)} {subject} longer than {limit.value:g}"
@@ -316,11 +317,11 @@ def _compile(text: str) -> re.Pattern[str]:
 
 
 def _safe_length(pattern: str) -> int:
-    """Return the length of the longest text on which `re` certainly matches a pattern fast.
+    """Return the length of the longest text that `re` is certain to match fast.
 
-    The length is computed from the worst case, in which each repeat and each alternative multiplies
-    the number of steps by the length of the text. Return -1 if there is a repeated group, because
-    the number of steps may then grow exponentially.
+    In the worst case, from which the length is computed, each repeat and each alternative
+    multiplies the number of steps by the length of the text. Return -1 if there is a repeated
+    group, because the number of steps may then grow exponentially.
     """
     choices = len(_CHOICE.findall(pattern))
     is_nested = _REPEATED_GROUP.search(pattern) or _UNUSUAL_GROUP.search(pattern)
@@ -355,14 +356,14 @@ def _expanded_length(pattern: str) -> int:
 
 
 def _count_copies(repeat: re.Match[str]) -> int:
-    """Return the number of copies of its operand to which a repeat is expanded: 4 for ``{3,}``."""
+    """Return the number of copies of the operand to which a repeat is expanded: 4 for ``{3,}``."""
     if repeat["count"] is None:
         return 2
     return max(1, min(int(repeat["count"][:9]), _MOST_REPEATS) + bool(repeat["open"]))
 
 
 def _translate(pattern: str) -> str:
-    r"""Return a pattern for the package ``regex`` that has the same meaning for `re`.
+    r"""Return a pattern for the package ``regex`` with the meaning of ``pattern`` for `re`.
 
     Escapes such as ``\w`` are kept in a pattern with the flags for ASCII or for comments.
     """

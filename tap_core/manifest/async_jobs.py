@@ -1,9 +1,9 @@
 """Asynchronous jobs of an API: create, poll, download the results, delete or abort.
 
-A job reads one stream slice and is handled by one thread. As in airbyte-cdk, a job that fails or
-times out is created again, up to three times in total; in addition, the error handler retries each
-single request. The limit on running jobs applies to all threads of a tap; a completed job whose
-result is still being downloaded does not count. Waiting ends as soon as the run ends.
+A job reads one slice of a stream, and one thread creates and polls it. As in airbyte-cdk, a job
+that fails or times out is created again, up to three times in total; in addition, the error handler
+retries each single request. The limit on running jobs applies to all threads of a tap; a completed
+job whose result is still being downloaded does not count. Waiting ends as soon as the run ends.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _TRIES: Final = 3
 """Number of times that a job is created for a slice before the slice fails."""
 
 _CHECK_SECONDS: Final = 0.1
-"""Seconds between two checks, during a wait, if the sync has ended."""
+"""Seconds between two checks during a wait, each of which tests if the sync has ended."""
 _FIRST_WAITS: Final = (0.5, 1.0, 2.0, 3.0)
-"""Seconds before each of the first polling requests after the initial one."""
+"""Seconds to wait before the second to fifth polling request; the first one is sent at once."""
 _WAIT: Final = 5.0
-"""Seconds before each later polling request, and before a job is created again."""
+"""Seconds to wait before each later polling request, and before a job is created again."""
 
 
 class JobLimiter:
@@ -109,20 +109,21 @@ class _JobResponses:
     legacy_fields: dict[str, Any] = field(default_factory=dict)
     """Responses that templates of older manifests read from ``stream_slice``, by key."""
     polled: requests.Response | None = None
-    """Last response to a polling request; None before the job has ended."""
+    """Last response to a polling request; None until the job has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class AsyncJobReader:
-    """Reader of one stream slice from an API with asynchronous jobs (AsyncRetriever in manifests).
+    """Reader of one stream slice from an API with asynchronous jobs.
 
-    It creates a job for the slice, polls it until it ends, and downloads the results.
+    It creates a job for the slice, polls it until it ends, and downloads the results. The type name
+    in manifests is AsyncRetriever.
     """
 
     stream: DeclarativeStreamProtocol
     retriever: AsyncRetriever
     scope: TemplateScope
-    """Interpolation scope of the slice."""
+    """Template variables of the slice."""
     limiter: JobLimiter
     run: SyncRun
     place: str
@@ -148,7 +149,7 @@ class AsyncJobReader:
     # Creation and polling
 
     def _run_job(self) -> _JobResponses | None:
-        """Create a job, wait until it completes, and return the API's responses about the job.
+        """Create a job, wait until it is completed, and return the API's responses about the job.
 
         A job that fails or times out is created again. If the manifest maps the job's status to
         ``skipped``, return None: the stream slice has no records.
@@ -187,8 +188,7 @@ class AsyncJobReader:
         """Send the request that creates a job; return the API's response, or None on failure.
 
         Args:
-            is_last: True for the last attempt, in which an error is raised instead of returning
-                None.
+            is_last: True for the last attempt: raise an error instead of returning None.
 
         Raises:
             FatalSyncError: The last attempt failed, or the error is a configuration error.
@@ -213,10 +213,10 @@ class AsyncJobReader:
         return _JobResponses({"creation_response": context}, {"create_job_response": response})
 
     def _follow_job(self, job: _JobResponses) -> JobStatus:
-        """Poll a job until it ends or times out, and return its status.
+        """Poll a job until it ends, and return its status, or ``timeout`` if it takes too long.
 
-        After a timeout or an error, send the request that aborts the job; then raise the error
-        again.
+        After a timeout, send the request that aborts the job. If polling raises an error, send this
+        request too, and raise the error again.
         """
         try:
             status = self._poll_job(job)
@@ -307,12 +307,12 @@ class AsyncJobReader:
     def _send_optional(
         self, retriever: SimpleRetriever | None, job: _JobResponses, done: str
     ) -> None:
-        """Send the abort or delete request of a job; log a warning if the request fails.
+        """Send the request that aborts or deletes a job; if it fails, log a warning.
 
         Args:
             retriever: The retriever that sends the request; None sends nothing.
             job: The responses about the job.
-            done: The action in the past tense for the warning, for example "aborted".
+            done: The past participle of the action for the warning, for example "aborted".
         """
         if retriever is None:
             return
@@ -335,9 +335,9 @@ def _get_decoder(retriever: SimpleRetriever) -> Decoder:
 def _build_template_context(
     response: requests.Response, retriever: SimpleRetriever
 ) -> dict[str, Any]:
-    """Return a response as template variables: ``headers``, ``request``, and its JSON members.
+    """Return a response as template variables: ``headers``, ``request``, and the body's members.
 
-    The decoder of ``retriever`` decodes the body.
+    The decoder of ``retriever`` parses the body.
     """
     document = next(_get_decoder(retriever).decode(response), None)
     members: Mapping[str, Any] = document if isinstance(document, Mapping) else {}

@@ -1,10 +1,10 @@
-"""Builder that turns the nodes of a manifest into component objects, using their type hints.
+"""Builder that converts the YAML nodes of a manifest to component objects.
 
-The builder names no component: it checks each option against the dataclass field of the same name.
-A template that uses only the config is rendered when the component is built, so that a component
-has plain values wherever nothing varies per request. Every error contains the file, the line and
-the path of keys. The same code builds a connector and lints a manifest: the linter collects the
-errors, and skips parts that depend on a config that it does not have.
+The builder contains no code for single components: it converts each option to the type of the
+dataclass field with the same name. A template that uses only the config is rendered when the
+component is built; other templates are rendered for each request. Every error contains the file,
+the line and the path of keys. The same code builds a connector and lints a manifest: the linter
+collects the errors, and skips parts that depend on a config that it does not have.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def build_component(
         expected: A component class, or any type hint that a component's field may have.
         config: The connector's config; None is the same as {}.
         parameters: The ``$parameters`` for a node that is not a component.
-        warn: Called with the message of each problem that does not prevent the run.
+        warn: Function that is called with the message of each problem that is not an error.
 
     Raises:
         ManifestError: The node cannot be built; the error contains file, line and keys.
@@ -81,14 +81,14 @@ def build_component(
 class _Position:
     """Position of a YAML node in the manifest: its path of keys and its line, for error messages.
 
-    It also has the ``$parameters`` and the restricted template variables that apply to the node.
+    It also contains the ``$parameters`` and the restricted template variables of the node.
     """
 
     path: str
     line: int
     parameters: Mapping[str, Any]
     restricted_names: frozenset[str] = frozenset()
-    """Restricted template names that are available at this position, such as ``stream_state``."""
+    """Restricted template variables that are allowed at this position, such as ``stream_state``."""
 
     def child(self, key: Any, line: int) -> _Position:
         """Return the position of the value at a key or list index of the current node.
@@ -122,7 +122,7 @@ class Builder:
     manifest: Manifest
     config: Mapping[str, Any] | None = None
     warn: Callable[[str], object] = _log.warning
-    """Function called with each warning; unused if the manifest collects its problems."""
+    """Function that is called with each warning; unused if the manifest collects its problems."""
     _scope: dict[str, Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -151,7 +151,11 @@ class Builder:
         return None if built is UNKNOWN else built
 
     def _report(self, position: _Position, message: str, *, is_error: bool = True) -> Any:
-        """Collect, raise or log a problem; return `UNKNOWN`, the value of a node with a problem."""
+        """Report a problem of a node, and return the marker `UNKNOWN` as the node's value.
+
+        The problem is collected if the manifest collects its problems. Otherwise an error is
+        raised, and a warning is logged.
+        """
         problems = self.manifest.problems
         if is_error:
             self.manifest.report_problem(position.line, position.path, message)
@@ -204,9 +208,9 @@ class Builder:
         }
 
     def _keep_unbuilt(self, node: Any, position: _Position) -> Any:
-        """Return a component's YAML node unchanged, for an option whose component is built later.
+        """Return the YAML node of a component that is built later.
 
-        A linter's builder also builds the component now, only to find its problems.
+        In a linter, also build the component now, but only to report its problems.
         """
         if not isinstance(node, MappingNode):
             return self._report(position, "a component must be a mapping with a `type`.")
@@ -443,8 +447,8 @@ class Builder:
     def _drop_unused_keys(self, cls: type, node: MappingNode) -> MappingNode:
         """Return a component's node without options that have no effect with this config.
 
-        A component class has a static method ``get_used_keys`` if it supports this.
-        SelectiveAuthenticator uses it to drop the authenticators that the config does not select.
+        A component class that supports this has a static method ``get_used_keys``. For example,
+        that of SelectiveAuthenticator drops the authenticators that the config does not select.
         """
         get_used_keys = getattr(cls, "get_used_keys", None)
         if get_used_keys is None or not self.config:
@@ -535,7 +539,7 @@ class Builder:
     def _build_custom(
         self, cls: type, plan: ComponentPlan, node: MappingNode, position: _Position
     ) -> Any:
-        """Return the component that wraps a Python class of the connector (``class_name``)."""
+        """Return the component that wraps the connector's Python class ``class_name``."""
         name = node.get("class_name")
         if _has_unknown(node.values()):
             return UNKNOWN
@@ -576,7 +580,7 @@ def _has_unknown(values: Iterable[Any]) -> bool:
 
 
 def _must_stay_unrendered(bound: Any, position: _Position) -> bool:
-    """Return True if a ``components_mapping`` template uses the config, so it is rendered later.
+    """Return True if a ``components_mapping`` template must be rendered later: it uses the config.
 
     The later rendering marks config values as data, so that braces in them are not templates.
     """
@@ -584,9 +588,9 @@ def _must_stay_unrendered(bound: Any, position: _Position) -> bool:
 
 
 def _is_code_from_data(node: MappingNode) -> bool:
-    """Return True if an API response or the config, not the manifest, names a Python class to run.
+    """Return True if an API response or the config contains a Python class name to run.
 
-    The builder refuses such a node: only the manifest may set ``class_name``.
+    The builder rejects such a node, because only the manifest itself may set ``class_name``.
     """
     kind = node.get(_TYPE)
     is_custom = isinstance(kind, DataText) and kind.startswith(_CUSTOM)

@@ -24,7 +24,7 @@ NOT_SUPPORTED: Final = frozenset({"truncated_list_retriever"})
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "file_uploader": "files are not downloaded, only the records are read",
 }
-"""Options of Airbyte's components that cause a warning, with what is missing without them."""
+"""Options of Airbyte's components that cause a warning, with the reason for the warning."""
 
 _MIN_SIMILARITY: Final = 0.75
 """Minimum similarity (difflib, 0 to 1) at which an unknown option counts as a misspelling."""
@@ -36,7 +36,7 @@ _PUBLISHED: Final[Mapping[str, frozenset[str]]] = {
     "LegacyToPerPartitionStateMigration": frozenset({"Type"}),
     "SubstreamPartitionRouter": frozenset({"stream_name"}),
 }
-"""Options of published manifests that no version of Airbyte has read, by component type."""
+"""Options in published manifests that no version of Airbyte has used, by component type."""
 
 
 def find_unknown_options(
@@ -44,9 +44,10 @@ def find_unknown_options(
 ) -> list[tuple[Any, bool]]:
     """Return (option, is_error) for each option of a component that its class does not define.
 
-    An option causes a warning if another component, an older version of Airbyte's manifests, or a
-    parameter has the same name. If the component has such an option, its other unknown options
-    cause warnings too, unless they look like misspellings.
+    An unknown option only causes a warning if its name is that of a parameter, or of an option of
+    another component or of an older version of Airbyte's manifests. If a component has such an
+    option, its other unknown options cause warnings too, unless they look like misspellings. All
+    other unknown options are errors.
 
     Args:
         node: The component's YAML node.

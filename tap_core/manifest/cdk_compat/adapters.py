@@ -202,7 +202,7 @@ _FACTORIES_BY_TYPE: Final[tuple[tuple[type, _Factory], ...]] = (
     (cursor.MinMaxDatetime, _adapt_min_max),
     (our_errors.HttpResponseFilter, lambda one, _owner, config: CdkHttpResponseFilter(one, config)),
 )
-"""Factories of adapters, by the type of the component."""
+"""Functions that create an adapter, by the type of the component."""
 
 _FACTORIES_BY_METHOD: Final[tuple[tuple[str, _Factory], ...]] = (
     ("extract", _ExtractorAdapter),
@@ -210,4 +210,4 @@ _FACTORIES_BY_METHOD: Final[tuple[tuple[str, _Factory], ...]] = (
     ("interpret", _ErrorHandlerAdapter),
     ("compute_wait", _BackoffAdapter),
 )
-"""Factories of adapters, by a method that the component has; the first match is used."""
+"""Functions that create an adapter, by a method of the component; the first match is used."""

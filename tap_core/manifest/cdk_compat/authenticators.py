@@ -89,7 +89,7 @@ class DeclarativeAuthenticator(AbstractHeaderAuthenticator):
 
 @dataclass
 class CdkNoAuth(DeclarativeAuthenticator):
-    """Authenticator that sends requests without credentials (NoAuth)."""
+    """Authenticator that sends requests without credentials; in manifests, its type is NoAuth."""
 
     parameters: InitVar[Mapping[str, Any]]
 

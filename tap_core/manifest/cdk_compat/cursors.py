@@ -36,11 +36,11 @@ class DeclarativeCursor(StreamSlicer):
     """Base class of cursors, which split a stream into slices and track its state."""
 
     def set_initial_state(self, stream_state: Mapping[str, Any]) -> None:
-        """Resume from the state of the last sync (see `get_stream_state`); {} in the first sync."""
+        """Set the state from which the sync resumes; the first sync of a stream passes {}."""
         raise NotImplementedError
 
     def observe(self, stream_slice: CdkStreamSlice, record: Any) -> None:
-        """Process a record of a stream slice before it is emitted; does nothing by default."""
+        """Update the cursor with a record before the record is emitted; does nothing by default."""
 
     def close_slice(self, stream_slice: CdkStreamSlice, *args: Any) -> None:
         """Update the state; called after all records of a stream slice were emitted.
@@ -55,9 +55,9 @@ class DeclarativeCursor(StreamSlicer):
         raise NotImplementedError
 
     def select_state(self, stream_slice: CdkStreamSlice | None = None) -> Mapping[str, Any] | None:  # noqa: ARG002  (airbyte-cdk's signature)
-        """Return the state that templates see as ``stream_state`` while a stream slice is read.
+        """Return the state that templates read as ``stream_state`` while a stream slice is read.
 
-        By default it is the state of the whole stream.
+        The default is the state of the whole stream.
         """
         return self.get_stream_state()
 
@@ -76,7 +76,10 @@ Cursor = DeclarativeCursor
 
 @dataclass
 class CdkMinMaxDatetime:
-    """Datetime from a template, limited to an optional minimum and maximum (MinMaxDatetime)."""
+    """Datetime from a template, limited to an optional minimum and maximum.
+
+    Its type in manifests is MinMaxDatetime.
+    """
 
     datetime: Any
     parameters: InitVar[Mapping[str, Any]]
@@ -371,7 +374,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
     def is_greater_than_or_equal(self, first: Any, second: Any) -> bool:
         """Return True if the first record's cursor value is at least the second record's.
 
-        If a cursor value is missing, return True only if the first record has one.
+        If one of the values is missing, return True only if the first record has a value.
         """
         values = first.get(self._key), second.get(self._key)
         if all(values):

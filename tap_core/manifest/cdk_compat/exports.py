@@ -66,7 +66,7 @@ _NAMES_BY_MODULE: Final[Mapping[str, tuple[str, ...]]] = {
 NAMES: Final[Mapping[str, str]] = {
     name: module for module, names in _NAMES_BY_MODULE.items() for name in names
 }
-"""Module of this package that defines each supported airbyte-cdk name."""
+"""Module of this package that defines an airbyte-cdk name, by that name."""
 
 
 def resolve_export(name: str) -> Any:

@@ -41,10 +41,10 @@ _SUBSTITUTES: Final[Mapping[str, ModuleType]] = {
     "isodate": isodate_stub,
     "requests_cache": requests_cache_stub,
 }
-"""Modules that replace dependencies of airbyte-cdk if these are not installed, by name."""
+"""Modules that replace dependencies of airbyte-cdk that are not installed, by their names."""
 _PREFIX: Final = "components_of_"
 _CUSTOM_ROOTS: Final = ("source_declarative_manifest", "components")
-"""Top-level names by which airbyte-cdk's connectors also import their own files."""
+"""Top-level package names by which connectors may import their own files."""
 _BUILTIN_IMPORT: Final = builtins.__import__
 _lock: Final = threading.RLock()
 _log: Final = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ def _register_package(folder: Path, first: str) -> str:
 
 
 def _run_init(package: ModuleType) -> None:
-    """Run the ``__init__.py`` of a connector's package, if it has one that has not been run yet.
+    """Run the ``__init__.py`` of a connector's package, unless there is none or it has been run.
 
     In a circular import, the files that it imports see a partially initialized package.
     """
@@ -253,7 +253,7 @@ class _Importer:
         return _BUILTIN_IMPORT(name, scope, local, names or (), level)
 
     def _get_root_name(self, root: str) -> str:
-        """Return the ``sys.modules`` key of the module for a connector's ``import <root>``."""
+        """Return the ``sys.modules`` key of the module that ``import <root>`` imports."""
         return f"{self._package}.{root}" if root == "components" else self._package
 
     def _make_pkgutil(self) -> ModuleType:

@@ -97,7 +97,7 @@ class CdkStream:
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """State up to which the parent stream was read; {} if it did not resume from a state."""
+        """State up to which the parent stream was read; {} if it was read from the start."""
         if self._resumed is None:
             return {}
         key = str(self.cursor_field)
@@ -221,7 +221,10 @@ class CdkPartitionRouter(StreamSlicer):
 
 @dataclass
 class CdkListPartitionRouter(CdkPartitionRouter):
-    """Partition router that creates one stream slice per value of a list (ListPartitionRouter)."""
+    """Partition router that creates one stream slice for each value of a list.
+
+    Its type in manifests is ListPartitionRouter.
+    """
 
     values: Any
     cursor_field: Any
