@@ -100,7 +100,7 @@ class TextFormatter(AboutFormatter, format_name="text"):
     """Formatter that writes plain text, for a terminal."""
 
     def format_about(self, about_info: AboutInfo) -> str:
-        """Return lines of ``Name: value``, with lists indented."""
+        """Return a plugin's description as lines of ``Name: value``, with lists indented."""
         lines = [
             f"Name: {about_info.name}",
             f"Description: {about_info.description}",
@@ -146,7 +146,7 @@ class JSONFormatter(AboutFormatter, format_name="json"):
     """Formatter that writes JSON, for other programs."""
 
     def format_about(self, about_info: AboutInfo) -> str:
-        """Return a JSON object, indented by two spaces."""
+        """Return a plugin's description as a JSON object, indented by two spaces."""
         about = {
             "name": about_info.name,
             "description": about_info.description,
@@ -163,7 +163,7 @@ class MarkdownFormatter(AboutFormatter, format_name="markdown"):
     """Formatter that writes Markdown, for the plugin's README."""
 
     def format_about(self, about_info: AboutInfo) -> str:
-        """Return a page with description, capabilities, Python versions and a table of settings."""
+        """Return a Markdown page: description, capabilities, Python versions and settings."""
         parts = [
             f"# `{about_info.name}`",
             about_info.description or "",

@@ -160,7 +160,7 @@ class ConfigValidationError(ConfigurationError):
         errors: list[str] | None = None,
         schema: dict[str, Any] | None = None,
     ) -> None:
-        """Create the error. ``message`` is a summary; ``errors`` has one sentence per setting."""
+        """Create the error. ``message`` is a summary; the other arguments become attributes."""
         super().__init__(message)
         self.errors: list[str] = errors or []
         self.schema: dict[str, Any] | None = schema

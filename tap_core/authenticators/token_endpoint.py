@@ -81,7 +81,7 @@ class AccessTokenError(FatalAPIError, RuntimeError):
         error: str | None = None,
         description: str | None = None,
     ) -> None:
-        """Create an error with the fields of an OAuth error response."""
+        """Create an error; all arguments except ``message`` become attributes of the same name."""
         super().__init__(message)
         self.status = status
         self.error = error

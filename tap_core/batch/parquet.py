@@ -353,7 +353,8 @@ def check_copies(file: IO[bytes], bound: Bound) -> None:
 def _estimate_max_bytes(source: Any, path: str) -> int:
     """Return an upper bound for the size in bytes of all texts of the Parquet column ``path``.
 
-    For each row group, the number of values is multiplied by the length of the longest text.
+    For each row group of ``source``, a pyarrow ``ParquetFile``, the number of values is multiplied
+    by the length of the longest text.
     """
     import pyarrow.compute as pc
 
@@ -391,7 +392,7 @@ def _get_dictionary(column: Any) -> Any:
 def _sum_text_bytes(source: Any, path: str) -> int:
     """Return the size in bytes of all texts of the Parquet column ``path``, each copy included.
 
-    The column must be dictionary-encoded and not nested.
+    ``source`` is a pyarrow ``ParquetFile``. The column must be dictionary-encoded and not nested.
     """
     import pyarrow.compute as pc
 

@@ -50,7 +50,7 @@ class FileStream(Stream, abc.ABC):
         filepaths: Sequence[str],
         filesystem: AbstractFileSystem,
     ) -> None:
-        """Create a stream that reads the files ``filepaths`` from a file system.
+        """Create a stream that reads the files ``filepaths`` on an fsspec file system.
 
         Raises:
             ConfigValidationError: ``filepaths`` is empty.

@@ -130,7 +130,10 @@ class _Response(HTTPResponse):
         self._set_head(*head)
 
     def _set_head(self, reason: str, headers: HTTPMessage) -> None:
-        """Set the attributes that `HTTPResponse.begin` sets, for a response with status 200."""
+        """Set the attributes that `HTTPResponse.begin` sets, for a response with the status 200.
+
+        ``reason`` is the reason phrase of the status line.
+        """
         this: Any = self
         this.version, this.code, this.status, this.reason = 11, 200, 200, reason
         this.headers = this.msg = headers

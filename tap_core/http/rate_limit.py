@@ -1,8 +1,8 @@
 """Rate limits: a maximum number of requests per second, shared by all streams of a tap.
 
 - Requests are spread evenly, without bursts, so that no second exceeds the limit.
-- A time slot is reserved under a lock, but the request sleeps without the lock, so that other
-  threads can reserve theirs meanwhile.
+- A thread reserves a time slot under a lock, but sleeps without the lock, so that other threads
+  can reserve slots meanwhile.
 - The request counters belong to a tap (``owner``). If several processes run one sync,
   `use_shared_counters` replaces the tap's counters with counters that the processes share.
 """

@@ -1,4 +1,4 @@
-"""Counters of requests, with which rate limiters decide when a request may be sent.
+"""Counters of requests, which determine when a rate-limited request may be sent.
 
 A counter reserves a time slot for a request and never sleeps: it returns the seconds that the
 caller must wait. Arguments and results are plain data, so that all processes of a sync may call

@@ -62,7 +62,7 @@ JSONPayload: TypeAlias = (
     | Mapping[str, Any]
     | None
 )
-"""Types of request bodies."""
+"""Types that the body of a request may have."""
 
 _Token = TypeVar("_Token", default=Any)
 
@@ -83,7 +83,7 @@ class HTTPRequest:
     """Query parameters: None omits a parameter, a list or tuple repeats it."""
     headers: dict[str, str] = field(default_factory=dict)
     data: JSONPayload = None
-    """The body; sent as JSON if ``as_json`` or the stream's ``payload_as_json`` is true."""
+    """The body; ``as_json`` selects whether it is sent as JSON."""
     safe_query_chars: str = ""
     """ASCII characters that are not quoted in the query string."""
     as_json: bool | None = None
@@ -128,8 +128,8 @@ class PageContext(Generic[_Token]):
 def build_body_arguments(data: Any, *, as_json: bool) -> dict[str, Any]:
     """Return the keyword arguments of `requests.Request` for the body ``data``.
 
-    A JSON body with a ``Decimal`` is serialized here, because the json module rejects decimals; the
-    arguments then also contain its Content-Type header.
+    ``as_json`` is True to send the body as JSON. A JSON body with a ``Decimal`` is serialized here,
+    because the json module rejects decimals; the result then also contains the Content-Type header.
     """
     if not as_json:
         return {"data": data}

@@ -107,7 +107,7 @@ class JSONResponse(requests.Response):
         max_bytes: int | None = None,
         deadline: Deadline | None = None,
     ) -> requests.Response:
-        """Make a `requests.Response` a `JSONResponse` in place, and return it.
+        """Convert a `requests.Response` to a `JSONResponse` in place, and return it.
 
         Args:
             response: The response. If it is of another class, it is returned unchanged.

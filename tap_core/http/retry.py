@@ -54,7 +54,7 @@ RETRYABLE_ERRORS: tuple[type[Exception], ...] = (
     requests.exceptions.ChunkedEncodingError,
     requests.exceptions.ContentDecodingError,
 )
-"""Errors that may be temporary."""
+"""Errors after which a request is sent again, because they may be temporary."""
 
 _PERMANENT_SSL_ERRORS: Final = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER")
 """OpenSSL's names of two errors: an invalid certificate, and a response without TLS."""

@@ -268,8 +268,9 @@ def ask_token_endpoint(
 ) -> requests.Response:
     """Send a POST to a token endpoint and return the response; redirects are not followed.
 
-    All tries of the same request must pass the same ``deadline``, from `token_deadline`. Other
-    keyword arguments are those of `requests.Session.post`, such as ``data``.
+    ``timeout`` limits each wait for the server, in seconds. All tries of the same request must pass
+    the same ``deadline``, from `token_deadline`. Other keyword arguments are those of
+    `requests.Session.post`, such as ``data``.
 
     Raises:
         requests.exceptions.RequestException: No response was received.
@@ -304,8 +305,8 @@ def ask_token_endpoint(
 def get_document(url: str, *, timeout: float, allow_redirects: bool = True) -> requests.Response:
     """Send a GET request without additional headers, and return the response.
 
-    A user name and password in the URL are sent only to the origin of the URL. A redirect to
-    another origin is followed without them.
+    ``timeout`` limits each wait for the server, in seconds. A user name and password in the URL are
+    sent only to the origin of the URL. A redirect to another origin is followed without them.
 
     Raises:
         requests.exceptions.RequestException: No response was received.
@@ -320,7 +321,8 @@ def get_document(url: str, *, timeout: float, allow_redirects: bool = True) -> r
 def post_document(url: str, document: Any, *, timeout: float) -> requests.Response:
     """Send a document as JSON in a POST request, and return the response.
 
-    Redirects are not followed. A user name and password in the URL are sent.
+    ``timeout`` limits each wait for the server, in seconds. Redirects are not followed. A user name
+    and password in the URL are sent.
 
     Raises:
         requests.exceptions.RequestException: No response was received.
@@ -431,7 +433,10 @@ def _contains_token(request: requests.PreparedRequest, token: str) -> bool:
 
 
 def format_http_error(response: requests.Response, *, path: str, excerpt: str) -> str:
-    """Return an error message such as ``404 Client Error: Not Found for path: /users``."""
+    """Return an error message such as ``404 Client Error: Not Found for path: /users``.
+
+    ``excerpt`` is a part of the response's body that the message contains; "" for no excerpt.
+    """
     status = response.status_code
     kind = "Client Error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "Server Error"
     if status < HTTPStatus.BAD_REQUEST:

@@ -37,19 +37,19 @@ class ISODuration:
     rest: timedelta
 
     def after(self, instant: datetime, times: int = 1) -> datetime:
-        """Return the datetime that is ``times`` times this duration after ``instant``."""
+        """Return ``instant`` plus ``times`` times this duration."""
         try:
             return _add_months(instant, self.months * times) + self.rest * times
         except (OverflowError, ValueError):
             return _MAX if times > 0 else _MIN
 
     def before(self, instant: datetime) -> datetime:
-        """Return the datetime that is this duration before ``instant``."""
+        """Return ``instant`` minus this duration."""
         return self.after(instant, -1)
 
     @property
     def least(self) -> timedelta:
-        """Minimum length of this duration, in which a month counts as 28 days."""
+        """Minimum length of this duration: a month counts as 28 days."""
         return self.months * _SHORTEST_MONTH + self.rest
 
     @property

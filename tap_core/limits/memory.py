@@ -28,7 +28,7 @@ __all__ = [
 
 MIB: Final = 1 << 20
 _ALLOWED_COLUMNS, _COLUMN_BYTES = 100, 1024
-"""Number of columns that a CSV header may always have, and bytes of a limit per column if wider."""
+"""Columns that any CSV header may have, and bytes of the limit that each column of others needs."""
 
 DOCUMENT_BYTES: Final = 64 * MIB
 """Maximum size of a config, manifest or schema file, in bytes."""

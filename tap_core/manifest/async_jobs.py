@@ -352,7 +352,8 @@ def _extract_values(
 ) -> Iterator[Any]:
     """Decode an API response and yield the values that an extractor finds in it.
 
-    For example, the values are a job's status, or the URLs of its results.
+    The values are a job's status, for example, or the URLs of its results. The decoder of
+    ``retriever`` parses the body, and ``scope`` contains template variables.
     """
     decoder = _get_decoder(retriever)
     replace_decoder = getattr(extractor, "replace_decoder", None)

@@ -153,8 +153,8 @@ class Builder:
     def _report(self, position: _Position, message: str, *, is_error: bool = True) -> Any:
         """Report a problem of a node, and return the marker `UNKNOWN` as the node's value.
 
-        The problem is collected if the manifest collects its problems. Otherwise an error is
-        raised, and a warning is logged.
+        The problem is collected if the manifest collects its problems. Otherwise it is raised or,
+        if ``is_error`` is False, logged as a warning.
         """
         problems = self.manifest.problems
         if is_error:
@@ -445,7 +445,7 @@ class Builder:
         return self._instantiate(cls, plan, values, position)
 
     def _drop_unused_keys(self, cls: type, node: MappingNode) -> MappingNode:
-        """Return a component's node without options that have no effect with this config.
+        """Return a component's YAML node without options that have no effect with this config.
 
         A component class that supports this has a static method ``get_used_keys``. For example,
         that of SelectiveAuthenticator drops the authenticators that the config does not select.

@@ -1,8 +1,9 @@
 """Adapters that pass this SDK's components to custom Python components of Airbyte manifests.
 
 A custom component is a class written for airbyte-cdk; it receives its nested components as field
-values. `adapt` gives each nested component airbyte-cdk's interface, depending on its type or
-methods. A nested custom component is passed as the instance of its Python class.
+values. `adapt` wraps each nested component in an adapter with airbyte-cdk's interface, selected by
+the component's type or methods. A nested custom component is passed as the instance of its Python
+class.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _STREAMS = frozenset({"DeclarativeStream", "StateDelegatingStream"})
 
 
 def adapt(value: Any, owner: StreamOwner, config: Mapping[str, Any]) -> Any:
-    """Return a value in which each component is replaced by an adapter for airbyte-cdk's interface.
+    """Return a value in which adapters for airbyte-cdk's interfaces replace all components.
 
     Lists and mappings are converted recursively, a declared stream becomes a `CdkStream`, and any
     other value is returned unchanged.
@@ -129,7 +130,7 @@ def _adapt_added_field(
 
 
 class _ExtractorAdapter(RecordExtractor):
-    """Adapter that gives this SDK's record extractors airbyte-cdk's RecordExtractor interface.
+    """Adapter from this SDK's record extractors to airbyte-cdk's interface RecordExtractor.
 
     Response bodies must be JSON.
     """
@@ -144,7 +145,7 @@ class _ExtractorAdapter(RecordExtractor):
 
 
 class _BackoffAdapter(CdkBackoffStrategy):
-    """Adapter that gives this SDK's backoff strategies airbyte-cdk's BackoffStrategy interface."""
+    """Adapter from this SDK's backoff strategies to airbyte-cdk's interface BackoffStrategy."""
 
     def __init__(self, inner: Any, _owner: StreamOwner, config: Mapping[str, Any]) -> None:
         self._inner = inner
@@ -161,7 +162,7 @@ class _BackoffAdapter(CdkBackoffStrategy):
 
 
 class _ErrorHandlerAdapter(_BackoffAdapter):
-    """Adapter that gives this SDK's error handlers airbyte-cdk's ErrorHandler interface.
+    """Adapter from this SDK's error handlers to airbyte-cdk's interface ErrorHandler.
 
     Custom code may set additional attributes on the adapter.
     """
@@ -180,7 +181,7 @@ class _ErrorHandlerAdapter(_BackoffAdapter):
 
 
 class _AuthenticatorAdapter(AuthBase):
-    """Adapter that makes this SDK's authenticators usable as ``requests.auth.AuthBase``."""
+    """Adapter from this SDK's authenticators to the interface ``requests.auth.AuthBase``."""
 
     def __init__(self, inner: Any, owner: StreamOwner, config: Mapping[str, Any]) -> None:
         self._inner = inner

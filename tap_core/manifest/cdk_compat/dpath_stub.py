@@ -131,7 +131,10 @@ def set(  # noqa: A001  (dpath's name)
 
 
 def new(obj: Any, path: Any, value: Any, separator: str = "/", creator: Any = None) -> Any:  # noqa: ARG001
-    """Set the value at ``path``, such as ``a/b``, in ``obj``; create missing parent objects."""
+    """Set the value at ``path``, such as ``a/b``, in ``obj``; create missing parent objects.
+
+    ``creator`` is ignored.
+    """
     *keys, last = _split_path(path, separator)
     parent: Any = obj
     for step in keys:

@@ -121,7 +121,7 @@ class CdkConstantBackoffStrategy(CdkBackoffStrategy):
 
 
 class CdkHttpResponseFilter:
-    """Adapter that gives this SDK's response filters airbyte-cdk's HttpResponseFilter interface."""
+    """Adapter from this SDK's response filters to airbyte-cdk's interface HttpResponseFilter."""
 
     def __init__(self, inner: ours.HttpResponseFilter, config: Mapping[str, Any]) -> None:
         self.inner: ours.HttpResponseFilter = inner

@@ -5,8 +5,8 @@
 - Their imports from ``airbyte_cdk`` resolve to `tap_core.manifest.cdk_compat`, even if airbyte-cdk
   is installed. Imports in all other code of the process are unaffected.
 - Imports of the connector's own package, such as ``source_x.utils``, are searched in the folder.
-- The ``__init__.py`` of a folder runs only when a name that no file in the folder has is imported
-  from the package.
+- The ``__init__.py`` of a folder is run only if a name that is imported from the package is not
+  that of a file in the folder.
 """
 
 from __future__ import annotations

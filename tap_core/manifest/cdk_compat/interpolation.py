@@ -61,7 +61,9 @@ def _render(
 ) -> Any:
     """Return the value of a text that may contain a template.
 
-    ``types`` are the types that a literal may have; other literals stay text. () allows all types.
+    ``kind`` is ``text``, ``value`` or ``condition``, and ``variables`` are further template
+    variables. ``types`` are the types that a literal may have; other literals stay text. () allows
+    all types.
     """
     if not has_template(text):
         return parse_option(text, kind, types)

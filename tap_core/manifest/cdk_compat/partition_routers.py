@@ -1,7 +1,7 @@
 """Base classes for custom partition routers, and an adapter for parent streams.
 
-A custom partition router may read its parent streams. A parent stream is created by its child
-stream, to which `StreamOwner` refers.
+A custom partition router may read its parent streams. The child stream creates its parent streams;
+a `StreamOwner` refers to the child stream.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class StreamOwner:
     stream: DeclarativeStreamProtocol | None = None
 
     def parent(self, node: Any) -> DeclarativeStreamProtocol:
-        """Return the parent stream that is declared by a node of the manifest.
+        """Return the parent stream that the YAML node of a manifest declares.
 
         Raises:
             RuntimeError: No stream has called the custom component yet, so no parent can be read.
@@ -71,7 +71,7 @@ class CdkPartition:
 
 
 class CdkStream:
-    """Adapter that gives a parent stream airbyte-cdk's Stream interface.
+    """Adapter from a parent stream to airbyte-cdk's interface Stream.
 
     Custom components use it to read the records and slices of the parent stream.
     """
