@@ -52,8 +52,8 @@ class SchemaEvent:
     """Schema of a stream, sent before its first rows and again when it changes.
 
     ``keys`` are the properties that identify a row; without keys, rows are only appended.
-    ``cursor`` is the replication key. For a key or cursor that is a property inside an object,
-    ``nested`` contains its path, by name.
+    ``cursor`` is the replication key. ``nested`` maps the name of each key or cursor that is inside
+    an object to its path.
     """
 
     stream: StreamId

@@ -53,8 +53,8 @@ def check_pages(
 ) -> None:
     """Check the decompressed size of each page of a Parquet file.
 
-    The maximum is 32 times the maximum size of a cell (``bound``), but not more than 512 MiB. For
-    cells of more than 64 MiB, it is 8 times the size of a cell.
+    The maximum is 32 times the maximum size of a cell (``bound``), but not more than 512 MiB. If
+    ``bound`` is above 64 MiB, the maximum is 8 times ``bound``.
 
     Args:
         file: The open file.

@@ -121,7 +121,8 @@ class FixedWindowCounter:
     def reserve(self, terms: RateLimits, weight: int) -> Reservation:
         """Reserve ``weight`` requests in the current window, or return the wait until the next one.
 
-        ``terms`` contains the rate limit: the number of requests per window, and its seconds.
+        ``terms`` contains the rate limit: the number of requests per window, and the window's
+        seconds.
         """
         [(limit, length)] = terms.rates
         with self._lock:

@@ -389,9 +389,9 @@ def resize_connection_pool(session: requests.Session, threads: int) -> None:
 
 
 def bind_authenticator(authenticator: Any, stream: Any) -> Any:
-    """Call the authenticator's method ``attach`` with the stream, if it has one.
+    """Call the method ``attach`` of an authenticator, if it has one; return the authenticator.
 
-    Return the authenticator.
+    ``stream`` is the argument of ``attach``.
     """
     attach = getattr(authenticator, "attach", None)
     if callable(attach):

@@ -320,8 +320,9 @@ def _safe_length(pattern: str) -> int:
     """Return the length of the longest text that `re` is certain to match fast.
 
     In the worst case, from which the length is computed, each repeat and each alternative
-    multiplies the number of steps by the length of the text. Return -1 if there is a repeated
-    group, because the number of steps may then grow exponentially.
+    multiplies the number of steps by the length of the text. Return -1 for a pattern with a
+    repeated or unusual group, because the number of steps may then grow exponentially, and for a
+    pattern with too many choices.
     """
     choices = len(_CHOICE.findall(pattern))
     is_nested = _REPEATED_GROUP.search(pattern) or _UNUSUAL_GROUP.search(pattern)
