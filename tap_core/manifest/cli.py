@@ -1,9 +1,9 @@
-"""Command `tap-manifest`, which runs an Airbyte manifest as a tap (Singer, Airbyte or Fivetran).
+"""Command `tap-manifest`, which runs the connector that an Airbyte manifest declares.
 
-The program has the commands lint, try and install. Without one of them, it takes its own options
-(the manifest, and the behaviors in which this SDK differs from airbyte-cdk) and passes all other
-arguments to the tap's command line. Problems of a manifest are printed as lines, without a
-traceback.
+The connector is a Singer tap, an Airbyte source or a Fivetran connector. The program has the
+commands lint, try and install. Without one of them, it parses its own options (the manifest, and
+the behaviors in which this SDK differs from airbyte-cdk) and passes all other arguments to the
+tap's command line. Problems of a manifest are printed as lines, without a traceback.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tap_core.redaction import redact_line
 __all__ = ["commands", "install", "lint", "main", "try_stream"]
 
 _TAP_COMMANDS: Final = frozenset({"spec", "check", "discover", "read", "test-stream"})
-"""Commands that the tap's command line runs."""
+"""Commands that `tap-manifest` passes to the tap's command line."""
 
 _MANIFEST: Final = "TAP_MANIFEST_FILE"
 _CONFIG: Final = "--config"
@@ -85,7 +85,7 @@ _NewSlices: TypeAlias = Annotated[
     ),
 ]
 commands = typer.Typer()
-"""The commands of the program itself; the tap of the manifest has more."""
+"""Commands lint, try and install of `tap-manifest`, without the commands of the tap."""
 
 
 class _ManifestProgram(Program):
@@ -97,7 +97,10 @@ class _ManifestProgram(Program):
     ignore_unknown_options = True
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the options of `tap-manifest`; leave the arguments of the tap in ``ctx.args``."""
+        """Parse the options of `tap-manifest`, and store all other arguments in ``ctx.args``.
+
+        The other arguments are for the tap.
+        """
         if args and args[0] not in _TAP_COMMANDS and args[0] in self.commands:
             return super().parse_args(ctx, args)
         ctx.allow_interspersed_args = True
@@ -142,7 +145,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _list_commands() -> typer.Typer:
-    """Return the commands of `tap-manifest` and of the tap, which the help lists together."""
+    """Return the commands of `tap-manifest` and of the tap, for the list in the help text."""
     from tap_core.tap_base import import_commands
 
     listed = typer.Typer()
@@ -177,7 +180,7 @@ def _run_manifest(
 def _collect_overrides(
     cutoff: str | None, boundary: str | None, new_slices: str | None
 ) -> dict[str, str]:
-    """Return those of the three behavior options that are set, by name.
+    """Return the options that are set, as a dictionary of option names and values.
 
     For example, return ``{"cutoff": "interval_end"}``.
     """
@@ -225,8 +228,8 @@ def lint(
 ) -> int:
     """List the problems of manifests by line.
 
-    Exit code 1: a manifest cannot run. Without FILE, the environment variable TAP_MANIFEST_FILE
-    names the manifest.
+    The exit code is 1 if a manifest cannot run. Without FILE, the environment variable
+    TAP_MANIFEST_FILE names the manifest.
     """
     paths = [*files, *manifest] or [*filter(None, [os.environ.get(_MANIFEST)])]
     if not paths:

@@ -1,6 +1,7 @@
-"""`ManifestClient`: sends the requests of a manifest's stream, as its components define them.
+"""`ManifestClient`: HTTP client that sends the requests of a stream of an Airbyte manifest.
 
-The client uses the requester, authenticator, error handler, API budget and response cache.
+The client uses the requester, authenticator, error handler, API budget and response cache that the
+manifest declares.
 
 Credentials are sent to the base URL of a requester if its template depends only on the config and
 the manifest. If part of a URL comes from a record, a parent's slice or a response, credentials are
@@ -86,16 +87,16 @@ _RESTARTS: Final[Mapping[ResponseAction, type[RestartPagination]]] = {
     ResponseAction.RESET_PAGINATION: RestartPagination,
     ResponseAction.SPLIT_REQUEST_WINDOW: SplitWindow,
 }
-"""Exceptions that signal a restart of a slice's pagination, by the action that causes it."""
+"""Exceptions that restart the pagination of a slice, by the action of the error handler."""
 
 
 class _RequestCounter(metrics.Counter):
-    """Counter of a stream's HTTP requests, which logs their number as a metric at intervals."""
+    """Counter of a stream's HTTP requests, which logs the count as a metric at intervals."""
 
     def exit(self) -> None:
-        """Log nothing at the end of a pagination, which often has only a single request.
+        """Do not log the count at the end of a pagination, because many have only one request.
 
-        The counter logs the metric at intervals instead.
+        The counter logs the count at intervals instead.
         """
 
 
@@ -110,16 +111,16 @@ class ManifestClient:
     """Template variables of the current request."""
 
     fixed_scope: TemplateScope | None = None
-    """Template variables of a client for one request of an asynchronous job, else None."""
+    """Template variables of one request of an asynchronous job; None for all other requests."""
 
     into_file: bool = False
     """True if response bodies are stored on disk, because they may be large."""
 
     _component_handler: ErrorHandler | None = None
-    """Error handler of the component whose own request is being sent, such as a login."""
+    """Error handler of a component during the component's own request, such as a login."""
 
     _pages: PageLoop | None = None
-    """Paginator of the current slice; None while a request is sent that is not for a page."""
+    """Paginator of the current slice; None during a request that does not fetch a page."""
 
     def __init__(
         self,
@@ -133,12 +134,12 @@ class ManifestClient:
         """Initialize the client of a stream.
 
         Args:
-            stream: Stream whose requests are sent, a ManifestStream.
+            stream: ManifestStream whose requests are sent.
             tap: Tap of the stream.
             shared: Objects that the streams of the tap share.
             components: Components of the stream.
-            is_description: True if other streams are generated from the records, so that the
-                responses are cached.
+            is_description: True if the tap generates other streams from the records. The responses
+                are then cached.
         """
         self.stream = stream
         self.components = components
@@ -214,8 +215,8 @@ class ManifestClient:
         Args:
             pages: Paginator of the slice.
             make_request: Function that returns the request for a page token.
-            context: Context (partition or parent record) of the slice.
-            has_ended: Function that returns True, after a page, if no further page is needed.
+            context: Values that identify the partition or parent record of the slice.
+            has_ended: Function called after each page; it returns True if no more pages are needed.
         """
         self._pages = pages
         tries = RetryState(self._request)
@@ -308,8 +309,8 @@ class ManifestClient:
     ) -> requests.Response:
         """Return the response to a stream's request, from the response cache or from the API.
 
-        If the parent record already contains the first page of the context, that page is returned.
-        A rate-limited request is sent again at once if another token is available.
+        If the parent record already contains the first page, that page is returned. A rate-limited
+        request is sent again at once if the authenticator has another token.
         """
         if (page := self.stream.find_embedded_page(context)) is not None:
             return JSONResponse.of(page)
@@ -435,10 +436,10 @@ class ManifestClient:
         }
 
     def _validate_response(self, response: requests.Response) -> None:
-        """Apply the action, such as retry or ignore, that the error handler chooses for a response.
+        """Apply the error handler's action for a response, such as retry or ignore.
 
         Raises:
-            RetriableAPIError, FatalAPIError: The action treats the response as an error.
+            RetriableAPIError, FatalAPIError: The action is an error.
             RestartPagination: The action restarts the pagination of the slice.
         """
         resolution = self._resolve_response(response)
@@ -501,7 +502,10 @@ class ManifestClient:
         )
 
     def _requires_https(self) -> bool:
-        """Return True if an allowed origin uses HTTPS; credentials are then not sent over HTTP."""
+        """Return True if credentials may be sent only over HTTPS.
+
+        This is the case if an origin that may receive the credentials uses HTTPS.
+        """
         return any(one.scheme == "https" for one in self._find_origins())
 
     @property

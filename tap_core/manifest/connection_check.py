@@ -27,8 +27,8 @@ __all__ = ["check_manifest_connection"]
 def check_manifest_connection(tap: Any) -> None:
     """Read one record of each stream that the manifest's ``check`` names.
 
-    ``tap`` is the `ManifestTap`. The check's ``config_overrides`` replace settings of its config
-    for the check only.
+    ``tap`` is a `ManifestTap`. During the check, ``config_overrides`` of ``check`` replace settings
+    of the tap's config.
 
     Raises:
         ConfigurationError: The check names an unknown stream, or there are no streams.
@@ -50,7 +50,7 @@ def check_manifest_connection(tap: Any) -> None:
 
 
 def _reject_stored_config(manifest: Manifest) -> None:
-    """Raise ManifestError if an authenticator stores new tokens in the config.
+    """Raise ManifestError if an authenticator of the manifest stores new tokens in the config.
 
     Such an authenticator would also store the ``config_overrides``, which are only for the check.
     """
@@ -81,7 +81,9 @@ def _read_named_streams(tap: Any, check: CheckStream) -> None:
 
 
 def _read_first_streams(tap: Any, check: CheckDynamicStream) -> None:
-    """Read one record from each of the first ``stream_count`` streams of the manifest.
+    """Read one record from each of the first streams; ``stream_count`` is their number.
+
+    If ``use_check_availability`` is false, read nothing.
 
     Raises:
         ConfigurationError: There are no streams.
@@ -98,10 +100,10 @@ def _read_first_streams(tap: Any, check: CheckDynamicStream) -> None:
 
 
 def _read_declared(tap: Any, names: Sequence[str]) -> bool:
-    """Read one record of each named stream, if all are declared without a stream template.
+    """Read one record of each named stream, unless one of them comes from a stream template.
 
     Returns:
-        True if the streams were read; False if a name needs the templates and nothing was read.
+        True if the streams were read; False if a stream template is needed. Nothing is read then.
     """
     streams = tap.declared_streams if tap.dynamic_catalog else []
     declared = {stream.name: stream for stream in streams}
@@ -117,7 +119,11 @@ def _read_declared(tap: Any, names: Sequence[str]) -> bool:
 def _find_template_streams(
     tap: Any, check_configs: Sequence[DynamicStreamCheckConfig]
 ) -> Iterator[str]:
-    """Yield the names of the generated streams that the connection check reads."""
+    """Yield the names of the generated streams that the connection check reads.
+
+    Raises:
+        ConfigurationError: The check names an unknown dynamic stream.
+    """
     templates = dict.fromkeys(get_dynamic_stream_names(tap.manifest.dynamic_streams))
     for check in check_configs:
         if check.dynamic_stream_name not in templates:

@@ -1,8 +1,9 @@
-"""Reader of a manifest's stream, which reads the records of one context (partition) at a time.
+"""Reader of a manifest's stream, which reads the records of one partition at a time.
 
-A custom or counting cursor divides a context into slices, which are read one after the other. The
-cursor's state is stored after all records of a slice have been written: as an ordinary bookmark if
-it contains only the value of the cursor field, otherwise under ``cursor_state``.
+A context is a dict of the values that identify a partition. A custom or counting cursor divides a
+partition into slices, which are read one after the other. The cursor's state is stored after all
+records of a slice have been written: as an ordinary bookmark if it contains only the value of the
+cursor field, otherwise under ``cursor_state``.
 """
 
 from __future__ import annotations
@@ -48,21 +49,21 @@ if TYPE_CHECKING:
 __all__ = ["CursorSlice", "ManifestReader"]
 
 _SLICE_ERRORS: Final = (FatalAPIError, RetriableAPIError, RequestException, FailedRecordsError)
-"""Errors that may concern one slice only, so that the others are still read."""
+"""Errors that may concern a single slice; the other slices are then still read."""
 
 
 class CursorSlice(NamedTuple):
-    """Slice of a custom or counting cursor, with the cursor's reader that yielded the slice."""
+    """Slice of a custom or counting cursor, with the reader that yielded the slice."""
 
     reader: CursorReader
     cursor_slice: CdkStreamSlice
 
 
 class ManifestReader(WindowReader):
-    """Reader of a manifest's stream, which reads the records of one partition (context) at a time.
+    """Reader of a manifest's stream, which reads the records of one partition at a time.
 
     The time windows or cursor slices of the partition are read one after the other, and their state
-    is stored.
+    is stored. Arguments named ``context`` are dicts of the values that identify a partition.
     """
 
     stream: Any
@@ -92,37 +93,41 @@ class ManifestReader(WindowReader):
 
     @property
     def has_cursor(self) -> bool:
-        """True if the stream has a cursor, which compares bookmark values and limits them."""
+        """True if the stream has a cursor."""
         return self._components.other_cursor is not None or super().has_cursor
 
     @property
     def start_date(self) -> Any:
-        """Value from which a stream slice without a bookmark is read; None for a custom cursor."""
+        """Start value for a stream slice without a bookmark; None for a custom or counting cursor."""
         return None if self._components.other_cursor is not None else super().start_date
 
     def make_comparator(self) -> ReplicationKeyComparator:
-        """Return the comparator for replication key values: that of the cursor if there is one.
+        """Return the comparator for replication key values.
 
-        Without a cursor, values are compared by their type in the schema.
+        A custom or counting cursor has its own comparator. Otherwise the default comparator is
+        returned.
         """
         cursor, default = self._components.other_cursor, super().make_comparator()
         return default if cursor is None else cursor.make_comparator(self.stream.name, default)
 
     def find_later(self, value: str, start_date: str) -> str:
-        """Return the later of a bookmark and a start date; with a custom cursor, the bookmark."""
+        """Return the later of a bookmark and a start date.
+
+        With a custom or counting cursor, return the bookmark.
+        """
         if self._components.other_cursor is not None:
             return value
         return super().find_later(value, start_date)
 
     @property
     def has_ended(self) -> bool:
-        """True if a newest-first stream has reached already synced records, so reading stops."""
+        """True if a newest-first stream has reached already synced records; reading then stops."""
         current = self.current_slice
         return super().has_ended if current is None else current.reader.is_past
 
     @property
     def has_gap(self) -> bool:
-        """True if templates failed on records of the context, so the bookmark must not advance."""
+        """True if a template failed on a record of the partition; the bookmark then must not advance."""
         failed = self.stream._failed_records
         return failed is not None and failed.count > 0
 
@@ -141,7 +146,7 @@ class ManifestReader(WindowReader):
     # Windows
 
     def check_edges(self) -> None:
-        """Raise ConfigurationError if the start or end of the cursor is not a valid datetime."""
+        """Raise ConfigurationError if the cursor's start or end is not a valid datetime."""
         try:
             cursor = self.stream.incremental_sync
         except ManifestError as error:
@@ -150,7 +155,10 @@ class ManifestReader(WindowReader):
             self.find_time_range(cursor)
 
     def find_edge_settings(self, message: str, name: str) -> set[str]:  # noqa: ARG002
-        """Return the config keys that the template of the cursor's start or end uses."""
+        """Return the config keys in the template of the cursor's start or end.
+
+        ``name`` is "start" or "end". ``message`` is ignored.
+        """
         node = self._components.incremental_node.get("incremental_sync") or {}
         declared = node.get(f"{name}_datetime")
         texts = declared.values() if isinstance(declared, Mapping) else [declared]
@@ -159,8 +167,8 @@ class ManifestReader(WindowReader):
     def find_time_range(self, cursor: DatetimeBasedCursor) -> tuple[dt.datetime, dt.datetime]:
         """Return (start, end) of the period that the cursor reads.
 
-        With ``global_substream_cursor`` no slice ends later than the first one, because all slices
-        share one bookmark.
+        With ``global_substream_cursor`` all slices share one bookmark. Therefore all slices end no
+        later than the first one.
         """
         start, end = super().find_time_range(cursor)
         return start, self._slices.limit_end(end) if cursor.global_substream_cursor else end
@@ -168,7 +176,7 @@ class ManifestReader(WindowReader):
     def find_stored(
         self, cursor: DatetimeBasedCursor, context: Context | None
     ) -> dt.datetime | None:
-        """Return the datetime up to which a context is already synced; None without a bookmark.
+        """Return the datetime up to which a partition is already synced; None without a bookmark.
 
         If the cursor has ``global_substream_cursor`` and no lookback window, the lookback window in
         the state is subtracted.
@@ -182,11 +190,11 @@ class ManifestReader(WindowReader):
     # Slices of a parent stream
 
     def read_slice(self, context: Context | None) -> Iterator[Record]:
-        """Yield the records of one slice of this parent stream; each becomes a slice of the child.
+        """Yield the records of one slice of this parent stream.
 
-        If the parent resumes from the state of its child stream, its bookmark advances with each
-        record. A bookmark that several slices share is made final by
-        `ManifestStream.resume_position`.
+        Each record becomes a slice of the child stream. If the parent resumes from the state of the
+        child stream, the parent's bookmark advances with each record. A bookmark that several
+        slices share is made final by `ManifestStream.resume_position`.
         """
         stream, manager = self.stream, self.stream.state_manager
         key = str(stream.replication_key)
@@ -215,7 +223,7 @@ class ManifestReader(WindowReader):
         return super().read(context) if cursor is None else self._read_slices(cursor, context)
 
     def begin_trial(self, context: Context | None) -> None:
-        """Limit the next read of a context to its first time window or stream slice.
+        """Limit the next read of a partition to its first time window or cursor slice.
 
         A connection test calls this method before it reads.
         """
@@ -223,7 +231,7 @@ class ManifestReader(WindowReader):
         self._is_trial = True
 
     def end(self) -> None:
-        """Stop the threads that read the context's windows, and end a connection test."""
+        """Stop the threads that read the partition's time windows, and end a connection test."""
         super().end()
         self._is_trial = False
 
@@ -281,7 +289,7 @@ class ManifestReader(WindowReader):
         """Return (partition values, cursor interval) of the current slice.
 
         The cursor interval is the part of a slice that the cursor adds, such as ``{"start": 5}``.
-        It is {} without a custom or counting cursor.
+        It is {} if the stream has no custom or counting cursor.
         """
         extra_fields = getattr(context, "extra_fields", None)
         partition = PartitionSlice(context or {}, extra_fields=extra_fields)
@@ -301,7 +309,7 @@ class ManifestReader(WindowReader):
     # State of a custom or counting cursor
 
     def _find_position(self, context: Context | None) -> dict[str, Any]:
-        """Return the stored state of a context as its custom or counting cursor expects it.
+        """Return the stored state of a partition in the form that its custom or counting cursor reads.
 
         Return {} if no state is stored, or if the stream is not synced incrementally.
         """
@@ -315,10 +323,10 @@ class ManifestReader(WindowReader):
         return copy.deepcopy(state or to_cursor_state(manager.stream_state, key))
 
     def _close_slice(self, context: Context | None, state: Mapping[str, Any] | None) -> None:
-        """Store a custom or counting cursor's state after all records of its slice are written.
+        """Store the state of a custom or counting cursor after all records of a slice are written.
 
-        ``state`` is the state after the slice. It is None, and nothing is stored, if the cursor
-        uses an ordinary bookmark.
+        ``state`` is the state after the slice. If it is None, the cursor uses an ordinary bookmark,
+        and nothing is stored.
         """
         stream = self.stream
         if state is None or stream.replication_method != REPLICATION_INCREMENTAL:
@@ -350,7 +358,7 @@ class ManifestReader(WindowReader):
     # End of the stream
 
     def continues_after(self, error: Exception) -> bool:
-        """Return True if an error concerns one slice only, so that the other slices are still read.
+        """Return True if an error concerns only one slice, so that reading continues with the next one.
 
         A config error concerns all slices and ends the stream.
         """

@@ -2,7 +2,8 @@
 
 Records store a number with a fraction as ``Decimal``, with all of its digits. If a template
 calculates with the number or a text contains it, it becomes a float, unless digits would be lost.
-Inside an object or a list it always becomes a float, because its text is read as a literal again.
+Inside an object or a list it always becomes a float, because the rendered text of the object is
+parsed again.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ def as_float(value: Any) -> Any:
 
 
 def decimals_to_floats(value: Any) -> Any:
-    """Return a copy of a container with each Decimal in it as a float.
+    """Return a copy of a dict, list or tuple with each Decimal in it as a float.
 
-    A value that is no container is converted by `as_float`.
+    Any other value is converted by `as_float`.
     """
     return _convert_nested(value) if isinstance(value, (dict, list, tuple)) else as_float(value)
 
 
 def convert_each(values: Any) -> Any:
-    """Return a tuple or a dict with `decimals_to_floats` applied to each of its values."""
+    """Return a dict or tuple with each value converted by `decimals_to_floats`."""
     if isinstance(values, dict):
         return {name: decimals_to_floats(one) for name, one in values.items()}
     return tuple(map(decimals_to_floats, values))

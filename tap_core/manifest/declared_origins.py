@@ -1,9 +1,9 @@
-"""Origins (scheme, host, port) to which the credentials of a manifest's stream may be sent.
+"""Origins (scheme, host, port) that may receive the credentials of a manifest's stream.
 
-An origin is trusted if the manifest declares it: as the base URL of a requester, in a template that
-depends only on the config and the manifest. Values from an API response never make an origin
-trusted. A stream that was generated from a stream template may use only origins that the template
-contains.
+An origin is trusted if the base URL of a requester in the manifest contains it. The template of the
+base URL must depend only on the config and the manifest. Values from an API response never make an
+origin trusted. A stream that was generated from a stream template may use only origins that the
+template contains.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = ["add_base_origin", "is_template_origin", "make_component_route", "mak
 
 
 def is_template_origin(node: Mapping[str, Any], origin: Origin) -> bool:
-    """Return True if credentials may be sent to ``origin``, because a stream template contains it.
+    """Return True if a stream may send its credentials to ``origin`` (scheme, host, port).
 
-    An origin is a scheme, host and port. For a stream that is declared without a template, always
-    return True. ``node`` is the declaration of the stream.
+    A stream that was generated from a stream template may use only the origins in the template; any
+    other stream may use all. ``node`` is the declaration of the stream.
     """
     origins = getattr(node, "origins", None)
     return origins is None or origin in origins
@@ -36,9 +36,9 @@ def is_template_origin(node: Mapping[str, Any], origin: Origin) -> bool:
 def make_trusted_scope(
     scope: TemplateScope, config: Mapping[str, Any], stream: str, routers: Sequence[Any] | None
 ) -> TemplateScope:
-    """Return template variables for a base URL, without any value that may come from a response.
+    """Return the template variables for a base URL that decides where credentials are sent.
 
-    The origin of such a base URL may receive credentials.
+    Values that may come from an API response are left out.
 
     Args:
         scope: The template variables of the current request.
@@ -62,8 +62,9 @@ def make_trusted_scope(
 def add_base_origin(origins: set[Origin], base: str, node: Mapping[str, Any]) -> set[Origin]:
     """Add the origin (scheme, host, port) of a base URL to ``origins``; return ``origins``.
 
-    Credentials may be sent to these origins. Nothing is added for an empty base URL, or for an
-    origin that the stream's template does not contain. ``node`` is the declaration of the stream.
+    Credentials may be sent to these origins. Nothing is added if the base URL is empty, or if the
+    stream comes from a stream template without this origin. ``node`` is the declaration of the
+    stream.
     """
     origin = declared_origin(base) if base else None
     if origin is not None and is_template_origin(node, origin):
@@ -74,10 +75,11 @@ def add_base_origin(origins: set[Origin], base: str, node: Mapping[str, Any]) ->
 def make_component_route(
     request: requests.PreparedRequest, node: Mapping[str, Any], requires_https: Callable[[], bool]
 ) -> Route:
-    """Return the Route that decides if a component's request, such as a token request, may be sent.
+    """Return the Route that decides whether a component's request may be sent.
 
-    It allows only the origin (scheme, host, port) of the request's URL. ``node`` is the declaration
-    of the stream; ``requires_https`` returns True if credentials need HTTPS.
+    Such a request is, for example, a token request. It may be sent only to the origin (scheme,
+    host, port) of its URL. ``node`` is the declaration of the stream; ``requires_https`` returns
+    True if credentials need HTTPS.
     """
     own = parse_origin(request.url)
     return Route(

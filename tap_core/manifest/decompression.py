@@ -1,6 +1,6 @@
 """Decompression of response bodies as byte streams of limited size.
 
-A stream decompresses no more than its reader requests. A response decompresses to at most
+A stream decompresses no more bytes than are read from it. A response decompresses to at most
 `max_unpacked_bytes`, or to `RATIO` times its own size if that is more. After each block, the
 processor time for reading the response is checked against its limit. Format errors (a truncated or
 encrypted archive, a wrong checksum) are raised as errors of the API's response.
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 RATIO: Final = 200
-"""Maximum ratio of decompressed to compressed bytes beyond `max_unpacked_bytes`.
+"""Maximum ratio of decompressed to compressed size, checked above `max_unpacked_bytes`.
 
 Text typically compresses to 1/20, rarely to 1/100; a decompression bomb to 1/1000.
 """
@@ -54,15 +54,18 @@ _BLOCK: Final = 1 << 14
 """Bytes per block; one block may hold thousands of rows."""
 _COMPRESSED_BLOCK: Final = 1 << 16
 _SMALL_BLOCK: Final = 1 << 12
-"""Bytes per block of a zip archive's file that zipfile does not decompress in bounded steps."""
+"""Bytes per block for files in zip archives with another method than `_PLAIN_METHODS`."""
 _PLAIN_METHODS: Final = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
-"""Compression methods that zipfile decompresses in bounded steps.
+"""Compression methods for which zipfile limits the decompressed size of a block.
 
-With others it decompresses a whole block at once, to thousands of times its size.
+With any other method a block may decompress to thousands of times its size.
 """
 
 _DIRECTORY_BYTES: Final = 8 * MIB
-"""Maximum bytes of an archive's directory, which takes about ten times as much memory."""
+"""Maximum bytes of the list of files in a zip archive.
+
+The parsed list takes about ten times as much memory.
+"""
 
 _READ_ERRORS: Final = (
     InputTooLargeError,
@@ -110,8 +113,8 @@ class BoundedReader:
 class _ResponseStream(io.BufferedReader):
     """Byte stream that decoders read: a response body, or decompressed data inside it.
 
-    A nested decoder takes the response's size limit, counter of decompressed bytes and timer from
-    the attributes of this stream.
+    Its attributes are the size limit, the counter of decompressed bytes and the timer of the
+    response. A nested decoder reads them here.
     """
 
     bound: Bound | None = None
@@ -169,8 +172,7 @@ class _ByteCounter:
         """Add a number of decompressed bytes to the total.
 
         Raises:
-            InputTooLargeError: The total exceeds both the limit and `RATIO` times the compressed
-                size.
+            InputTooLargeError: The total exceeds the limit, and also `RATIO` times the compressed size.
         """
         if self._outer is not None:
             self._outer.add(size)
@@ -183,7 +185,7 @@ class _ByteCounter:
 
 
 def open_body(response: requests.Response) -> IO[bytes]:
-    """Open a response's body as a byte stream; the processor time for reading it is limited."""
+    """Return the body of a response as a byte stream, with a limit of the processor time."""
     time = get_reading_time(response)
     stream = _ResponseStream(_CountingStream(open_response_body(response), time), _BLOCK)
     stream.time = time
@@ -191,9 +193,9 @@ def open_body(response: requests.Response) -> IO[bytes]:
 
 
 def decompress(data: IO[bytes], bound: Bound) -> IO[bytes]:
-    """Return a stream of the decompressed bytes of gzip data; other data is returned unchanged.
+    """Return a stream of the decompressed bytes of gzip data.
 
-    ``bound`` is the size limit for the decompressed bytes.
+    Other data is returned unchanged. ``bound`` is the size limit for the decompressed bytes.
     """
     compressed = _ResponseStream(cast("io.RawIOBase", data), _COMPRESSED_BLOCK)
     time: ReadingTime | None = getattr(data, "time", None)
@@ -234,8 +236,8 @@ def _make_stream(
 class _ArchiveFile:
     """File object of a zip archive that raises an error if too many bytes are read at once.
 
-    The zipfile module reads the archive's list of files at once, so the length of the list is
-    limited.
+    The zipfile module reads the archive's list of files in one call. The limit therefore applies to
+    the length of this list.
     """
 
     def __init__(self, file: IO[bytes]) -> None:

@@ -40,10 +40,10 @@ class _Unknown:
 
 
 UNKNOWN: Final[Any] = _Unknown()
-"""Placeholder for a value that is not known while linting.
+"""Placeholder for a value that the linter does not know.
 
-The config is missing, or the value has a problem. As a key of parameters it means that there may be
-any other parameters.
+The value may come from the config, which is missing, or it may have a problem. As a key of
+parameters it means that there may be further parameters with any name.
 """
 
 
@@ -66,11 +66,11 @@ class MappingNode(dict[Any, Any]):
         self.parameters: Mapping[str, Any] = {}
         """``$parameters`` that apply to this component: its own and inherited ones."""
         self.filled: frozenset[str] = frozenset()
-        """Keys whose value was filled in from a parameter."""
+        """Keys whose value comes from ``$parameters``, not from the component itself."""
         self.origins: frozenset[Any] | None = None
-        """Origins that the stream template names itself, if a response has filled it; else None.
+        """Origins (scheme, host, port) in the stream template; only they may receive credentials.
 
-        They are (scheme, host, port); only they may receive credentials.
+        None if the component was not filled with values from an API response.
         """
 
 
@@ -81,7 +81,7 @@ class DataText(str):
 
 
 class OwnText(str):
-    """Text written in the manifest; the class distinguishes it from data in a template's output."""
+    """Text written in the manifest. The class distinguishes it from data in rendered text."""
 
     __slots__ = ()
 
@@ -117,7 +117,10 @@ class ListNode(list[Any]):
 
 
 def iterate_nodes(part: Any) -> Iterator[MappingNode]:
-    """Yield all mapping nodes in a part of a manifest, including the part itself, outer first."""
+    """Yield all mappings in a part of a manifest, parents before their children.
+
+    If the part itself is a mapping, it is yielded first.
+    """
     if isinstance(part, MappingNode):
         yield part
     if isinstance(part, Mapping):
@@ -137,9 +140,9 @@ def is_larger(value: Any, limit: int) -> bool:
 
 
 def _count_values(value: Any, limit: int, counts: dict[int, int]) -> int:
-    """Return the number of values in a value, or ``limit`` + 1 if there are more.
+    """Return the number of values inside a value, or ``limit`` + 1 if there are more.
 
-    ``counts`` contains the results for the containers so far, by id.
+    ``counts`` caches the results: the number of values by the id of the dict or list.
     """
     if not isinstance(value, (dict, list)):
         return 1

@@ -3,7 +3,7 @@
 A path is a list of keys and indices, or a text with ``/`` between them. Each path is compiled once;
 a path without wildcards is a chain of look-ups. The syntax is that of the dpath library, which
 airbyte-cdk uses: ``*``, ``?`` and ``[…]`` match within one key, ``**`` matches any number of
-levels. An element removed before the end of a list becomes None.
+levels. If an element of a list is removed, and it is not the last one, it becomes None.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MISSING: Final[Any] = object()
 """Result of a getter if the document has no value at the path; None is a value."""
 
 _Location: TypeAlias = tuple[Any, Any]
-"""Container (mapping or list) with a key or index in it, which address one value."""
+"""Position of a value: the dict or list that contains it, and its key or index there."""
 
 _Finder: TypeAlias = Callable[[Any], Iterator[_Location]]
 
@@ -147,7 +147,8 @@ def set_at(document: Any, path: Sequence[str], value: Any) -> None:
 def delete_at(location: _Location) -> None:
     """Remove the value at a location, a (container, key or index) pair, if it exists.
 
-    An element before the end of a list becomes None, so that other indices do not change.
+    An element of a list becomes None unless it is the last one, so that other indices do not
+    change.
     """
     holder, name = location
     if _get_child(holder, name) is MISSING:
@@ -228,8 +229,8 @@ def _iterate_locations(document: Any) -> Iterator[_Location]:
 def _make_finder(steps: tuple[str, ...]) -> _Finder:
     """Return a function that finds all values in a document that match a path.
 
-    It yields a (container, key or index) pair for each. ``steps`` are the parts of the path; there
-    must be at least one.
+    The function yields a (container, key or index) pair for each value. ``steps`` are the parts of
+    the path; there must be at least one.
     """
     if "**" in steps:
         at = steps.index("**")
@@ -250,8 +251,8 @@ def _make_finder(steps: tuple[str, ...]) -> _Finder:
 def _make_deep_finder(before: tuple[str, ...], after: tuple[str, ...]) -> _Finder:
     """Return a function that finds all values in a document that match a path with ``**``.
 
-    It yields a (container, key or index) pair for each. ``**`` matches any number of levels;
-    ``before`` and ``after`` are the parts of the path before and after it.
+    The function yields a (container, key or index) pair for each value. ``**`` matches any number
+    of levels; ``before`` and ``after`` are the parts of the path before and after ``**``.
     """
     start = _make_finder(before) if before else None
     end = _make_finder(after) if after else None

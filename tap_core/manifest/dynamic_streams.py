@@ -36,10 +36,10 @@ _TOKEN_ENDPOINT: Final = "token_refresh_endpoint"  # noqa: S105  (an option's na
 def generate_streams(
     tap: Any, shared: SharedResources, taken: Collection[str]
 ) -> Iterator[tuple[str, MappingNode]]:
-    """Yield (name of the dynamic stream, node of the generated stream) for all dynamic streams.
+    """Yield the streams that all dynamic streams of the manifest generate.
 
-    A dynamic stream generates streams from a stream template. The node of a generated stream has
-    the form of a stream's declaration in the manifest.
+    Each item is a pair: the name of the dynamic stream, and the declaration of a generated stream.
+    A dynamic stream is a stream template with a source of values for it.
 
     Args:
         tap: The tap, for the internal streams that read from the API.
@@ -118,7 +118,7 @@ def _find_origins(shared: SharedResources, template: MappingNode) -> frozenset[O
 
 
 def _find_origin(shared: SharedResources, part: MappingNode, key: str) -> Origin | None:
-    """Return the origin (scheme, host, port) of the URL in an option of a component.
+    """Return the origin (scheme, host, port) of the URL in a component's option.
 
     Return None if the option is missing, or if its template depends on more than the config.
     ``part`` is the component's node, ``key`` the name of the option.
@@ -134,10 +134,10 @@ def _find_origin(shared: SharedResources, part: MappingNode, key: str) -> Origin
 def _check_token_endpoints(
     shared: SharedResources, stream: MappingNode, origins: frozenset[Origin]
 ) -> None:
-    """Raise ManifestError if a response sets a token endpoint to an untrusted origin.
+    """Raise ManifestError if a generated stream requests tokens from an untrusted origin.
 
-    Token requests contain the client secret, so they are sent only to the ``origins`` (scheme,
-    host, port) that the stream template itself contains.
+    Token requests contain the client secret, so they are sent only to ``origins``, the origins
+    (scheme, host, port) in the stream template. A response must not add other ones.
     """
     for part in iterate_nodes(stream):
         origin = _find_origin(shared, part, _TOKEN_ENDPOINT)
@@ -151,7 +151,7 @@ def _check_token_endpoints(
 def _read_records(
     tap: Any, shared: SharedResources, retriever: Mapping[str, Any], name: str
 ) -> Iterator[tuple[PartitionSlice, Record]]:
-    """Yield the (stream slice, record) pairs from which a components resolver generates streams.
+    """Read the (stream slice, record) pairs from which streams are generated, and yield them.
 
     Raises:
         DiscoveryError: The records cannot be read; the original error is its cause.

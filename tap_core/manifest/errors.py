@@ -1,7 +1,7 @@
 """Errors about a manifest, the YAML file that declares a connector.
 
-The code that detects a problem describes the problem and its solution. The code that knows the
-position (file, line, path of keys) puts the position before the message.
+The code that detects a problem writes a message with the problem and its solution. Its callers add
+the position (file, line, path of keys) in front of the message.
 """
 
 from __future__ import annotations
@@ -31,4 +31,4 @@ class ManifestError(ConfigurationError):
 
 
 class FailedRecordsError(DataError):
-    """Raised for a stream slice in which records were skipped because a template failed on them."""
+    """Raised after a stream slice if records were skipped because a template failed on them."""

@@ -1,7 +1,7 @@
-"""Records on which a Jinja template of a manifest fails.
+"""Counting of the records that are skipped because a Jinja template of a manifest fails on them.
 
-Such a record is skipped, and the sync of its context ends with an error after all other records.
-The bookmark of the context therefore does not advance, and the next sync reads the record again.
+After all other records of the partition have been read, the sync of the partition ends with an
+error. Its bookmark therefore does not advance, and the next sync reads the skipped records again.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _MAX_LOGGED: Final = 10
 """Number of failed records that are logged individually; others are only counted."""
 
 _MAX_FAILED: Final = 1_000
-"""Number of failed records of one context at which reading stops."""
+"""Number of failed records of one partition at which reading stops."""
 
 
 class FailedRecords:
-    """Counter of the records of one stream slice that are skipped because a Jinja template failed.
+    """Counter of records in one stream slice that are skipped because a Jinja template failed.
 
-    It logs each such record. Several threads may use it.
+    It logs the first ten of these records. Several threads may use it.
     """
 
     def __init__(self, stream: str, keys: Sequence[str], log: Callable[..., None]) -> None:

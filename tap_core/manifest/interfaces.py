@@ -45,36 +45,35 @@ TemplateScope: TypeAlias = Mapping[str, Any]
 
 Always available: ``config``, ``stream_slice`` (partition and interval together, also as
 ``stream_partition`` and ``stream_interval``) and ``next_page_token``. After a response also:
-``response`` (its document), ``headers``, ``last_record`` and ``last_page_size``; ``record`` where
-there is one. The builder adds ``parameters``. Two further names are for components only:
-``partition``, the slice without its interval, and ``stream_name``.
+``response`` (the decoded body), ``headers``, ``last_record`` and ``last_page_size``. Templates for
+a record also have ``record``. The builder adds ``parameters``. Two further names are for components
+only: ``partition``, the slice without its interval, and ``stream_name``.
 """
 
 SLICE_NAMES: Final = ("stream_slice", "stream_partition", "stream_interval")
 """Template variables that contain the current slice; all have the same value."""
 
 InterpolatedText: TypeAlias = Annotated[str | Callable[[TemplateScope], str], "text"]
-"""Text option whose template may vary per request.
+"""Text option whose template may use variables that differ per request.
 
-A field of plain ``str`` may also be a template, but one that uses only config and parameters: it is
-rendered before the component is built.
+A field of type ``str`` may also be a template, but may use only config and parameters, because it
+is rendered before the component is built.
 """
 
 InterpolatedValue: TypeAlias = Annotated[Any, "value"]
-"""Option of any type: rendered text that is a Python literal becomes the literal's value.
+"""Option of any type. A rendered text that is a Python literal becomes the literal's value.
 
 In mappings and lists each value is a separate template.
 """
 
 Parameter: TypeAlias = Annotated[Any, "value", (str, list)]
-"""Query parameter or form field, or all of them as a mapping.
+"""Query parameter or form field, or a template for all of them as a mapping.
 
-Like `InterpolatedValue`, but only lists and quoted texts are read as literals; all other texts stay
-text.
+Only lists and quoted texts are read as Python literals; all other rendered texts stay text.
 """
 
 Condition: TypeAlias = Annotated[bool | Callable[[TemplateScope], bool], "condition"]
-"""Option that is true or false, evaluated for each scope."""
+"""Option that is true or false; its template is evaluated for each request or record."""
 
 
 def resolve(value: Any, scope: TemplateScope) -> Any:
@@ -93,7 +92,7 @@ def resolve(value: Any, scope: TemplateScope) -> Any:
 
 
 def resolve_mapping(value: Any) -> dict[str, Any]:
-    """Render the templates in a mapping, which use no variables but those of the config.
+    """Render the templates in a mapping, which may use only the config and parameters.
 
     Return {} if the result is not a mapping.
     """
@@ -121,7 +120,7 @@ class ResponseResolution:
 
     action: ResponseAction
     message: str | None = None
-    """Message for the user; None for the default message of the status."""
+    """Message for the user; None for the default message of the HTTP status."""
     failure_type: str | None = None
     """``config_error``, ``system_error`` or ``transient_error``; None for the default."""
 
@@ -185,15 +184,15 @@ class Page:
 
     response: requests.Response
     read: Callable[[], Any]
-    """Function that returns the response's document, without changes made to its records."""
+    """Function that returns the decoded body, without later changes of its records."""
     extracted_count: int
-    """Number of extracted records, before any filter; counts for page and offset increments."""
+    """Number of records in the response before any filter; page and offset increments use it."""
     selected_count: int
-    """Number of records that the record selector returned: ``last_page_size`` in templates."""
+    """Number of records after the record selector; its name in templates is ``last_page_size``."""
     last_record: Record | None
-    """Last record that the record selector returned; None if it returned none."""
+    """Last record after the record selector; None if there is none."""
     reduced_size: int | None = None
-    """Page size that was requested, if it was reduced below the manifest's; else None."""
+    """Requested page size if it was reduced below the manifest's page size; otherwise None."""
 
     @property
     def document(self) -> Any:

@@ -58,7 +58,10 @@ class CdkJsonDecoder(CdkDecoder):
         self._parameters = parameters or {}
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the JSON document of a response; of a top-level list, yield each element."""
+        """Yield the JSON document of a response.
+
+        If the document is a list, yield its elements instead.
+        """
         return ours.JsonDecoder().decode(response)
 
 
@@ -145,7 +148,7 @@ class RecordTransformation:
 
 @dataclass(frozen=True)
 class CdkAddedFieldDefinition:
-    """Field that AddFields adds to each record: its path, and a template for its value."""
+    """Declaration of a field that AddFields adds to records: path, and template of the value."""
 
     path: list[str]
     value: Any
@@ -162,7 +165,7 @@ class CdkAddedFieldDefinition:
 
 @dataclass(frozen=True)
 class ParsedFieldDefinition:
-    """Field that AddFields adds to each record, with its value as an InterpolatedString."""
+    """Declaration of a field that AddFields adds, whose value is parsed as InterpolatedString."""
 
     path: list[str]
     value: InterpolatedString
@@ -172,7 +175,10 @@ class ParsedFieldDefinition:
 
 @dataclass
 class CdkAddFields(RecordTransformation):
-    """Transformation that adds fields to records, or replaces their values (AddFields)."""
+    """Transformation that adds fields to records, or replaces their values.
+
+    The type name in manifests is AddFields.
+    """
 
     fields: list[Any]
     parameters: InitVar[Mapping[str, Any]]
@@ -196,7 +202,10 @@ class CdkAddFields(RecordTransformation):
         stream_state: Mapping[str, Any] | None = None,  # noqa: ARG002  (airbyte-cdk's signature)
         stream_slice: Any = None,
     ) -> Any:
-        """Add the fields to a record in place; skip a field for which the condition is false."""
+        """Add the fields to a record in place.
+
+        The option `condition` is evaluated for each field. If it is false, the field is skipped.
+        """
         variables: dict[str, Any] = {"record": record, "stream_slice": stream_slice or {}}
         for added in self._parsed_fields:
             types = _get_literal_types(added.value_type)
@@ -208,7 +217,7 @@ class CdkAddFields(RecordTransformation):
 
 
 def _get_literal_types(value_type: Any) -> tuple[type, ...]:
-    """Return the types that a literal may have for a ``value_type``; () allows all types.
+    """Return the Python types that a rendered template value may have; () allows all types.
 
     ``value_type`` is a Python type, as in airbyte-cdk, or a type name of a manifest.
     """
@@ -230,7 +239,7 @@ class TransformConfig(Flag):
 
 
 class TypeTransformer:
-    """Converter of record values to the types in a JSON Schema, or with a custom function."""
+    """Converter of the values of records, by their JSON Schema or with a custom function."""
 
     def __init__(self, config: TransformConfig = TransformConfig.NoTransform) -> None:
         if TransformConfig.NoTransform in config and config != TransformConfig.NoTransform:
@@ -264,7 +273,10 @@ class TypeTransformer:
         return holder["value"]
 
     def transform(self, record: dict[str, Any], schema: Mapping[str, Any]) -> None:
-        """Convert the values of a record in place, as the flags in `TransformConfig` select."""
+        """Convert the values of a record in place.
+
+        The flags that were passed to the constructor select the conversions.
+        """
         if TransformConfig.DefaultSchemaNormalization in self._config:
             make_normalizer(cast(dict[str, Any], schema))(record)
         if self._custom_normalizer is not None:
@@ -274,10 +286,10 @@ class TypeTransformer:
 def _convert_nested(
     value: Any, schema: Mapping[str, Any], convert: Callable[[Any, dict[str, Any]], Any]
 ) -> None:
-    """Convert the values nested in an object or list, as far as the schema describes them.
+    """Convert the members of an object, or the items of a list, in place and recursively.
 
-    The values are replaced in place. ``convert`` receives a value and its JSON Schema, and returns
-    the new value. ``convert`` is called for a parent before its children.
+    Members that the schema does not describe are not converted. ``convert`` receives a value and
+    its JSON Schema, and returns the new value. It is called for a parent before its children.
     """
     if is_dict(value):
         properties: Mapping[str, Any] = schema.get("properties") or {}

@@ -46,9 +46,10 @@ class CdkRequestOption:
     def inject_into_request(
         self, target: MutableMapping[str, Any], value: Any, config: Mapping[str, Any]
     ) -> None:
-        """Set ``value`` in ``target``, the headers for example, at the option's field name or path.
+        """Store ``value`` in ``target`` under the option's field name or path.
 
-        Missing parent objects are created.
+        ``target`` is the part of the request, such as its headers. Missing parent objects are
+        created.
         """
         names = [self.field_name] if self.field_path is None else self.field_path
         *parents, last = [str(one.eval(config)) for one in names]

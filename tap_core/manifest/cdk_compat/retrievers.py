@@ -16,7 +16,10 @@ __all__ = ["CdkSimpleRetriever"]
 
 @dataclass
 class CdkSimpleRetriever:
-    """Base class of custom retrievers (SimpleRetriever); the stream itself requests the pages."""
+    """Base class of custom retrievers; the stream itself requests the pages.
+
+    The type name in manifests is SimpleRetriever.
+    """
 
     requester: Any
     record_selector: Any

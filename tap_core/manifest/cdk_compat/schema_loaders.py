@@ -1,7 +1,7 @@
 """Base classes for custom schema loaders, with airbyte-cdk's class and method names.
 
-Schema files are searched in the manifest's folder. The class that a connector imports is bound to
-that folder by `CdkJsonFileSchemaLoader.within`.
+Schema files are searched in the manifest's folder. `CdkJsonFileSchemaLoader.within` creates the
+subclass for that folder which a connector imports.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ class CdkSchemaLoader:
 
 @dataclass
 class CdkInlineSchemaLoader(CdkSchemaLoader):
-    """Schema loader that returns the JSON Schema written in the manifest (InlineSchemaLoader)."""
+    """Schema loader that returns the JSON Schema written in the manifest.
+
+    The type name in manifests is InlineSchemaLoader.
+    """
 
     schema: dict[str, Any]
     parameters: InitVar[Mapping[str, Any]]
@@ -49,7 +52,7 @@ class CdkInlineSchemaLoader(CdkSchemaLoader):
 
 
 class _NamedStream:
-    """Stream of which only the name is known, for a schema loader that needs no more."""
+    """Substitute for a stream, which has only a name; a schema loader reads no other attribute."""
 
     def __init__(self, name: str) -> None:
         self.name = name

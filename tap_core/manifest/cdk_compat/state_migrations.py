@@ -64,9 +64,10 @@ class CdkStateMigration:
 
 
 class CdkLegacyToPerPartitionStateMigration(CdkStateMigration):
-    """Migration of ``{"<parent key>": {"<cursor field>": "<value>"}}`` to per-partition state.
+    """State migration from one state per parent key to Airbyte's per-partition format.
 
-    The result is ``{"states": [{"partition": …, "cursor": …}, …]}``.
+    It converts ``{"<parent key>": {"<cursor field>": "<value>"}, …}`` to ``{"states":
+    [{"partition": …, "cursor": …}, …]}``.
     """
 
     def __init__(

@@ -55,6 +55,9 @@ def unsupported_class(name: str, module: str) -> type:
 
 
 def find_unsupported_base(cls: type) -> str | None:
-    """Return the error message if ``cls`` derives from an unsupported class; otherwise None."""
+    """Return an error message if ``cls`` derives from an unsupported airbyte-cdk class.
+
+    Return None otherwise. The message names the unsupported class.
+    """
     placeholder = next((base for base in cls.__mro__ if "REASON" in vars(base)), None)
     return placeholder.REASON if isinstance(placeholder, _PlaceholderMeta) else None

@@ -37,10 +37,13 @@ __all__ = [
 ]
 
 _MAX_SECONDS: Final = 366 * 86_400
-"""Maximum of a rate limit reset header that is a number of seconds; above, it is a timestamp."""
+"""Limit for the number in a rate limit reset header.
+
+A higher number is a Unix timestamp, not a number of seconds.
+"""
 
 LONGEST_WAIT: Final = 86_400.0
-"""Maximum number of seconds that a source may ask to wait for, unless the manifest sets another."""
+"""Maximum number of seconds that an API may ask the tap to wait; the manifest can change it."""
 
 
 def _parse_seconds(duration: str) -> float:
@@ -252,7 +255,7 @@ class HTTPAPIBudget:
     def _find_policy(self, request: requests.PreparedRequest) -> tuple[str, RateLimits, int] | None:
         """Return the first policy that matches a request, as a tuple (name, limits, weight).
 
-        The weight is the number of requests that this request counts as. Return None if no policy
+        The weight is the number of requests as which the request counts. Return None if no policy
         matches, or if the first policy that matches is unlimited.
         """
         for index, policy in enumerate(self.policies):
@@ -279,8 +282,8 @@ def _get_weight(policy: _CallRatePolicy, request: requests.PreparedRequest) -> i
 def _seconds_until(number: int | None) -> float | None:
     """Convert the number in a rate limit reset header to the seconds until the reset.
 
-    A number above 366 days in seconds is a Unix timestamp; a smaller one already is the number of
-    seconds. The result is at most a day. None is returned unchanged.
+    A number above 366 days in seconds is a Unix timestamp; a smaller number is already in seconds.
+    The result is at most one day. None is returned unchanged.
     """
     if number is None:
         return None
@@ -289,7 +292,7 @@ def _seconds_until(number: int | None) -> float | None:
 
 
 def parse_count(text: str | None) -> int | None:
-    """Return the integer in a rate limit header; None if the header is missing or has none."""
+    """Return the integer in a rate limit header; None if the header is missing or not a number."""
     try:
         return int(text) if text else None
     except ValueError:

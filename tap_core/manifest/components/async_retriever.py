@@ -24,7 +24,7 @@ from tap_core.manifest.interfaces import Decoder, PartitionRouter
 __all__ = ["AsyncJobStatusMap", "AsyncRetriever", "JobStatus"]
 
 JobStatus: TypeAlias = Literal["running", "completed", "failed", "timeout", "skipped"]
-"""Status of a job, named like the fields of `AsyncJobStatusMap`."""
+"""Status of a job; the values are the field names of `AsyncJobStatusMap`."""
 
 _DEFAULT_TIMEOUT: Final = 60
 """Default of ``polling_job_timeout``, in minutes."""
@@ -63,7 +63,7 @@ class AsyncRetriever:
     status_mapping: AsyncJobStatusMap
     status_extractor: Extractor
     record_selector: RecordSelector
-    """Only its filter and normalization apply: ``download_extractor`` extracts the records."""
+    """Selector of the records. Its own extractor is not used, but `download_extractor`."""
     download_target_requester: HttpRequester | CustomRequester | None = None
     download_target_extractor: Extractor | None = None
     download_extractor: Extractor | None = None
@@ -104,9 +104,9 @@ class AsyncRetriever:
 
     @cached_property
     def simple(self) -> SimpleRetriever:
-        """SimpleRetriever with this retriever's requester, partition routers and record selector.
+        """Synchronous retriever with the same requester, partition routers and record selector.
 
-        Code that handles the slices and records of all kinds of retrievers uses it.
+        It is used by code that works with any kind of retriever.
         """
         return SimpleRetriever(
             requester=self.creation_requester,
@@ -191,9 +191,9 @@ class AsyncRetriever:
 
     @staticmethod
     def _make_unparsed(requester: HttpRequester | CustomRequester | None) -> SimpleRetriever | None:
-        """Return a retriever for a request whose response body is ignored, such as an abort.
+        """Return a retriever for a request whose response body is not parsed, such as an abort.
 
-        Return None if there is no ``requester``.
+        Return None if ``requester`` is None.
         """
         if requester is None:
             return None

@@ -77,7 +77,7 @@ _IGNORED_OAUTH_OPTIONS = frozenset(
         "refresh_token_error_values",
     }
 )
-"""Options by which airbyte-cdk recognizes a rejected refresh token in an error response."""
+"""Options of airbyte-cdk, ignored here, that describe the response to a rejected refresh token."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +192,7 @@ class SelectiveAuthenticator:
 
 @dataclass(frozen=True, kw_only=True)
 class JwtHeaders:
-    """JWT header parameters for which a manifest has separate options; None omits a parameter."""
+    """Standard JWT header parameters, one manifest option each; None omits a parameter."""
 
     kid: str | None = None
     typ: str | None = "JWT"
@@ -201,7 +201,7 @@ class JwtHeaders:
 
 @dataclass(frozen=True, kw_only=True)
 class JwtPayload:
-    """JWT claims for which a manifest has separate options; None omits a claim."""
+    """Standard JWT claims, one manifest option each; None omits a claim."""
 
     iss: str | None = None
     sub: str | None = None
@@ -309,8 +309,8 @@ def _refuse_reserved(given: Mapping[str, Any], names: tuple[str, ...], option: s
 class RefreshTokenUpdater:
     """Options for an API that issues a new refresh token with each access token.
 
-    The options are the config paths at which the new tokens are stored, and the field of the token
-    response that contains the new refresh token.
+    `refresh_token_name` is the field of the new refresh token in the token response. The other
+    options are the paths in the config at which the new tokens are stored.
     """
 
     refresh_token_name: str = "refresh_token"  # noqa: S105  (a name, no secret)
@@ -402,9 +402,9 @@ class OAuthAuthenticator:
 
     @property
     def _configured_token(self) -> tuple[str, datetime | None] | None:
-        """Access token and expiry time in the config; None if the config has no access token.
+        """Access token in the config and its expiry time; None if the config has no access token.
 
-        An unknown expiry time is None.
+        The expiry time is None if it is unknown.
         """
         updater = self.refresh_token_updater
         if updater is not None:

@@ -74,7 +74,7 @@ class ConfigRemoveFields:
 
 @dataclass(frozen=True)
 class ConfigRemapField:
-    """Transformation that replaces a value in the config by the value that `map` has for it."""
+    """Transformation that replaces a config value by the new value which `map` lists for it."""
 
     map: InterpolatedValue
     field_path: list[InterpolatedText]
@@ -85,7 +85,10 @@ class ConfigRemapField:
             raise ManifestError("field_path is empty: name the field whose value is replaced.")
 
     def change(self, config: dict[str, Any]) -> None:
-        """Replace the value at the path in ``config`` in place; a value without entry is kept."""
+        """Replace the value at `field_path` in ``config`` in place.
+
+        A value that is not in `map` is kept.
+        """
         scope = {"config": config}
         *parents, name = [str(resolve(one, scope)) for one in self.field_path]
         holder: Any = config
@@ -100,12 +103,12 @@ class ConfigRemapField:
 
 
 class CustomConfigTransformation(Custom):
-    """Transformation of the config by ``transform(config)`` of a connector's Python class."""
+    """Transformation that passes the config to ``transform(config)`` of the connector's class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("transform",)
 
     def change(self, config: dict[str, Any]) -> None:
-        """Change ``config`` in place."""
+        """Pass ``config`` to the connector's class, which changes it in place."""
         self.instance.transform(config)
 
 
@@ -119,12 +122,15 @@ _Transformation: TypeAlias = (
 
 @dataclass(frozen=True)
 class ValidateAdheresToSchema:
-    """Validation of a value by a JSON Schema; a text is parsed as JSON first."""
+    """Validation of a value by a JSON Schema; a string is parsed as JSON first."""
 
     base_schema: Any
 
     def validate(self, value: Any) -> None:
-        """Raise ValueError if the value does not match the schema; its text shows no values."""
+        """Raise ValueError if the value does not match the schema.
+
+        The error message does not contain the value.
+        """
         schema = self.base_schema
         schema = json.loads(schema) if isinstance(schema, str) else to_plain(schema)
         if isinstance(value, str):
@@ -141,12 +147,12 @@ class ValidateAdheresToSchema:
 
 
 class CustomValidationStrategy(Custom):
-    """Validation of a value by ``validate(value)`` of a connector's Python class."""
+    """Validation that passes a value to ``validate(value)`` of the connector's class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("validate",)
 
     def validate(self, value: Any) -> None:
-        """Raise the error of the connector's class if the value is not valid."""
+        """Pass a value to the connector's class, which raises an error if the value is invalid."""
         self.instance.validate(value)
 
 
@@ -169,7 +175,7 @@ class DpathValidator:
 
 @dataclass(frozen=True)
 class PredicateValidator:
-    """Validator of a value that the manifest determines, usually by a template of settings."""
+    """Validator of the option `value`, usually a template that combines several settings."""
 
     value: InterpolatedValue
     validation_strategy: _Strategy
@@ -192,7 +198,7 @@ def _validate(strategy: _Strategy, value: Any, name: str) -> None:
 
 @dataclass(frozen=True)
 class ConfigMigration:
-    """List of transformations that convert a config of an older version of the connector."""
+    """List of transformations that convert the config of an older connector version."""
 
     transformations: list[_Transformation] = field(default_factory=list)
     description: str | None = None

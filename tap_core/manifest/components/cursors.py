@@ -1,9 +1,9 @@
 """Cursors other than DatetimeBasedCursor: integer counters, and Python classes of the connector.
 
-A cursor creates one reader per partition from the stored state. The reader yields slices, and
-observes each record and the end of each slice. The state of a custom cursor is the result of
-``get_stream_state()`` after a slice; the state of a counter is the highest value of the cursor
-field.
+A cursor creates one reader per partition from the stored state. The reader yields the slices of the
+partition. It is called for each record and at the end of each slice. The state of a custom cursor
+is the result of ``get_stream_state()`` after a slice; the state of a counter is the highest value
+of the cursor field.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 _INJECTED_FIELDS: Final = frozenset({"config", "parameters"})
-"""Fields of a cursor class that are set without the manifest."""
+"""Fields of a custom cursor class that this SDK sets itself, not the manifest."""
 _FORMAT_FIELDS: Final = ("datetime_format", "cursor_datetime_formats")
 
 
@@ -229,8 +229,8 @@ class CustomIncrementalSync(Custom):
         """Check the datetime formats and durations in the fields of a datetime-based cursor.
 
         Raises:
-            ManifestError: One of them is invalid, or only one of `step` and `cursor_granularity` is
-                set.
+            ManifestError: A format or duration is invalid, or only one of `step` and
+                `cursor_granularity` is set.
         """
         fields = self.fields
         try:
@@ -248,7 +248,7 @@ class CustomIncrementalSync(Custom):
     def _get_extra_fields(self) -> Mapping[str, Any]:
         """Return the cursor's request options as airbyte-cdk objects, by field name.
 
-        The builder leaves them as plain mappings, because they need no ``type`` in the manifest.
+        They are mappings in the manifest, because a request option needs no ``type`` there.
         """
         return {
             name: CdkRequestOption(parameters=self.parameters, **option)
@@ -287,7 +287,7 @@ class CustomCursorReader:
 
     def __init__(self, cursor: Any, stream: str, *, is_feed: bool, filters: bool) -> None:
         self.is_past = False
-        """True if a data feed has reached records older than the state: no further page is read."""
+        """True if a data feed has reached a record older than the state, so that reading stops."""
         self._cursor = cursor
         self._stream = stream
         self._is_feed = is_feed
@@ -295,7 +295,7 @@ class CustomCursorReader:
         self._takes_latest = _accepts_record(cursor.close_slice)
         self._latest: CdkRecord | None = None
         self.state: Mapping[str, Any] = {}
-        """State at the beginning of the current slice, ``stream_state`` in templates."""
+        """State at the beginning of the current slice; templates call it ``stream_state``."""
 
     def slices(self) -> Iterator[CdkStreamSlice]:
         """Yield the stream slices of the cursor class, one at a time.
@@ -346,13 +346,13 @@ class CustomCursorReader:
         return bool(is_later(self._latest, record))
 
     def close(self, stream_slice: CdkStreamSlice) -> Mapping[str, Any]:
-        """Call ``close_slice`` of the cursor class after a slice; return the new state to store."""
+        """Call ``close_slice`` of the cursor class after a slice, and return the new state."""
         self._cursor.close_slice(stream_slice, *([self._latest] if self._takes_latest else []))
         return cast("Mapping[str, Any]", self._cursor.get_stream_state() or {})
 
 
 CursorReader: TypeAlias = CountReader | CustomCursorReader
-"""Reader of one partition with a cursor that is not a DatetimeBasedCursor."""
+"""Reader of one partition, for all cursors except DatetimeBasedCursor."""
 
 
 def _accepts_record(close: Any) -> bool:

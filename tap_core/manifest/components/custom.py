@@ -79,7 +79,7 @@ _OPTION_METHODS: Final = (
     "get_request_body_data",
     "get_request_body_json",
 )
-"""Methods of a custom class that return what it adds to a request."""
+"""Methods of a custom class that return parameters, headers or body fields for a request."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,14 +91,14 @@ class Custom:
 
     class_name: str
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """Fields that the manifest sets: nested components are built, other values unchanged."""
+    """Values that the manifest sets for fields of the class. Nested components are instantiated."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     folder: Path = field(default_factory=Path)
     place: str = field(default="", compare=False)
 
     METHODS: ClassVar[tuple[str, ...]] = ()
-    """Methods that the class must have."""
+    """Methods that the connector's class must have."""
 
     def __post_init__(self) -> None:
         cls = load_class(self.class_name, self.folder)
@@ -126,7 +126,8 @@ class Custom:
     def owner(self) -> StreamOwner:
         """Reference to the stream that uses this component.
 
-        Parent streams and authenticators of the component send their requests through this stream.
+        Parent streams and authenticators inside the component send their requests through the
+        stream.
         """
         return StreamOwner()
 
@@ -145,9 +146,9 @@ class Custom:
 
     @property
     def _name(self) -> str:
-        """Stream name for the field ``name`` of the Python class, as stored by `remember_stream`.
+        """Stream name that the Python class receives in its field ``name``.
 
-        Before that it is the ``$parameters`` value ``name``, or "" if there is no such value.
+        Before `remember_stream` is called, it is the value ``name`` in ``$parameters``, or "".
         """
         return self._stream_names[0] if self._stream_names else str(self.parameters.get("name", ""))
 
@@ -212,10 +213,10 @@ class CustomRecordExtractor(Custom):
         return {}
 
     def replace_decoder(self, decoder: Decoder) -> Any:
-        """Return a function that yields an API response undecoded, for use instead of a decoder.
+        """Return a function that yields an API response without decoding it.
 
-        The connector's class decodes responses itself; it receives ``decoder`` in its field of that
-        name.
+        The connector's class decodes responses itself. It receives ``decoder`` in its field
+        ``decoder``.
         """
         self._extra_fields["decoder"] = decoder
         return _yield_undecoded
@@ -366,7 +367,7 @@ def _call_method(instance: Any, method: str) -> Any:
 
 
 class CustomErrorHandler(Custom):
-    """Error handler that calls a connector's ``interpret_response`` and ``backoff_time``."""
+    """Error handler that calls ``interpret_response`` and ``backoff_time`` of the Python class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("interpret_response",)
 
@@ -446,7 +447,7 @@ class CustomPaginationStrategy(Custom):
     METHODS: ClassVar[tuple[str, ...]] = ("next_page_token",)
 
     def __post_init__(self) -> None:
-        """Raise ManifestError if ``next_page_token`` of the class takes ``last_records``.
+        """Raise ManifestError if ``next_page_token`` has the parameter ``last_records``.
 
         airbyte-cdk before version 6 passed this parameter; it is not supported.
         """
@@ -487,7 +488,7 @@ class CustomPaginationStrategy(Custom):
     def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> Any:
         """Return the token of the page after ``page``, or None if ``page`` is the last one.
 
-        ``token`` is the token with which ``page`` was requested.
+        ``token`` is the token that was sent in the request for ``page``.
         """
         arguments = {
             "response": page.response,
@@ -573,7 +574,10 @@ class CustomRequester(Custom):
         return tuple(map(self.fields.get, RESPONSE_LIMITS))
 
     def find_base_url(self, scope: TemplateScope) -> str:
-        """Return the base URL, or "" if it cannot be computed before a response is received."""
+        """Return the base URL, or "" if the connector's class cannot compute it.
+
+        A class may need a response first. All its errors are ignored.
+        """
         try:
             return str(self.instance.get_url_base(**_make_request_arguments(scope)))
         except Exception:  # noqa: BLE001  (custom code may raise any error without a response)
@@ -623,9 +627,9 @@ class CustomPartitionRouter(Custom):
 def add_declared_fields(instance: Any, request: HTTPRequest, arguments: Mapping[str, Any]) -> None:
     """Add the query parameters, headers and body fields that a custom class returns to a request.
 
-    They are the results of ``get_request_params``, ``get_request_headers``,
-    ``get_request_body_data`` and ``get_request_body_json``; a method that the class lacks is
-    skipped. ``arguments`` are the keyword arguments for these methods.
+    The class may define the methods ``get_request_params``, ``get_request_headers``,
+    ``get_request_body_data`` and ``get_request_body_json``. ``arguments`` are the keyword arguments
+    of each call.
     """
     params, headers, form, document = (
         _get_added_fields(instance, name, arguments) for name in _OPTION_METHODS

@@ -59,10 +59,10 @@ class DeclarativeStream:
     state_migrations: list[StateMigration] = field(default_factory=list)
 
     IS_BUILT_LATER: ClassVar[bool] = True
-    """True: a custom component receives this component unbuilt, as a node of the manifest."""
+    """True: custom components receive the declaration in the manifest, not an instance."""
 
     def __post_init__(self) -> None:
-        """Raise ManifestError if the retriever splits time windows that the cursor cannot split."""
+        """Raise ManifestError if the retriever splits time windows, but the cursor cannot do so."""
         retriever = getattr(self.retriever, "simple", self.retriever)
         validate_splitting(retriever, self.incremental_sync)
 
@@ -90,15 +90,15 @@ class StateDelegatingStream:
     full_refresh_stream: DeclarativeStream
     incremental_stream: DeclarativeStream
     api_retention_period: str | None = None
-    """ISO 8601 duration; a state that is older than this leads to a full refresh."""
+    """ISO 8601 duration. If the state is older than this, the full refresh stream is read."""
 
     IS_BUILT_LATER: ClassVar[bool] = True
-    """True: a custom component receives this component unbuilt, as a node of the manifest."""
+    """True: custom components receive the declaration in the manifest, not an instance."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConditionalStreams:
-    """Streams that exist only if the condition, a template of settings, is true."""
+    """Streams that exist only if `condition` is true, a template that reads the config."""
 
     condition: Condition
     streams: list[DeclarativeStream | StateDelegatingStream]
@@ -112,9 +112,9 @@ def are_streams_available(manifest: Manifest, config: Mapping[str, Any], node: M
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicStreamCheckConfig:
-    """Number of generated streams that the connection check reads for a dynamic stream.
+    """Maximum number of streams that the connection check reads for one dynamic stream.
 
-    `stream_count` None reads all of them.
+    A dynamic stream generates several streams. If `stream_count` is None, all of them are read.
     """
 
     dynamic_stream_name: str
@@ -171,7 +171,7 @@ class ConcurrencyLevel:
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """Specification of a connector: JSON Schema and rules of its config, documentation URL."""
+    """Specification of a connector: schema and rules of the config, and the documentation URL."""
 
     connection_specification: Mapping[str, Any]
     documentation_url: str | None = None

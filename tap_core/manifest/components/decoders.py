@@ -61,13 +61,13 @@ __all__ = [
 _logger: Final = logging.getLogger("tap_core.manifest")
 _decode: Final = msgspec.json.Decoder(float_hook=Decimal).decode
 _LOGGED_LINES: Final = 10
-"""Number of skipped lines of a response that are logged individually."""
+"""Maximum number of log messages about skipped lines of one response."""
 
 _MAX_INVALID_IN_A_ROW: Final = 100_000
-"""Number of consecutive invalid lines after which a response is rejected."""
+"""Number of consecutive invalid lines at which reading a response fails."""
 
 _NOTHING: Final = object()
-"""Marker for the missing document of an empty body."""
+"""Marker that represents the content of an empty body, because None is a valid document."""
 
 _REST_KEY: Final = "null"
 """Key for values beyond the last column of a CSV row, as in airbyte-cdk."""
@@ -100,7 +100,7 @@ class _StreamDecoder(BoundedReader):
         return translate_read_errors(response, self._iterate(open_body(response)))
 
     def _iterate(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the documents of `parse`, which is called only when the first one is requested."""
+        """Yield the documents of a byte stream; start to parse when the first one is requested."""
         yield from self.parse(data)
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
@@ -112,7 +112,7 @@ class _StreamDecoder(BoundedReader):
 class JsonParser(BoundedReader):
     """JSON parser for use inside another decoder.
 
-    It yields one document, or each element of a top-level list.
+    It yields the document, or if the document is a list, each element.
     """
 
     encoding: str = "utf-8"
@@ -123,19 +123,25 @@ class JsonParser(BoundedReader):
         _check_encoding(self.encoding)
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the JSON document in a byte stream; of a top-level list, yield each element."""
+        """Yield the JSON document in a byte stream.
+
+        If the document is a list, yield its elements instead.
+        """
         document = _read_json(self.bound(data).read(data), self.encoding)
         return iter(()) if document is _NOTHING else _iterate_documents(document)
 
 
 @dataclass(frozen=True)
 class JsonDecoder(BoundedReader):
-    """Decoder of JSON responses; it yields one document, or each element of a top-level list."""
+    """Decoder of JSON responses.
+
+    It yields the document, or if the document is a list, each element.
+    """
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the JSON document of a response; of a top-level list, yield each element.
+        """Yield the JSON document of a response.
 
-        An empty body has no documents.
+        If the document is a list, yield its elements instead. Yield nothing for an empty body.
 
         Raises:
             TruncatedBodyError: The body is incomplete.
@@ -144,7 +150,10 @@ class JsonDecoder(BoundedReader):
         return _iterate_documents(parse_json(response)) if response.content else iter(())
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the JSON document in a byte stream; of a top-level list, yield each element."""
+        """Yield the JSON document in a byte stream.
+
+        If the document is a list, yield its elements instead.
+        """
         return JsonParser(max_unpacked_bytes=self.max_unpacked_bytes).parse(data)
 
 
@@ -155,7 +164,7 @@ class JsonLineParser(BoundedReader):
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
-        """Raise ManifestError if the encoding is unknown, or is one such as UTF-16.
+        """Raise ManifestError if the encoding is unknown or unsuitable, such as UTF-16.
 
         Lines are separated before they are decoded, so a line break must be the byte 10.
         """
@@ -293,7 +302,7 @@ class CsvDecoder(_StreamDecoder):
 
 @dataclass(frozen=True)
 class CsvParser(CsvDecoder):
-    """CSV parser for use inside another decoder; the older name of `CsvDecoder`."""
+    """CSV parser for use inside another decoder; it parses like `CsvDecoder`."""
 
 
 @dataclass(frozen=True)
@@ -327,7 +336,7 @@ class XmlDecoder:
 
 @dataclass(frozen=True)
 class GzipDecoder(_StreamDecoder):
-    """Decoder of gzip-compressed bodies, whose decompressed bytes `decoder` parses.
+    """Decoder of gzip-compressed bodies; it decompresses the body and passes it to `decoder`.
 
     A body that is not compressed is passed to `decoder` unchanged.
     """
@@ -341,7 +350,7 @@ class GzipDecoder(_StreamDecoder):
 
 @dataclass(frozen=True)
 class GzipParser(BoundedReader):
-    """Gzip parser for use inside another decoder; the older name of `GzipDecoder`."""
+    """Gzip parser for use inside another decoder; it decompresses data for `inner_parser`."""
 
     inner_parser: Parser
 
@@ -352,7 +361,10 @@ class GzipParser(BoundedReader):
 
 @dataclass(frozen=True)
 class CompositeRawDecoder:
-    """Decoder that delegates to its `parser`; older manifests declare decoders like this."""
+    """Decoder that passes the response body to `parser`.
+
+    Older manifests declare their decoders inside this component.
+    """
 
     parser: Parser
 
@@ -366,9 +378,9 @@ class CompositeRawDecoder:
 
 @dataclass(frozen=True)
 class ZipfileDecoder(BoundedReader):
-    """Decoder of zip archives, each file of which is parsed by `decoder`.
+    """Decoder of zip archives; it passes each file in the archive to `decoder`.
 
-    Older manifests call this option `parser`.
+    Older manifests use the option `parser` instead of `decoder`.
     """
 
     decoder: Parser | None = None

@@ -47,7 +47,7 @@ _TYPES: Final[Mapping[str, JsonSchema]] = {
     "array": {"type": ["null", "array"]},
     "object": {"type": ["null", "object"]},
 }
-"""JSON Schema of each Airbyte type name. Source: Airbyte documentation, "Data types"."""
+"""JSON Schema of each Airbyte type. Source: Airbyte documentation, "Data types"."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class ComplexFieldType:
 
 @dataclass(frozen=True)
 class TypesMap:
-    """Mapping from a type name of the API to an Airbyte type, used if `condition` is true."""
+    """Rule that replaces a type name of the API by an Airbyte type, if `condition` is true."""
 
     target_type: str | list[str] | ComplexFieldType
     current_type: str | list[str]
@@ -86,7 +86,7 @@ class TypesMap:
 
 @dataclass(frozen=True)
 class SchemaTypeIdentifier:
-    """Paths to the field names and field types in an API response that describes a schema."""
+    """Paths to the field names and types in an API response that lists the fields."""
 
     key_pointer: list[str]
     type_pointer: list[str] = field(default_factory=list)
@@ -130,7 +130,10 @@ class SchemaTypeIdentifier:
         return _parse_type(kind)
 
     def _map_type(self, api_type: Any, field: Any, config: Mapping[str, Any]) -> Any:
-        """Return the type that the mapping has for the API's type; by default the API's type."""
+        """Return the target type of the first mapping that matches the API's type.
+
+        If no mapping matches, return the API's type unchanged.
+        """
         scope = {"config": config, "raw_schema": field}
         for one in self.types_mapping:
             if one.current_type == api_type and resolve(one.condition, scope):
@@ -149,9 +152,9 @@ class DynamicSchemaLoader:
     config: Mapping[str, Any] = field(default_factory=dict)
 
     def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:
-        """Request the description of the fields from the API; return the stream's JSON Schema.
+        """Request the list of fields from the API and return the stream's JSON Schema.
 
-        The first record of the retriever is the description.
+        The list is read from the first record of the retriever.
         """
         described = next(iter(stream.iterate_records(self.retriever)), None)
         fields = self.schema_type_identifier.fields(described, self.config) if described else ()

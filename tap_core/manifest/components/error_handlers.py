@@ -1,8 +1,9 @@
-"""Error handlers and backoff strategies: actions for responses, waits before a retry.
+"""Error handlers and backoff strategies of a manifest, which decide about errors and retries.
 
 An error handler first checks its response filters. If none matches, a status from 200 to 399 is a
 success, and a table defines the action of every other status. The body is read only if a filter
-needs it. This module neither sends requests nor sleeps.
+needs it. A backoff strategy computes the wait before a retry. This module neither sends requests
+nor sleeps.
 
 Source: Airbyte YAML reference, "Error handling".
 """
@@ -74,7 +75,7 @@ _RESOLUTIONS: Final[Mapping[int, ResponseResolution]] = {
     ),
     429: ResponseResolution(ResponseAction.RATE_LIMITED, failure_type="transient_error"),
 }
-"""Default resolution by HTTP status; other error statuses are retried."""
+"""Default action for each HTTP status; an error status without entry leads to a retry."""
 
 _DECISIVE: Final = frozenset(ResponseAction) - {ResponseAction.FAIL, ResponseAction.RATE_LIMITED}
 """Actions that a CompositeErrorHandler returns at once, without trying further handlers."""
@@ -118,8 +119,7 @@ def make_response_error(
 ) -> SyncError:
     """Return the exception to raise for a failed response, with ``message`` as its text.
 
-    It is a RetriableAPIError if the action in ``resolution`` sends the request again, otherwise a
-    FatalAPIError.
+    It is a RetriableAPIError if the action in ``resolution`` is a retry, otherwise a FatalAPIError.
     """
     kind = RetriableAPIError if resolution.action in _RETRIED else FatalAPIError
     error: SyncError = kind(message, response=response)
@@ -128,10 +128,10 @@ def make_response_error(
 
 
 def make_rejection_error(message: str, failure_message: str | None, error: SyncError) -> SyncError:
-    """Return the error for a request that the API still rejects after the declared attempts.
+    """Return the exception to raise if the API still rejects a request after all attempts.
 
-    Its text is ``message``, the ``failure_message`` that the manifest declares, and the API's error
-    ``error``.
+    Its text consists of ``message``, the ``failure_message`` of the manifest, and ``error``, the
+    last error of the API.
     """
     declared = f" {failure_message.strip()}" if failure_message else ""
     rejection = SyncError(f"{message}{declared} {error}")
@@ -219,7 +219,7 @@ class HttpResponseFilter:
 
 @dataclass(frozen=True, kw_only=True)
 class DefaultErrorHandler:
-    """Error handler that applies its response filters, then the default for the HTTP status."""
+    """Error handler that applies its response filters, and otherwise the HTTP status's default."""
 
     response_filters: list[HttpResponseFilter] | None = None
     backoff_strategies: list[BackoffStrategy] | None = None
@@ -296,9 +296,9 @@ class CompositeErrorHandler:
     def interpret(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution:
         """Return the first resolution whose action is neither FAIL nor RATE_LIMITED.
 
-        A resolution is an action, message and failure type. If there is no such resolution, return
-        the first one with RATE_LIMITED, or else the first one with FAIL. The default for the HTTP
-        status is returned only if there is no other.
+        A resolution is an action with a message and a failure type. If there is no such resolution,
+        return the first one with RATE_LIMITED, or else the first one with FAIL. If no handler
+        returns a resolution, return the default for the HTTP status.
         """
         default = best = default_resolution(response)
         for handler in self.error_handlers:
@@ -445,7 +445,10 @@ class WaitUntilTimeFromHeader(_HeaderBackoff):
 
 @dataclass(frozen=True, kw_only=True)
 class WaitTimeFromResponse:
-    """Backoff strategy that renders the seconds to wait from a template that reads the response."""
+    """Backoff strategy that waits for a number of seconds, rendered by a template.
+
+    The template can read the response.
+    """
 
     wait_time_in_seconds: InterpolatedValue
     max_waiting_time_in_seconds: float | None = None
@@ -477,7 +480,10 @@ def _add_jitter(seconds: float, jitter_range: float | None) -> float:
 
 
 def _check_wait(seconds: float, limit: float | None, response: requests.Response | None) -> None:
-    """Raise FatalAPIError for a wait of at least ``limit`` seconds, a day if it is None."""
+    """Raise FatalAPIError if a wait is not shorter than ``limit`` seconds.
+
+    ``limit`` None means one day. ``response`` is added to the error.
+    """
     limit = LONGEST_WAIT if limit is None else limit
     if seconds >= limit:
         raise FatalAPIError(
@@ -531,7 +537,10 @@ def _get_error_message(response: requests.Response) -> str:
 
 
 def _find_message_text(value: Any, levels: int = 50) -> str | None:
-    """Return the error message in a JSON value, at most ``levels`` levels deep, or None."""
+    """Return the error message in a JSON value, or None if there is none.
+
+    Objects and arrays are searched to a depth of ``levels``.
+    """
     if isinstance(value, str):
         return value
     if isinstance(value, list) and levels:

@@ -25,7 +25,7 @@ __all__ = ["DpathExtractor", "ParentFieldPath", "RecordExpander", "WholeDocument
 
 @dataclass(frozen=True)
 class ParentFieldPath:
-    """Option of RecordExpander: a field of the parent record to copy to each expanded record."""
+    """Option of RecordExpander: a field to copy from the parent record to each new record."""
 
     parent_path: list[str]
     record_path: list[str]
@@ -70,8 +70,8 @@ class RecordExpander:
     def expand(self, parent: Any) -> Iterator[Any]:
         """Yield a record for each element of the list in the record ``parent``.
 
-        If the list has no elements, ``on_no_records: emit_parent`` yields the parent record
-        instead. A ``parent`` that is not an object is yielded unchanged.
+        If the list is empty or missing, yield ``parent`` itself if `on_no_records` is
+        ``emit_parent``, else nothing. If ``parent`` is not an object, yield it unchanged.
         """
         if not isinstance(parent, dict) or not self.expand_records_from_field:
             yield parent
@@ -88,10 +88,10 @@ class RecordExpander:
             yield parent
 
     def _add_parent_fields(self, parent: Record, items: list[Any]) -> Iterator[Record]:
-        """Yield the list elements ``items`` as records, with declared fields of ``parent``.
+        """Yield the list elements ``items`` as records, with the declared fields of ``parent``.
 
-        All values of ``parent`` are copied before the first record, because the caller may change a
-        yielded record, whose values are parts of ``parent``.
+        The fields are copied before the first record is yielded, because the caller may change a
+        yielded record and so the values that it shares with ``parent``.
         """
         copied = [(one.record_path, one.read(parent)) for one in self.parent_fields]
         original = copy.deepcopy(parent) if self.remain_original_record else {}

@@ -1,7 +1,7 @@
 """Extractor of records from large CSV files, such as the results of asynchronous jobs.
 
-Rows are read one at a time. As in airbyte-cdk, which uses pandas for such files, texts like ``NA``
-mean a missing value, and unnamed or duplicate columns get pandas' names.
+Rows are read one at a time. airbyte-cdk reads such files with pandas. As in pandas, texts like
+``NA`` become None, and unnamed or duplicate columns get names like ``Unnamed: 1`` or ``id.1``.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ class ResponseToFileExtractor(BoundedReader):
     preserve_na_values: bool = False
 
     def replace_decoder(self, decoder: Decoder) -> Callable[[requests.Response], Iterator[Any]]:  # noqa: ARG002
-        """Return a function that yields an API response undecoded, for use instead of a decoder.
+        """Return a function that yields an API response without decoding it.
 
-        The extractor then parses the body row by row; ``decoder`` is not used.
+        The caller uses the function instead of ``decoder``, because the extractor parses the body
+        itself.
         """
         return lambda response: iter((response,))
 
@@ -94,9 +95,8 @@ class ResponseToFileExtractor(BoundedReader):
 def _make_unique_names(header: list[str]) -> list[str]:
     """Return unique column names for a CSV header, numbered like those of pandas.
 
-    For example, ``['id', '', 'id']`` becomes ``['id', 'Unnamed: 1', 'id.1']``. A number that would
-    give the name of another column is skipped: ``['a', 'a', 'a.1']`` becomes ``['a', 'a.2',
-    'a.1']``.
+    For example, ``['id', '', 'id']`` becomes ``['id', 'Unnamed: 1', 'id.1']``. A number is skipped
+    if another column already has the name: ``['a', 'a', 'a.1']`` becomes ``['a', 'a.2', 'a.1']``.
     """
     names = [name or f"Unnamed: {index}" for index, name in enumerate(header)]
     taken = set(names)

@@ -18,7 +18,7 @@ __all__ = ["RateLimitedMultipleTokenAuthenticator"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RateLimitedMultipleTokenAuthenticator(RotatedTokens):
-    """Authenticator that sends, with each request, one of several tokens that has quota left."""
+    """Authenticator with several tokens, which sends one that has quota left with each request."""
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
         """Return a callable that adds a token with remaining quota to a request.

@@ -1,8 +1,8 @@
 """Reduction of the page size when the API rejects a request for a full page.
 
 A response filter with the action ``REDUCE_PAGE_SIZE`` selects the responses. This module computes
-the new size and the wait before the next attempt, and limits the number of attempts. The counters
-restart after each page that was read.
+the new size and the wait before the next attempt, and limits the number of attempts. The attempts
+are counted again from 0 after each page that was read.
 
 Source: Airbyte YAML reference, "PageSizeReduction".
 """
@@ -35,8 +35,6 @@ _EMPTY_PAGE: Final = re.compile(r"last_page_size\s*(==\s*0|<\s*1)\b|not\s+last_p
 class PageSizeReduction:
     """Options for requesting smaller pages after the API rejected a page size.
 
-    They are the divisor of the size, its minimum, the number of attempts, and the waits.
-
     Raises:
         ManifestError: `reduction_factor` is not above 1, or another option is below its minimum.
     """
@@ -67,7 +65,7 @@ class PageSizeReduction:
 
 
 class PageSizeState:
-    """Current page size of one stream slice, reduced while the API rejects requests for pages."""
+    """Current page size of one stream slice, which is reduced when the API rejects a page."""
 
     def __init__(self, declared: PageSizeReduction, initial_size: int | None) -> None:
         self._declared = declared
@@ -78,9 +76,9 @@ class PageSizeState:
         """Number of records to request per page; None for the size in the manifest."""
 
     def reduce(self, error: SyncError) -> float:
-        """Reduce the page size after the API rejected a request; return the seconds to wait.
+        """Reduce the page size after the API rejected a request, and return the seconds to wait.
 
-        ``error`` is the API's error, which the message of a SyncError includes.
+        ``error`` is the API's error; its text becomes part of the SyncError.
 
         Raises:
             SyncError: The request has no page size, or all attempts are used up.
@@ -116,18 +114,18 @@ class PageSizeState:
 
 
 def validate_reduction(reduction: PageSizeReduction | None, requester: Any, paginator: Any) -> None:
-    """Check that a retriever's requester and paginator can be used with its page size reduction.
+    """Check that a page size reduction can be combined with a requester and a paginator.
 
     Emit a warning if no response filter has the action ``REDUCE_PAGE_SIZE``.
 
     Args:
-        reduction: The page size reduction; None if the retriever has none.
+        reduction: The retriever's page size reduction; None if it has none.
         requester: The retriever's requester, with the response filters.
         paginator: The retriever's paginator.
 
     Raises:
-        ManifestError: The requester or paginator cannot be combined with a reduction, or a response
-            filter has the action but there is no reduction.
+        ManifestError: The combination is not supported, or a response filter has the action
+            ``REDUCE_PAGE_SIZE`` but ``reduction`` is None.
     """
     has_filter = matches_action(_ACTION, getattr(requester, "error_handler", None))
     if reduction is None:
@@ -200,4 +198,4 @@ _UNSUPPORTED: Final[tuple[tuple[Callable[[PageSizeReduction, Any, Any], bool], s
         "cannot be combined with query properties.",
     ),
 )
-"""Tests for unsupported combinations, each with the end of its error message."""
+"""Unsupported combinations: a function that detects one, and the end of its error message."""

@@ -15,7 +15,7 @@ __all__ = ["PaginationReset", "PaginationResetLimits"]
 
 @dataclass(frozen=True, kw_only=True)
 class PaginationResetLimits:
-    """Limit of a PaginationReset: the maximum number of records that the API returns per query."""
+    """Maximum number of records that the API returns per query, for a PaginationReset."""
 
     number_of_records: int | None = None
 
@@ -28,7 +28,7 @@ class PaginationReset:
     query starts at the highest cursor value read so far.
 
     Raises:
-        ManifestError: `limits` is combined with RESET, which would only reach the limit again.
+        ManifestError: `limits` is combined with RESET. A restart would reach the limit again.
     """
 
     action: Literal["SPLIT_USING_CURSOR", "RESET"]

@@ -1,8 +1,8 @@
 """Paginators and pagination strategies: compute the token of the next page and add it to a request.
 
-All mutable state of a pagination is in the `PageCursor` of a slice. Page numbers and offsets count
-the records in the response; templates see the records that passed the record selector. An empty or
-zero token ends the pagination.
+The changing state of a pagination is in the `PageCursor` of a slice. To compute page numbers and
+offsets, strategies count all records in the response. Templates see only records that passed the
+record filter. An empty or zero token ends the pagination.
 
 Source: Airbyte YAML reference, "Pagination".
 """
@@ -50,9 +50,9 @@ class PageIncrement:
 
     @property
     def first_token(self) -> int | None:
-        """Page number in the first request: `start_from_page`, or None to send no page number.
+        """Page number in the first request, or None to send no page number.
 
-        The first request has a page number only if `inject_on_first_request` is set.
+        It is `start_from_page` if `inject_on_first_request` is set, otherwise None.
         """
         return self.start_from_page if self.inject_on_first_request else None
 
@@ -64,7 +64,8 @@ class PageIncrement:
     def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> int | None:  # noqa: ARG002  (every strategy takes it)
         """Return the number of the next page, or None if ``page`` was the last one.
 
-        ``token`` is the number with which ``page`` was requested; None means the first page.
+        ``token`` is the number that was sent in the request for ``page``; None means the first
+        page.
         """
         if _is_last(page.extracted_count, self.page_size):
             return None
@@ -84,9 +85,9 @@ class OffsetIncrement:
 
     @property
     def first_token(self) -> int | None:
-        """Offset in the first request: 0, or None to send no offset.
+        """Offset in the first request, or None to send no offset.
 
-        The first request has an offset only if `inject_on_first_request` is set.
+        It is 0 if `inject_on_first_request` is set, otherwise None.
         """
         return 0 if self.inject_on_first_request else None
 
@@ -101,7 +102,7 @@ class OffsetIncrement:
     def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> int | None:
         """Return the offset of the next page, or None if ``page`` was the last one.
 
-        ``token`` is the offset with which ``page`` was requested; None means 0.
+        ``token`` is the offset that was sent in the request for ``page``; None means 0.
         """
         size = self.page_size
         if callable(size):
@@ -152,7 +153,7 @@ class CursorPagination:
 PaginationStrategy: TypeAlias = (
     PageIncrement | OffsetIncrement | CursorPagination | CustomPaginationStrategy
 )
-"""Component with which a `DefaultPaginator` computes the token of the next page."""
+"""Component that computes the token of the next page for a `DefaultPaginator`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,9 @@
 """Partition routers: stream slices from fixed values or from the records of parent streams.
 
 - Slices are generated lazily: a page of the parent stream is read when its first record is needed.
-- A context contains only partition values, since it is stored with the state. Extra fields of a
-  parent record are attributes of the `PartitionSlice`, for templates.
+- Each slice has a context, a dict of partition values. It contains nothing else, because it is
+  stored in the state. Extra fields of a parent record are attributes of the `PartitionSlice`, for
+  templates.
 - The key ``parent_slice`` contains the context of the parent stream's slice; it is omitted if the
   parent stream has no partitions.
 - A stream with several routers has the Cartesian product of their slices (Airbyte's
@@ -44,22 +45,22 @@ __all__ = [
 ]
 
 PARENT_SLICE: Final = "parent_slice"
-"""Key in a context under which the context of the parent stream's slice is stored."""
+"""Key in the context of a slice that contains the context of the parent stream's slice."""
 
 CHILD_RESPONSE: Final = "child_response"
-"""Extra field of a slice: the child records that a parent record contains, as a response."""
+"""Extra field of a slice: a response that contains the child records of a parent record."""
 
 
 class PartitionSlice(dict[str, Any]):
-    """Context of a slice: a dict of partition values, with extra fields as an attribute.
+    """Dict of the partition values that identify a slice, with extra fields for templates.
 
-    It equals a plain dict with the same items. The extra fields are not stored in the state.
+    The extra fields are an attribute. They are ignored in comparisons and not stored in the state.
     """
 
     def __init__(self, *args: Any, extra_fields: Mapping[str, Any] | None = None) -> None:
         super().__init__(*args)
         self.extra_fields: Mapping[str, Any] = extra_fields or {}
-        """Values for templates, ``stream_slice.extra_fields``; not part of the state."""
+        """Values that templates read from ``stream_slice.extra_fields``; not part of the state."""
 
     def __missing__(self, name: str) -> Any:
         """Return {} for a missing ``parent_slice``, because templates expect this key to exist.
@@ -73,12 +74,12 @@ class PartitionSlice(dict[str, Any]):
 
     @property
     def parent_slice(self) -> Any:
-        """Context of the parent stream's slice; {} if the parent stream has no partitions."""
+        """Partition values of the parent stream's slice; {} if the parent stream has none."""
         return self[PARENT_SLICE]
 
     @property
     def _partition(self) -> PartitionSlice:
-        """This slice itself, for the expression ``stream_slice._partition`` in older manifests."""
+        """This slice itself, because older manifests use ``stream_slice._partition``."""
         return self
 
     def merge(self, other: Mapping[str, Any]) -> PartitionSlice:
@@ -143,10 +144,11 @@ class ParentStreamConfig:
         return make_getter(self.lazy_read_pointer)
 
     def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
-        """Yield a context for each parent record; records without the parent key are skipped.
+        """Yield a context (a dict of partition values) for each parent record with a parent key.
 
-        With `incremental_dependency` the parent stream resumes from the state in the child stream,
-        and its new state is stored there. ``stream`` is the child stream.
+        ``stream`` is the child stream. With `incremental_dependency`, the state of the child stream
+        includes the parent stream's state: the parent stream resumes from it, and updates it at the
+        end.
         """
         parent = stream.parent(self.stream)
         if not self.incremental_dependency:
@@ -176,8 +178,8 @@ class ParentStreamConfig:
     def _get_extra_fields(self, record: Record) -> dict[str, Any]:
         """Return the extra fields of a slice: values of the parent record, for templates.
 
-        With a `lazy_read_pointer`, one of them is a response made from the child records that the
-        parent record contains.
+        If `lazy_read_pointer` is set, the child records inside the parent record are added as the
+        field ``child_response``.
         """
         fields: dict[str, Any] = {}
         if self.lazy_read_pointer:
@@ -218,7 +220,7 @@ class SubstreamPartitionRouter:
 class GroupingPartitionRouter:
     """Partition router that combines several slices of another router into one.
 
-    The partition field of the combined slice contains the list of their values.
+    The partition field of the combined slice is a list of the values of these slices.
     """
 
     group_size: int
@@ -264,9 +266,9 @@ class GroupingPartitionRouter:
 class UnionPartitionRouter:
     """Partition router that yields the stream slices of several routers, each value once.
 
-    All slices have the same partition field. Other fields of their contexts, such as
-    ``parent_slice``, become extra fields, so that the state of a slice does not depend on the
-    router that yields it.
+    All slices have the same partition field. Other values, such as ``parent_slice``, become extra
+    fields, which are not stored in the state. The state of a slice is therefore the same for each
+    router.
     """
 
     partition_routers: list[PartitionRouter]
@@ -275,7 +277,7 @@ class UnionPartitionRouter:
     def __post_init__(self) -> None:
         """Raise ManifestError if a router has another partition field, or a request option.
 
-        The fields of custom routers are not known before they yield a slice.
+        Custom routers are not checked, because their partition fields are unknown until they run.
         """
         for name, option in _find_partition_fields(self.partition_routers):
             if name != self.partition_field:
@@ -290,7 +292,9 @@ class UnionPartitionRouter:
                 )
 
     def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
-        """Yield a context for each distinct value of the routers, in the order of the routers.
+        """Yield a context (a dict of partition values) for each distinct value of the routers.
+
+        The order is that of the routers.
 
         Raises:
             ManifestError: A slice has no value for the partition field.
@@ -305,7 +309,11 @@ class UnionPartitionRouter:
                     yield made
 
     def _make_slice(self, context: Context) -> PartitionSlice:
-        """Return the slice with only the partition field; the other values are extra fields."""
+        """Return the slice with only the partition field; all other values become extra fields.
+
+        Raises:
+            ManifestError: The context has no value for the partition field.
+        """
         others = dict(context)
         if self.partition_field not in others:
             raise ManifestError(
@@ -326,7 +334,7 @@ class UnionPartitionRouter:
 def _find_partition_fields(
     routers: Iterable[PartitionRouter],
 ) -> Iterator[tuple[str, RequestOption | None]]:
-    """Yield the partition fields of routers, except custom ones, with their request options."""
+    """Yield the partition field and the request option of each router; skip custom routers."""
     for router in routers:
         if isinstance(router, ListPartitionRouter):
             yield router.cursor_field, router.request_option
@@ -353,6 +361,8 @@ def _add_slice_value(
 def _make_group_key(context: Context) -> str:
     """Return the value of a context's only partition field as JSON, for comparison.
 
+    The key ``parent_slice`` does not count as a partition field.
+
     Raises:
         ManifestError: The context has no or several partition fields.
     """
@@ -366,9 +376,10 @@ def _make_group_key(context: Context) -> str:
 
 
 def _make_group(batch: list[Context]) -> PartitionSlice:
-    """Combine several contexts into one, in which each key has the list of their values.
+    """Combine several contexts (dicts of partition values) into one with a list for each key.
 
-    A missing value becomes None. The extra fields of the contexts are combined in the same way.
+    If a context has no value for a key, the list contains None. The extra fields of the contexts
+    are combined in the same way.
     """
     extras: list[Mapping[str, Any]] = [getattr(context, "extra_fields", {}) for context in batch]
     return PartitionSlice(
@@ -385,7 +396,7 @@ def _collect_keys(mappings: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _make_response(records: Any) -> requests.Response:
-    """Return the child records that a parent record contains, as if an API had returned them."""
+    """Return a response that contains child records, as if an API had returned them."""
     response = requests.Response()
     response.status_code = 200
     response.headers["Content-Type"] = "application/json"

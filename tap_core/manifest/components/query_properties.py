@@ -37,11 +37,11 @@ __all__ = [
 ]
 
 _PROPERTIES_FIELD: Final = "query_properties"
-"""Extra field of a slice in which templates find the properties of a request."""
+"""Extra field of a slice that contains the property names to request, for templates."""
 _SEPARATOR_LENGTH: Final = 3
 """Number of characters that separate two property names in a URL (``%2C``)."""
 _request_lock: Final = threading.RLock()
-"""Lock of the threads that request property names, so that each endpoint is requested once."""
+"""Lock held while property names are requested, so that threads request them only once."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,11 @@ class PropertiesFromEndpoint:
 
     @cached_property
     def _cached_names(self) -> list[list[str]]:
-        """List with the names as its only item; empty before the endpoint was requested."""
+        """List with the property names as its only item; empty before the endpoint is requested."""
         return []
 
     def read_names(self, stream: DeclarativeStreamProtocol) -> list[str]:
-        """Request the endpoint once and return the property name in each of its records.
+        """Request the endpoint, once per run, and return the property name in each record.
 
         Records without a name are skipped.
         """
@@ -76,9 +76,9 @@ class GroupByKeyMergeStrategy:
     key: str | list[str]
 
     def group(self, record: Record) -> tuple[str, ...] | None:
-        """Return the key of a record: its key field values as strings; None if a value is empty.
+        """Return the key field values of a record as strings; None if a value is empty.
 
-        A number is never empty.
+        The number 0 is not empty.
         """
         names = [self.key] if isinstance(self.key, str) else self.key
         values = [record.get(name) for name in names]
@@ -91,9 +91,9 @@ _BY_ID: Final = GroupByKeyMergeStrategy("id")
 
 @dataclass(frozen=True)
 class PropertyChunking:
-    """Limit for the record fields that one request may ask the API for.
+    """Limit of the record fields that one request may ask the API for.
 
-    `property_limit_type` is the unit of the limit: the number of names or of their characters.
+    `property_limit_type` is the unit: the number of names, or the number of characters in them.
     """
 
     property_limit_type: Literal["characters", "property_count"]
@@ -102,7 +102,7 @@ class PropertyChunking:
 
     @property
     def merging(self) -> GroupByKeyMergeStrategy:
-        """Strategy for merging the partial records of several requests; by default by ``id``."""
+        """Strategy that merges the partial records of several requests, by default by ``id``."""
         return self.record_merge_strategy or _BY_ID
 
     def make_chunks(
@@ -172,7 +172,7 @@ class QueryProperties:
     def make_chunks(self, stream: DeclarativeStreamProtocol) -> list[list[str]]:
         """Return the property names to request, as one list per request.
 
-        Together the requests read one page.
+        Several requests read one page if the API limits the properties per request.
         """
         given, always = self.property_list, self.always_include_properties
         names = given.read_names(stream) if isinstance(given, PropertiesFromEndpoint) else given
@@ -184,9 +184,9 @@ class QueryProperties:
 
 
 def inject_properties(scope: TemplateScope, names: Sequence[str]) -> TemplateScope:
-    """Return template variables for a request, with the record fields that it asks the API for.
+    """Return the template variables of a request, extended by the record fields to request.
 
-    The field names become the extra field ``query_properties`` of ``stream_slice``.
+    The names become the extra field ``query_properties`` of ``stream_slice``.
     """
     stream_slice: Mapping[str, Any] = scope.get("stream_slice") or {}
     extra_fields = {**getattr(stream_slice, "extra_fields", {}), _PROPERTIES_FIELD: list(names)}

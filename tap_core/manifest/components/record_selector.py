@@ -114,8 +114,7 @@ RecordPredicate: TypeAlias = RecordFilter | CustomRecordFilter
 class _RecordSteps:
     """Processing steps for each record: transformations, filter, normalization of the values.
 
-    ``before`` contains the transformations applied before the filter, ``after`` those applied after
-    it.
+    ``before`` contains the transformations that run before the filter, ``after`` the other ones.
     """
 
     before: _Changes = field(default_factory=list)
@@ -157,8 +156,8 @@ class RecordSelector:
         Args:
             transformations: The transformations of the stream.
             schema: Function that returns the JSON schema; called only if values are normalized.
-            transform_first: True to transform records before they are filtered, False after. Used
-                only if the manifest does not set `transform_before_filtering`.
+            transform_first: True if the transformations run before the filter. It is ignored if the
+                manifest sets `transform_before_filtering`.
         """
         changes: _Changes = [one.transform for one in transformations]
         if self.transform_before_filtering is not None:
@@ -212,12 +211,12 @@ class RecordSelector:
 def _skip_failures(
     apply: Callable[[Record, TemplateScope], bool], on_failure: OnFailure
 ) -> Callable[[Record, TemplateScope], bool]:
-    """Return a function like ``apply`` that skips a record if one of its templates fails.
+    """Return a function like ``apply`` that returns False if a template fails on a record.
 
     Args:
         apply: Function that applies the processing steps to a record.
-        on_failure: Called for each skipped record, with the record, the error, and the number of
-            the record in the response. The returned function then returns False.
+        on_failure: Called for each such record, with the record, the error, and the number of the
+            record in the response.
     """
     numbers = itertools.count(1)
 
@@ -253,8 +252,8 @@ def drop_nulls(select: RecordSelection) -> RecordSelection:
 def _make_extraction(extract: Callable[[Any, TemplateScope], Iterable[Any]]) -> RecordSelection:
     """Return a function that yields the records of decoded responses, without processing them.
 
-    The function is faster than the one for selectors with a filter or transformations. ``extract``
-    yields the records of one document.
+    It is for selectors without filter and transformations. ``extract`` yields the records of one
+    document.
     """
 
     def select(

@@ -55,15 +55,15 @@ _PLAIN_PATH: Final = re.compile(r"[\w-]+(?:/[\w-]+)*/?", re.ASCII)
 """Path that only consists of letters, digits, ``_``, ``-`` and ``/``."""
 
 _Body: TypeAlias = tuple[Any, bool | None]
-"""Body, and True if it is sent as JSON; (None, None) without a body."""
+"""Request body, and True if it is sent as JSON; (None, None) for a request without a body."""
 
 
 @dataclass(slots=True)
 class RequestSpec(HTTPRequest):
-    """Request of a manifest's stream: an HTTPRequest and the base URL of its requester."""
+    """HTTPRequest of a manifest's stream, with the base URL that the requester declares."""
 
     base: str = ""
-    """Base URL to which a page token that is a path is joined."""
+    """Base URL of the request. A page token that is a relative URL is joined to it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,22 +73,28 @@ class RequestPath:
     IGNORED: ClassVar[frozenset[str]] = frozenset({"field_name", "inject_into"})
 
     def put(self, request: HTTPRequest, token: Any) -> None:
-        """Set a request's URL to the page token; a path is joined to the base URL."""
+        """Set the URL of a request to the page token.
+
+        A token that is not a full URL is joined to the request's base URL.
+        """
         base = request.base if isinstance(request, RequestSpec) else ""
         request.url = _join_url(base or request.url, str(token))
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestBodyPlainText:
-    """Request body of plain text; a text that is a Python dict literal is sent as form fields."""
+    """Request body of plain text.
+
+    A text that looks like a Python dict, such as ``{'a': 1}``, is sent as form fields instead.
+    """
 
     value: Parameter
 
     def content(self, scope: TemplateScope) -> _Body:
         """Render the request body; return (body, is_json), or (None, None) for an empty text.
 
-        The body is UTF-8 bytes, or a dict of form fields if the text is a Python dict literal;
-        ``is_json`` is False for both.
+        The body is UTF-8 bytes, or a dict of form fields if the text looks like a Python dict.
+        ``is_json`` is False in both cases.
         """
         text = resolve(self.value, scope)
         if not text:
@@ -109,8 +115,7 @@ class RequestBodyUrlEncodedForm:
         """Render the request body; return (form fields, False), or (None, None) without fields.
 
         The second item is False because the body is not JSON. Fields with the value None are
-        omitted. If the option is a mapping, not one template for all fields, empty strings are
-        omitted too.
+        omitted. Empty strings are omitted too, unless one template renders all fields.
         """
         fields = _evaluate_fields(self.value, scope)
         return (fields, False) if fields else (None, None)
@@ -201,10 +206,7 @@ class HttpRequester:
 
     @property
     def timeout(self) -> tuple[float | None, float | None] | None:
-        """Pair of connect timeout and read timeout in seconds.
-
-        None means the default, for one timeout or for the pair.
-        """
+        """Connect timeout and read timeout in seconds; None for the default of one or of both."""
         limits = self.connect_timeout_in_seconds, self.read_timeout_in_seconds
         return None if limits == (None, None) else limits
 
@@ -212,7 +214,7 @@ class HttpRequester:
     def limits(self) -> tuple[int | None, int | None, float | None]:
         """Limits of a response: ``(max_response_bytes, max_download_bytes, max_response_seconds)``.
 
-        The unit of the first two is bytes. None means the default limit.
+        None instead of a number means the default limit.
         """
         return self.max_response_bytes, self.max_download_bytes, self.max_response_seconds
 
@@ -276,7 +278,7 @@ class HttpRequester:
 
 
 def finalize_request(request: HTTPRequest) -> HTTPRequest:
-    """Prepare a request for sending, in place, and return it.
+    """Remove redundant parts of a request before it is sent, in place, and return the request.
 
     A query parameter that the URL already contains with the same value is removed. An empty body
     becomes None.
@@ -294,9 +296,9 @@ def finalize_request(request: HTTPRequest) -> HTTPRequest:
 
 
 def find_property_parameters(params: Any) -> list[str]:
-    """Return the names of the query parameters whose value is a list of record fields to request.
+    """Return the names of the query parameters that list the record fields to request.
 
-    ``params`` are the query parameters; such a value is a QueryProperties component.
+    The value of such a parameter in ``params`` is a QueryProperties component.
     """
     if not isinstance(params, Mapping):
         return []
@@ -316,7 +318,7 @@ def get_request_properties(fields: Mapping[str, Any]) -> QueryProperties | None:
 
 
 def _join_url(base: str, path: str) -> str:
-    """Join a path to a base URL; return a ``path`` that is a full URL unchanged."""
+    """Join a path to a base URL; if ``path`` is a full URL, return it unchanged."""
     if not path:
         return base
     folder = base if base.endswith("/") else f"{base}/"
@@ -327,19 +329,21 @@ def _join_url(base: str, path: str) -> str:
 
 @lru_cache(maxsize=256)
 def _can_append_path(folder: str) -> bool:
-    """Return True if `urljoin` would only append a simple relative path to a base URL.
+    """Return True if a simple relative path can be appended to a base URL.
 
-    The caller then appends the path itself, which is faster. ``folder`` is the base URL with a
-    final slash.
+    Appending has then the same result as `urljoin`, and is faster. ``folder`` is the base URL with
+    a final slash.
     """
     return urljoin(folder, "a/b") == f"{folder}a/b"
 
 
 def _evaluate_fields(fields: Any, scope: TemplateScope) -> dict[str, Any]:
-    """Render query parameters, headers or form fields; return them as a dict without None values.
+    """Render query parameters, headers or form fields, and return them as a dict.
 
-    ``fields`` is a mapping of templates, whose empty results are omitted too, or one template that
-    renders as a mapping.
+    Args:
+        fields: A mapping of templates, or one template that renders as a mapping. Results that are
+            None are omitted; in a mapping of templates, empty strings are omitted too.
+        scope: The template variables.
     """
     if not isinstance(fields, dict):
         mapping = fields(scope) if callable(fields) else fields

@@ -1,7 +1,7 @@
 """Components resolvers, which create the streams of ``dynamic_streams`` from a stream template.
 
-For each stream a resolver yields the template variables for its component mappings, which set
-values in the stream template. `tap_core.manifest.dynamic_streams` then builds the stream.
+For each stream, a resolver yields template variables. Component mappings use them to set values in
+the stream template. `tap_core.manifest.dynamic_streams` then builds the stream.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _COMMON_NAMES: Final = frozenset(
 )
 
 RecordReader: TypeAlias = Callable[[Mapping[str, Any]], Iterable[tuple[Mapping[str, Any], Any]]]
-"""Function that yields (slice, record) pairs of the retriever that a manifest node declares."""
+"""Function that reads a retriever, declared by a manifest node; it yields (slice, record) pairs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentMappingDefinition:
-    """Component mapping: a value, and the path in the stream template where the value is set."""
+    """Component mapping: a value, and the path at which it is set in the stream template."""
 
     field_path: list[InterpolatedValue]
     value: InterpolatedValue
@@ -76,7 +76,10 @@ class ComponentMappingDefinition:
 
     @property
     def names(self) -> frozenset[str]:
-        """Names of the variables in the templates of the path, the value and the condition."""
+        """Names of the variables that the templates in this mapping use.
+
+        These are the templates of the path, the value and the condition.
+        """
         return find_variable_names([self.field_path, self.value, self.condition])
 
 
@@ -97,7 +100,7 @@ class _Resolver:
     READS_YAML: ClassVar[bool] = True
     """True if a string value of a mapping is parsed as YAML."""
     BRINGS_DATA: ClassVar[bool] = True
-    """True if the values come from the API or the config, where braces are not templates."""
+    """True if values come from the API or the config; braces in them do not mark a template."""
     NAMES: ClassVar[frozenset[str]] = _COMMON_NAMES
     """Names of the variables that the templates of a mapping may use."""
 
@@ -116,7 +119,7 @@ class _Resolver:
                 )
 
     def keeps_text(self, mapping: ComponentMappingDefinition) -> bool:  # noqa: ARG002
-        """Return True if a string set by a component mapping stays text and is not read as YAML."""
+        """Return True if a string value of a component mapping is not parsed as YAML."""
         return not self.READS_YAML
 
 
@@ -142,7 +145,7 @@ class HttpComponentsResolver(_Resolver):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamConfig:
-    """Path to a list in the config, each item of which creates one stream.
+    """Path to a list in the config; the resolver creates one stream for each item of the list.
 
     `default_values` are additional items.
     """
@@ -187,16 +190,16 @@ class ConfigComponentsResolver(_Resolver):
             yield {"components_values": _merge_items(combination)}
 
     def keeps_text(self, mapping: ComponentMappingDefinition) -> bool:
-        """Return True if a component mapping has ``value_type: string``: its value stays a string.
+        """Return True if a component mapping has ``value_type: string``.
 
-        Otherwise a string value is parsed as YAML.
+        Its string value is then not parsed as YAML.
         """
         return mapping.value_type == "string"
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamParametersDefinition:
-    """List in the manifest with one mapping per stream: the values for the stream template."""
+    """List in the manifest; each item is a mapping with the template values of one stream."""
 
     list_of_parameters_for_stream: Annotated[Any, "draft"]
 
@@ -248,9 +251,9 @@ def find_variable_names(value: Any) -> frozenset[str]:
 
 
 def _expand_entry(entry: Any) -> Any:
-    """Convert an item of a resolver's list in the manifest to plain dicts and lists.
+    """Convert an item of a resolver's list to plain dicts and lists.
 
-    The ``$parameters`` of the item are first passed on to the components inside it.
+    The ``$parameters`` of the item are first passed on to the components inside the item.
     """
     return to_plain(expand_parameters(entry))
 
@@ -264,7 +267,7 @@ def _has_component(value: Any) -> bool:
 
 
 def _merge_items(combination: Iterable[tuple[int, Any]]) -> dict[str, Any]:
-    """Merge a combination, one item from each config list, into one dict of template values.
+    """Merge one item from each config list into one dict of template values.
 
     ``combination`` contains (index in its list, item) pairs, in the order of the lists. An item
     that is a mapping adds its keys to the dict. Any other item of list number N, from 0, is stored

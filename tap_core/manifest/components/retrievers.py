@@ -50,8 +50,8 @@ class SimpleRetriever:
     def __post_init__(self) -> None:
         """Raise ManifestError for combinations of options that are not supported.
 
-        These are page size reductions that the requester or paginator does not support, and a
-        pagination reset with a record limit together with a record filter.
+        The requester or the paginator may not support a page size reduction. A pagination reset
+        with a record limit cannot be combined with a record filter.
         """
         validate_reduction(self.page_size_reduction, self.requester, self.paginator)
         reset = self.pagination_reset
@@ -101,7 +101,7 @@ class CustomRetriever(Custom):
 
     @cached_property
     def simple(self) -> SimpleRetriever:
-        """SimpleRetriever with the requester, record selector and other options of this retriever.
+        """This retriever's requester, record selector and other options as a SimpleRetriever.
 
         Raises:
             ManifestError: `requester` or `record_selector` is missing.
@@ -115,10 +115,10 @@ class CustomRetriever(Custom):
 
     @cached_property
     def _slice_class(self) -> Any:
-        """Subclass of the connector's retriever class that stores the read function of one slice.
+        """Subclass of the connector's retriever class, whose instances read one slice each.
 
-        Each slice is read by a new instance. The instances share the attributes (``__dict__``) of
-        `instance`.
+        An instance stores the function that reads the slice. All instances share the attributes
+        (``__dict__``) of `instance`.
         """
         cls = load_class(self.class_name, self.folder)
         members = {"__slots__": ("reads",), "__module__": cls.__module__}
@@ -133,7 +133,7 @@ class CustomRetriever(Custom):
         schema: JsonSchema,
         read_pages: Callable[[Context | None], Iterable[Record]],
     ) -> Iterator[Record]:
-        """Yield the records of a slice that ``read_records`` of the connector's class returns.
+        """Yield the records of a slice, as ``read_records`` of the connector's class returns them.
 
         Args:
             scope: The template variables, which include the slice.

@@ -89,8 +89,8 @@ def read_schema(file: Path) -> JsonSchema:
     """Read a schema file; return the schema with its ``$ref`` references resolved.
 
     Raises:
-        ManifestError: The file is not a JSON object, a reference in it has no target, or the schema
-            has more nodes than `YAML_NODES` when the references are resolved.
+        ManifestError: The file is not a JSON object, the target of a reference does not exist, or
+            the resolved schema has more values than the limit `YAML_NODES`.
     """
     document = _load_file(file)
     schema = _resolve_references(document, file, document, (), itertools.count(1))
@@ -118,7 +118,7 @@ def _resolve_references(
         file: The file that contains the part.
         root: The whole document in that file.
         references: The references followed so far, to detect circular references.
-        numbers: Iterator that numbers the parts, to limit the size of the result.
+        numbers: Counter of all parts of the schema, to limit the size of the result.
     """
     if next(numbers) > YAML_NODES.whole:
         raise ManifestError(
@@ -140,9 +140,10 @@ def _resolve_references(
 def _resolve_reference(
     reference: str, file: Path, root: Any, references: tuple[str, ...], numbers: Iterator[int]
 ) -> Any:
-    """Return the target of a reference, without its definitions and with its references resolved.
+    """Return the target of a reference in a JSON Schema, with all references inside it resolved.
 
-    The other arguments are those of `_resolve_references`.
+    The target's ``definitions`` are removed. The other arguments are those of
+    `_resolve_references`.
     """
     name, _, pointer = reference.partition("#")
     current = f"{file}: {reference}"
@@ -163,9 +164,10 @@ def _resolve_reference(
 
 
 def _find_shared_file(file: Path, name: str) -> Path:
-    """Return the path of a file to which a schema refers by name.
+    """Find a file to which a schema refers by name, and return its path.
 
-    The file is in the folder ``shared/`` next to the schema, or next to the schema itself.
+    The file is searched in the folder ``shared/`` next to the schema, then next to the schema
+    itself.
 
     Raises:
         ManifestError: The file does not exist.

@@ -1,6 +1,7 @@
-"""Quotas of API tokens that an authenticator rotates: requests per period and token.
+"""Quotas of API tokens: the number of requests per period that a token may send.
 
-`tap_core.manifest.token_rotation` selects the token of each request. No `repr` shows a token.
+An authenticator sends the tokens in turn; `tap_core.manifest.token_rotation` selects the token of
+each request. No `repr` shows a token.
 
 Source: Airbyte YAML reference, "RateLimitedMultipleTokenAuthenticator".
 """
@@ -35,10 +36,11 @@ class QuotaStatusSource:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenQuota:
-    """Quota of a token, in requests per period, for the requests that `matchers` select.
+    """Quota of a token: a number of requests per period, for the requests that `matchers` select.
 
-    Without matchers the quota applies to all requests that no other quota selects. The paths and
-    headers locate the remaining requests, the reset time and the limit in the API's responses.
+    Without matchers the quota applies to all requests that no other quota selects. The paths locate
+    the remaining requests, the reset time and the limit in the response of the API's status
+    endpoint, the headers in all responses.
     """
 
     name: str
@@ -57,7 +59,7 @@ class TokenQuota:
 
     @cached_property
     def getters(self) -> dict[str, Callable[[Any], Any]]:
-        """Functions that read the numbers of the quota from a response of its status endpoint.
+        """Functions that read the quota's numbers from a response of the API's status endpoint.
 
         The keys are ``remaining_path``, ``reset_path`` and, if it is set, ``limit_path``.
         """
@@ -69,7 +71,7 @@ class TokenQuota:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RotatedTokens:
-    """Options of an authenticator that rotates several tokens, each with a quota of requests.
+    """Options of an authenticator that sends several tokens in turn, each with a request quota.
 
     Raises:
         ManifestError: `quotas` is empty, or `max_wait_time` is not an ISO 8601 duration.

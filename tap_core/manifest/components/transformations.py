@@ -1,8 +1,8 @@
 """Record transformations: add and remove fields, rename keys, flatten nested values.
 
-Records are changed in place; paths and names are prepared once. The results equal those of
-airbyte-cdk 7.39. If a transformation gives two keys the same name, the later key wins, because
-airbyte-cdk's result is not deterministic.
+Records are changed in place. The results equal those of airbyte-cdk 7.39. If a transformation
+renames two keys to the same name, the later key wins, because airbyte-cdk's result is not
+deterministic.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _Change: TypeAlias = Callable[[Record, TemplateScope], None]
 
 @dataclass(frozen=True)
 class AddedFieldDefinition:
-    """Field that AddFields adds to each record: its path and its value, which may be a template."""
+    """Declaration of a field that AddFields adds to records: path, and value or template."""
 
     path: list[str]
     value: InterpolatedValue
@@ -111,8 +111,9 @@ class RemoveFields:
     def transform(self) -> _Change:
         """Function that removes fields from a record in place.
 
-        With a condition the paths are ignored, as in airbyte-cdk: every scalar value for which the
-        condition is true is removed. The template reads the value as ``property``.
+        With a condition the paths are ignored, as in airbyte-cdk. The condition is evaluated for
+        every scalar value, which the template reads as ``property``. If it is true, the value is
+        removed.
         """
         if self.condition is not None:
             return self._remove_by_value
@@ -181,7 +182,7 @@ class KeysReplace:
 
 @dataclass(frozen=True)
 class KeyTransformation:
-    """Option of DpathFlattenFields: a prefix and a suffix for the names of the moved fields."""
+    """Option of DpathFlattenFields: prefix and suffix that are added to the names of moved fields."""
 
     prefix: str | None = None
     suffix: str | None = None
@@ -196,7 +197,7 @@ class KeyTransformation:
 class DpathFlattenFields:
     """Transformation that moves the fields of one nested object to the top level of the record.
 
-    If one of the names already exists at the top level, the record stays unchanged. With
+    If the top level already has a field with one of these names, the record stays unchanged. With
     `replace_record` the moved fields replace the whole record instead.
     """
 
@@ -248,7 +249,7 @@ class FlattenFields:
 
 
 def _add_field_name(name: str, error: ManifestError) -> ManifestError:
-    """Return a copy of an error whose message begins with the name of the field it concerns."""
+    """Return a copy of an error whose message begins with the field name ``name``."""
     return ManifestError(f"field '{name}': {error}")
 
 
@@ -289,7 +290,10 @@ def _rename_fields(record: Mapping[str, Any], rename: Callable[[str], str]) -> d
 
 _MAX_CACHED_LENGTH: Final = 200
 _MAX_CACHED_NAMES: Final = 8_192
-"""Length in characters, and number, of the names that are cached; a source may send others."""
+"""Maximum number of cached names, and above it the maximum length of a cached name.
+
+A source may send an unlimited number of different names.
+"""
 
 # A non-ASCII letter without an ASCII form is treated as lower case and kept.
 _WORDS: Final = re.compile(r"[A-Z]+[^\0-`{-\x7f]*|[^\0-`{-\x7f]+|[0-9]+|([^A-Za-z0-9]+)")
@@ -300,7 +304,10 @@ Lower-case letters are matched by excluding the other ranges, which is faster.
 
 
 class _SnakeCaseNames(dict[str, str]):
-    """Cache of names in snake_case, by name. Long names and those above a number are not cached."""
+    """Cache of converted names: original name to snake_case.
+
+    Names that are too long are not cached, and no names are added to a full cache.
+    """
 
     def __missing__(self, name: str) -> str:
         converted = _to_snake_case(name)
@@ -327,8 +334,8 @@ _snake_case_names: Final = _SnakeCaseNames()
 def _flatten(record: Record, *, into_lists: bool) -> dict[str, Any]:
     """Return the scalar values of a record by name, in airbyte-cdk's order and naming.
 
-    A name that is already used is prefixed with the name of the parent field. After the first
-    non-empty list that is flattened, all names are prefixed.
+    A name that is already used is prefixed with the name of the parent field. All names after the
+    first non-empty list are prefixed.
 
     Args:
         record: The record to flatten.

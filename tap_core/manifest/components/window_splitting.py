@@ -1,7 +1,8 @@
 """Splitting of time windows when the API rejects the request for a full window.
 
-A response filter with the action ``SPLIT_REQUEST_WINDOW`` selects the responses. The two halves do
-not overlap, and their lengths are multiples of the cursor granularity.
+A time window is the range of time that one request reads. A response filter with the action
+``SPLIT_REQUEST_WINDOW`` selects the responses. The two halves do not overlap, and their lengths are
+multiples of the cursor granularity.
 
 Source: Airbyte YAML reference, "RequestWindowSplitting".
 """
@@ -29,7 +30,7 @@ _SOME_DAY: Final = datetime(2001, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True, kw_only=True)
 class RequestWindowSplitting:
-    """Options for splitting a time window in two after the API rejected the window's request.
+    """Options for splitting a time window in two after the API rejected the request for it.
 
     Raises:
         ManifestError: `min_split_window` is not a positive ISO 8601 duration.
@@ -44,7 +45,7 @@ class RequestWindowSplitting:
 
     @cached_property
     def _min_window(self) -> timedelta:
-        """Length up to which a window is not split further; 0 if `min_split_window` is not set."""
+        """Maximum length of a window that is not split; 0 if `min_split_window` is not set."""
         return timedelta() if self.min_split_window is None else parse_length(self.min_split_window)
 
     def split(
@@ -78,11 +79,11 @@ class RequestWindowSplitting:
 
 
 def validate_splitting(retriever: Any, cursor: Any) -> None:
-    """Check that a retriever's option to split time windows is supported by its cursor.
+    """Check that a stream's cursor supports the retriever's option to split time windows.
 
     Raises:
-        ManifestError: The cursor does not support splitting, or a response filter has the action
-            ``SPLIT_REQUEST_WINDOW`` but the retriever declares no splitting.
+        ManifestError: The cursor or the requester does not support splitting, or a response filter
+            has the action ``SPLIT_REQUEST_WINDOW`` but the retriever declares no splitting.
     """
     splitting = getattr(retriever, "request_window_splitting", None)
     requester = getattr(retriever, "requester", None)
