@@ -98,7 +98,7 @@ class ManifestReader(WindowReader):
 
     @property
     def start_date(self) -> Any:
-        """Start value for a stream slice without a bookmark; None for a custom or counting cursor."""
+        """Start value for a slice without a bookmark; None for a custom or counting cursor."""
         return None if self._components.other_cursor is not None else super().start_date
 
     def make_comparator(self) -> ReplicationKeyComparator:
@@ -127,7 +127,7 @@ class ManifestReader(WindowReader):
 
     @property
     def has_gap(self) -> bool:
-        """True if a template failed on a record of the partition; the bookmark then must not advance."""
+        """True if a template failed on a record of the partition. The bookmark then must not advance."""
         failed = self.stream._failed_records
         return failed is not None and failed.count > 0
 
@@ -309,7 +309,7 @@ class ManifestReader(WindowReader):
     # State of a custom or counting cursor
 
     def _find_position(self, context: Context | None) -> dict[str, Any]:
-        """Return the stored state of a partition in the form that its custom or counting cursor reads.
+        """Return the stored state of a partition, in the form that the cursor class reads.
 
         Return {} if no state is stored, or if the stream is not synced incrementally.
         """
@@ -358,7 +358,7 @@ class ManifestReader(WindowReader):
     # End of the stream
 
     def continues_after(self, error: Exception) -> bool:
-        """Return True if an error concerns only one slice, so that reading continues with the next one.
+        """Return True if an error concerns only one slice, so that the next slices are read.
 
         A config error concerns all slices and ends the stream.
         """

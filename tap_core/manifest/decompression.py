@@ -172,7 +172,7 @@ class _ByteCounter:
         """Add a number of decompressed bytes to the total.
 
         Raises:
-            InputTooLargeError: The total exceeds the limit, and also `RATIO` times the compressed size.
+            InputTooLargeError: The total exceeds the limit and `RATIO` times the compressed size.
         """
         if self._outer is not None:
             self._outer.add(size)

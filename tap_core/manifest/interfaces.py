@@ -265,15 +265,16 @@ class DeclarativeStreamProtocol(Protocol):
         """
 
     def slices(self) -> Iterable[Context | None]:
-        """Return the contexts of this stream's slices, each a dict of partition values.
+        """Return the slices of this stream, each as a context (a dict of partition values).
 
         Return [None] if the stream has no partition routers.
         """
 
     def read_slice(self, context: Context | None) -> Iterable[Record]:
-        """Yield the transformed records of a slice, from which a child stream derives its slices.
+        """Yield the transformed records of one slice of this parent stream.
 
-        Responses that were received earlier in this run are read from the tap's cache.
+        A child stream has one slice for each of them. Responses that were received earlier in this
+        run are read from the tap's cache.
         """
 
     def fetch(
@@ -288,20 +289,23 @@ class DeclarativeStreamProtocol(Protocol):
     def with_request_only(
         self, retriever: Any, scope: TemplateScope, *, into_file: bool = False
     ) -> DeclarativeStreamProtocol:
-        """Return a copy of the stream that sends another retriever's requests, without slicing.
+        """Return a copy of the stream that sends only the requests of another retriever.
 
-        For example, the retriever polls an asynchronous job. With ``into_file`` True, response
-        bodies are stored in files, which suits large downloads.
+        For example, the retriever polls an asynchronous job. The copy has no slices. With
+        ``into_file`` True, response bodies are stored in files, which suits large downloads.
         """
 
     def send_request(self) -> requests.Response:
-        """Send the request of this copy from `with_request_only`, and return the response."""
+        """Send one request and return the response; only for copies from `with_request_only`."""
 
     def request_records(self, context: None, /) -> Iterable[Record]:
-        """Yield the records of all pages of a stream without slices."""
+        """Yield the records of all pages of a stream without slices; ``context`` is None."""
 
     def iterate_records(self, retriever: Any) -> Iterable[Record]:
-        """Yield the records of another retriever, such as a schema loader's, without slicing."""
+        """Yield the records of another retriever, such as that of a schema loader.
+
+        The records are read without slices.
+        """
 
     @property
     def schema(self) -> JsonSchema:
@@ -312,16 +316,16 @@ class DeclarativeStreamProtocol(Protocol):
         """Selection in the catalog by property path: True if the property is selected."""
 
     def find_parent_state(self, parent: str) -> Any:
-        """Return the parent stream's state that this child stream stored; None if it stored none.
+        """Return the state of a parent stream, as stored in the state of this child stream.
 
-        ``parent`` is the name of the parent stream.
+        ``parent`` is the name of the parent stream. Return None if no state is stored.
         """
 
     def keep_parent_state(self, parent: str, position: Any) -> None:
         """Store the state of a parent stream in the state of this child stream.
 
-        It is stored once all slices so far are synced. ``parent`` is the name of the parent stream,
-        ``position`` its `resume_position`.
+        It is stored after all slices read so far are synced. ``parent`` is the name of the parent
+        stream, ``position`` its `resume_position`.
         """
 
     def resume_from(self, position: Any) -> DeclarativeStreamProtocol:
@@ -329,7 +333,7 @@ class DeclarativeStreamProtocol(Protocol):
 
     @property
     def resume_position(self) -> Any:
-        """State that this parent stream has reached, as JSON, for `resume_from` in the next sync.
+        """State that this parent stream has reached, as JSON; the next sync passes it to `resume_from`.
 
         It is None for a stream that `resume_from` did not create.
         """

@@ -1,9 +1,9 @@
 """Interpolation: Jinja templates of a manifest, compiled in a sandbox and rendered to values.
 
-Compiling a template checks its syntax and the names of its variables, which are Airbyte's. A
-template with plain look-ups, such as ``/users/{{ config['id'] }}``, is rendered without Jinja, with
-the same result. If the rendered text is a Python literal, the result is the literal's value
-(Airbyte's YAML reference, "Interpolation").
+Compiling a template checks its syntax and the names of its variables; only Airbyte's variables are
+allowed. A template with plain look-ups, such as ``/users/{{ config['id'] }}``, is rendered without
+Jinja, with the same result. If the rendered text is a Python literal, the result is the literal's
+value (Airbyte's YAML reference, "Interpolation").
 """
 
 from __future__ import annotations
@@ -51,24 +51,24 @@ NAMES: Final = frozenset(
         *("creation_response", "polling_response", "download_target", "url"),
     }
 )
-"""Names of all variables that templates may use; each is available in some positions only."""
+"""Names of all template variables. Most are available only in certain options of a manifest."""
 
 STATE: Final = "stream_state"
-"""Variable that is available only in streams with a custom cursor class."""
+"""Template variable for the state, available only in streams with a custom cursor class."""
 
 RESTRICTED_NAMES: Final = frozenset({STATE, "components_values", "stream_template_config"})
-"""Variables that are available only in components whose ``get_restricted_names`` returns them."""
+"""Variables that a component's templates may use only if ``get_restricted_names`` lists them."""
 
 _log: Final = logging.getLogger(__name__)
 _MAX_SHOWN: Final = 500
-"""Number of characters of a template that messages show."""
+"""Maximum number of characters of a template in a message."""
 _MAX_LENGTH: Final = 200_000
 """Maximum number of characters of a template."""
 
 _CONFIG: Final = "config"
 _CONSTANT_NAMES: Final = frozenset({_CONFIG, "parameters"})
 _ALIASES: Final = {"stream_interval": "stream_slice", "stream_partition": "stream_slice"}
-"""Variables that have the value of another one if the scope does not contain them."""
+"""Alternative names of variables; a missing variable gets the value of the other name."""
 
 _SANDBOX: Final = Sandbox()
 
@@ -78,7 +78,7 @@ _Result = TypeVar("_Result")
 
 
 class Template:
-    """Compiled Jinja template of an Airbyte manifest; options with the same text share it."""
+    """Compiled Jinja template of a manifest; options with equal texts use the same object."""
 
     __slots__ = ("_render", "is_volatile", "names", "text")
 
@@ -178,7 +178,10 @@ class Template:
         raise ManifestError(f"the template {self.text!r} uses '{name}', which is not known here.")
 
     def describe_error(self, error: Exception) -> str:
-        """Return the message of an error, or only its type if the message may contain secrets."""
+        """Return the message of an error for users.
+
+        Return only the type of the error if the message may contain secrets.
+        """
         is_hidden = _CONFIG in self.names or not are_rows_shown()
         return type(error).__name__ if is_hidden else _format_error(error)
 
@@ -214,13 +217,13 @@ class BoundTemplate:
     def __call__(self, scope: Mapping[str, Any]) -> Any:
         """Render the template with the variables in ``scope`` and return the value of the option.
 
-        A condition that compares incompatible types is true, as in airbyte-cdk. If the template
-        accesses an attribute of an undefined value, the result is False for a condition, and None
-        for a value inside a mapping or list.
+        A condition that compares incompatible types is true, as in airbyte-cdk. A condition that
+        reads an attribute of an undefined value is false. In a value inside a mapping or list, such
+        an access results in None.
 
         Raises:
-            ManifestError: The template fails, or any other template accesses an attribute of an
-                undefined value.
+            ManifestError: The template fails. Access to an attribute of an undefined value also raises
+                it, except in the cases above.
         """
         try:
             text = self.template.render(scope, self.constants)
@@ -242,10 +245,11 @@ class BoundTemplate:
     def render_parts(self, scope: Mapping[str, Any]) -> list[str]:
         """Render the template to a list of texts: a `DataText` for inserted data, else a str.
 
-        The str parts are the template's own text.
+        The str parts are the template's own text. If a value inside a mapping or list reads an
+        attribute of an undefined value, return [].
 
         Raises:
-            ManifestError: The template fails, or accesses an attribute of an undefined value.
+            ManifestError: The template fails, or reads an attribute of an undefined value.
         """
         try:
             return self.template.render_parts(scope, self.constants)
@@ -257,7 +261,7 @@ class BoundTemplate:
             raise self._make_error(error) from None
 
     def _make_error(self, error: UndefinedError | TypeError | ManifestError) -> ManifestError:
-        """Return the error of a rendering with the position of the option in the manifest."""
+        """Return an error to raise: the error of a rendering, with the option's position in the manifest."""
         template = f"the template {self.template.text!r}"
         if isinstance(error, ManifestError):
             message = error.message
@@ -391,9 +395,9 @@ def _mark_text(value: Any) -> str:
 
 
 class _DataOutput(str):
-    """Text in a template's output that comes from data, such as an API response or the config.
+    """Rendered text that comes from data, such as an API response or the config.
 
-    Jinja passes it on without changing its class.
+    Jinja converts results with ``str()``, which keeps this class.
     """
 
     __slots__ = ()
@@ -403,14 +407,14 @@ class _DataOutput(str):
 
 
 _MARKING_SANDBOX: Final = Sandbox(_mark_text)
-"""Environment whose output marks data, so that it can be told from the template's text."""
+"""Jinja environment that marks data in rendered text, to distinguish it from template text."""
 
 
 @lru_cache(maxsize=1_024)
 def _compile_parts(text: str) -> Callable[[Mapping[str, Any]], list[str]]:
     """Return a function that renders a template to a list of texts.
 
-    Data that is inserted into the template's text becomes a `DataText`, text of the template a str.
+    Inserted data becomes a `DataText`, the template's own text a str.
     """
     root = _MARKING_SANDBOX.compiled(_MARKING_SANDBOX.parse(text)).root_render_func
 

@@ -45,7 +45,7 @@ class LintResult:
     problems: list[ManifestProblem]
     streams: int = 0
     templates: int = 0
-    """Number of dynamic streams, each of which generates streams from a template."""
+    """Number of dynamic streams; each generates streams from a template."""
 
     @property
     def has_errors(self) -> bool:
@@ -105,7 +105,7 @@ def _check_stream_names(
 ) -> Iterator[ManifestProblem]:
     """Yield a problem for each duplicate stream name, and for each unknown name in ``check``.
 
-    ``check`` is the manifest's connection check. Problems in stream templates are added to
+    ``check`` is the manifest's connection check. Problems inside stream templates are appended to
     ``problems``.
     """
     streams = [(str(one.get("name") or ""), one) for one in manifest.streams]
@@ -160,9 +160,10 @@ def _check_template_names(manifest: Manifest, check: MappingNode) -> Iterator[Ma
 def _check_template(
     manifest: Manifest, node: MappingNode, problems: list[ManifestProblem]
 ) -> Iterator[tuple[str | None, MappingNode]]:
-    """Generate the streams of a stream template, check them, and yield (name, node) for each.
+    """Generate the streams of a dynamic stream, check them, and yield (name, node) for each.
 
-    The name is None if it comes from the config or an API. Problems are added to ``problems``.
+    The name is None if it comes from the config or an API. ``node`` in the pair is the declaration
+    of the generated stream.
 
     Args:
         manifest: The manifest to check.
@@ -190,9 +191,9 @@ def _check_template(
 
 
 def _build_template(manifest: Manifest, node: MappingNode) -> StreamTemplate | None:
-    """Return the stream template that the dynamic stream ``node`` declares, with a built resolver.
+    """Return the stream template of the dynamic stream ``node``, together with its resolver.
 
-    Return None if the template or the resolver has problems, which the linter has reported before.
+    Return None if the template or the resolver has problems. The linter has already reported them.
     """
     template, declared = node.get("stream_template"), node.get("components_resolver")
     if not isinstance(template, MappingNode) or not isinstance(declared, MappingNode):
@@ -226,9 +227,9 @@ def _get_stream_name(stream: MappingNode, problems: list[ManifestProblem]) -> st
 def _warn_of_unused_mappings(
     template: StreamTemplate, node: MappingNode
 ) -> Iterator[ManifestProblem]:
-    """Yield a warning for each component mapping without effect.
+    """Yield a warning for each component mapping whose path the stream template does not contain.
 
-    The stream template contains nothing at the path of such a mapping.
+    Such a mapping changes nothing.
     """
     mappings = node["components_resolver"]["components_mapping"]
     for index in replace(template, known_names={"parameters"}).find_unused_mappings():

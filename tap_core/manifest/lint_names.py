@@ -1,7 +1,8 @@
-"""Lint rules for the version and for unknown names: settings, keys, cursor fields, schema types.
+"""Lint rules for the version of a manifest and for unknown names.
 
-A manifest with an unknown name runs, here as in airbyte-cdk, but may lose data silently, so such a
-name is a warning. Names that only the config or an API defines are not checked.
+The names are those of settings, keys, cursor fields and schema types. A manifest with an unknown
+name runs, here as in airbyte-cdk, but may lose data silently, so such a name is a warning. Names
+that only the config or an API defines are not checked.
 
 Sources: JSON Schema Draft 7, the meta-schema, for the schemas of streams; the check of the version
 in airbyte-cdk's ManifestDeclarativeSource.
@@ -26,14 +27,14 @@ from tap_core.schema.validators import find_schema_errors
 __all__ = ["find_name_problems", "find_version_problems"]
 
 _TEMPLATE_KEYS: Final = ("check", "streams", "dynamic_streams", "api_budget", "concurrency_level")
-"""Top-level keys whose templates may use the config."""
+"""Top-level keys of a manifest whose templates may use the config."""
 _SUPPORTED_VERSION: Final = (7, 39)
-"""Version of airbyte-cdk, major and minor, whose components and options are supported."""
+"""Newest supported version of airbyte-cdk: (major, minor)."""
 _VERSION: Final = re.compile(
     r"(\d{1,9})(?:\.(\d{1,9}))?(?:\.\d+)*(?:[-.+]?[a-z][a-z\d.+-]*)?", re.IGNORECASE
 )
 _COMBINING_KEYWORDS: Final = ("allOf", "anyOf", "oneOf", "$ref")
-"""Keywords of a JSON Schema that may add properties to those it lists."""
+"""JSON Schema keywords that may define properties outside of ``properties``."""
 _TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
 
 
@@ -102,7 +103,7 @@ def _find_unknown_settings(manifest: Manifest) -> Iterator[ManifestProblem]:
 
 
 def _find_added_settings(manifest: Manifest) -> Iterator[str]:
-    """Yield the names of the settings that the rules of the spec add to the config."""
+    """Yield the names of the settings that the manifest's spec adds to the config."""
     for node in iterate_nodes(manifest.tree.get("spec")):
         if node.get("type") == "ConfigAddFields":
             yield from (str(one["path"][0]) for one in node["fields"])
@@ -163,7 +164,7 @@ def _find_unknown_properties(stream: MappingNode, schema: MappingNode) -> Iterat
 def _describe_missing(steps: Sequence[str], schema: Any) -> str | None:
     """Return a message if a schema has no property at the path ``steps``, otherwise None.
 
-    Also return None if the schema does not list the properties at one of the levels.
+    Also return None if a schema on the path does not list all its properties.
     """
     for index, step in enumerate(steps):
         properties = schema.get("properties") if isinstance(schema, Mapping) else None

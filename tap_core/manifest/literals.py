@@ -36,17 +36,17 @@ _NO_LITERAL: Final = re.compile(
     r"|\d{4}-\d\d-\d\d"
     r"|T(?!rue)|F(?!alse)|N(?!one)|s(?!et)|[bBrRuU](?![bBrR]?['\"])"
 )
-"""First characters that no Python literal has."""
+"""Start of a text that is certainly not a Python literal."""
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
-"""Number of JSON; the groups are its fraction and its exponent."""
+"""JSON number; the groups are its fraction and its exponent."""
 _NOT_IN_JSON: Final = re.compile(r"\.\.\.|[bB][rR]?['\"]")
-"""Text in each literal that contains an Ellipsis or bytes."""
+"""Text that occurs in each literal with an Ellipsis or bytes."""
 _MAX_EXPONENT: Final = 1_000
-"""Highest exponent of a number. A text with a higher one, such as the ID ``12e456789``, is text."""
+"""Maximum exponent of a number. The ID ``12e456789``, for example, therefore stays a text."""
 _MAX_UNCHECKED: Final = 500
-"""Length above which a literal is checked for integers that Python refuses to convert to text.
+"""Maximum length of a literal that is not checked for integers with too many digits.
 
-These have more than 640 digits (sys.set_int_max_str_digits), or as many in hexadecimal.
+Python refuses to convert an integer with more than 640 digits to text (sys.set_int_max_str_digits).
 """
 
 _FALSE_WORDS: Final = ("False", "false", "{}", "[]", "()", "0", "0.0")
@@ -101,18 +101,19 @@ def _is_not_json(value: Any) -> bool:
 
 
 def get_literal_types(options: Mapping[str, Any]) -> Mapping[str, tuple[type, ...]]:
-    """Return the Python types that the rendered option ``value`` may be converted to.
+    """Return the Python types to which the rendered option ``value`` may be converted.
 
     For example, ``value_type: integer`` returns ``{"value": (int,)}``; a text that is not an
-    integer then stays a string. ``options`` are the options of the component in the manifest.
+    integer then stays a string. Without ``value_type`` the tuple is empty, which allows all types.
+    ``options`` are the options of the component in the manifest.
     """
     return {"value": _VALUE_TYPES.get(options.get("value_type"), ())}
 
 
 def has_template(text: str) -> bool:
-    """Return True if a text contains Jinja delimiters such as ``{{``; always False for `DataText`.
+    """Return True if a text contains Jinja delimiters such as ``{{``.
 
-    `DataText` is data from a response or the config, which is never read as a template.
+    Return False for a `DataText`, which is data from a response or the config and never a template.
     """
     return text.__class__ is not DataText and any(opening in text for opening in OPENINGS)
 
@@ -121,11 +122,11 @@ def parse_option(text: str, kind: str, types: tuple[type, ...] = (), empty: Any 
     """Convert the text of a manifest's option to the option's value; templates are not rendered.
 
     Args:
-        text: Text of the option. If it had a template, the rendered text.
+        text: Text of the option, or the rendered text if the option is a template.
         kind: Type of the option: ``text`` for a string, ``value`` for any Python literal, such as a
             number or a list, and ``condition`` for a bool.
-        types: Types that a literal in the text may have; a literal of another type stays text.
-            Empty: all types.
+        types: Types that a literal in the text may have; () allows all types. A literal of another
+            type stays text.
         empty: Result for an empty text, if the kind is ``value``.
     """
     if kind == "text":

@@ -41,7 +41,7 @@ _SCALAR_TAGS: Final = frozenset(
     {f"{TAG_PREFIX}int", f"{TAG_PREFIX}float", f"{TAG_PREFIX}bool", f"{TAG_PREFIX}null"}
 )
 _NOT_BUILT: Final = frozenset({"definitions", "schemas", "metadata"})
-"""Top-level keys that are not built, but may be targets of references."""
+"""Top-level keys that declare no components, but may be targets of references."""
 _TOO_DEEP: Final = "this is nested too deeply after its references are resolved: make it flatter."
 
 
@@ -59,7 +59,7 @@ class Manifest:
     """Folder of the manifest; relative file names in it refer to this folder."""
     raw: MappingNode
     duplicate_keys: list[tuple[int, str]] = field(default_factory=list)
-    """Duplicate keys, each with its line; the last value of a key counts."""
+    """Duplicate keys, each with its line. Only the last value of a duplicate key is read."""
     problems: list[ManifestProblem] | None = None
     """List to which problems are appended; None to raise the first error."""
 
@@ -95,7 +95,7 @@ class Manifest:
 
     @property
     def streams(self) -> list[MappingNode]:
-        """Nodes of all streams under the key ``streams``, without those of stream templates.
+        """Nodes of all streams under the key ``streams``; generated streams are not included.
 
         Raises:
             ManifestError: ``streams`` is not a list of mappings, or is missing without
@@ -104,10 +104,10 @@ class Manifest:
         return self.find_streams(lambda _: True)
 
     def find_streams(self, is_available: Callable[[MappingNode], bool]) -> list[MappingNode]:
-        """Return the nodes of the streams under the key ``streams`` that are available.
+        """Return the nodes of the available streams under the key ``streams``.
 
-        ``is_available`` is called with the node of each ``ConditionalStreams``, whose streams are
-        part of the result if it returns True.
+        ``is_available`` is called with each ``ConditionalStreams`` node. If it returns False, the
+        streams inside the node are omitted.
         """
         if not self.raw.get("streams") and self.raw.get("dynamic_streams"):
             return []
@@ -263,7 +263,7 @@ class _NodeConverter:
     def __init__(self, duplicate_keys: list[tuple[int, str]]) -> None:
         self._constructor = yaml.constructor.SafeConstructor()
         self._converted: dict[int, Any] = {}
-        """Results for mappings and lists, by the id of PyYAML's node."""
+        """Converted mappings and lists, by the id of PyYAML's node."""
         self._duplicate_keys = duplicate_keys
 
     def convert(self, node: yaml.Node) -> Any:

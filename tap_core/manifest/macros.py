@@ -71,7 +71,7 @@ def _day_delta(num_days: int, format: str = "%Y-%m-%dT%H:%M:%S.%f%z") -> str:
 
 @dataclass(frozen=True)
 class _Months:
-    """Duration in months or years, for templates that add it to a date or subtract it."""
+    """Duration in months or years, which a template adds to a date or subtracts from it."""
 
     length: ISODuration
     sign: int
@@ -154,12 +154,12 @@ MACROS: Final[Mapping[str, Callable[..., Any]]] = {
     "generate_uuid": _generate_uuid,
     "json_loads": json.loads,  # in airbyte-cdk only for JwtAuthenticator
 }
-"""Functions of templates, by name."""
+"""Functions that templates can call, by name."""
 
 NON_DETERMINISTIC: Final = frozenset(
     {"now_utc", "today_utc", "today_with_timezone", "day_delta", "generate_uuid"}
 )
-"""Functions whose result may differ at each call."""
+"""Names of functions whose result may differ at each call."""
 
 
 # Filters
@@ -188,9 +188,9 @@ def _base64binascii_decode(value: str) -> str:
 
 
 def _to_quoted_json(value: Any) -> str:
-    """Return a value as JSON between triple quotes, so that it is not parsed as a Python literal.
+    """Return a value as JSON between triple quotes; return a text unchanged.
 
-    A text is returned unchanged.
+    Without the quotes the rendered JSON would be parsed as a Python literal.
     """
     if isinstance(value, str):
         return value
@@ -223,4 +223,4 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "regex_replace": _regex_replace,
     "hmac": _hmac,
 }
-"""Filters of templates, by name."""
+"""Jinja filters that templates can use, by name."""

@@ -29,7 +29,7 @@ __all__ = ["PageLoop", "PageToken"]
 
 @dataclass(frozen=True, slots=True)
 class PageToken:
-    """Page to request: the page cursor, and the template variables of the page's request."""
+    """Page to request: position in the pagination, and template variables of the request."""
 
     cursor: PageCursor
     scope: TemplateScope
@@ -37,7 +37,7 @@ class PageToken:
 
 @dataclass(slots=True)
 class _PageCounts:
-    """Counts of a page's records for the paginator, and the last record that was kept.
+    """Record counts of one page for the paginator, and the last record that passed the filters.
 
     `size` counts the records in the response, `kept` those that passed the filters.
     """
@@ -55,9 +55,9 @@ class PageLoop:
         scope: Template variables of the slice.
         decode: Function that yields the documents of a response.
         select: Function that yields the records of documents.
-        is_pristine: True if processing the records never changes the documents.
-        documents: Function that yields the documents from which records are selected; None uses
-            ``decode``.
+        is_pristine: True if processing the records never changes the documents. Otherwise a
+            response is decoded again for template variables.
+        documents: Alternative to ``decode``, used only to select records; None uses ``decode``.
         on_page_read: Function called with each page's record count before the next page is
             requested.
         page_sizes: Current page size, if the manifest declares a page size reduction.
@@ -100,7 +100,7 @@ class PageLoop:
         return PageToken(self._cursor, {**self._scope, "next_page_token": self._cursor.token})
 
     def reduce(self, error: SyncError) -> None:
-        """Reduce the page size after a rejected request; wait before the page is requested again.
+        """Reduce the page size after the API rejected a request, and wait before the next attempt.
 
         ``error`` is the API's error; it is raised if the manifest declares no page size reduction.
 

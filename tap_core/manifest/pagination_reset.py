@@ -1,8 +1,9 @@
-"""Limits on restarts of a slice's pagination (``pagination_reset``).
+"""Limits on how often the pagination of a slice may restart (``pagination_reset``).
 
-A pagination may restart unchanged as often as a request may be retried. With ``SPLIT_USING_CURSOR``
-it continues from the highest cursor value read, which must grow with each restart. Records with
-exactly that value are requested again, since more of them may exist.
+A restart that repeats the same requests is allowed as often as a retry of a request. With
+``SPLIT_USING_CURSOR`` the pagination continues from the highest cursor value read, which must grow
+with each restart. Records with exactly that value are requested again, since more of them may
+exist.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ __all__ = ["RestartLimiter", "RestartPagination", "SplitWindow"]
 
 
 class RestartPagination(Exception):  # noqa: N818  (no failure)
-    """Raised to restart a stream slice's pagination at its first page, as the manifest declares."""
+    """Raised to restart the pagination of a stream slice, as the manifest declares."""
 
     def __init__(self, error: SyncError) -> None:
         super().__init__(str(error))
         self.error = error
-        """Error to raise if a restart does not help."""
+        """Error to raise if another restart is not allowed."""
 
 
 class SplitWindow(RestartPagination):
-    """Raised after an API rejected a time window, to read it again in two halves."""
+    """Raised after an API rejected a time window; both halves of it are then read separately."""
 
 
 class RestartLimiter:
-    """Counter of the pagination restarts of one stream slice; raises an error after too many.
+    """Limiter of the pagination restarts of one stream slice.
 
     ``max_paginations`` is the maximum number of paginations, including the first.
 
@@ -101,8 +102,8 @@ class RestartLimiter:
     ) -> TimeWindow | None:
         """Return the time window to read after a restart; None if there are no time windows.
 
-        It begins at the highest cursor value read, or equals ``current`` if the whole slice is read
-        again.
+        The window begins at the highest cursor value read so far. If the whole slice is read again,
+        it is ``current``.
 
         Raises:
             SyncError: The restart would repeat the same requests, or there were too many restarts.

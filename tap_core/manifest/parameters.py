@@ -1,8 +1,8 @@
 """Propagation of ``$parameters`` to components, and default component types.
 
-A component inherits the parameters of all components around it. A parameter fills an option of the
-same name that has no value, and is available to templates. A JSON Schema is not a component, so it
-is not changed (Airbyte's YAML reference, "$parameters").
+A component inherits the parameters of all components around it. If an option has no value and a
+parameter has its name, the option gets the parameter's value. Templates can also use parameters. A
+JSON Schema is not a component, so it is not changed (Airbyte's YAML reference, "$parameters").
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _IMPLIED: Final[Mapping[str, Mapping[str, str]]] = {
     "DynamicSchemaLoader": {"retriever": "SimpleRetriever"},
     "SchemaTypeIdentifier": {"types_map": "TypesMap"},
 }
-"""Default type of a component, by the type of its parent and the option that holds it."""
+"""Default type of a component, by the type of its parent component and the option's name."""
 
 _IMPLIED_CUSTOM: Final[Mapping[str, Mapping[str, str]]] = {
     "CompositeErrorHandler": {"backoff_strategies": "CustomBackoffStrategy"},
@@ -98,7 +98,7 @@ _IMPLIED_CUSTOM: Final[Mapping[str, Mapping[str, str]]] = {
     "RecordSelector": {"extractor": "CustomRecordExtractor"},
     "SimpleRetriever": {"partition_router": "CustomPartitionRouter"},
 }
-"""Default types as in `_IMPLIED`, for components with a ``class_name``."""
+"""Default type of a component with a ``class_name``, by parent type and option name."""
 
 
 def expand_component(
@@ -155,9 +155,10 @@ def _merge_parameters(
 
 
 def _find_inherited_options(own: Any, component: MappingNode) -> list[Any]:
-    """Return the options that an earlier expansion may have filled in from ``$parameters``.
+    """Return the names of options that may have got their value from ``$parameters``.
 
-    Their value equals the parameter of the same name. ``own`` are the component's parameters.
+    The value of such an option equals the parameter of the same name. ``own`` are the component's
+    parameters.
     """
     if not isinstance(own, Mapping):
         return []
@@ -174,9 +175,10 @@ def _copy_node(node: MappingNode, path: str) -> MappingNode:
 def _expand_option(
     component: MappingNode, key: Any, parameters: Mapping[str, Any], *, parents_win: bool
 ) -> Any:
-    """Return the option ``key`` with types and ``$parameters`` filled in for nested components.
+    """Return the value of the option ``key`` with its nested components expanded.
 
-    If ``parents_win`` is True, ``parameters`` override those that a nested component declares.
+    Default types and ``$parameters`` are filled in. If ``parents_win`` is True, ``parameters``
+    override those that a nested component declares.
     """
     value, path = component[key], f"{component.path}.{key}".lstrip(".")
 
@@ -198,7 +200,7 @@ def _get_default_type(node: MappingNode, parent_type: str, option: str) -> str |
 
 
 def _expand_nested_components(mapping: MappingNode, *, parents_win: bool) -> MappingNode:
-    """Expand the components inside a mapping that has no type, in place; return the mapping.
+    """Expand the components inside a mapping without a type, in place; return the mapping.
 
     Each component gets default types and ``$parameters``. If ``parents_win`` is True, inherited
     parameters override those that a component declares.
@@ -213,10 +215,10 @@ def _expand_nested_components(mapping: MappingNode, *, parents_win: bool) -> Map
 
 
 def expand_parameters(node: Any) -> Any:
-    """Return a copy of a manifest node with the ``$parameters`` of each component as a key again.
+    """Return a copy of a manifest node in which each component has the key ``$parameters``.
 
-    A stream template needs the key, because parameters are filled in again in each stream that is
-    generated from it. The key contains inherited parameters too.
+    The key contains the component's own and inherited parameters. A stream template needs it,
+    because parameters are filled in again in each stream that is generated from the template.
     """
     if isinstance(node, ListNode):
         return ListNode([expand_parameters(one) for one in node], lines=list(node.lines))

@@ -1,8 +1,8 @@
-"""Lazy cache of the contexts of a stream's slices, which partition routers generate.
+"""Lazy cache of a stream's partitions, which partition routers generate.
 
-A context is generated when the parent stream yields its record, so the first slice is read before
-the last parent record. All contexts are stored, because the end of the run iterates over them
-again, and so does the product of several routers.
+A partition is a context: a dict of partition values. It is generated when the parent stream yields
+its record, so the first slice is read before the last parent record. All contexts are cached,
+because they are iterated over again at the end of the run, and in the product of several routers.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ __all__ = ["PartitionCache", "cartesian_product"]
 
 
 class PartitionCache(Iterable["Context"]):
-    """Lazy cache of a stream's partitions, each a context (a dict of partition values).
+    """Lazy cache of a stream's partitions; each is a context (a dict of partition values).
 
-    Several threads may iterate over it. The first iteration yields contexts with their extra
-    fields. Later iterations yield plain dicts, or with ``keeps_extra_fields`` the same contexts.
+    Several threads may iterate over it. The first iteration yields the contexts with their extra
+    fields. Later iterations yield plain dicts without these fields, unless ``keeps_extra_fields``
+    is True.
     """
 
     def __init__(self, contexts: Iterator[Context], *, keeps_extra_fields: bool = False) -> None:
@@ -51,13 +52,13 @@ class PartitionCache(Iterable["Context"]):
 
 
 def cartesian_product(routers: Sequence[Callable[[], Iterable[Context]]]) -> Iterator[Context]:
-    """Yield all combinations of the contexts of several partition routers; the last varies fastest.
+    """Yield all combinations of the slices of several partition routers, as merged contexts.
 
-    If several routers have a value or an extra field of the same name, that of the first one is
-    used, as in airbyte-cdk.
+    A context is a dict of partition values. The last router varies fastest. If several routers have
+    a value or an extra field of the same name, that of the first router is used, as in airbyte-cdk.
 
     Args:
-        routers: One function for each router, which yields the router's contexts.
+        routers: One function for each router, which yields the contexts of the router.
     """
     if not routers:
         yield {}

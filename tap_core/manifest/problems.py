@@ -1,4 +1,4 @@
-"""Problem of a manifest: raised as an error by a sync, listed by the linter."""
+"""Problem of a manifest: a sync raises it as an error, the linter lists it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Pages that need several requests, one for each group of properties (property chunking).
 
-To the page loop, each request is a separate page. The merged records of a page are only emitted
-after the last request for it, so a reader that stops early stops between whole pages.
+The page loop regards each request as a page. The records of a page are merged and emitted after the
+last request for it, so a reader that stops early stops between whole pages.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["PropertyChunkReader"]
 class PropertyChunkReader(PageLoop):
     """Pagination for an API that limits the properties (record fields) per request.
 
-    Each page takes several requests, one per group of properties, whose partial records are merged.
+    Each page takes several requests, one per group of properties. Their partial records are merged.
     """
 
     def __init__(

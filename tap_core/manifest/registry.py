@@ -202,7 +202,7 @@ _TYPES: Final[Mapping[str, tuple[str, ...]]] = {
         "CustomTransformation",
     ),
 }
-"""Component types that each module defines."""
+"""Component types by the module that defines them."""
 
 MODULES: Final[Mapping[str, str]] = {
     name: module for module, names in _TYPES.items() for name in names

@@ -1,8 +1,8 @@
 """Authenticators of a manifest: functions that add credentials to requests.
 
-In addition to those of `tap_core.authenticators`, they support the field names and request options
-that a manifest declares. A request that is signed twice contains the credential once. One thread
-requests a token for all threads; the token is used until shortly before it expires.
+They extend `tap_core.authenticators` by the field names and request options that a manifest
+declares. A request that is signed twice contains the credential once. One thread requests a token
+for all threads; the token is used until shortly before it expires.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class InjectedCredential(APIAuthenticatorBase):
 def _parse_body(request: requests.PreparedRequest) -> tuple[bool, Any]:
     """Parse a request body; return (is_json, body).
 
-    A form becomes a dict with a list of values for each field, JSON a value, other text a str, and
-    a missing body None. ``is_json`` is True if the body is declared as JSON.
+    A form becomes a dict with a list of values for each field. JSON becomes its value, other text a
+    str, and a missing body None. ``is_json`` is True if the body is declared as JSON.
     """
     is_json = "json" in str(request.headers.get("Content-Type", ""))
     body = request.body
@@ -108,9 +108,9 @@ def _parse_body(request: requests.PreparedRequest) -> tuple[bool, Any]:
 
 
 def _write_body(request: requests.PreparedRequest, added: HTTPRequest, *, is_json: bool) -> None:
-    """Replace the body of a request by the fields in ``added``, which include the old ones.
+    """Replace the body of a request by the fields in ``added``.
 
-    ``is_json`` is True if the old body is JSON.
+    ``added`` also includes the fields of the old body. ``is_json`` is True if the old body is JSON.
     """
     if request.body and is_json != added.as_json:
         raise ManifestError(
@@ -126,11 +126,10 @@ def _write_body(request: requests.PreparedRequest, added: HTTPRequest, *, is_jso
 
 
 class ExpiringToken:
-    """Access token that is requested when needed, and cached until shortly before it expires.
+    """Access token that is requested on first use and cached until shortly before it expires.
 
-    The function ``get`` returns a new token and the datetime of its expiry (None if unknown). After
-    a response with status 401 the stream renews the token, unless another thread has already
-    renewed it.
+    The function ``get`` returns a new token and the datetime of its expiry (None if unknown). If
+    the API rejects a token, only the first thread requests a new one.
     """
 
     def __init__(self, get: Callable[[], tuple[str, datetime | None]]) -> None:
@@ -148,14 +147,14 @@ class ExpiringToken:
         return self.access_token or ""
 
     def is_valid(self) -> bool:
-        """Return True if there is a token that is not about to expire."""
+        """Return True if there is a token, and it does not expire soon."""
         until = self._valid_until
         return self.access_token is not None and (until is None or utc_now() < until)
 
     def update_access_token(self) -> None:
         """Request a new token and cache it until shortly before it expires.
 
-        Error messages and logs hide the token from then on.
+        From then on, messages and logs hide the token.
         """
         with self._update_lock:
             token, ends_at = self._get()
@@ -167,7 +166,7 @@ class ExpiringToken:
 
 
 class CachedToken(OAuthAuthenticator):
-    """Authenticator with an OAuth token, requested with the field names that a manifest declares.
+    """OAuth authenticator whose token request and response have the fields that a manifest declares.
 
     Args:
         endpoint: URL of the token endpoint; None for a fixed token.

@@ -1,8 +1,8 @@
 """Values that component mappings insert into a stream template: manifest text or data.
 
 Text of the manifest may be a Jinja template, even after it was inserted. A value from a response or
-the config is data: it is never rendered as a template and never names a component, even inside a
-text of the manifest.
+the config is data. Data is never rendered as a template and never names a component, even if it is
+inserted into text of the manifest.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ if TYPE_CHECKING:
 __all__ = ["insert_value", "mark_own_text"]
 
 _PLACEHOLDER: Final = re.compile("\ue000([0-9]+)\ue001")
-"""Placeholder for data while the manifest's text around it is parsed as YAML."""
+"""Placeholder that replaces data while the text of the manifest around it is parsed as YAML."""
 _HARMLESS: Final = re.compile(r"[\w .:/@-]*")
-"""Data that may be inserted between the quotes of a template, since it cannot end the text."""
+"""Data that cannot end a quoted text, so that a template may contain it between quotes."""
 _CLOSINGS: Final = ("}}", "%}", "#}")
 
 
 def insert_value(value: Any, scope: TemplateScope, *, reads_yaml: bool) -> Any:
     """Return the value that a component mapping inserts into a stream template.
 
-    Data from a response or the config is marked in it, so that it is never read as a template.
+    In the value, data from a response or the config is marked, so that it is never read as a
+    template.
 
     Args:
         value: Value of the mapping, or a template for it.
@@ -57,8 +58,8 @@ def insert_value(value: Any, scope: TemplateScope, *, reads_yaml: bool) -> Any:
 def mark_own_text(value: Any) -> Any:
     """Return a copy of a manifest value in which each text is an `OwnText`.
 
-    In the output of a template, texts of this class can be told from data of a response or the
-    config.
+    The class distinguishes manifest text from data when a template is rendered. Data comes from a
+    response or the config.
     """
     if isinstance(value, dict):
         return {key: mark_own_text(one) for key, one in value.items()}
@@ -86,10 +87,10 @@ def _resolve_value(bound: BoundTemplate, scope: TemplateScope, *, reads_yaml: bo
 
 
 def _restore_data(value: Any, rendered: Sequence[str], *, reads_yaml: bool) -> Any:
-    """Replace the placeholders in a parsed value by the data for which they were inserted.
+    """Replace the placeholders in a parsed value by the data that they represent.
 
-    Text from a response or the config is replaced by placeholders while the manifest's text around
-    it is parsed as YAML.
+    While text of the manifest is parsed as YAML, placeholders represent the data inside it, which
+    comes from a response or the config.
 
     Args:
         value: Parsed value.
@@ -118,7 +119,7 @@ def _restore_data(value: Any, rendered: Sequence[str], *, reads_yaml: bool) -> A
 
 
 def _embed_data(parts: Sequence[str]) -> str:
-    """Return the text of a template that renders to the joined ``parts``.
+    """Return a template whose rendered text is the joined ``parts``.
 
     Parts that are data (`DataText`) are escaped, so that they are not read as template text.
 

@@ -3,7 +3,7 @@
 Two requests are equal if method, URL, headers and body are equal. Bodies are stored in an unnamed
 temporary file, which is deleted when the process ends. While one thread sends a request, other
 threads with an equal request wait for its response. Only complete, successful responses are stored.
-Each caller gets a new copy.
+Each caller gets a separate copy.
 """
 
 from __future__ import annotations

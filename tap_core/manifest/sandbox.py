@@ -2,8 +2,8 @@
 
 Every operation that can make a large result from small input, or take long, is intercepted:
 operators, ``~``, comparisons, lists and dicts, slices, calls, filters, tests, loop iterations, and
-the joining of output. Each checks the template's running time and the size of its result. Filters
-that future Jinja versions add are limited too.
+the joining of output. For each, the template's running time and the size of the result are checked.
+Filters that future Jinja versions add are limited too.
 """
 
 from __future__ import annotations
@@ -34,33 +34,33 @@ _CONTAINER_FILTER: Final = "created container"
 _JOIN_FILTER: Final = "joined text"
 _SLICE_FILTER: Final = "part of a value"
 _COMPARED_FILTER: Final = "compared value"
-"""Names of internal filters; a template cannot contain them, as they have spaces."""
+"""Names of internal filters. They contain spaces, so that no template can use them."""
 
 _MAX_NUMBER: Final = 100_000
-"""Maximum of a width, a precision or a number of parts in a filter's arguments."""
+"""Maximum of a number in a filter's arguments, such as a width or a precision."""
 _TOTAL_FACTOR: Final = 4
-"""Total size of the values that one rendering may make, in multiples of the length limit."""
+"""Maximum total size of all values in one rendering, as a multiple of the length limit."""
 _UNITS_PER_CALL: Final = 12
-"""Units that each call and each new container adds to this total, for small values that it makes.
+"""Size of a call or a new container in the total size of a rendering.
 
-A unit stands for 8 bytes, as many as an item of a list takes.
+The unit is 8 bytes, the size of a list item.
 """
 _UNITS_PER_MEMBER: Final = 5
-"""Units that each member of a new dict adds to the total."""
+"""Size of each member of a new dict in the total size of a rendering, in units of 8 bytes."""
 _UNITS_PER_JSON_CHARACTER: Final = 4
-"""Units that each character of parsed JSON adds to the total: ``{},`` becomes 72 bytes."""
+"""Size of each character of parsed JSON in the total size of a rendering, in units of 8 bytes."""
 _UNITS_PER_TEXT: Final = 10
-"""Units that a new text takes, such as a part of a split text or a character outside of ASCII."""
+"""Size of a new short text in the total size of a rendering, in units of 8 bytes."""
 _COMPARED_FACTOR: Final = 10
-"""Size of the values that a filter compares with each other, in multiples of the length limit."""
+"""Maximum size of the values that a filter compares, as a multiple of the length limit."""
 _MAX_COMPARED: Final = 1_000_000
-"""Maximum number of items that a filter compares with each other."""
+"""Maximum number of items that a filter compares."""
 _MAX_PATH_LENGTH: Final = 1_000
-"""Maximum number of characters of a path to the attribute that a filter compares."""
+"""Maximum number of characters in an attribute path that a filter such as ``sort`` compares by."""
 
 _CONTAINERS: Final = (dict, list, tuple, set, frozenset)
 _NUMBER_FILTERS: Final = frozenset({"d", "default", "float", "int", "sum", "abs", "min", "max"})
-"""Filters in which a number is a value, so that it may have any size."""
+"""Filters with numbers as values, whose size is not limited by `_MAX_NUMBER`."""
 _ITEM_FILTERS: Final = frozenset(
     {
         *("attr", "batch", "count", "d", "default", "dictsort", "first", "groupby", "items"),
@@ -68,13 +68,13 @@ _ITEM_FILTERS: Final = frozenset(
         *("reverse", "select", "selectattr", "slice", "sort", "unique"),
     }
 )
-"""Filters that pass on the items of a container; other filters may write them as text."""
+"""Filters that return items of a container unchanged; other filters may convert them to text."""
 _COMPARING_FILTERS: Final = frozenset(
     {"dictsort", "groupby", "max", "min", "sort", "sum", "unique"}
 )
 """Filters that compare or add the items of a container."""
 _LISTING_FILTERS: Final = frozenset({"batch", "groupby", "list", "slice", "sort"})
-"""Filters that make a list of the characters of a text."""
+"""Filters that convert a text to a list of its characters."""
 _COMPARING_METHODS: Final = frozenset({"count", "index", "remove", "sort"})
 """Methods of a list that compare its items."""
 _MAX_SCANNED: Final[Mapping[str, int]] = {
@@ -85,7 +85,7 @@ _MAX_SCANNED: Final[Mapping[str, int]] = {
     "wordwrap": 100_000,
     "xmlattr": 1_000_000,
 }
-"""Maximum number of input characters of filters that scan their input more than once."""
+"""Maximum number of input characters, for filters that read their input more than once."""
 
 
 @cache
@@ -97,7 +97,8 @@ def _bounds() -> Bounds:
 class _Rendering:
     """Deadline and size limits of one rendering of a template.
 
-    `total_size` is the size of all its results so far.
+    `total_size` is the size of all values that the rendering has created so far, in units of 8
+    bytes.
     """
 
     __slots__ = ("bounds", "deadline", "total_size")
@@ -113,10 +114,10 @@ _current: Final = threading.local()
 
 @contextmanager
 def limit_rendering() -> Iterator[_Rendering]:
-    """Limit the time and the size of all template renderings of this thread in the ``with`` block.
+    """Limit the time and the size of all template renderings in a ``with`` block of this thread.
 
-    The limits apply to the renderings together. A nested block shares those of the outer block. As
-    a decorator, ``@limit_rendering()`` limits each call of a function.
+    The limits apply to all of these renderings together. A nested block shares the limits of the
+    outer block. As a decorator, ``@limit_rendering()`` limits each call of a function.
     """
     outer = getattr(_current, "run", None)
     _current.run = run = _Rendering() if outer is None else outer
@@ -155,7 +156,7 @@ def _count_size(value: Any) -> Any:
 
 
 def _count(units: int) -> None:
-    """Add a number of units to the total size of the values that the current rendering makes.
+    """Add ``units`` of 8 bytes to the total size of all values in the current rendering.
 
     Raises:
         LimitExceededError: The total exceeds its limit.
@@ -237,10 +238,10 @@ class Sandbox(SandboxedEnvironment):
         return as_float(_count_size(super().call(context, obj, *args, **kwargs)))
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """Return a ``str.format`` method that limits the size of its result, for use in a template.
+        """Return a replacement for a ``str.format`` method that limits the size of its result.
 
-        Jinja calls this for each attribute that a template reads. Return None if ``value`` is not
-        such a method.
+        Jinja calls this for each attribute that a template reads. Return None if ``value`` is not a
+        ``str.format`` method.
         """
         wrapped = super().wrap_str_format(value)
         if wrapped is None:
@@ -282,8 +283,7 @@ class Sandbox(SandboxedEnvironment):
 class _LimitInserter(NodeTransformer):
     """Transformer of a template's syntax tree that adds limit checks.
 
-    They are added to loops, to ``~``, to comparisons, to slices, and where lists, tuples and dicts
-    are made.
+    The checks are added to loops, ``~``, comparisons, slices, and new lists, tuples and dicts.
     """
 
     def visit_For(self, node: nodes.For) -> nodes.For:  # noqa: N802  Jinja's name
@@ -317,7 +317,7 @@ class _LimitInserter(NodeTransformer):
     def visit_Compare(self, node: nodes.Compare) -> nodes.Compare:  # noqa: N802  Jinja's name
         """Wrap the values of a comparison in filters that check their size.
 
-        A comparison with constants is fast, so nothing is added.
+        Nothing is added to a comparison with constants, because it is fast.
         """
         values = [node.expr, *(operand.expr for operand in node.ops)]
         is_fast = sum(not _is_constant(value) for value in values) < 2  # noqa: PLR2004  two values
@@ -367,7 +367,10 @@ def _iterate_checked(_context: Any, items: Iterable[Any]) -> Iterator[Any]:
 
 
 def _iterate_result(items: Iterator[Any]) -> Iterator[Any]:
-    """Yield the items of a filter's lazy result; check the time, and the size of each list."""
+    """Yield the items of a filter's lazy result.
+
+    At each item, check the running time, and add the size of a list to the total of the rendering.
+    """
     for one in items:
         _check_deadline()
         if isinstance(one, (list, tuple)):
@@ -376,7 +379,7 @@ def _iterate_result(items: Iterator[Any]) -> Iterator[Any]:
 
 
 def _count_container(value: Any) -> Any:
-    """Return a list, tuple or dict that a template makes, if its size is within the limits.
+    """Return a list, tuple or dict that a template creates, if its size is within the limits.
 
     Without this check, a short template could build a list that contains another list many times,
     which contains a third one many times, and so on. A comparison or a hash visits each occurrence.
@@ -395,9 +398,9 @@ def _join_values(_context: Any, parts: list[Any]) -> str:
 
 
 def _check_size(value: Any) -> Any:
-    """Return a value, if it can be written as text, compared and hashed within the limits.
+    """Check the size of a list, tuple, set or dict, and return it; return other values unchecked.
 
-    Only collections such as lists and dicts are checked.
+    Within the limit, the value can be written as text, compared and hashed in short time.
 
     Raises:
         LimitExceededError: The size of the collection, with nested values, exceeds its limit.
@@ -409,7 +412,7 @@ def _check_size(value: Any) -> Any:
 
 
 def _encode_decimal(value: Any) -> float:
-    """Return a Decimal as a float for JSON.
+    """Convert a Decimal to a float when a value is written as JSON.
 
     Raises:
         TypeError: The value is not a Decimal.
@@ -532,7 +535,7 @@ def _estimate_join(value: Any, arguments: list[Any], bounds: Bounds) -> int:
 def _estimate_lines(value: Any, arguments: list[Any], _bounds: Bounds) -> int:
     """Estimate the size of the result of a filter that adds characters in each line or word.
 
-    The estimate is an upper bound, so that the filter need not run if the result is too large.
+    The estimate is never too low. If it exceeds the limit, the filter need not run.
     """
     text = str(value)
     more = sum(one if isinstance(one, int) else len(str(one)) for one in arguments)

@@ -182,7 +182,7 @@ class KeysReplace:
 
 @dataclass(frozen=True)
 class KeyTransformation:
-    """Option of DpathFlattenFields: prefix and suffix that are added to the names of moved fields."""
+    """Option of DpathFlattenFields: prefix and suffix to add to the names of moved fields."""
 
     prefix: str | None = None
     suffix: str | None = None
