@@ -49,7 +49,7 @@ _TEXT: Final = frozenset({str})
 
 
 class InlineMapper(PluginBase, abc.ABC):
-    """Base class of mappers; a subclass defines ``name`` and a method for each message type."""
+    """Base class of mappers; a subclass sets ``name`` and implements a method per message type."""
 
     message_reader_class: type[Any] | None = None
     """Class of a custom reader, with a method ``process_lines(file_input, callbacks)``."""
@@ -182,7 +182,7 @@ class InlineMapper(PluginBase, abc.ABC):
 
     @final
     def write_message(self, message: Message) -> None:
-        """Write a message to the output, which is buffered up to 64 KiB."""
+        """Write a message to the output buffer, which is flushed when it has 64 KiB."""
         if self.message_writer is not None:
             self.message_writer.write_message(message)
             return
@@ -272,7 +272,7 @@ class InlineMapper(PluginBase, abc.ABC):
     def _run_custom_reader(self, reader: Any, file_input: Any | None) -> Counter[str]:
         """Map the messages that a custom ``message_reader`` reads; return their number by type.
 
-        A termination signal stops the reader between two messages.
+        After a termination signal, the reader stops before the next message.
         """
         callbacks = {
             "SCHEMA": self._process_schema_message,
@@ -295,7 +295,7 @@ class InlineMapper(PluginBase, abc.ABC):
 
 
 def _encode_record(record: Mapping[str, Any]) -> bytes:
-    """Encode a record of the mapper's code as JSON; types such as datetimes are converted."""
+    """Encode a record from a mapper's code as JSON; convert types such as datetimes."""
     if not _TEXT.issuperset(map(type, record)):
         return encode_body(to_json_compatible(record))
     kinds = set(map(type, record.values()))

@@ -333,7 +333,7 @@ class DeclarativeStreamProtocol(Protocol):
 
     @property
     def resume_position(self) -> Any:
-        """State that this parent stream has reached, as JSON; the next sync passes it to `resume_from`.
+        """State that this parent stream has reached, as JSON, for `resume_from` in the next sync.
 
         It is None for a stream that `resume_from` did not create.
         """

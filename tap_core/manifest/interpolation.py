@@ -222,8 +222,8 @@ class BoundTemplate:
         an access results in None.
 
         Raises:
-            ManifestError: The template fails. Access to an attribute of an undefined value also raises
-                it, except in the cases above.
+            ManifestError: The template fails, or reads an attribute of an undefined value in any
+                other option.
         """
         try:
             text = self.template.render(scope, self.constants)
@@ -261,7 +261,7 @@ class BoundTemplate:
             raise self._make_error(error) from None
 
     def _make_error(self, error: UndefinedError | TypeError | ManifestError) -> ManifestError:
-        """Return an error to raise: the error of a rendering, with the option's position in the manifest."""
+        """Return an error to raise, with the rendering error and the option's position."""
         template = f"the template {self.template.text!r}"
         if isinstance(error, ManifestError):
             message = error.message

@@ -166,7 +166,7 @@ class ExpiringToken:
 
 
 class CachedToken(OAuthAuthenticator):
-    """OAuth authenticator whose token request and response have the fields that a manifest declares.
+    """OAuth authenticator with the request and response fields that a manifest declares.
 
     Args:
         endpoint: URL of the token endpoint; None for a fixed token.

@@ -97,8 +97,7 @@ def _bounds() -> Bounds:
 class _Rendering:
     """Deadline and size limits of one rendering of a template.
 
-    `total_size` is the size of all values that the rendering has created so far, in units of 8
-    bytes.
+    `total_size` is the size of all values that the rendering has created so far.
     """
 
     __slots__ = ("bounds", "deadline", "total_size")
@@ -156,7 +155,7 @@ def _count_size(value: Any) -> Any:
 
 
 def _count(units: int) -> None:
-    """Add ``units`` of 8 bytes to the total size of all values in the current rendering.
+    """Add a number of units to the total size of all values in the current rendering.
 
     Raises:
         LimitExceededError: The total exceeds its limit.

@@ -37,9 +37,9 @@ class SharedResources:
         config: Config settings of the connector.
         overrides: Options that replace those of all cursors, from command-line flags or
             environment variables.
-        make_parent: Function that creates the stream with which child streams read all records of a
-            parent.
-        find_parent_names: Function that yields the names of the selected streams' parents.
+        make_parent: Function that creates a parent stream from its declaration, for child streams
+            that read all of its records.
+        find_parent_names: Function that yields the names of all parents of selected streams.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class SharedResources:
 
     @cached_property
     def threads(self) -> int:
-        """Number of threads that may read stream slices and time windows; 1 by default."""
+        """Number of threads that read stream slices and time windows concurrently; 1 by default."""
         node = self.manifest.tree.get("concurrency_level")
         if not node:
             return 1
@@ -90,7 +90,7 @@ class SharedResources:
 
     @cached_property
     def job_limiter(self) -> JobLimiter:
-        """Limit for the number of asynchronous jobs that all streams run at the same time."""
+        """Limiter of the number of asynchronous jobs that all streams together run at a time."""
         from tap_core.manifest.async_jobs import JobLimiter
 
         node = self.manifest.get_part("max_concurrent_async_job_count")
@@ -125,7 +125,7 @@ class SharedResources:
 
     @property
     def parent_names(self) -> frozenset[str]:
-        """Names of the parent streams whose responses are cached."""
+        """Names of the parent streams whose responses are cached in the current run."""
         return self._selected_parent_names if self._names_in_use is None else self._names_in_use
 
     @cached_property
@@ -134,7 +134,7 @@ class SharedResources:
 
     @contextmanager
     def caching_parents(self, names: Iterable[str]) -> Iterator[None]:
-        """Cache the responses of the parent streams ``names`` during the ``with`` block.
+        """Context manager: cache the responses of the parent streams ``names`` during the block.
 
         Discovery and connection tests use it, because the selected streams are not known yet.
         """
@@ -145,9 +145,9 @@ class SharedResources:
             self._names_in_use = before
 
     def parent_stream(self, node: Mapping[str, Any]) -> DeclarativeStreamProtocol:
-        """Return the stream with which child streams read all records of a parent stream.
+        """Return the parent stream that ``node`` of the manifest declares, to read all its records.
 
-        Equal nodes of the manifest share one stream.
+        Equal nodes share one stream.
         """
         for known, stream in self._parents:
             if known is node or known == node:
@@ -159,9 +159,9 @@ class SharedResources:
     # Credentials
 
     def get_signer(self, authenticator: Authenticator, stream: DeclarativeStreamProtocol) -> Auth:
-        """Return the function with which an authenticator adds credentials to a stream's requests.
+        """Return the function that adds an authenticator's credentials to the requests of a stream.
 
-        Equal authenticators share one function, and so its access token.
+        Equal authenticators share one function, so that they use the same access token.
         """
         with self._signer_lock:
             for known, auth in self._signers:

@@ -1,8 +1,8 @@
 """Config spec of a connector, from the key ``spec`` of its manifest.
 
 References are resolved in this key only, so that a client gets the spec quickly. Airbyte's keywords
-remain in the schema for clients that know them; a property marked ``airbyte_secret`` is also marked
-``secret``, the keyword of this SDK.
+remain in the schema for clients that support them. A property marked ``airbyte_secret`` is also
+marked ``secret``, the keyword of this SDK.
 """
 
 from __future__ import annotations

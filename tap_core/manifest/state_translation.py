@@ -28,18 +28,19 @@ __all__ = [
 ]
 
 CURSOR_STATE: Final = "cursor_state"
-"""Key of a custom cursor's state, if that is more than one value."""
+"""Key of a custom cursor's state, if the state contains more than one value."""
 
 LOOKBACK_WINDOW_KEY: Final = "lookback_window"
 """Key for the duration in seconds of a sync that stored one cursor for all slices.
 
-A record that changed while other slices were read may be older than the cursor by this duration.
+While other slices were read, a record may have changed. Its cursor value may be lower than the
+stored cursor, by at most this duration.
 """
 
 GLOBAL_CURSOR: Final = "global_cursor"
 """Key of the latest bookmark of all slices at the end of a sync, with the sync's duration.
 
-With ``new_slices: global_cursor``, a later sync starts new slices at this bookmark, minus the
+With ``new_slices: global_cursor``, a later sync starts new slices at this bookmark minus the
 duration.
 """
 
@@ -51,19 +52,19 @@ _OWN_KEYS: Final = frozenset(
     }
 )
 _NO_CURSOR_KEYS: Final = ("__ab_no_cursor_state_message", "__ab_full_refresh_sync_complete")
-"""Keys of airbyte-cdk's state for a stream without a cursor, from which no sync resumes."""
+"""Keys in airbyte-cdk's state of a stream without a cursor; such a state is ignored."""
 
 
 @dataclass(frozen=True)
 class LegacyToPerPartitionStateMigration:
-    """Migration of ``{"<parent key>": {"<cursor field>": "<value>"}}`` to per-partition state.
+    """State migration from one state per parent key, in airbyte-cdk's legacy format.
 
-    The component does nothing, because `from_cdk_state` converts such a state for every stream with
-    a single partition field.
+    The component does nothing, because `from_cdk_state` converts ``{"<parent key>": {"<cursor
+    field>": "<value>"}}`` for every stream with a single partition field.
     """
 
     def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:  # noqa: ARG002
-        """Return False: `from_cdk_state` has already converted the state."""
+        """Return False, because `from_cdk_state` has already converted the state."""
         return False
 
     def migrate(self, stream_state: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -177,7 +178,7 @@ def to_cdk_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def iterate_parent_nodes(stream: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the manifest nodes of a stream's parent streams, their parents, and so on."""
+    """Yield the manifest nodes of all parent streams of a stream, and of their parents."""
     cursor = stream.get("incremental_sync")
     routers = [inner for one in _get_routers(stream) for inner in _iterate_inner_routers(one)]
     for router in (*routers, cursor if isinstance(cursor, Mapping) else {}):
@@ -199,7 +200,7 @@ def _get_routers(stream: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _iterate_inner_routers(router: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield a router, and the routers whose slices it groups or joins."""
+    """Yield the manifest nodes of a partition router and of all routers inside it."""
     yield router
     for one in (
         router.get("underlying_partition_router"),
@@ -238,9 +239,9 @@ def _is_own_format(state: Mapping[str, Any]) -> bool:
 
 
 def _has_slices(state: Mapping[str, Any]) -> bool:
-    """Return True for the state of a stream with slices in airbyte-cdk's format.
+    """Return True if an airbyte-cdk state has separate states for the slices of a stream.
 
-    A state with one cursor for all slices has no list of their states.
+    Also return True if it has ``use_global_cursor``, even without a list of slice states.
     """
     return isinstance(state.get("states"), Sequence) or bool(state.get("use_global_cursor"))
 
@@ -252,8 +253,8 @@ def _translate_partitions(
 ) -> dict[str, Any]:
     """Convert an airbyte-cdk state with one state per stream slice to the format of this SDK.
 
-    The global state is converted too if ``use_global_cursor`` is set. ``to_bookmark`` converts the
-    cursor of one slice to a bookmark.
+    If ``use_global_cursor`` is set, the state that all slices share is converted too.
+    ``to_bookmark`` converts the cursor of one slice to a bookmark.
     """
     result: dict[str, Any] = {}
     if state.get("use_global_cursor") and isinstance(state.get("state"), Mapping):
@@ -278,8 +279,8 @@ def _translate_partitions(
 def _translate_global_cursor(state: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
     """Return the global cursor of an airbyte-cdk state under the key `GLOBAL_CURSOR`.
 
-    Return {} without one, or if ``use_global_cursor`` is set: `_translate_partitions` then
-    converts it.
+    Return {} if there is none. Also return {} if ``use_global_cursor`` is set, because
+    `_translate_partitions` then converts the global cursor.
     """
     bookmark = _read_bookmark(state.get("state"), cursor_field)
     if not bookmark or state.get("use_global_cursor"):
@@ -310,8 +311,8 @@ def _get_cursor_value(cursor: Any, cursor_field: str) -> Any:
 def _get_contiguous_end(slices: Iterable[Any]) -> Any:
     """Return the cursor value up to which all records were read, from an airbyte-cdk state.
 
-    It is the end of the earliest interval, since records after it may be missing. ``slices`` are
-    the completed time intervals in the state.
+    ``slices`` are the completed time intervals in the state. The result is the latest cursor value
+    in the earliest interval, because records after the interval may be missing.
     """
     first = min(
         (one for one in slices if isinstance(one, Mapping)),

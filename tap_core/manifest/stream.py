@@ -1,7 +1,8 @@
 """`ManifestStream`: stream of an HTTP API that a manifest declares.
 
 The components of the manifest define its requests and records. `ManifestClient` sends the requests,
-`ManifestReader` reads contexts in slices and time windows; bookmarks are those of the sync engine.
+`ManifestReader` reads the partitions of the stream in slices and time windows, and the sync engine
+manages the bookmarks.
 """
 
 from __future__ import annotations
@@ -53,25 +54,31 @@ __all__ = ["ManifestStream"]
 
 
 class ManifestStream(Stream):
-    """Stream that a DeclarativeStream or StateDelegatingStream of an Airbyte manifest declares."""
+    """Stream that a manifest declares as DeclarativeStream or StateDelegatingStream."""
 
     stream_interval: TimeWindow | None = None
-    """Window that is being read, for code that builds requests or changes records."""
+    """Time window that is being read; None if the stream is not read in time windows."""
 
     max_parallel_windows: int = 1
-    """Number of threads that may read windows."""
+    """Number of threads that read time windows of one partition concurrently."""
 
     _record_filter: CursorRecordFilter | None = None
     """Filter for the records of the current window; None if the API filters them."""
 
     _failed_records: FailedRecords | None = None
-    """Records of the current context on which templates failed; None raises the first failure."""
+    """Counter of records in the current partition on which a template failed.
+
+    If it is None, the first failure raises an error.
+    """
 
     _resume_document: StateDocument | None = None
-    """State of a parent that resumes from its child's position; None for other streams."""
+    """State of a parent stream, if the parent resumes from a position stored by its child stream.
+
+    It is None for all other streams.
+    """
 
     is_parent: bool = False
-    """True for a parent that is read in full for its children, regardless of its own state."""
+    """True for a parent stream that child streams read completely, regardless of its own state."""
 
     TYPE_CONFORMANCE_LEVEL = TypeConformanceLevel.NONE
     add_context_to_records = False
@@ -82,8 +89,8 @@ class ManifestStream(Stream):
         Args:
             tap: Tap of the stream, a `ManifestTap`.
             node: Node of the manifest that declares the stream.
-            is_description: True for an internal stream from whose records other streams are
-                generated. Its responses are cached, and its records keep null fields.
+            is_description: True if other streams are generated from the records of this internal
+                stream. Its responses are cached, and its records keep null fields.
         """
         shared: SharedResources = tap.shared
         self._shared = shared
@@ -115,7 +122,7 @@ class ManifestStream(Stream):
 
     @property
     def retriever(self) -> SimpleRetriever:
-        """SimpleRetriever of the stream, or the SimpleRetriever inside another retriever."""
+        """Retriever of the stream; for other types, the SimpleRetriever inside the retriever."""
         return self.components.retriever
 
     @cached_property
@@ -128,12 +135,12 @@ class ManifestStream(Stream):
 
     @property
     def incremental_sync(self) -> DatetimeBasedCursor | None:
-        """DatetimeBasedCursor, with the tap's overrides applied; None for any other cursor."""
+        """DatetimeBasedCursor of the stream, with the tap's overrides; None for other cursors."""
         return self.components.datetime_cursor
 
     @property
     def _reader(self) -> ManifestReader:
-        """Reader that yields the records of a context, one slice or time window after the other."""
+        """Reader that yields the records of a partition by slices or time windows."""
         return self._get_reader(
             lambda stream: ManifestReader(
                 stream, self.components, self._slices, is_resumed=self._resume_document is not None
@@ -176,7 +183,7 @@ class ManifestStream(Stream):
 
     @property
     def partitions(self) -> list[dict[str, Any]] | None:
-        """Contexts of the slices, generated lazily by partition routers; None without routers."""
+        """Partition values of each slice, generated lazily; None without partition routers."""
         stream = cast(DeclarativeStreamProtocol, self)
         contexts = self._slices.find_contexts(
             [partial(router.generate_contexts, stream) for router in self.retriever.routers]
@@ -184,11 +191,11 @@ class ManifestStream(Stream):
         return cast("list[dict[str, Any]] | None", contexts)  # callers only iterate
 
     def slices(self) -> Iterable[Context | None]:
-        """Return the contexts of this stream's slices; [None] if it has no partition routers."""
+        """Return the partition values of each slice; [None] if there are no partition routers."""
         return self.partitions or (None,)
 
     def read_slice(self, context: Context | None) -> Iterator[Record]:
-        """Yield the transformed records of a slice; each becomes a slice of a child stream."""
+        """Yield the transformed records of one slice, for child streams of this stream."""
         return self._reader.read_slice(context)
 
     def parent(self, node: Mapping[str, Any]) -> DeclarativeStreamProtocol:
@@ -226,15 +233,19 @@ class ManifestStream(Stream):
         return self._resume_document.stream_state(self.name)
 
     def find_parent_state(self, parent: str) -> Any:
-        """Return the stored state of the parent stream ``parent``; None in the first sync.
+        """Return the state of the parent stream ``parent`` that this stream has stored.
 
-        Also return None if the stream has several partition routers. All parent records are then
-        read, as in airbyte-cdk, because an old parent record may be part of a new combination.
+        Return None in the first sync, or if the stream has several partition routers. All parent
+        records are then read, as in airbyte-cdk, because an old parent record may be part of a new
+        combination.
         """
         return self._slices.find_parent_state(parent) if len(self.retriever.routers) == 1 else None
 
     def keep_parent_state(self, parent: str, position: Any) -> None:
-        """Store ``position``, a parent's state, in this stream's state after the last slice."""
+        """Store ``position``, the state of a parent stream, in the state of this stream.
+
+        It is stored after the last slice. Nothing is stored if there are several partition routers.
+        """
         if len(self.retriever.routers) == 1:
             self._slices.keep_parent_state(parent, position)
 
@@ -245,7 +256,7 @@ class ManifestStream(Stream):
         _ = self._selection
 
     def get_records(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of a context, except those on which a template fails.
+        """Yield the records of a partition; skip records on which a template fails.
 
         Raises:
             FailedRecordsError: Records were skipped; raised after all other records are yielded.
@@ -299,8 +310,8 @@ class ManifestStream(Stream):
     def _read_halves(self, context: Context | None, error: SyncError) -> Iterator[Record]:
         """Split the current time window in two, and yield the records of both halves.
 
-        ``error`` is the API's error for the whole window. It is raised if the manifest declares no
-        window splitting.
+        ``error`` is the API's error for the whole window. It is raised if the manifest does not
+        declare that windows may be split.
         """
         splitting, cursor = self.retriever.request_window_splitting, self.incremental_sync
         if splitting is None or cursor is None or self.stream_interval is None:
@@ -330,9 +341,10 @@ class ManifestStream(Stream):
     def with_request_only(
         self, retriever: SimpleRetriever, scope: TemplateScope, *, into_file: bool = False
     ) -> ManifestStream:
-        """Return a copy of the stream that sends another retriever's requests, without slicing.
+        """Return a copy of the stream that sends only the requests of another retriever.
 
-        ``scope`` contains template variables; ``into_file`` True stores response bodies in files.
+        The copy has no slices. ``scope`` contains template variables; ``into_file`` True stores
+        response bodies in files.
         """
         copied = self._copy_with_retriever(retriever)
         copied._selection = retriever.record_selector.make_selection()
@@ -340,7 +352,9 @@ class ManifestStream(Stream):
         return copied
 
     def send_request(self) -> requests.Response:
-        """Send the request for which `with_request_only` made this copy, with retries.
+        """Send one request, with retries, and return the response.
+
+        Only copies of the stream from `with_request_only` have this method called.
 
         Raises:
             SyncError, requests.exceptions.RequestException: The request failed.
@@ -349,9 +363,10 @@ class ManifestStream(Stream):
         return self._client.send(finalize_request(self.retriever.requester.request(scope)))
 
     def _read_with_simple_retriever(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of a stream slice for a custom retriever, read by its SimpleRetriever.
+        """Yield the records of a slice for a custom retriever.
 
-        The custom class calls this through ``super().read_records``, once or for several slices.
+        The SimpleRetriever inside the custom retriever reads the slice. The custom class calls this
+        through ``super().read_records``, once or for several slices.
         """
         copied = copy.copy(self)
         copied.components = copy.copy(self.components)
@@ -381,11 +396,14 @@ class ManifestStream(Stream):
     # Record selection
 
     def iterate_records(self, retriever: SimpleRetriever | AsyncRetriever) -> Iterable[Record]:
-        """Yield the records of another retriever, such as a schema loader's, without slicing."""
+        """Yield the records of another retriever, such as that of a schema loader.
+
+        The records are read without slices.
+        """
         return self._copy_with_retriever(retriever).request_records(None)
 
     def _copy_with_retriever(self, retriever: SimpleRetriever | AsyncRetriever) -> ManifestStream:
-        """Return a copy of the stream with another retriever, without stream slices and cursor."""
+        """Return a copy of the stream with another retriever, and without slices and cursor."""
         copied = copy.copy(self)
         copied._replace_components(self.components.with_retriever(retriever))
         copied.schema = {}
@@ -394,7 +412,7 @@ class ManifestStream(Stream):
 
     @cached_property
     def _selection(self) -> RecordSelection:
-        """Function that yields the records of a response's documents, selected and transformed.
+        """Function that yields the selected and transformed records of a response.
 
         It removes top-level fields with null, unless other streams are generated from the records.
         """
@@ -410,7 +428,7 @@ class ManifestStream(Stream):
 
     @property
     def _client(self) -> ManifestClient:
-        """HTTP client that sends the stream's requests; a copy of the stream has a copy of it."""
+        """HTTP client that sends the stream's requests; each copy of the stream has another client."""
         client = self._own_client
         if client.stream is not self or client.components is not self.components:
             client = self._own_client = client.copy_for(self, self.components)
@@ -419,13 +437,16 @@ class ManifestStream(Stream):
     def fetch(
         self, request: HTTPRequest, scope: TemplateScope, error_handler: ErrorHandler | None = None
     ) -> requests.Response:
-        """Send a component's own request, such as a login, without the stream's credentials."""
+        """Send a component's own request, such as a login, and return the response.
+
+        The request is sent without the stream's credentials.
+        """
         return self._client.fetch(request, scope, error_handler)
 
     def find_embedded_page(self, context: Context | None) -> Any:
-        """Return the child records that the parent's record contains, as the slice's first page.
+        """Return the first page of a slice, if the parent record contains its child records.
 
-        Return None if there are none, or if only records after a bookmark are needed.
+        Return None if it does not, or if only records after a bookmark are needed.
         """
         page = getattr(context, "extra_fields", {}).get(CHILD_RESPONSE)
         if page is None or self._client.scope.get("next_page_token"):

@@ -1,7 +1,7 @@
 """`StreamComponents`: the components of one stream, built from its node of the manifest.
 
-A component is built when it is first needed, so that discovery needs no config values. Copies of a
-stream, such as a worker thread's, share its components.
+A component is built when it is first needed, so that discovery needs no config values. All copies
+of a stream, such as that of a worker thread, share the components.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 __all__ = ["OtherCursor", "StreamComponents", "get_parameters"]
 
 OtherCursor: TypeAlias = CustomIncrementalSync | IncrementingCountCursor
-"""Custom or counting cursor of a stream: any cursor but a DatetimeBasedCursor."""
+"""Custom or counting cursor of a stream, in contrast to a DatetimeBasedCursor."""
 
 _NEW_SLICES: Final = "new_slices"
-"""Override of the tap for the start of new slices: ``start`` or ``global_cursor``."""
+"""Name of the command-line option that sets the start of new slices for all streams."""
 
 
 class StreamComponents:
@@ -73,7 +73,7 @@ class StreamComponents:
         self._shared = shared
         self._has_state = has_state
         self.warnings: list[str] = []
-        """Warnings about the node, until they are logged at the first read."""
+        """Warnings about the node of the stream; they are logged and removed at the first read."""
 
     def build(self, node: Any, expected: Any, parameters: Mapping[str, Any] | None = None) -> Any:
         """Build a component of the stream from a node of the manifest.
@@ -91,8 +91,8 @@ class StreamComponents:
     def build_option(self, key: str, expected: Any) -> Any:
         """Build the option ``key`` of the stream; return None if the option is missing.
 
-        ``expected`` is the type that the value must have. The option of a StateDelegatingStream is
-        that of its full-refresh stream.
+        ``expected`` is the type that the value must have. For a StateDelegatingStream, the option
+        of its full-refresh stream is built.
         """
         stream = self.node.get("full_refresh_stream", self.node)
         return self.build(stream.get(key), expected, get_parameters(stream))
@@ -109,7 +109,7 @@ class StreamComponents:
         return made
 
     def rebuild(self, has_state: Callable[[], bool]) -> StreamComponents:
-        """Return components of the same stream that are built again, after its state has changed.
+        """Return new components of the same stream, to be built after its state has changed.
 
         ``has_state`` returns True if a StateDelegatingStream is read incrementally.
         """
@@ -153,7 +153,7 @@ class StreamComponents:
 
     @property
     def cursor_field(self) -> str | None:
-        """Name of the cursor field; None without a cursor. The cursor itself is not built."""
+        """Name of the cursor field; None without a cursor. Reading it does not build the cursor."""
         node = self.incremental_node.get("incremental_sync")
         if not isinstance(node, Mapping) or not (field := node.get("cursor_field")):
             return None
@@ -179,7 +179,7 @@ class StreamComponents:
 
     @property
     def parent_names(self) -> list[str]:
-        """Names of the stream's parent streams, their parents, and so on."""
+        """Names of all parent streams of the stream, and of their parents."""
         parents = iterate_parent_nodes(self.incremental_node)
         return [self.build(one.get("name"), str, get_parameters(one)) or "" for one in parents]
 
@@ -196,13 +196,13 @@ class StreamComponents:
 
     @property
     def retriever(self) -> SimpleRetriever:
-        """SimpleRetriever of the stream, or the SimpleRetriever inside another retriever."""
+        """Retriever of the stream; for other types, the SimpleRetriever inside the retriever."""
         retriever = self.declared.retriever
         return retriever if isinstance(retriever, SimpleRetriever) else retriever.simple
 
     @cached_property
     def datetime_cursor(self) -> DatetimeBasedCursor | None:
-        """DatetimeBasedCursor, with the tap's overrides applied; None for any other cursor."""
+        """DatetimeBasedCursor of the stream, with the tap's overrides; None for other cursors."""
         if not self.incremental_node.get("incremental_sync"):
             return None
         cursor = self.declared.incremental_sync
@@ -290,10 +290,11 @@ class StreamComponents:
     # State
 
     def is_state_expired(self, state: Mapping[str, Any], stream: str) -> bool:
-        """Return True if a state is too old to resume from: older than ``api_retention_period``.
+        """Return True if a state is too old for a sync to resume from it.
 
-        This means that its latest bookmark is older, or that no bookmark is a datetime. Return
-        False if the manifest does not set this option, or if the stream has no DatetimeBasedCursor.
+        It is too old if its latest bookmark is older than ``api_retention_period``, or if no
+        bookmark is a datetime. Return False if the manifest does not set this option, or if the
+        stream has no DatetimeBasedCursor.
         """
         node = self.node.get("api_retention_period")
         period = self.build(node, str | None, get_parameters(self.node))
@@ -309,9 +310,9 @@ class StreamComponents:
     def translate_state(
         self, stored: Mapping[str, Any], replication_key: str | None
     ) -> dict[str, Any]:
-        """Return a stored state in the format of this SDK.
+        """Convert a stored state to the format of this SDK, and return it.
 
-        The manifest's state migrations are applied, and a state of airbyte-cdk is converted.
+        The manifest's state migrations are applied. A state in airbyte-cdk's format is converted.
         """
         node, state = self.incremental_node, self._migrate_state(stored)
         if self.has_custom_cursor:

@@ -1,8 +1,8 @@
 """`StreamSlices`: the slices of a stream in one run, and the state that all slices share.
 
 A slice is a partition, such as the child records of one parent record. A parent stream with
-``incremental_dependency`` resumes from a position that the child stream stores in its state. Copies
-of a stream, such as a worker thread's, share its slices.
+``incremental_dependency`` resumes from a position that the child stream stores in its state. All
+copies of a stream, such as that of a worker thread, share the slices.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ class StreamSlices:
     def __init__(self, stream: SyncStream) -> None:
         self._stream = stream
         self._run: int | None = None
-        """Number of the run in which the contexts are generated."""
+        """Number of the run for which `_contexts` was created; None before the first run."""
         self._contexts: PartitionCache | None = None
         self._parents: dict[str, Any] = {}
-        """Position of each parent, to be stored when this stream has completed."""
+        """State of each parent stream by name, to be stored after the last slice of this stream."""
         self._known_before: frozenset[Any] = frozenset()
-        """Slices that had a state when the run began, as hashable contexts."""
+        """Slices that had a state when the run began, as hashable partition values."""
         self._started_at: float | None = None
         self._first_end: tuple[int, dt.datetime] | None = None
-        """Number of a run, and the end of the first slice that the run read."""
+        """Number of a run, and the end of the period of the first slice in this run."""
 
     def find_contexts(
         self, routers: Sequence[Callable[[], Iterable[Context]]]
@@ -77,9 +77,9 @@ class StreamSlices:
         return self._contexts
 
     def _iterate_distinct(self, contexts: Iterable[Context]) -> Iterator[Context]:
-        """Yield each slice's context once, because equal contexts would share one bookmark.
+        """Yield each context (dict of partition values) only once.
 
-        Log a warning with the number of repeated contexts.
+        Equal contexts would share one bookmark. Log a warning with the number of repeated contexts.
         """
         seen: set[Any] = set()
         repeated = 0
@@ -99,10 +99,10 @@ class StreamSlices:
             )
 
     def limit_end(self, end: dt.datetime) -> dt.datetime:
-        """Return ``end``, the end of a slice's period, or the end of the first slice if earlier.
+        """Return ``end`` or the end of the first slice's period, whichever is earlier.
 
-        All slices share one bookmark, which does not pass the end of the first slice. Later records
-        would be read again in the next sync.
+        ``end`` is the end of a slice's period. All slices share one bookmark, which does not pass
+        the end of the first slice. Later records would be read again in the next sync.
         """
         run = self._stream._tap.document.runs
         if self._first_end is None or self._first_end[0] != run:
@@ -114,13 +114,13 @@ class StreamSlices:
     def find_parent_state(self, parent: str) -> Any:
         """Return the stored state of the parent stream ``parent``; None in the first sync.
 
-        The child records of all parent records that this state covers have been synced.
+        For all parent records up to this state, the child records have been synced.
         """
         states = get_stream_state(self._stream).get("parent_state")
         return states.get(parent) if isinstance(states, Mapping) else None
 
     def keep_parent_state(self, parent: str, position: Any) -> None:
-        """Remember a parent stream's state, which `complete` stores in the state of this stream.
+        """Keep a parent stream's state until `complete` adds it to the state of this stream.
 
         Args:
             parent: Name of the parent stream.
@@ -171,9 +171,10 @@ class StreamSlices:
             stream._tap.run.checkpoint(required=True)
 
     def _keep_global_cursor(self) -> bool:
-        """Store the latest bookmark of all slices as the global cursor, at which new slices start.
+        """Store the latest bookmark of all slices as the global cursor, and return True.
 
-        Return False, and store nothing, if no slice has a bookmark.
+        New slices start at the global cursor. Return False, and store nothing, if no slice has a
+        bookmark.
         """
         manager, key = self._stream.state_manager, self._stream.replication_key
         values = [

@@ -1,4 +1,4 @@
-"""Tap of a manifest: its class and its streams.
+"""Tap that an Airbyte manifest declares: its class and its streams.
 
 The class is created from the manifest file alone, so that its attributes (spec, name, documentation
 URL) can be read without a config. An instance holds the objects that streams share in a run: cached
@@ -44,20 +44,19 @@ class ManifestTap(Tap):
     continue_on_stream_error = True
 
     manifest: ClassVar[Manifest]
-    """Manifest file of the connector, with references resolved on first access."""
+    """Manifest of the connector; its references are resolved on first access."""
 
     consent: ClassVar[Mapping[str, Any] | None] = None
-    """OAuth flow that a platform runs in the user's browser; None without one."""
+    """OAuth flow that a platform runs in the user's browser; None if the manifest has none."""
 
     overrides: ClassVar[Mapping[str, str]]
-    """Overrides for all cursors: ``cutoff``, ``boundary``, ``new_slices``."""
+    """Options ``cutoff``, ``boundary`` and ``new_slices`` that replace those of all cursors."""
 
     def _fill_defaults(self) -> None:
         """Apply the manifest's rules to the config, and fill in defaults of built-in settings.
 
-        The defaults in the manifest's spec are not filled in. airbyte-cdk does the same: they are
-        only suggestions in the configuration form, and templates define the values of missing
-        settings.
+        The defaults in the manifest's spec are not filled in, as in airbyte-cdk. They are only
+        suggestions in the configuration form; templates define the values of missing settings.
         """
         if self._config and self._config_rules:
             self._config_rules.convert(self._config)
@@ -86,13 +85,13 @@ class ManifestTap(Tap):
 
     @cached_property
     def declared_streams(self) -> list[ManifestStream]:
-        """Available streams under the key ``streams`` of the manifest, without generated ones."""
+        """Available streams under the key ``streams`` of the manifest, without generated streams."""
         is_available = partial(are_streams_available, self.manifest, self.config)
         return [ManifestStream(self, node) for node in self.manifest.find_streams(is_available)]
 
     @cached_property
     def template_streams(self) -> list[tuple[str, ManifestStream]]:
-        """Streams generated from stream templates, each with the name of its dynamic stream."""
+        """Generated streams, as pairs of the name of the dynamic stream and the stream."""
         if not self.dynamic_catalog:
             return []
         from tap_core.manifest.dynamic_streams import generate_streams

@@ -1,9 +1,9 @@
 """Generation of streams from a stream template and the values of a components resolver.
 
 References are resolved and ``$parameters`` propagated in the template, and again in each generated
-stream, so components keep their ``$parameters`` in between. The linter generates streams as far as
-possible; a value that the linter cannot know is `UNKNOWN` (airbyte-cdk's component schema,
-ComponentMappingDefinition).
+stream, so components keep their ``$parameters`` in between. The linter generates streams too, as
+far as possible; a value that the linter cannot determine is `UNKNOWN` (airbyte-cdk's component
+schema, ComponentMappingDefinition).
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ _TYPE: Final = "type"
 class StreamTemplate:
     """Stream template of an Airbyte manifest, with the resolver that generates streams from it.
 
-    The resolver has component mappings, each of which sets a value at a path in the template.
+    The resolver has component mappings. Each of them sets a value at a path in the template.
     """
 
     node: MappingNode
-    """Node of the template."""
+    """Node of the template in the manifest."""
     resolver: HttpComponentsResolver | ConfigComponentsResolver | ParametrizedComponentsResolver
     lines: Sequence[int]
-    """Line of each component mapping."""
+    """Line number of each component mapping."""
     parents_win: bool = True
     """True if an inherited parameter overrides a component's own parameter."""
     known_names: Collection[str] | None = None
-    """Variables whose values are known to the templates of mappings; None for all of them."""
+    """Variables that templates can read while linting; None in a sync, where all have a value."""
 
     def fill(self, scope: TemplateScope) -> MappingNode:
-        """Return the node of a stream: the template with all component mappings applied.
+        """Apply all component mappings to the template and return the generated stream's node.
 
         ``scope`` contains the template variables of the stream.
 
         Raises:
-            ManifestError: A template of a mapping fails, or its path leads through a scalar value;
-                ``line`` is the line of the mapping.
+            ManifestError: A template of a mapping fails, or the mapping's path leads through a
+                scalar value; ``line`` of the error is the line of the mapping.
         """
         document: MappingNode = expand_parameters(self.node)
         variables = {**scope, "stream_template_config": mark_own_text(to_plain(document))}
@@ -79,9 +79,9 @@ class StreamTemplate:
         )
 
     def find_unused_mappings(self) -> list[int]:
-        """Return the indices of component mappings without effect, for a warning of the linter.
+        """Return the indices of component mappings whose path the stream template does not contain.
 
-        The path of such a mapping does not exist in the stream template.
+        The linter warns of them, because they change nothing.
         """
         document, unused = expand_parameters(self.node), []
         mappings = self.resolver.components_mapping
@@ -110,10 +110,10 @@ class StreamTemplate:
         self._set_value(document, mapping, value, self._evaluate_path(mapping, scope), line)
 
     def _evaluate_value(self, mapping: ComponentMappingDefinition, scope: TemplateScope) -> Any:
-        """Return the value that a component mapping sets; `UNKNOWN` if a linter cannot know it.
+        """Return the value that a component mapping sets.
 
         A value from a response or the config is marked as data, so that it is never read as a
-        template.
+        template. While linting, return `UNKNOWN` if the value is known only at run time.
         """
         reads_yaml = not self.resolver.keeps_text(mapping)
         brings_data = self.resolver.BRINGS_DATA or "config" in find_variable_names(mapping.value)
@@ -143,7 +143,7 @@ class StreamTemplate:
         steps: list[Any],
         line: int,
     ) -> None:
-        """Set the value of a component mapping in a stream, wherever the mapping's path matches.
+        """Set the value of a component mapping at all places in a stream that match its path.
 
         If nothing matches and the mapping has ``create_or_update``, the path is created.
 
@@ -186,9 +186,10 @@ def _create(document: MappingNode, steps: list[str], value: Any, line: int) -> N
 
 
 def _set_line(holder: Any, name: Any, line: int) -> None:
-    """Set the line number of the value ``holder[name]`` to ``line``, that of its component mapping.
+    """Set the line number of the value ``holder[name]`` in a generated stream.
 
-    The value is part of a generated stream. Error messages about the value name this line.
+    ``line`` is the line of the component mapping that has set the value. Error messages about the
+    value contain this line.
     """
     if isinstance(holder, MappingNode):
         holder.lines[name] = line
@@ -197,11 +198,11 @@ def _set_line(holder: Any, name: Any, line: int) -> None:
 
 
 def _mark_unknown(document: MappingNode, steps: list[Any], *, creates: bool) -> None:
-    """Set each value that a component mapping may change to UNKNOWN, the linter's marker.
+    """Set each value that a component mapping may change to `UNKNOWN`, for the linter.
 
-    The path ``steps`` of such a mapping has keys that are known only at run time. The option
-    ``type`` is never changed. If ``creates`` is True, the mapping may also create options, so any
-    option may be unknown.
+    Some keys in the mapping's path ``steps`` are known only at run time. The option ``type`` is
+    never changed. If ``creates`` is True, the mapping may also create options, so any option may be
+    unknown.
     """
     locate = make_locator(["*" if step is UNKNOWN else step for step in steps])
     for holder, name in locate(document):
@@ -221,7 +222,10 @@ def _mark_unknown(document: MappingNode, steps: list[Any], *, creates: bool) -> 
 
 
 def _is_unknown_at(document: Any, steps: list[Any]) -> bool:
-    """Return True if a linter cannot know if the path ``steps`` exists: a parent is UNKNOWN."""
+    """Return True if a value on the path ``steps`` is `UNKNOWN`.
+
+    The linter then cannot determine whether the path exists.
+    """
     return any(
         holder[name] is UNKNOWN
         for length in range(1, len(steps))

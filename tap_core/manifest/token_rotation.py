@@ -1,9 +1,9 @@
 """Rotation of several API tokens by their remaining quotas.
 
 The remaining quotas are requested from the API before the first request, and after each wait for
-the next quota window. In between, requests are counted here, and response headers correct the
-counts. If the API reports no quota for a token, the token is used without waiting. Messages never
-contain tokens.
+the next quota window. In between, this module counts the requests, and corrects the counts by the
+headers of the responses. If the API reports no quota for a token, the token is used without
+waiting. Messages never contain tokens.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
 __all__ = ["TokenRotator"]
 
 _MAX_DELAY: Final = 10.0
-"""Maximum delay in seconds of a request when all tokens are near their reserve."""
+"""Maximum delay of a request, in seconds, when all tokens have few requests left."""
 _MIN_WAIT: Final = 5.0
-"""Minimum wait in seconds for the next quota window: its reported start may be outdated."""
+"""Minimum wait for the next quota window, in seconds; the API may report its start too early."""
 _MIN_DELAY: Final = 0.1
-"""Delay in seconds below which a request is not delayed."""
+"""Minimum delay of a request, in seconds; a request with a shorter delay is sent at once."""
 _MAX_SKEW: Final = timedelta(seconds=60)
-"""Maximum difference between two reported ends of the same quota window."""
+"""Maximum difference between two values that an API reports for the end of one quota window."""
 
 
 @dataclass(slots=True)
 class _QuotaState:
-    """Number of requests that a token may still send under a quota in its current time window.
+    """Remaining requests of a token under one quota, in the current time window.
 
     If `is_counted` is False, the API reports no quota for the token, and nothing is counted.
     """
@@ -118,7 +118,7 @@ class TokenRotator:
         return f"{self._declared.auth_method} {token}".strip()
 
     def _find_quota(self, request: requests.PreparedRequest) -> TokenQuota:
-        """Return the quota that counts a request.
+        """Return the quota under which a request counts.
 
         It is the first quota whose matchers match the request, else the first quota without
         matchers, else the first quota of all.
@@ -198,10 +198,10 @@ class TokenRotator:
         return (min(one.ends for one in self._get_states(quota)) - utc_now()).total_seconds()
 
     def _compute_delay(self, quota: TokenQuota) -> float:
-        """Return the seconds by which to delay a request when the quotas are nearly used up.
+        """Return the seconds by which to delay a request because the quotas are nearly used up.
 
-        The delay spreads the remaining requests over the quota window. It is 0 as long as any token
-        has more requests left than its declared reserve.
+        The delay spreads the remaining requests over the quota window. It is 0 if a token has more
+        requests left than the reserve that the manifest declares.
         """
         declared, states = self._declared, self._get_states(quota)
         fraction, minimum = declared.budget_reserve_fraction, declared.budget_min_reserve

@@ -1,4 +1,4 @@
-"""Parser of the type hints of component classes, which gives the YAML values that options accept.
+"""Parser of the type hints of component classes; it finds the YAML values that options accept.
 
 The builder of components uses the result to check the options of a manifest. Each class is parsed
 once.
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 INJECTED_FIELDS: Final = frozenset({"parameters", "config", "folder", "place"})
-"""Fields of components that the builder fills; they are not options."""
+"""Fields of component classes that the builder sets; a manifest cannot set them."""
 
 _KINDS: Final = frozenset({"text", "value", "condition", "node", "draft"})
 _SCALARS: Final = frozenset({str, int, float, bool})
@@ -30,7 +30,7 @@ _SCALARS: Final = frozenset({str, int, float, bool})
 
 @dataclass(frozen=True)
 class FieldType:
-    """Types of values that an option of a component accepts, parsed from its field's type hint."""
+    """Types of values that an option of a component accepts, from the type hint of its field."""
 
     components: tuple[type, ...] = ()
     """Component classes and Protocols that are accepted."""
@@ -39,11 +39,11 @@ class FieldType:
     value: FieldType | None = None
     """Type of the values of a plain mapping; None if plain mappings are not accepted."""
     kind: str = ""
-    """Kind of an option that is not built at once; "" for other options.
+    """Kind of an option that is evaluated later; "" for other options.
 
-    ``text``, ``value`` and ``condition`` are interpolated and may vary per request. ``node`` stays
-    unbuilt until its user builds it; ``draft`` is the same for an incomplete node such as a stream
-    template.
+    ``text``, ``value`` and ``condition`` are templates, which are rendered for each request. A
+    ``node`` is the declaration of a component, which the code that uses the option builds. A
+    ``draft`` is an incomplete node, such as a stream template.
     """
     types: tuple[type, ...] = ()
     """Types that a literal of the kind ``value`` may have; () allows all types."""
@@ -53,21 +53,21 @@ class FieldType:
     """True if any value is accepted unchanged."""
     is_optional: bool = False
     is_callable: bool = False
-    """True if a function from the config to the value is accepted."""
+    """True if a function is accepted that receives the config and returns the value."""
 
 
 @dataclass(frozen=True)
 class ComponentPlan:
     """Options that a manifest can set for a component class, with the types of their values.
 
-    They are parsed from the type hints of the class's dataclass fields.
+    They are derived from the type hints of the dataclass fields.
     """
 
     field_types: Mapping[str, FieldType]
     """Type of each option, by name."""
     required: frozenset[str]
     injected: frozenset[str]
-    """Fields that the builder fills, such as ``config``; they are not options."""
+    """Fields that the builder sets, such as ``config``; a manifest cannot set them."""
     ignored: frozenset[str] = field(default_factory=frozenset)
     """Options that are accepted but have no effect in this SDK."""
 
@@ -76,7 +76,7 @@ class ComponentPlan:
 def get_component_plan(cls: type) -> ComponentPlan:
     """Return the options of a component class with their types, from its dataclass fields.
 
-    Results are cached.
+    Results are cached per class.
     """
     hints = get_type_hints(cls, include_extras=True)
     fields = [one for one in dataclasses.fields(cls) if one.init]
@@ -115,7 +115,10 @@ def _split_union(annotation: Any) -> Sequence[Any]:
 
 
 def _add_member(values: dict[str, Any], member: Any) -> None:
-    """Add a member of a union, such as ``str``, to ``values``, the fields of a new FieldType."""
+    """Add one type of a union type hint, such as ``str``, to ``values``.
+
+    ``values`` are the arguments for a new FieldType.
+    """
     origin = get_origin(member)
     if origin is Annotated:
         _add_kind(values, member)

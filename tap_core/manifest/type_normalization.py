@@ -3,8 +3,8 @@
 The conversion is compiled once per schema. A value is converted if the schema has one type for it,
 besides null, and the value can be read as that type. Any other value stays unchanged, and so do
 fields that are not in the schema; no record is rejected. The rules are those of airbyte-cdk 7.39:
-for the type ``integer`` a fraction is cut. Only for the type ``number`` they differ, so that no
-digits are lost: a fraction stays a ``Decimal``, and an integer stays an integer.
+for the type ``integer`` a fraction is cut off. Only for the type ``number`` the rules differ, so
+that no digits are lost: a fraction stays a ``Decimal``, and an integer stays an integer.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _Convert: TypeAlias = Callable[[Any], Any]
 _SCALAR_TYPES: Final = frozenset({"string", "number", "integer", "boolean", "null"})
 
 _MAX_REFERENCES: Final = 50
-"""Maximum number of references that are followed from one schema, as they may form a cycle."""
+"""Maximum number of references to follow from one schema, because they may form a cycle."""
 
 _SCALARS: Final = (str, int, float, bool, Decimal, type(None))
 
 _MOST_DIGITS: Final = 1_000
-"""Maximum number of digits of an integer that a Decimal is converted to."""
+"""Maximum number of digits of a Decimal that is converted to an integer."""
 
 _TRUE_WORDS: Final = frozenset({"y", "yes", "t", "true", "on", "1"})
 
@@ -144,8 +144,8 @@ def _make_conversion(schema: Mapping[str, Any]) -> _Convert | None:
 def _make_list_conversion(schema: Mapping[str, Any]) -> _Convert | None:
     """Return a function that converts a scalar ``x`` to ``[x]``, for a schema of type ``array``.
 
-    As in airbyte-cdk, return None unless the ``type`` of the list items is missing or is a list of
-    scalar types.
+    Return None if the ``type`` of the list items is set and is not a list of scalar types, as in
+    airbyte-cdk.
     """
     items = schema.get("items")
     types: Any = items.get("type", ()) if isinstance(items, Mapping) else ()

@@ -85,7 +85,7 @@ def _add(holder: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _ignore(_data: str) -> None:
-    """Do nothing: an event handler for comments, declarations and entities, which are not read."""
+    """Ignore comments, declarations and entities; a handler that does nothing."""
 
 
 def _skip_entity(*_reference: Any) -> int:

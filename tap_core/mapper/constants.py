@@ -22,4 +22,4 @@ MAPPER_KEY_PROPERTIES_OPTION = "__key_properties__"
 NULL_STRING = "__NULL__"
 
 StreamMapsDict: TypeAlias = dict[str, str | dict[str, Any] | None]
-"""Value of the setting ``stream_maps``: map definitions by stream name or name pattern."""
+"""Type of the setting ``stream_maps``: definitions by stream name or name pattern."""

@@ -1,7 +1,7 @@
 """Compiler of stream map expressions, such as ``name.upper()``, to functions of a record.
 
-Unsupported syntax is rejected when the map is created. A function is built from a new syntax tree,
-in which names from the expression are only dict keys and constants, never Python names. So an
+Unsupported syntax is rejected when the map is created. The compiler translates an expression to a
+new syntax tree, where its names are only dict keys and constants, never Python names. So an
 expression cannot reach Python's builtins. Attribute accesses and unsafe operators become calls of
 `tap_core.mapper.functions`.
 """
@@ -68,7 +68,7 @@ class ExpressionScope:
     record: Sequence[str] = ("_", "record")
     """Names that refer to the record itself."""
     own: str | None = None
-    """Name of the property whose value ``self`` is, if the record has it; None for no ``self``."""
+    """Name of the property that ``self`` refers to; None if the expression cannot use ``self``."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Expression:
     run: Callable[[Record], Any]
     """Function that takes a record and returns the result, or raises MapExpressionError."""
     mutates: bool
-    """True if the expression may change its record, or a value in it."""
+    """True if the expression may change its record, or a value in the record."""
 
 
 def parse_expression(text: str, location: str) -> ast.stmt:
@@ -130,10 +130,10 @@ def compile_expression(
 
 
 def _message(text: str, location: str, error: BaseException) -> str:
-    """Return the message for an expression's error: its text, its position, and the cause.
+    """Return the message for an error: the expression, its position, and the cause.
 
-    The text of an error of Python, which may contain values of the record, is left out if messages
-    must not show them.
+    Messages of Python's errors may contain values of the record. They are omitted unless the
+    settings allow values in messages.
     """
     reason = str(error).removesuffix(".")
     if not isinstance(error, (NotAllowedError, LimitExceededError)):
@@ -227,7 +227,7 @@ _HELPERS: dict[str, Any] = {
 }
 
 _PLAIN_OPERATORS = (ast.Sub, ast.Div, ast.BitAnd, ast.BitOr, ast.BitXor)
-"""Operators whose results cannot be much larger than their operands; they stay unchanged."""
+"""Operators that the translation keeps, because their results are not much larger than operands."""
 
 _GUARDED_OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "add",
@@ -240,7 +240,10 @@ _GUARDED_OPERATORS: dict[type[ast.operator], str] = {
 }
 
 _TIMED_OPERATORS = (ast.FloorDiv, ast.Mod, ast.Mult, ast.Pow)
-"""Operators that take a long time for large integers; their functions also get the record."""
+"""Operators that take a long time for large integers.
+
+Their functions in `tap_core.mapper.functions` also get the record, to limit the time per record.
+"""
 
 _Write: TypeAlias = Callable[["_Translator", Any], ast.expr]
 
@@ -251,7 +254,7 @@ class _Translator:
 
     scope: ExpressionScope
     bound: dict[str, Any] = field(default_factory=dict)
-    """Values for the globals of the compiled function, by generated name such as ``k0``."""
+    """Global variables of the compiled function; their names are generated, such as ``k0``."""
     fields: set[str] = field(default_factory=set)
     """Names of the properties that the expression reads from the record."""
     loops: bool = False
@@ -302,7 +305,8 @@ class _Translator:
     def _field(self, name: str) -> ast.expr:
         """Return the syntax node that reads the property ``name`` of the record.
 
-        If the record has no such property, the node evaluates to the function of this name, if any.
+        If the record has no such property, the node evaluates to the function ``name``, if there is
+        one.
         """
         if name in self.scope.functions:
             get = ast.Attribute(_load("n"), "get", ast.Load())
@@ -312,7 +316,7 @@ class _Translator:
 
     @contextmanager
     def nested_scope(self) -> Iterator[None]:
-        """Limit the scope of a comprehension's loop variables to the ``with`` block."""
+        """Context manager: forget the loop variables of a comprehension at the end of the block."""
         outer = dict(self._locals)
         try:
             yield
@@ -477,7 +481,10 @@ def _comprehension(
 
 
 def _write_counted(translator: _Translator, node: ast.expr) -> ast.expr:
-    """Translate the element of a comprehension, such that its size is counted and limited."""
+    """Translate the element of a comprehension; the new code also counts the element's size.
+
+    Constants and comparisons are not counted.
+    """
     element = translator.write(node)
     is_small = isinstance(node, (ast.Constant, ast.Compare))
     return element if is_small else _call("count_element", _load("c"), element)

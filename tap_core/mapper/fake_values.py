@@ -1,9 +1,9 @@
 """Random names, addresses and other values for stream map expressions, such as ``fake.name()``.
 
-They come from the package Faker. An expression can call the functions of Faker's providers, but has
-no access to Faker's objects, whose attributes lead to Python's builtins. Arguments of a function
-are plain data. A function that calls other functions by name can call only functions of the
-providers.
+They come from the package Faker. An expression can call the functions of Faker's providers, but
+cannot access Faker's objects, because their attributes lead to Python's builtins. Arguments of a
+function are plain data. Some functions call other functions by name; they can call only functions
+of the providers.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from tap_core.mapper.functions import NotAllowedError
 __all__ = ["FakeValues"]
 
 _MOST: Final = 100_000
-"""Maximum number of characters or items that a function may be asked for."""
+"""Maximum size, in characters or items, that an expression may request from a Faker function."""
 _BOUNDS: Final = Bounds(_MOST)
 
 _PROXIES: Final = ("optional", "unique")
 _SAMPLED: Final = ("date", "pyint", "random_int", "unix_time")
-"""Beginnings of the names of functions whose numbers are values or days, not sizes."""
+"""Name prefixes of Faker functions whose number arguments are values or days, not sizes."""
 _SAMPLED_ARGUMENTS: Final = frozenset({"max_value", "min_value", "step"})
 _NESTED: Final = frozenset({"fixed_width", "image", "json", "json_bytes"})
-"""Functions that take sizes within lists and objects."""
+"""Faker functions with sizes inside lists and objects in their arguments."""
 
 _NUMBERS: Final[Any] = (int, float, Decimal)
 _HOLDERS: Final = (dict, list, tuple, set, frozenset)
 _PLAIN: Final = (str, bytes, int, float, Decimal, dt.date, dt.time, dt.timedelta, type(None))
 _TYPES: Final = (str, float, bool, list, tuple, dict, set)
-"""Python's types, which some functions take as the types of their values."""
+"""Python types that expressions may pass to Faker functions as arguments."""
 
 
 class FakeValues:
-    """The object ``fake`` of stream map expressions: the functions of a Faker instance.
+    """Object ``fake`` of stream map expressions: the functions of a Faker instance.
 
     In addition, it has Faker's ``unique``, ``optional``, ``seed_instance`` and ``fake["de_DE"]``.
     """

@@ -66,25 +66,28 @@ _MAX_WEIGHT = 10_000_000
 
 _BOUNDS = Bounds(_MAX_LENGTH)
 _MAX_POWER_OPERAND = 4_000_000
-"""Maximum absolute value of the base and the exponent of a power."""
+"""Maximum absolute value of the base, and of the exponent, in a power."""
 _SHORT_LIST = 100
-"""Number of items up to which a list is joined without a check of the result's size."""
+"""Maximum number of items of a list that is joined without a check of the result's size."""
 _ITEMS_PER_TIME_CHECK = 16
 _BITS_PER_BYTE = 8
 _LONG_BITS = 100_000
 _LONG = 1 << _LONG_BITS
 _LOWEST = -_LONG
-"""Integers below ``_LOWEST`` or above ``_LONG`` are computed with checks of size and time."""
+"""Lower limit of integers that are computed without checks of size and time.
+
+The upper limit is ``_LONG``.
+"""
 _MAX_SHIFT = 10_000
-"""Maximum number of bits by which a number is shifted."""
+"""Maximum number of bits in a shift operation."""
 _MAX_SHIFTED = int(sys.float_info.max)
-"""Maximum absolute value of a number that is shifted."""
+"""Maximum absolute value of the shifted number in a shift operation."""
 
 _HIDDEN_PREFIXES = ("_", "func_")
 _HIDDEN = frozenset(
     ("ag_frame", "cr_frame", "exec", "format", "format_map", "gi_frame", "mro", "tb_frame")
 )
-"""Names of attributes that give access to internals of the Python interpreter."""
+"""Names of attributes that give access to the internals of the Python interpreter."""
 
 _FORBIDDEN = frozenset(
     (
@@ -106,17 +109,20 @@ MUTATORS = frozenset(
         *("intersection_update", "symmetric_difference_update"),
     )
 )
-"""Names of methods that change their object or an argument."""
+"""Names of methods that change their object or one of their arguments."""
 
 PLAIN_METHODS = frozenset(
     name
     for kind in (str, bytes, int, float, list, dict, set, tuple, dt.datetime, dt.timedelta)
     for name in dir(kind)
 ) - set(GROWING_METHODS)
-"""Names of methods that cannot return far more than they get; called without a size check."""
+"""Names of methods that are called without a size check.
+
+Their results are not much larger than their object and arguments.
+"""
 
 _timed = threading.local()
-"""The record of this thread's evaluation, and the time at which the evaluation must have ended."""
+"""Per thread: the record of the current evaluation, and the time limit of the evaluation."""
 
 _SIZELESS = frozenset((int, float, bool))
 
@@ -144,7 +150,7 @@ def _random_below(top: float) -> int:
 
 
 class FunctionLibrary:
-    """Python module, such as ``datetime``, of which expressions can use only public members."""
+    """Wrapper of a Python module, such as ``datetime``, that exposes only public members."""
 
     __slots__ = ("_module",)
 
@@ -167,7 +173,7 @@ STANDARD_FUNCTIONS: dict[str, Any] = {
     "dict": dict,
     "set": set,
 }
-"""Functions that every expression can call, including those of aliases."""
+"""Functions that every expression can call; expressions in ``__alias__`` can call no others."""
 
 
 def map_functions() -> dict[str, Callable[..., Any]]:
@@ -263,10 +269,10 @@ def add(left: Any, right: Any) -> Any:
 def multiply(record: Any, left: Any, right: Any) -> Any:
     """Return ``left * right``: the product of numbers, or a repeated text or list.
 
-    ``record`` is the record of the evaluation, whose time is limited.
+    ``record`` is the record for which the expression is evaluated. The time per record is limited.
 
     Raises:
-        NotAllowedError: The result would be too long.
+        NotAllowedError: The result would be too long, or the time limit is exceeded.
     """
     if type(left) not in _SIZELESS or type(right) not in _SIZELESS:
         for many, times in ((left, right), (right, left)):
@@ -285,7 +291,7 @@ def _is_long(value: Any) -> bool:
 
 
 def _check_time(record: Any) -> None:
-    """Check the total time of the operations with large integers for one record.
+    """Check the total time that operations with large integers take for one record.
 
     Raises:
         NotAllowedError: The operations take longer than `TEMPLATE_SECONDS`.
@@ -313,10 +319,13 @@ def _check_weight(size: int) -> None:
 
 
 def power(record: Any, base: Any, exponent: Any) -> Any:
-    """Return ``base ** exponent``; ``record`` is that of the evaluation, whose time is limited.
+    """Return ``base ** exponent``.
+
+    ``record`` is the record for which the expression is evaluated. The time per record is limited.
 
     Raises:
-        NotAllowedError: The absolute value of an operand exceeds 4,000,000.
+        NotAllowedError: The absolute value of an operand exceeds 4,000,000, or the time limit is
+            exceeded.
     """
     if abs(base) > _MAX_POWER_OPERAND or abs(exponent) > _MAX_POWER_OPERAND:
         raise NotAllowedError("a number is too high to be raised to a power")
@@ -328,7 +337,7 @@ def power(record: Any, base: Any, exponent: Any) -> Any:
 def modulo(record: Any, left: Any, right: Any) -> Any:
     """Return ``left % right``: a remainder or, if ``left`` is text, the formatted text.
 
-    ``record`` is the record of the evaluation, whose time is limited.
+    ``record`` is the record for which the expression is evaluated. The time per record is limited.
     """
     if _is_long(left):
         _check_time(record)
@@ -338,7 +347,10 @@ def modulo(record: Any, left: Any, right: Any) -> Any:
 
 
 def floor_divide(record: Any, left: Any, right: Any) -> Any:
-    """Return ``left // right``; ``record`` is that of the evaluation, whose time is limited."""
+    """Return ``left // right``.
+
+    ``record`` is the record for which the expression is evaluated. The time per record is limited.
+    """
     if not _is_long(left):
         return left // right
     _check_time(record)
@@ -380,7 +392,7 @@ def _check_shift(value: Any, bits: Any) -> None:
 
 
 def safe_join(*parts: Any) -> str:
-    """Return the text of an f-string: its parts, each converted to text, joined.
+    """Join the parts of an f-string to a text; each part is converted to text first.
 
     Raises:
         NotAllowedError: A part has more than 100,000 characters.
@@ -400,7 +412,7 @@ class OperationBudget:
     """Limits of all comprehensions in one evaluation of an expression.
 
     The remaining iterations and the remaining size, in characters and items, decrease during the
-    evaluation. ``end`` is the time, as `time.monotonic` returns it, at which it must have ended.
+    evaluation. The evaluation must end before the time ``end``, as returned by `time.monotonic`.
     """
 
     __slots__ = ("end", "iterations", "size")
@@ -430,14 +442,14 @@ def count_element(budget: OperationBudget, value: Any) -> Any:
 def iterate(
     budget: OperationBudget, items: Iterable[Any], nesting: tuple[Any, ...] | None
 ) -> Iterator[Any]:
-    """Yield the items over which a comprehension iterates; each reduces the budget by 1.
+    """Yield the items over which a comprehension iterates; reduce the budget by 1 for each.
 
-    ``nesting`` is that of the loop variables: None for a single variable, a tuple for several ones,
-    such as ``(None, (None, None))`` for ``a, (b, c)``. Each item is then unpacked to a tuple of the
-    same nesting. The time is checked at every 16th item.
+    ``nesting`` describes the loop variables: None for a single variable, a tuple for several ones,
+    such as ``(None, (None, None))`` for ``a, (b, c)``. For a tuple, each item is unpacked to a
+    tuple of the same nesting. The time is checked at every 16th item.
 
     Raises:
-        NotAllowedError: The budget is used up.
+        NotAllowedError: The budget or the time is used up.
     """
     for item in items:
         budget.iterations -= 1
@@ -449,9 +461,10 @@ def iterate(
 
 
 def _unpack(item: Any, nesting: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Unpack an item of a comprehension into a tuple with the ``nesting`` of its loop variables.
+    """Unpack an item of a comprehension to a tuple that corresponds to the loop variables.
 
-    See `iterate`. Values beyond the number of variables are dropped.
+    ``nesting`` describes the variables, such as ``(None, (None, None))`` for ``a, (b, c)``. Values
+    beyond the number of variables are dropped.
     """
     return tuple(
         part if inner is None else _unpack(part, inner)

@@ -1,7 +1,7 @@
 """Stream maps of a plugin (tap, mapper or target), built from its config settings.
 
-Each stream has a list of maps. The first is its primary map. Each entry of ``stream_maps`` that
-names the stream as ``__source__`` adds a map, which makes a copy of the stream.
+Each stream has a list of maps; the first one is its primary map. An entry of ``stream_maps`` with
+``__source__`` adds another map to the named stream, which writes a copy of the stream.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = ["PluginMapper"]
 
 
 class PluginMapper:
-    """All stream maps of a plugin, created from its settings and the schemas of the streams.
+    """Stream maps of a plugin, created from its settings and the schemas of the streams.
 
     The attribute ``stream_maps`` is a dict from the original name of a stream to its list of maps.
     """
@@ -94,8 +94,8 @@ class PluginMapper:
         """Create the maps of all streams in a catalog, for the selected properties of each stream.
 
         If a stream itself is not selected, all its properties are used, because its keys may be
-        among the properties that are not selected. For each entry of ``stream_maps`` that matches
-        no stream, a warning is logged.
+        among the properties that are not selected. Log a warning for each entry of ``stream_maps``
+        that matches no stream.
         """
         self._warn_of_unknown_streams(
             [entry.stream or entry.tap_stream_id for entry in catalog.streams]
@@ -114,8 +114,8 @@ class PluginMapper:
     ) -> None:
         """Create the maps of a stream.
 
-        Nothing is done if the stream has no map of its own in ``stream_maps``, and its default map
-        exists for the same schema and keys.
+        Do nothing if a default map of the stream already exists for the same schema and keys. A
+        stream without an entry in ``stream_maps`` has a default map.
 
         Args:
             stream_name: Name of the stream before the map.
@@ -151,9 +151,10 @@ class PluginMapper:
                 )
 
     def find_shared_names(self) -> set[str]:
-        """Return the names that the setting ``stream_maps`` gives to more than one stream.
+        """Return the new stream names that ``stream_maps`` assigns to more than one stream.
 
-        Several entries may set the same name, or one entry with a pattern sets it for all matches.
+        Several entries may set the same name, or one entry with a pattern sets it for all matching
+        streams.
         """
         names: list[str] = []
         for name, definition in self.stream_maps_dict.items():
@@ -170,7 +171,7 @@ class PluginMapper:
     def _build_maps(
         self, stream_name: str, schema: JsonSchema, key_properties: Sequence[str] | None
     ) -> list[StreamMap]:
-        """Return the maps of a stream that ``stream_maps`` defines; the primary map is first."""
+        """Return all maps of a stream that ``stream_maps`` defines; the primary map is first."""
         options = self.flattening_options
         maps: list[StreamMap] = [
             self.default_mapper_type(
@@ -203,7 +204,7 @@ class PluginMapper:
         )
 
     def _get_names(self, name: str, options: Any, stream_name: str) -> tuple[str, str]:
-        """Return the source stream (name or pattern) and the new stream name of a map definition.
+        """Return the source stream (name or pattern) and the new stream name in a map definition.
 
         Args:
             name: Key of the definition in the setting ``stream_maps``.

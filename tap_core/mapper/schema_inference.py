@@ -42,9 +42,10 @@ def infer_property_schema(
 def _infer_type(
     expression: str, existing: JsonSchema | None, record: JsonSchema
 ) -> th.JSONTypeHelper[Any]:
-    """Return the type of an expression's values, inferred from its text: ``int(a)`` is integer.
+    """Infer the type of an expression's values from its text: ``int(a)`` is an integer.
 
-    If the text shows no type, it is that in ``existing``, the property's schema, or else string.
+    If the text shows no type, return the type in ``existing``, the property's schema before the
+    map. If ``existing`` is None, return the string type.
     """
     if expression == "record":
         return th.CustomType(record)

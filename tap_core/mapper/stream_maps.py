@@ -54,7 +54,7 @@ class StreamMap(abc.ABC):
     """
 
     may_mutate = True
-    """True if `transform` may change its argument, or a value in it."""
+    """True if `transform` may change the record that it receives, or a value in the record."""
 
     def __init__(
         self,
@@ -141,11 +141,11 @@ class StreamMap(abc.ABC):
 
 
 class DefaultStreamMap(StreamMap):
-    """Base class of the maps of streams for which ``stream_maps`` has no entry."""
+    """Base class of the maps that are used for streams without an entry in ``stream_maps``."""
 
 
 class RemoveRecordTransform(DefaultStreamMap):
-    """Map that drops all records of a stream, and so removes the stream from the output."""
+    """Map that drops all records of a stream, so that the stream is not written."""
 
     may_mutate = False
 
@@ -158,7 +158,7 @@ class RemoveRecordTransform(DefaultStreamMap):
 
 
 class SameRecordTransform(DefaultStreamMap):
-    """Map that keeps every record unchanged, except that it flattens the record if enabled."""
+    """Map that keeps all records; it only flattens them, if flattening is enabled."""
 
     may_mutate = False
 
