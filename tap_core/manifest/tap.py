@@ -85,7 +85,7 @@ class ManifestTap(Tap):
 
     @cached_property
     def declared_streams(self) -> list[ManifestStream]:
-        """Available streams under the key ``streams`` of the manifest, without generated streams."""
+        """Available streams under the key ``streams`` of the manifest, without generated ones."""
         is_available = partial(are_streams_available, self.manifest, self.config)
         return [ManifestStream(self, node) for node in self.manifest.find_streams(is_available)]
 
