@@ -18,7 +18,7 @@ __all__ = ["coerce_scalar", "describe_expected_type"]
 _NAMES: Final = {str: "a text", int: "an integer", float: "a number", bool: "true or false"}
 _BOOLEANS: Final = {"true": True, "false": False}
 _MAX_SHOWN: Final = 60
-"""Number of characters of a value that a message shows."""
+"""Maximum number of characters of a value in a message."""
 
 
 def coerce_scalar(expected: FieldType, value: Any) -> Any:
@@ -72,7 +72,7 @@ def _format_value(value: Any) -> str:
 def describe_expected_type(expected: FieldType) -> str:
     """Return a description of the types that an option accepts, such as "an integer".
 
-    It is used in error messages; ``expected`` contains the accepted types.
+    The description is for error messages. ``expected`` contains the accepted types.
     """
     parts = [
         *map(repr, expected.literals),

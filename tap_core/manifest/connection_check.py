@@ -81,7 +81,7 @@ def _read_named_streams(tap: Any, check: CheckStream) -> None:
 
 
 def _read_first_streams(tap: Any, check: CheckDynamicStream) -> None:
-    """Read one record from each of the first streams; ``stream_count`` is their number.
+    """Read one record from each of the first ``stream_count`` streams of the manifest.
 
     If ``use_check_availability`` is false, read nothing.
 

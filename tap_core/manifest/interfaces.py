@@ -67,9 +67,9 @@ In mappings and lists each value is a separate template.
 """
 
 Parameter: TypeAlias = Annotated[Any, "value", (str, list)]
-"""Query parameter or form field, or a template for all of them as a mapping.
+"""Option for one query parameter or form field, or for a mapping of them.
 
-Only lists and quoted texts are read as Python literals; all other rendered texts stay text.
+Rendered lists and quoted texts are read as Python literals; all other rendered texts stay text.
 """
 
 Condition: TypeAlias = Annotated[bool | Callable[[TemplateScope], bool], "condition"]
@@ -221,10 +221,10 @@ class PartitionRouter(Protocol):
     """Partition router: divides a stream into slices, such as one for each parent record."""
 
     def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterable[Context]:
-        """Yield the contexts of the slices of a stream lazily, each a dict of partition values.
+        """Yield one context (a dict of partition values) for each slice of a stream, lazily.
 
-        The keys of a context are the partition fields, and ``parent_slice`` if the parent has
-        slices.
+        The keys of a context are the partition fields, and ``parent_slice`` if the parent stream
+        has slices.
         """
 
     def put(self, request: HTTPRequest, scope: TemplateScope) -> None:

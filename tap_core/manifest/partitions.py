@@ -1,8 +1,9 @@
 """Lazy cache of a stream's partitions, which partition routers generate.
 
-A partition is a context: a dict of partition values. It is generated when the parent stream yields
-its record, so the first slice is read before the last parent record. All contexts are cached,
-because they are iterated over again at the end of the run, and in the product of several routers.
+A context, a dict of partition values, identifies each partition. It is generated when the parent
+stream yields its record, so the first slice is read before the last parent record. All contexts are
+cached, because they are iterated over again at the end of the run, and in the product of several
+routers.
 """
 
 from __future__ import annotations

@@ -41,16 +41,16 @@ _MAX_NUMBER: Final = 100_000
 _TOTAL_FACTOR: Final = 4
 """Maximum total size of all values in one rendering, as a multiple of the length limit."""
 _UNITS_PER_CALL: Final = 12
-"""Size of a call or a new container in the total size of a rendering.
+"""Units that each call and each new container adds to the total size of a rendering.
 
-The unit is 8 bytes, the size of a list item.
+A unit is 8 bytes, the size of a list item.
 """
 _UNITS_PER_MEMBER: Final = 5
-"""Size of each member of a new dict in the total size of a rendering, in units of 8 bytes."""
+"""Units that each member of a new dict adds to the total size of a rendering."""
 _UNITS_PER_JSON_CHARACTER: Final = 4
-"""Size of each character of parsed JSON in the total size of a rendering, in units of 8 bytes."""
+"""Units that each character of parsed JSON adds to the total size: ``{},`` becomes 72 bytes."""
 _UNITS_PER_TEXT: Final = 10
-"""Size of a new short text in the total size of a rendering, in units of 8 bytes."""
+"""Units that a new short text adds to the total size, also a character outside of ASCII."""
 _COMPARED_FACTOR: Final = 10
 """Maximum size of the values that a filter compares, as a multiple of the length limit."""
 _MAX_COMPARED: Final = 1_000_000
@@ -113,10 +113,10 @@ _current: Final = threading.local()
 
 @contextmanager
 def limit_rendering() -> Iterator[_Rendering]:
-    """Limit the time and the size of all template renderings in a ``with`` block of this thread.
+    """Context manager: limit the time and the size of all template renderings of this thread.
 
-    The limits apply to all of these renderings together. A nested block shares the limits of the
-    outer block. As a decorator, ``@limit_rendering()`` limits each call of a function.
+    The limits apply to all renderings inside the block together. A nested block shares the limits
+    of the outer block. As a decorator, ``@limit_rendering()`` limits each call of a function.
     """
     outer = getattr(_current, "run", None)
     _current.run = run = _Rendering() if outer is None else outer

@@ -1,6 +1,7 @@
 """JSON Schema of a stream, from the schema loaders that its manifest declares.
 
-A stream without a schema loader has an empty schema; its records are emitted unchanged.
+Without a schema loader, the schema is read from a file with the stream's name. If there is no such
+file, the schema is empty, and the records are emitted unchanged.
 """
 
 from __future__ import annotations

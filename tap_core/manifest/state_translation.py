@@ -59,8 +59,9 @@ _NO_CURSOR_KEYS: Final = ("__ab_no_cursor_state_message", "__ab_full_refresh_syn
 class LegacyToPerPartitionStateMigration:
     """State migration from one state per parent key, in airbyte-cdk's legacy format.
 
-    The component does nothing, because `from_cdk_state` converts ``{"<parent key>": {"<cursor
-    field>": "<value>"}}`` for every stream with a single partition field.
+    The component does nothing, because `from_cdk_state` converts
+    ``{"<parent key>": {"<cursor field>": "<value>"}}`` for every stream with a single partition
+    field.
     """
 
     def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:  # noqa: ARG002
@@ -178,7 +179,7 @@ def to_cdk_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def iterate_parent_nodes(stream: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the manifest nodes of all parent streams of a stream, and of their parents."""
+    """Yield the manifest nodes of a stream's parent streams, of their parents, and so on."""
     cursor = stream.get("incremental_sync")
     routers = [inner for one in _get_routers(stream) for inner in _iterate_inner_routers(one)]
     for router in (*routers, cursor if isinstance(cursor, Mapping) else {}):

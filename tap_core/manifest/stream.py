@@ -135,7 +135,7 @@ class ManifestStream(Stream):
 
     @property
     def incremental_sync(self) -> DatetimeBasedCursor | None:
-        """DatetimeBasedCursor of the stream, with the tap's overrides; None for other cursors."""
+        """DatetimeBasedCursor with the options that the tap overrides; None for other cursors."""
         return self.components.datetime_cursor
 
     @property
@@ -354,7 +354,7 @@ class ManifestStream(Stream):
     def send_request(self) -> requests.Response:
         """Send one request, with retries, and return the response.
 
-        Only copies of the stream from `with_request_only` have this method called.
+        Call this method only on a copy of the stream from `with_request_only`.
 
         Raises:
             SyncError, requests.exceptions.RequestException: The request failed.
@@ -428,7 +428,10 @@ class ManifestStream(Stream):
 
     @property
     def _client(self) -> ManifestClient:
-        """HTTP client that sends the stream's requests; each copy of the stream has its client."""
+        """HTTP client that sends the stream's requests.
+
+        Each copy of the stream has a separate client.
+        """
         client = self._own_client
         if client.stream is not self or client.components is not self.components:
             client = self._own_client = client.copy_for(self, self.components)

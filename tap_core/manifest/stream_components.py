@@ -179,7 +179,7 @@ class StreamComponents:
 
     @property
     def parent_names(self) -> list[str]:
-        """Names of all parent streams of the stream, and of their parents."""
+        """Names of the stream's parent streams, of their parents, and so on."""
         parents = iterate_parent_nodes(self.incremental_node)
         return [self.build(one.get("name"), str, get_parameters(one)) or "" for one in parents]
 
@@ -202,7 +202,7 @@ class StreamComponents:
 
     @cached_property
     def datetime_cursor(self) -> DatetimeBasedCursor | None:
-        """DatetimeBasedCursor of the stream, with the tap's overrides; None for other cursors."""
+        """DatetimeBasedCursor with the options that the tap overrides; None for other cursors."""
         if not self.incremental_node.get("incremental_sync"):
             return None
         cursor = self.declared.incremental_sync

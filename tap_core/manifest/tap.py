@@ -91,7 +91,7 @@ class ManifestTap(Tap):
 
     @cached_property
     def template_streams(self) -> list[tuple[str, ManifestStream]]:
-        """Generated streams, as pairs of the name of the dynamic stream and the stream."""
+        """Generated streams, each as a pair: name of the dynamic stream, and the stream."""
         if not self.dynamic_catalog:
             return []
         from tap_core.manifest.dynamic_streams import generate_streams

@@ -227,7 +227,7 @@ _HELPERS: dict[str, Any] = {
 }
 
 _PLAIN_OPERATORS = (ast.Sub, ast.Div, ast.BitAnd, ast.BitOr, ast.BitXor)
-"""Operators that the translation keeps, because their results are not much larger than operands."""
+"""Operators that the translation keeps unchanged, because they cannot make large results."""
 
 _GUARDED_OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "add",
@@ -316,7 +316,7 @@ class _Translator:
 
     @contextmanager
     def nested_scope(self) -> Iterator[None]:
-        """Context manager: forget the loop variables of a comprehension at the end of the block."""
+        """Context manager: limit the scope of a comprehension's loop variables to the block."""
         outer = dict(self._locals)
         try:
             yield

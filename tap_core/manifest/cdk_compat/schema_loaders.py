@@ -1,7 +1,7 @@
 """Base classes for custom schema loaders, with airbyte-cdk's class and method names.
 
-Schema files are searched in the manifest's folder. `CdkJsonFileSchemaLoader.within` creates the
-subclass for that folder which a connector imports.
+Schema files are searched in the manifest's folder. Connectors import a subclass of
+CdkJsonFileSchemaLoader for that folder, created by `CdkJsonFileSchemaLoader.within`.
 """
 
 from __future__ import annotations

@@ -66,8 +66,8 @@ class CdkStateMigration:
 class CdkLegacyToPerPartitionStateMigration(CdkStateMigration):
     """State migration from one state per parent key to Airbyte's per-partition format.
 
-    It converts ``{"<parent key>": {"<cursor field>": "<value>"}, …}`` to ``{"states":
-    [{"partition": …, "cursor": …}, …]}``.
+    It converts ``{"<parent key>": {"<cursor field>": "<value>"}, …}`` to
+    ``{"states": [{"partition": …, "cursor": …}, …]}``.
     """
 
     def __init__(

@@ -255,7 +255,7 @@ class HTTPAPIBudget:
     def _find_policy(self, request: requests.PreparedRequest) -> tuple[str, RateLimits, int] | None:
         """Return the first policy that matches a request, as a tuple (name, limits, weight).
 
-        The weight is the number of requests as which the request counts. Return None if no policy
+        A request with weight 2, for example, counts as two requests. Return None if no policy
         matches, or if the first policy that matches is unlimited.
         """
         for index, policy in enumerate(self.policies):

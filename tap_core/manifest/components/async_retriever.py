@@ -63,7 +63,7 @@ class AsyncRetriever:
     status_mapping: AsyncJobStatusMap
     status_extractor: Extractor
     record_selector: RecordSelector
-    """Selector of the records. Its own extractor is not used, but `download_extractor`."""
+    """Selector of the records; `download_extractor` replaces its extractor."""
     download_target_requester: HttpRequester | CustomRequester | None = None
     download_target_extractor: Extractor | None = None
     download_extractor: Extractor | None = None

@@ -185,8 +185,8 @@ class CustomIncrementalSync(Custom):
     ``get_stream_state()``, called after each slice.
 
     Raises:
-        ManifestError: The class lacks a cursor method, a required field is missing, or a datetime
-            format, a duration, or a `step` without `cursor_granularity` is invalid.
+        ManifestError: The class lacks a cursor method, a required field is missing, a datetime
+            format or duration is invalid, or only one of `step` and `cursor_granularity` is set.
     """
 
     METHODS: ClassVar[tuple[str, ...]] = (

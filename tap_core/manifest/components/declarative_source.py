@@ -59,7 +59,7 @@ class DeclarativeStream:
     state_migrations: list[StateMigration] = field(default_factory=list)
 
     IS_BUILT_LATER: ClassVar[bool] = True
-    """True: custom components receive the declaration in the manifest, not an instance."""
+    """True if custom components receive the declaration in the manifest, not an instance."""
 
     def __post_init__(self) -> None:
         """Raise ManifestError if the retriever splits time windows, but the cursor cannot do so."""
@@ -93,7 +93,7 @@ class StateDelegatingStream:
     """ISO 8601 duration. If the state is older than this, the full refresh stream is read."""
 
     IS_BUILT_LATER: ClassVar[bool] = True
-    """True: custom components receive the declaration in the manifest, not an instance."""
+    """True if custom components receive the declaration in the manifest, not an instance."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ __all__ = ["RateLimitedMultipleTokenAuthenticator"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RateLimitedMultipleTokenAuthenticator(RotatedTokens):
-    """Authenticator with several tokens, which sends one that has quota left with each request."""
+    """Authenticator that selects, for each request, one of several tokens with remaining quota."""
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
         """Return a callable that adds a token with remaining quota to a request.

@@ -267,7 +267,7 @@ class UnionPartitionRouter:
     """Partition router that yields the stream slices of several routers, each value once.
 
     All slices have the same partition field. Other values, such as ``parent_slice``, become extra
-    fields, which are not stored in the state. The state of a slice is therefore the same for each
+    fields, which are not stored in the state. So the state of a slice does not depend on its
     router.
     """
 

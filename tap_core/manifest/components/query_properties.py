@@ -142,7 +142,7 @@ class JsonSchemaPropertySelector:
     transformations: list[Transformation] = field(default_factory=list)
 
     def select_names(self, stream: DeclarativeStreamProtocol) -> frozenset[str]:
-        """Return the API's names of the stream's selected top-level properties."""
+        """Return the selected top-level properties of the stream, by the API's names."""
         properties: Mapping[str, Any] = stream.schema.get("properties") or {}
         mask = stream.mask
         selected: Record = {

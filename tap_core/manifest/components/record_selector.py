@@ -48,9 +48,9 @@ RecordSelection: TypeAlias = Callable[
 ]
 """Function that yields the records in the documents of a response.
 
-Its arguments are the documents, the interpolation scope, a function that is called for each record
-which the extractor finds, before the filter, and the callback for a record on which a template
-fails. Such a record is skipped; with None the ManifestError is raised.
+Its arguments are the documents, the template variables, a function that is called for each
+extracted record before the filter, and the callback for a record on which a template fails. Such a
+record is skipped. If the callback is None, the ManifestError is raised instead.
 """
 
 _Changes: TypeAlias = list[Callable[[Record, TemplateScope], None]]

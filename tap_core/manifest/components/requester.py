@@ -206,7 +206,10 @@ class HttpRequester:
 
     @property
     def timeout(self) -> tuple[float | None, float | None] | None:
-        """Connect timeout and read timeout in seconds; None for the default of one or of both."""
+        """Connect timeout and read timeout in seconds.
+
+        None means the default, either for one timeout or for both.
+        """
         limits = self.connect_timeout_in_seconds, self.read_timeout_in_seconds
         return None if limits == (None, None) else limits
 

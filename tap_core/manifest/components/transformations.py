@@ -290,7 +290,7 @@ def _rename_fields(record: Mapping[str, Any], rename: Callable[[str], str]) -> d
 
 _MAX_CACHED_LENGTH: Final = 200
 _MAX_CACHED_NAMES: Final = 8_192
-"""Maximum number of cached names, and above it the maximum length of a cached name.
+"""Maximum number of cached names; `_MAX_CACHED_LENGTH` is the maximum length of each.
 
 A source may send an unlimited number of different names.
 """
