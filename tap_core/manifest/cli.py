@@ -97,10 +97,7 @@ class _ManifestProgram(Program):
     ignore_unknown_options = True
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the options of `tap-manifest`, and store all other arguments in ``ctx.args``.
-
-        The other arguments are for the tap.
-        """
+        """Parse the options of `tap-manifest`; store the tap's arguments in ``ctx.args``."""
         if args and args[0] not in _TAP_COMMANDS and args[0] in self.commands:
             return super().parse_args(ctx, args)
         ctx.allow_interspersed_args = True

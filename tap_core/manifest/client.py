@@ -502,10 +502,7 @@ class ManifestClient:
         )
 
     def _requires_https(self) -> bool:
-        """Return True if credentials may be sent only over HTTPS.
-
-        This is the case if an origin that may receive the credentials uses HTTPS.
-        """
+        """Return True if credentials need HTTPS, because an allowed origin uses HTTPS."""
         return any(one.scheme == "https" for one in self._find_origins())
 
     @property

@@ -127,10 +127,7 @@ class ManifestReader(WindowReader):
 
     @property
     def has_gap(self) -> bool:
-        """True if a template failed on a record of the partition.
-
-        The bookmark then must not advance.
-        """
+        """True if a template failed on a record, so the partition's bookmark must not advance."""
         failed = self.stream._failed_records
         return failed is not None and failed.count > 0
 

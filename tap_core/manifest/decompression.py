@@ -62,10 +62,7 @@ With any other method a block may decompress to thousands of times its size.
 """
 
 _DIRECTORY_BYTES: Final = 8 * MIB
-"""Maximum bytes of the list of files in a zip archive.
-
-The parsed list takes about ten times as much memory.
-"""
+"""Maximum bytes of the list of files in a zip archive; parsing needs ten times as much memory."""
 
 _READ_ERRORS: Final = (
     InputTooLargeError,

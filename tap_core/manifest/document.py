@@ -117,10 +117,7 @@ class ListNode(list[Any]):
 
 
 def iterate_nodes(part: Any) -> Iterator[MappingNode]:
-    """Yield all mappings in a part of a manifest, parents before their children.
-
-    If the part itself is a mapping, it is yielded first.
-    """
+    """Yield the mappings in a part of a manifest, itself included, parents before children."""
     if isinstance(part, MappingNode):
         yield part
     if isinstance(part, Mapping):

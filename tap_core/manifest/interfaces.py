@@ -302,10 +302,7 @@ class DeclarativeStreamProtocol(Protocol):
         """Yield the records of all pages of a stream without slices; ``context`` is None."""
 
     def iterate_records(self, retriever: Any) -> Iterable[Record]:
-        """Yield the records of another retriever, such as that of a schema loader.
-
-        The records are read without slices.
-        """
+        """Yield the records of another retriever, such as a schema loader's, without slices."""
 
     @property
     def schema(self) -> JsonSchema:

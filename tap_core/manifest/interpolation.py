@@ -178,10 +178,7 @@ class Template:
         raise ManifestError(f"the template {self.text!r} uses '{name}', which is not known here.")
 
     def describe_error(self, error: Exception) -> str:
-        """Return the message of an error for users.
-
-        Return only the type of the error if the message may contain secrets.
-        """
+        """Return the message of an error, or only its type if the message may contain secrets."""
         is_hidden = _CONFIG in self.names or not are_rows_shown()
         return type(error).__name__ if is_hidden else _format_error(error)
 

@@ -66,16 +66,10 @@ class ManifestStream(Stream):
     """Filter for the records of the current window; None if the API filters them."""
 
     _failed_records: FailedRecords | None = None
-    """Counter of records in the current partition on which a template failed.
-
-    If it is None, the first failure raises an error.
-    """
+    """Counter of records on which a template failed; if None, the first failure is raised."""
 
     _resume_document: StateDocument | None = None
-    """State of a parent stream, if the parent resumes from a position stored by its child stream.
-
-    It is None for all other streams.
-    """
+    """State from which a parent stream resumes, stored by its child; None for other streams."""
 
     is_parent: bool = False
     """True for a parent stream that child streams read completely, regardless of its own state."""
@@ -235,17 +229,13 @@ class ManifestStream(Stream):
     def find_parent_state(self, parent: str) -> Any:
         """Return the state of the parent stream ``parent`` that this stream has stored.
 
-        Return None in the first sync, or if the stream has several partition routers. All parent
-        records are then read, as in airbyte-cdk, because an old parent record may be part of a new
-        combination.
+        Return None in the first sync, or with several partition routers. All parent records are
+        then read, as in airbyte-cdk, because an old parent record may be part of a new combination.
         """
         return self._slices.find_parent_state(parent) if len(self.retriever.routers) == 1 else None
 
     def keep_parent_state(self, parent: str, position: Any) -> None:
-        """Store ``position``, the state of a parent stream, in the state of this stream.
-
-        It is stored after the last slice. Nothing is stored if there are several partition routers.
-        """
+        """Store ``position``, the state of a parent stream, in the state after the last slice."""
         if len(self.retriever.routers) == 1:
             self._slices.keep_parent_state(parent, position)
 
@@ -343,8 +333,7 @@ class ManifestStream(Stream):
     ) -> ManifestStream:
         """Return a copy of the stream that sends only the requests of another retriever.
 
-        The copy has no slices. ``scope`` contains template variables; ``into_file`` True stores
-        response bodies in files.
+        ``scope`` contains template variables; ``into_file`` True stores response bodies in files.
         """
         copied = self._copy_with_retriever(retriever)
         copied._selection = retriever.record_selector.make_selection()
@@ -352,9 +341,7 @@ class ManifestStream(Stream):
         return copied
 
     def send_request(self) -> requests.Response:
-        """Send one request, with retries, and return the response.
-
-        Call this method only on a copy of the stream from `with_request_only`.
+        """Send one request, with retries; only for a copy of the stream from `with_request_only`.
 
         Raises:
             SyncError, requests.exceptions.RequestException: The request failed.
@@ -363,10 +350,9 @@ class ManifestStream(Stream):
         return self._client.send(finalize_request(self.retriever.requester.request(scope)))
 
     def _read_with_simple_retriever(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of a slice for a custom retriever.
+        """Yield the records of a slice, read by the SimpleRetriever inside a custom retriever.
 
-        The SimpleRetriever inside the custom retriever reads the slice. The custom class calls this
-        through ``super().read_records``, once or for several slices.
+        The custom class calls this through ``super().read_records``, once or for several slices.
         """
         copied = copy.copy(self)
         copied.components = copy.copy(self.components)
@@ -396,10 +382,7 @@ class ManifestStream(Stream):
     # Record selection
 
     def iterate_records(self, retriever: SimpleRetriever | AsyncRetriever) -> Iterable[Record]:
-        """Yield the records of another retriever, such as that of a schema loader.
-
-        The records are read without slices.
-        """
+        """Yield the records of another retriever, such as a schema loader's, without slices."""
         return self._copy_with_retriever(retriever).request_records(None)
 
     def _copy_with_retriever(self, retriever: SimpleRetriever | AsyncRetriever) -> ManifestStream:
@@ -428,10 +411,7 @@ class ManifestStream(Stream):
 
     @property
     def _client(self) -> ManifestClient:
-        """HTTP client that sends the stream's requests.
-
-        Each copy of the stream has a separate client.
-        """
+        """HTTP client that sends the stream's requests; each copy of the stream has another one."""
         client = self._own_client
         if client.stream is not self or client.components is not self.components:
             client = self._own_client = client.copy_for(self, self.components)
@@ -440,10 +420,7 @@ class ManifestStream(Stream):
     def fetch(
         self, request: HTTPRequest, scope: TemplateScope, error_handler: ErrorHandler | None = None
     ) -> requests.Response:
-        """Send a component's own request, such as a login, and return the response.
-
-        The request is sent without the stream's credentials.
-        """
+        """Send a component's own request, such as a login, without the stream's credentials."""
         return self._client.fetch(request, scope, error_handler)
 
     def find_embedded_page(self, context: Context | None) -> Any:

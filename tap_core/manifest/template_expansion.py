@@ -222,10 +222,7 @@ def _mark_unknown(document: MappingNode, steps: list[Any], *, creates: bool) -> 
 
 
 def _is_unknown_at(document: Any, steps: list[Any]) -> bool:
-    """Return True if a value on the path ``steps`` is `UNKNOWN`.
-
-    The linter then cannot determine whether the path exists.
-    """
+    """Return True if a value on the path ``steps`` is `UNKNOWN` to the linter."""
     return any(
         holder[name] is UNKNOWN
         for length in range(1, len(steps))

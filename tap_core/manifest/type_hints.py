@@ -115,10 +115,7 @@ def _split_union(annotation: Any) -> Sequence[Any]:
 
 
 def _add_member(values: dict[str, Any], member: Any) -> None:
-    """Add one type of a union type hint, such as ``str``, to ``values``.
-
-    ``values`` are the arguments for a new FieldType.
-    """
+    """Add one type of a union, such as ``str``, to ``values``, the arguments for a FieldType."""
     origin = get_origin(member)
     if origin is Annotated:
         _add_kind(values, member)

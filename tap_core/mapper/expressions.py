@@ -240,10 +240,7 @@ _GUARDED_OPERATORS: dict[type[ast.operator], str] = {
 }
 
 _TIMED_OPERATORS = (ast.FloorDiv, ast.Mod, ast.Mult, ast.Pow)
-"""Operators that take a long time for large integers.
-
-Their functions in `tap_core.mapper.functions` also get the record, to limit the time per record.
-"""
+"""Operators whose time is limited per record, because large integers make them slow."""
 
 _Write: TypeAlias = Callable[["_Translator", Any], ast.expr]
 
@@ -481,10 +478,7 @@ def _comprehension(
 
 
 def _write_counted(translator: _Translator, node: ast.expr) -> ast.expr:
-    """Translate the element of a comprehension; the new code also counts the element's size.
-
-    Constants and comparisons are not counted.
-    """
+    """Translate the element of a comprehension to code that counts and limits its size."""
     element = translator.write(node)
     is_small = isinstance(node, (ast.Constant, ast.Compare))
     return element if is_small else _call("count_element", _load("c"), element)

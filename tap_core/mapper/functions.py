@@ -74,10 +74,7 @@ _BITS_PER_BYTE = 8
 _LONG_BITS = 100_000
 _LONG = 1 << _LONG_BITS
 _LOWEST = -_LONG
-"""Lower limit of integers that are computed without checks of size and time.
-
-The upper limit is ``_LONG``.
-"""
+"""Lower limit of integers that need no checks of size and time; ``_LONG`` is the upper one."""
 _MAX_SHIFT = 10_000
 """Maximum number of bits in a shift operation."""
 _MAX_SHIFTED = int(sys.float_info.max)
@@ -116,10 +113,7 @@ PLAIN_METHODS = frozenset(
     for kind in (str, bytes, int, float, list, dict, set, tuple, dt.datetime, dt.timedelta)
     for name in dir(kind)
 ) - set(GROWING_METHODS)
-"""Names of methods that are called without a size check.
-
-Their results are not much larger than their object and arguments.
-"""
+"""Names of methods whose results are never large, so that their size is not checked."""
 
 _timed = threading.local()
 """Per thread: the record of the current evaluation, and the time limit of the evaluation."""

@@ -58,10 +58,7 @@ class CdkJsonDecoder(CdkDecoder):
         self._parameters = parameters or {}
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the JSON document of a response.
-
-        If the document is a list, yield its elements instead.
-        """
+        """Yield the JSON document of a response; if it is a list, yield its elements."""
         return ours.JsonDecoder().decode(response)
 
 
@@ -202,10 +199,7 @@ class CdkAddFields(RecordTransformation):
         stream_state: Mapping[str, Any] | None = None,  # noqa: ARG002  (airbyte-cdk's signature)
         stream_slice: Any = None,
     ) -> Any:
-        """Add the fields to a record in place.
-
-        The option `condition` is evaluated for each field. If it is false, the field is skipped.
-        """
+        """Add the fields to a record in place, each only if the option `condition` is true."""
         variables: dict[str, Any] = {"record": record, "stream_slice": stream_slice or {}}
         for added in self._parsed_fields:
             types = _get_literal_types(added.value_type)
@@ -273,10 +267,7 @@ class TypeTransformer:
         return holder["value"]
 
     def transform(self, record: dict[str, Any], schema: Mapping[str, Any]) -> None:
-        """Convert the values of a record in place.
-
-        The flags that were passed to the constructor select the conversions.
-        """
+        """Convert the values of a record in place; the flags of the constructor select how."""
         if TransformConfig.DefaultSchemaNormalization in self._config:
             make_normalizer(cast(dict[str, Any], schema))(record)
         if self._custom_normalizer is not None:

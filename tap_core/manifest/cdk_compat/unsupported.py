@@ -55,9 +55,6 @@ def unsupported_class(name: str, module: str) -> type:
 
 
 def find_unsupported_base(cls: type) -> str | None:
-    """Return an error message if ``cls`` derives from an unsupported airbyte-cdk class.
-
-    Return None otherwise. The message names the unsupported class.
-    """
+    """Return an error message if ``cls`` derives from an unsupported class; otherwise None."""
     placeholder = next((base for base in cls.__mro__ if "REASON" in vars(base)), None)
     return placeholder.REASON if isinstance(placeholder, _PlaceholderMeta) else None

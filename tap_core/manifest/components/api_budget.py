@@ -37,10 +37,7 @@ __all__ = [
 ]
 
 _MAX_SECONDS: Final = 366 * 86_400
-"""Limit for the number in a rate limit reset header.
-
-A higher number is a Unix timestamp, not a number of seconds.
-"""
+"""Limit of a rate limit reset header; a higher number is a Unix timestamp, not seconds."""
 
 LONGEST_WAIT: Final = 86_400.0
 """Maximum number of seconds that an API may ask the tap to wait; the manifest can change it."""

@@ -85,10 +85,7 @@ class ConfigRemapField:
             raise ManifestError("field_path is empty: name the field whose value is replaced.")
 
     def change(self, config: dict[str, Any]) -> None:
-        """Replace the value at `field_path` in ``config`` in place.
-
-        A value that is not in `map` is kept.
-        """
+        """Replace the value at `field_path` in ``config``; keep a value that is not in `map`."""
         scope = {"config": config}
         *parents, name = [str(resolve(one, scope)) for one in self.field_path]
         holder: Any = config
@@ -127,10 +124,7 @@ class ValidateAdheresToSchema:
     base_schema: Any
 
     def validate(self, value: Any) -> None:
-        """Raise ValueError if the value does not match the schema.
-
-        The error message does not contain the value.
-        """
+        """Raise ValueError if the value does not match the schema; the message omits the value."""
         schema = self.base_schema
         schema = json.loads(schema) if isinstance(schema, str) else to_plain(schema)
         if isinstance(value, str):

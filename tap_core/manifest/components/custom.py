@@ -574,10 +574,7 @@ class CustomRequester(Custom):
         return tuple(map(self.fields.get, RESPONSE_LIMITS))
 
     def find_base_url(self, scope: TemplateScope) -> str:
-        """Return the base URL, or "" if the connector's class cannot compute it.
-
-        A class may need a response first. All its errors are ignored.
-        """
+        """Return the base URL, or "" if the connector's class raises an error."""
         try:
             return str(self.instance.get_url_base(**_make_request_arguments(scope)))
         except Exception:  # noqa: BLE001  (custom code may raise any error without a response)

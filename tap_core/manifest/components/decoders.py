@@ -123,20 +123,14 @@ class JsonParser(BoundedReader):
         _check_encoding(self.encoding)
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the JSON document in a byte stream.
-
-        If the document is a list, yield its elements instead.
-        """
+        """Yield the JSON document in a byte stream; if it is a list, yield its elements."""
         document = _read_json(self.bound(data).read(data), self.encoding)
         return iter(()) if document is _NOTHING else _iterate_documents(document)
 
 
 @dataclass(frozen=True)
 class JsonDecoder(BoundedReader):
-    """Decoder of JSON responses.
-
-    It yields the document, or if the document is a list, each element.
-    """
+    """Decoder of JSON responses; it yields one document, or each element of a top-level list."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Yield the JSON document of a response.
@@ -150,10 +144,7 @@ class JsonDecoder(BoundedReader):
         return _iterate_documents(parse_json(response)) if response.content else iter(())
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the JSON document in a byte stream.
-
-        If the document is a list, yield its elements instead.
-        """
+        """Yield the JSON document in a byte stream; if it is a list, yield its elements."""
         return JsonParser(max_unpacked_bytes=self.max_unpacked_bytes).parse(data)
 
 
@@ -361,10 +352,7 @@ class GzipParser(BoundedReader):
 
 @dataclass(frozen=True)
 class CompositeRawDecoder:
-    """Decoder that passes the response body to `parser`.
-
-    Older manifests declare their decoders inside this component.
-    """
+    """Decoder that passes the response body to `parser`, for older manifests."""
 
     parser: Parser
 

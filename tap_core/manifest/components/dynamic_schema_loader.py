@@ -130,10 +130,7 @@ class SchemaTypeIdentifier:
         return _parse_type(kind)
 
     def _map_type(self, api_type: Any, field: Any, config: Mapping[str, Any]) -> Any:
-        """Return the target type of the first mapping that matches the API's type.
-
-        If no mapping matches, return the API's type unchanged.
-        """
+        """Return the target type of the first matching rule, or else the API's type unchanged."""
         scope = {"config": config, "raw_schema": field}
         for one in self.types_mapping:
             if one.current_type == api_type and resolve(one.condition, scope):

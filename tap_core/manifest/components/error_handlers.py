@@ -445,10 +445,7 @@ class WaitUntilTimeFromHeader(_HeaderBackoff):
 
 @dataclass(frozen=True, kw_only=True)
 class WaitTimeFromResponse:
-    """Backoff strategy that waits for a number of seconds, rendered by a template.
-
-    The template can read the response.
-    """
+    """Backoff strategy whose wait, in seconds, is rendered by a template from the response."""
 
     wait_time_in_seconds: InterpolatedValue
     max_waiting_time_in_seconds: float | None = None
@@ -480,10 +477,7 @@ def _add_jitter(seconds: float, jitter_range: float | None) -> float:
 
 
 def _check_wait(seconds: float, limit: float | None, response: requests.Response | None) -> None:
-    """Raise FatalAPIError if a wait is not shorter than ``limit`` seconds.
-
-    ``limit`` None means one day. ``response`` is added to the error.
-    """
+    """Raise FatalAPIError if a wait is at least ``limit`` seconds; None means one day."""
     limit = LONGEST_WAIT if limit is None else limit
     if seconds >= limit:
         raise FatalAPIError(

@@ -73,20 +73,14 @@ class RequestPath:
     IGNORED: ClassVar[frozenset[str]] = frozenset({"field_name", "inject_into"})
 
     def put(self, request: HTTPRequest, token: Any) -> None:
-        """Set the URL of a request to the page token.
-
-        A token that is not a full URL is joined to the request's base URL.
-        """
+        """Set the URL of a request to the page token; join a path to the request's base URL."""
         base = request.base if isinstance(request, RequestSpec) else ""
         request.url = _join_url(base or request.url, str(token))
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestBodyPlainText:
-    """Request body of plain text.
-
-    A text that looks like a Python dict, such as ``{'a': 1}``, is sent as form fields instead.
-    """
+    """Request body of plain text, or of form fields if the text is a Python dict literal."""
 
     value: Parameter
 

@@ -76,10 +76,7 @@ class ComponentMappingDefinition:
 
     @property
     def names(self) -> frozenset[str]:
-        """Names of the variables that the templates in this mapping use.
-
-        These are the templates of the path, the value and the condition.
-        """
+        """Names of the variables that the templates of this mapping use."""
         return find_variable_names([self.field_path, self.value, self.condition])
 
 

@@ -304,10 +304,7 @@ Lower-case letters are matched by excluding the other ranges, which is faster.
 
 
 class _SnakeCaseNames(dict[str, str]):
-    """Cache of converted names: original name to snake_case.
-
-    Names that are too long are not cached, and no names are added to a full cache.
-    """
+    """Cache of snake_case names by original name, with limits of its size and name length."""
 
     def __missing__(self, name: str) -> str:
         converted = _to_snake_case(name)
