@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 DEFAULT_LOG_INTERVAL = 60.0
-"""Seconds between two lines of one counter."""
+"""Seconds between two log lines of the same counter."""
 
 METRICS_LOGGER_NAME = __name__
 """Name of the logger that writes METRIC lines."""
@@ -87,7 +87,7 @@ class Metric(str, enum.Enum):
 
 @dataclass
 class Point(Generic[_Value]):
-    """One value of a metric at one time, with its tags, such as the stream."""
+    """Data point: the value of a metric at one time, with tags such as the stream's name."""
 
     metric_type: str
     metric: Metric
@@ -108,7 +108,7 @@ class Point(Generic[_Value]):
 
 
 def _jsonable(value: Any) -> Any:
-    """Convert a tag's value for JSON: a mapping, such as a context, to a dict, others to text."""
+    """Convert the value of a tag for JSON: a mapping to a dict, any other object to text."""
     return dict(value) if isinstance(value, Mapping) else str(value)
 
 
@@ -155,7 +155,7 @@ def log(logger: logging.Logger, point: Point[Any]) -> None:
 
 
 class Meter(abc.ABC):
-    """Base class of context managers that measure a metric in their ``with`` block and log it."""
+    """Base class of context managers that measure a ``with`` block and log the result."""
 
     def __init__(self, metric: Metric, tags: dict[str, Any] | None = None) -> None:
         self.metric = metric
@@ -165,7 +165,7 @@ class Meter(abc.ABC):
 
     @property
     def context(self) -> Context | None:
-        """Partition whose data the ``with`` block processes (tag ``context``), or None."""
+        """Values that identify the partition being read, logged as tag ``context``, or None."""
         return self.tags.get(Tag.CONTEXT)
 
     @context.setter
@@ -173,7 +173,7 @@ class Meter(abc.ABC):
         self.with_context(value)
 
     def with_context(self, value: Context | None) -> None:
-        """Set the partition (tag ``context``) of the next data points; None removes the tag."""
+        """Set the tag ``context`` to the values that identify a partition; None removes it."""
         if value is None:
             self.tags.pop(Tag.CONTEXT, None)
         else:
@@ -181,7 +181,7 @@ class Meter(abc.ABC):
 
     @abc.abstractmethod
     def __enter__(self: _Meter) -> _Meter:
-        """Start to count or to measure time, at the start of the ``with`` block."""
+        """Start the count or the time measurement at the start of the ``with`` block."""
 
     @abc.abstractmethod
     def __exit__(
@@ -194,7 +194,7 @@ class Meter(abc.ABC):
 
 
 class Counter(Meter):
-    """Context manager that counts, and logs and resets the count every ``log_interval`` seconds."""
+    """Counter that logs its count every ``log_interval`` seconds and starts again at 0."""
 
     def __init__(
         self,
@@ -241,8 +241,8 @@ class Counter(Meter):
 class Timer(Meter):
     """Context manager that logs the duration of its ``with`` block in seconds.
 
-    The tag ``status`` is ``failed`` if the block raised an exception, else ``succeeded``, unless
-    ``tags`` has another value.
+    The tag ``status`` is ``failed`` if the block raised an exception, else ``succeeded``. A
+    ``status`` in ``tags`` overrides it.
     """
 
     def __init__(self, metric: Metric, tags: dict[str, Any] | None = None) -> None:

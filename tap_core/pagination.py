@@ -51,7 +51,7 @@ TPageToken = TypeVar("TPageToken")
 """Type of a page token, such as `int` for page numbers and `str` for cursors."""
 
 _LONGEST_NUMBER = 10
-"""Digits of a page number or offset that is sent as text; what has more could be a key."""
+"""Maximum length of a numeric token in error messages; longer digits could be a secret."""
 
 
 def first(iterable: Iterable[T]) -> T:
@@ -117,7 +117,7 @@ class BaseAPIPaginator(ABC, Generic[TPageToken]):
             self._value = new_value
 
     def has_more(self, response: Response) -> bool:  # noqa: ARG002  a hook
-        """Return True if another page may follow; if False, pagination ends without `get_next`."""
+        """Return True if another page may follow, or False to end without calling `get_next`."""
         return True
 
     @abstractmethod
@@ -187,7 +187,7 @@ class HeaderLinkPaginator(BaseHATEOASPaginator):
     """Paginator for APIs that return a ``Link`` header with ``rel="next"`` (RFC 8288)."""
 
     def get_next_url(self, response: Response) -> str | None:
-        """Return the URL of the header's ``next`` link, or None if it has no such link."""
+        """Return the URL of the ``next`` link in the ``Link`` header, or None without one."""
         return response.links.get("next", {}).get("url")
 
 
@@ -202,7 +202,7 @@ class JSONPathPaginator(BaseAPIPaginator[str | None]):
         self._jsonpath = jsonpath
 
     def get_next(self, response: Response) -> str | None:
-        """Return the first match of the JSONPath in the response body, or None."""
+        """Return the first match of the JSONPath in the response body, or None without one."""
         from tap_core.http.response import parse_first_document
 
         found: str | None = parse_first_document(response, self._jsonpath)
@@ -217,7 +217,7 @@ class SimpleHeaderPaginator(BaseAPIPaginator[str | None]):
         self._key = key
 
     def get_next(self, response: Response) -> str | None:
-        """Return the header's value, or None if the header is missing."""
+        """Return the token from the response header, or None if the header is missing."""
         return response.headers.get(self._key)
 
 

@@ -62,17 +62,17 @@ __all__ = [
 ]
 
 SDK_PACKAGE_NAME = "tap-core-sdk"
-"""Distribution whose version is the SDK's version."""
+"""Name of the distribution that contains the SDK, to look up the SDK's version."""
 
 _NO_VERSION = "[could not be detected]"
 
 ConfigUpdateCallback: TypeAlias = Callable[[Callable[[Mapping[str, Any]], dict[str, Any]]], None]
-"""Callback that receives a function: from given settings, the function returns new settings with
-the newest tokens."""
+"""Callback for new OAuth tokens. Its argument is a function from the current settings to new
+settings, which contain the newest tokens."""
 
 
 class CliCommand(Protocol):
-    """Interface of a command that runs a plugin; a click command has it too."""
+    """Interface of a command that runs a plugin; commands of click satisfy it too."""
 
     def main(
         self,
@@ -105,7 +105,7 @@ class EntryPoint:
         prog_name: str | None = None,
         **extra: Any,
     ) -> Any:
-        """Configure logging, and run the command that the arguments select, such as Singer's.
+        """Configure logging, and run the command that the arguments select.
 
         ``args`` are the command-line arguments, by default those in ``sys.argv``.
         """

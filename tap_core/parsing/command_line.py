@@ -64,7 +64,7 @@ VersionOption: TypeAlias = Annotated[
     bool,
     typer.Option("--version", help="Show the version.", is_eager=True, callback=_print_version),
 ]
-"""Option of a program of this SDK that prints the SDK's version."""
+"""Command-line option ``--version``, which prints the version of the SDK."""
 
 _TEXT_TYPES: Final = (str, bool, list[str])
 
@@ -80,7 +80,7 @@ _STYLES: Final = {
     "STYLE_TYPES": "",
     "STYLE_USAGE": "bold",
 }
-"""Settings of `typer.rich_utils`: its yellow, cyan, green and blue vanish on white or on black."""
+"""Values for `typer.rich_utils`, whose default colors are unreadable on white or on black."""
 
 
 class _Conventions(_Base):
@@ -132,10 +132,10 @@ class _Conventions(_Base):
         return code
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments; do not use pydantic for parameters that are text or flags.
+        """Parse the arguments, without pydantic for parameters that are text or flags.
 
-        typer converts values with pydantic, whose import takes longer than the discovery of a small
-        tap.
+        typer would import pydantic to convert the values, which takes longer than the discovery of
+        a small tap.
         """
         param: Any
         for param in self.get_params(ctx):
@@ -242,7 +242,7 @@ def _choose_markup_mode(stream: TextIO | None) -> Any:
 
 @contextmanager
 def _readable_errors(command: _Conventions) -> Iterator[None]:
-    """If the ``with`` block raises a usage error, set colors for it that are readable."""
+    """Set readable colors for a usage error that the ``with`` block raises."""
     try:
         yield
     except typer.TyperException:
@@ -371,7 +371,7 @@ def run_program(program: Program, args: Sequence[str] | None) -> int:
         args: The command-line arguments; None for ``sys.argv[1:]``.
 
     Raises:
-        SystemExit: The code of a command, such as a plugin, calls `sys.exit`.
+        SystemExit: The called command, for example a plugin, calls `sys.exit`.
     """
     try:
         code = program.main(args, prog_name=program.name, standalone_mode=False)

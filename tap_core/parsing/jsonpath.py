@@ -92,11 +92,10 @@ def extract_jsonpath(expression: str, input: dict[str, Any] | list[Any]) -> Iter
 
 
 def _unpack_arrays(values: list[Any]) -> tuple[list[Any], bool]:
-    """Return the elements of the arrays among the matches of a path that ends in ``[*]``.
+    """Return ``values`` with each array replaced by its elements, and without other nulls.
 
     Returns:
-        The elements, and True if a match is not an array. Such a match is an element itself, unless
-        it is null.
+        The new list, and True if ``values`` contains a value that is neither an array nor null.
     """
     if len(values) == 1 and isinstance(values[0], list):
         return values[0], False
@@ -131,7 +130,7 @@ def _compile_with_library(expression: str) -> _Path:
 
 
 def _remove_final_wildcard(path: JSONPath) -> JSONPath | None:
-    """Return a path of jsonpath-ng without its final ``[*]``; return None if it has none."""
+    """Return a jsonpath-ng path without its final ``[*]``, or None if it ends otherwise."""
     from jsonpath_ng import Child
 
     # str() of a final [*] is `[*]` (a slice) up to jsonpath-ng 1.15, `*` (a wildcard) since 1.16.

@@ -28,7 +28,7 @@ __all__ = ["find_stream", "read_first_records"]
 
 
 def find_stream(tap: SyncTap, name: str) -> SyncStream:
-    """Return the tap's stream with a name.
+    """Return the stream of a tap that has the name ``name``.
 
     Raises:
         ConfigurationError: The tap has no such stream; the message suggests a similar name.
@@ -42,8 +42,8 @@ def find_stream(tap: SyncTap, name: str) -> SyncStream:
 def read_first_records(stream: SyncStream, limit: int) -> list[dict[str, Any]]:
     """Read and return the first ``limit`` records of a stream, as JSON values.
 
-    The records are post-processed and contain the values of their context. Stream maps, type
-    conversion and property selection are not applied.
+    The stream's ``post_process`` is applied, and the values that identify the partition or parent
+    record are added. Stream maps, type conversion and property selection are not applied.
     """
     # Otherwise the states of the windows that are read would be written.
     stream._tap.set_protocol_writer(_DiscardingWriter())
@@ -66,13 +66,19 @@ class _DiscardingWriter:
 def _iterate_records(
     stream: SyncStream,
 ) -> Generator[tuple[Record, Context | None], None, None]:
-    """Yield each record of a stream with the context from which its child contexts are made."""
+    """Yield each record of a stream, and the context to pass to `generate_child_contexts`.
+
+    A context has the values that identify a partition or a parent record.
+    """
     for context in _iterate_contexts(stream):
         yield from _read_context(stream, context)
 
 
 def _iterate_contexts(stream: SyncStream) -> Iterator[Context | None]:
-    """Yield the contexts of a stream; a child stream's are made from its parent's records."""
+    """Yield the contexts of a stream: the values that identify each partition or parent record.
+
+    For a child stream, the records of its parent stream are read.
+    """
     parent = _find_parent(stream)
     if parent is None:
         yield from get_contexts(stream, None)

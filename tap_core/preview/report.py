@@ -84,7 +84,7 @@ def _format(record: Mapping[str, Any], name: str) -> str:
 
 
 def _print_schema(records: Sequence[Mapping[str, Any]], schema: Mapping[str, Any]) -> None:
-    """Print a table with each property's types in the records and the schema, and differences."""
+    """Print a table that compares the types of each property in the records and the schema."""
     compared = compare_schema(records, schema)
     rows = [
         [one.path, ", ".join(one.found), ", ".join(one.declared or ()), one.problem]

@@ -33,7 +33,7 @@ class PropertyComparison:
     found: tuple[str, ...]
     """JSON types of the values; empty if no record has the property."""
     declared: tuple[str, ...] | None
-    """JSON types in the schema, ``any`` without a type; None if the schema lacks the property."""
+    """JSON types in the schema: ``any`` if it sets no type, None if it lacks the property."""
 
     @property
     def problem(self) -> str:

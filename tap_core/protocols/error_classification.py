@@ -194,7 +194,7 @@ def is_auth_failure(error: BaseException) -> bool:
 
 
 def is_token_error(error: BaseException) -> bool:
-    """Return True if an error is an `AccessTokenError`: a token endpoint gave no token."""
+    """Return True if an error is an `AccessTokenError`: a token endpoint returned no token."""
     return type(error).__name__ == "AccessTokenError"
 
 
@@ -281,7 +281,7 @@ def _lacks_tls(error: BaseException) -> bool:
 
 
 def _is_unsendable(error: BaseException) -> bool:
-    """Return True if a header or the proxy prevents a request; the message has the reason."""
+    """Return True if a request could not be sent because of an invalid header or proxy URL."""
     return not _UNSENDABLE_ERROR_NAMES.isdisjoint(_iterate_class_names(error))
 
 

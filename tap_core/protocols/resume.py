@@ -28,12 +28,12 @@ def split_bookmarks(
     must_restart: RestartCheck,
     full_refresh: Collection[str] = (),
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the states from which streams resume, and the earlier states of parents that restart.
+    """Return the states from which streams resume, and the earlier states of restarted parents.
 
-    The first dict leaves out the streams that are read from the beginning: the ones that must
-    restart, and their parent streams. The second dict has the parent streams that restart only due
-    to a child stream, which is logged. Their states show which records were sent in earlier syncs.
-    Both dicts contain deep copies by stream name.
+    The first dict lacks the streams that are read from the beginning: those that must restart, and
+    their parent streams. The second dict has the states of parent streams that restart only because
+    a child stream restarts; they show which records were sent in earlier syncs. Both dicts contain
+    deep copies by stream name. Each restart of a parent stream is logged.
 
     Args:
         bookmarks: States by stream name.
@@ -67,9 +67,9 @@ def split_bookmarks(
 def _find_ancestors(
     restarted: Collection[str], streams: Mapping[str, SyncStream]
 ) -> dict[str, str]:
-    """Return the ancestors of restarted streams: child streams need all records of their parents.
+    """Return the ancestors of the streams ``restarted``, which must restart too.
 
-    The name of each ancestor is mapped to the name of one of its restarted descendants.
+    The result maps the name of each ancestor to the name of one of its restarted descendants.
     """
     found = {
         name: next((one.name for one in stream.descendent_streams if one.name in restarted), None)

@@ -220,11 +220,11 @@ class _CheckWriter:
     def _find_sample(
         self, level: int, rule: ObjectRule | None, sample: Any, below: DeselectedNames
     ) -> Record | None:
-        """Return an object with the properties for which a nested object's check is generated.
+        """Return an object with the properties that the check of a nested object expects.
 
-        It is ``sample``, the nested object in the sample record, or else an object with the
-        properties that the schema declares. Return None if the generated code would become too
-        large or too deeply nested, or a property name is not a string.
+        It is ``sample``, the nested object in the sample record, or if that has no properties, an
+        object with those that the schema declares. Return None if the generated code would become
+        too large or too deeply nested, or a property name is not a string.
         """
         if rule is None:
             return None

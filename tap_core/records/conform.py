@@ -167,11 +167,11 @@ def conform_primitive(elem: Any, property_schema: JsonSchema) -> Any:
 
 
 _conform_primitive_property = conform_primitive
-"""Name in singer_sdk; taps replace it in `tap_core.helpers._typing`, which exports it."""
+"""Name of `conform_primitive` in singer_sdk. Taps replace it in `tap_core.helpers._typing`."""
 
 
 def get_primitive_conversion() -> Callable[[Any, JsonSchema], Any]:
-    """Return the function that converts single values: `conform_primitive`, or a tap's own.
+    """Return the function that converts single values, by default `conform_primitive`.
 
     Many SQL taps replace it, to format dates and times in another way, by assigning a function to
     ``tap_core.helpers._typing._conform_primitive_property``.

@@ -43,8 +43,7 @@ DEFAULT_MAX_KEY_LENGTH = 255
 _NO_MAX_LEVEL = -1
 _FIRST_COMPILATION = 16
 _COMPILATION_GROWTH = 16
-"""A `QuickFlattener` is compiled for the properties of the 16th record, and again for those of the
-256th record that the compiled functions could not flatten, and so on."""
+"""Factor by which the number of records between two compilations of a `QuickFlattener` grows."""
 _MAX_CACHED_KEYS = 4096
 """Maximum number of cached column names per object, because objects may have arbitrary keys."""
 
@@ -219,9 +218,9 @@ class _Columns:
 def _column_of_choices(definition: JsonSchema) -> JsonSchema | None:
     """Return the column schema of a property whose schema has no ``type``, as singer_sdk does.
 
-    If the first keyword of the schema lists alternatives (such as ``anyOf``), the first alternative
-    decides: the column has its type if that is string, array or object; otherwise the property has
-    no column (None). Without alternatives the column is a string.
+    If the schema begins with a list of alternatives, such as ``anyOf``, the first alternative
+    decides: the column has its type if it is a string, an array or an object. For another type,
+    return None, because the property has no column. Without alternatives, the column is a string.
     """
     choices = next(iter(definition.values()), None)
     first = choices[0] if isinstance(choices, list) and choices else None
@@ -303,7 +302,7 @@ def compile_flattener(
 
 
 _Column: TypeAlias = "tuple[str, _Level | None]"
-"""Column name of a property, and the cache for its object; None if it is not split."""
+"""Column name of a property, and the columns of its object; None if it is not split."""
 
 
 class _Level(dict[str, _Column]):
@@ -324,7 +323,7 @@ class _Level(dict[str, _Column]):
 
 
 def _flatten_into(values: Mapping[str, Any], level: _Level, result: Record) -> None:
-    """Flatten an object, with the objects in it, into ``result``, a dict by column name.
+    """Flatten an object and its nested objects, and add the values to ``result`` by column name.
 
     ``level`` has the column names of the object's properties.
     """

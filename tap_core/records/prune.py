@@ -179,10 +179,10 @@ def _make_pruner(tree: DeselectedNames) -> RecordPruner:
 
 
 def _make_strict_pruner(selected: frozenset[str], prune: RecordPruner) -> RecordPruner:
-    """Return a function that deletes the top-level properties of a record not in ``selected``.
+    """Return a function that deletes all top-level properties of a record not in ``selected``.
 
-    The function is for a deselected stream, whose properties are deselected by default. The
-    function calls ``prune`` afterwards, for nested objects.
+    It is used for a deselected stream, whose properties are deselected by default. It calls
+    ``prune`` afterwards, which deletes the properties of nested objects.
     """
 
     def prune_strictly(record: dict[Any, Any]) -> None:

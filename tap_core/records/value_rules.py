@@ -35,7 +35,7 @@ PLAIN_TYPES: frozenset[type] = frozenset((str, int, float, bool, NoneType))
 """Python types whose values are JSON values, except for NaN and infinities."""
 
 TYPE_NAMES: Mapping[type, str] = {kind: kind.__name__ for kind in (str, int, float, bool)}
-"""Names of types that generated code compares a value's type with before a look-up in a set."""
+"""Names of types that generated code compares directly, which is faster than a set of types."""
 
 _BOOLEAN: frozenset[type] = frozenset((bool, NoneType))
 _SURELY_FINITE: frozenset[type] = PLAIN_TYPES - {float}
@@ -140,7 +140,7 @@ def build_value_rule(
 
 
 def _build_item_rule(schema: JsonSchema, *, finite: bool) -> ValueRule:
-    """Return the rule that accepts list items that need no conversion, by the items' schema."""
+    """Return the rule that accepts list items that need no conversion; ``schema`` is theirs."""
     if is_exclusive_boolean_type(schema):
         return _BOOLEAN_RULE
     anything = _FINITE_JSON_RULE if finite else _JSON_RULE
@@ -149,9 +149,9 @@ def _build_item_rule(schema: JsonSchema, *, finite: bool) -> ValueRule:
 
 
 def _build_nested_rule(schema: JsonSchema, *, finite: bool) -> ObjectRule | None:
-    """Return the rule that accepts nested objects that need no conversion, by their schema.
+    """Return the rule that accepts nested objects that need no conversion.
 
-    Return None if the schema declares no properties.
+    ``schema`` is the schema of the objects. Return None if it declares no properties.
     """
     if not is_object_type(schema) or "properties" not in schema:
         return None

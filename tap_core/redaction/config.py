@@ -33,13 +33,13 @@ _LONGEST_SHOWN: Final = 42
 """Maximum length, in characters, of a value in a message about a setting: 40 and quotes."""
 
 _SHORTEST_UNMARKED_NUMBER: Final = 6
-"""Minimum digits of a number that is secret by its name alone: ``max_tokens`` may be 100."""
+"""Minimum digits of a number that is secret only by its name: ``max_tokens: 100`` is shown."""
 
 _NAMED_BY_USERS: Final = re.compile(r"stream|table", re.IGNORECASE)
 """Settings whose keys are names of streams or tables; a table ``tokens`` is not a secret."""
 
 _LONG_PART: Final = 8
-"""Minimum length, in characters, of an item that is hidden alone if a secret lists several."""
+"""Minimum length, in characters, of an item to hide if a secret is a comma-separated list."""
 
 _ALTERNATIVES: Final = ("anyOf", "oneOf", "allOf")
 

@@ -22,7 +22,7 @@ _WORD: Final = re.compile(r'[^\s"<>`]+')
 _SLASHES: Final = r"(?://|\\/\\/|(?:%2[fF]){2})"
 _URL: Final = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]{{0,40}}(?::|%3[aA]){_SLASHES}")
 _ROOTED: Final = re.compile(r"(?<![\w/.~%)\]}\\])(?:\\?/)+(?=[\w{%$~.:@*+(\[-])")
-"""Slashes at the beginning of a path, at the start of a word or after a sign in it."""
+"""Slashes that begin a path, at the start of a word or after a punctuation mark in it."""
 
 _HOST: Final = re.compile(r"(?<![\w.-])[\w.-]{1,300}?(?:\.[A-Za-z]{2,24}|:\d{1,5}){1,2}/")
 _SERVER: Final = re.compile(
@@ -46,12 +46,12 @@ _PHRASE: Final = re.compile(
     """,
     re.IGNORECASE,
 )
-"""Words that announce a path, which need not look like one: ``for URL users``."""
+"""Path after words such as ``for URL``. It need not look like a path: ``for URL users``."""
 
 _OPENING: Final = "([{'=:,;!*|"
 _CLOSING: Final = ")]}',.;:!?*|"
 _MIN_SLASHES: Final = 2
-"""Number of slashes from which a word with both letters and digits is a path."""
+"""Minimum number of slashes in a word with letters and digits that counts as a path."""
 
 
 def remove_addresses(text: str) -> str:

@@ -34,7 +34,7 @@ LONGEST_EXCERPT = 500
 """Maximum length of an excerpt in characters."""
 
 _SHORTEST_SENT = 4
-"""Minimum length, in characters, of a sent value that counts as a credential by its name."""
+"""Minimum length, in characters, of a header, parameter or password that counts as a secret."""
 
 _TAG = re.compile(r"<(script|style)\b.*?</\1\s*>|<!--.*?-->|<[^>]*>", re.IGNORECASE | re.DOTALL)
 

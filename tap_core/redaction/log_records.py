@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 _Redact: TypeAlias = Callable[..., str]
-"""Function like `tap_core.redaction.process_secrets.redact`."""
+"""Function that removes secrets from a text: `tap_core.redaction.process_secrets.redact`."""
 _ExcInfo: TypeAlias = (
     tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 )
@@ -151,7 +151,7 @@ def _format_exc_info(exc_info: _ExcInfo) -> str:
 
 
 def format_error(error: BaseException | _ExcInfo, redact: _Redact) -> str:
-    """Format an error's traceback; ``redact`` removes secrets, each message is on one line."""
+    """Format the traceback of an error; ``redact`` removes secrets, each message is one line."""
     if isinstance(error, BaseException):
         error = (type(error), error, error.__traceback__)
     trace = traceback.TracebackException(*error)

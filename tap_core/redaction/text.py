@@ -39,7 +39,7 @@ _SHORTEST_NUMBER: Final = 4
 _SHORTEST_BASE64: Final = 8
 _SHORTEST_HEX: Final = 8
 _SHORTEST_LINE: Final = 16
-"""Minimum length, in characters, of a single line to hide, of a value such as a PEM key."""
+"""Minimum length, in characters, of a line to hide in a multi-line secret such as a PEM key."""
 _SHORTEST_LONE_USER: Final = 16
 """Minimum length, in characters, of a URL's user that counts as a token without a password."""
 
@@ -59,7 +59,7 @@ _ESCAPED: Final = re.compile(rf"""\\(?:{_CODES}|(?P<sign>["'/\\]))|{_REFERENCE}"
 _ESCAPED_AGAIN: Final = re.compile(
     rf"""\\{{1,8}}(?:{_CODES}|(?P<sign>["'/]))|\\(?P<backslash>\\)|{_REFERENCE}"""
 )
-"""The same, where escape sequences may have been escaped again, which repeats their backslashes."""
+"""Escape sequence as in `_ESCAPED`, possibly escaped again, which repeats its backslashes."""
 _BREAK: Final = re.compile(r"(?:[\r\n]|\\{1,8}[rn])[ \t]{0,80}")
 """Line break, possibly escaped, with the indentation of the next line."""
 _BREAK_OR_ESCAPED: Final = re.compile(f"{_BREAK.pattern}|{_ESCAPED_AGAIN.pattern}")
@@ -74,7 +74,7 @@ _PRIVATE_KEY: Final = re.compile(
 )
 """Private key in PEM format (RFC 7468), possibly with escaped line breaks, or truncated."""
 _PROSE: Final = r"""\s+[a-z]{1,12}(?=\s|$|[.,;:!?"')}\]]+(?:\s|$))"""
-"""End of prose such as "your token has expired": a short lower-case word after the name."""
+"""Short lower-case word after a name, a sign of prose such as "your token has expired"."""
 _SCHEME: Final = re.compile(
     rf"(?<![\w/.])(Bearer|Basic|(?i:Bearer|Basic|Token)(?!{_PROSE}))\s+[\w.~+/][\w.~+/=-]*",
 )
@@ -92,10 +92,10 @@ _BARE_VALUE: Final = re.compile(
 """Value without quotes; the name of an HTTP scheme before it is not part of the value."""
 _QUOTE_ENDS: Final = {"'": re.compile(r"(\\*)'"), '"': re.compile(r'(\\*)"')}
 _JSON_NAME: Final = re.compile(r'"\s*:\s*\Z')
-"""Text before a number in a JSON object; a search for it ends where the value begins."""
+"""End of the name and the colon before a value in a JSON object."""
 _LONGEST_NAME: Final = 200
 _HEADERS: Final = re.compile(r"(?i)authorization|cookie|[a-z0-9]+(?:-[a-z0-9]+)+")
-"""Names of HTTP headers, after whose colon an unquoted value may follow."""
+"""HTTP header names. In prose, an unquoted value after ``:`` is secret only after such a name."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Secrets:
 
     @cached_property
     def _long_forms(self) -> tuple[str, ...]:
-        """The forms that are long enough to be hidden across line breaks."""
+        """The secret values and their encodings that are hidden even across line breaks."""
         return tuple(form for form in self.forms if len(form) >= _SHORTEST_BROKEN)
 
     def __or__(self, other: Secrets) -> Secrets:

@@ -26,9 +26,9 @@ class Authentication:
     settings: tuple[ProjectSetting, ...] = ()
     """Settings of the authentication."""
     values: str = ""
-    """Values of these settings in the tests, as dict items."""
+    """Source code of dict items: values of the authentication settings in the tests."""
     check: str = "True"
-    """Python expression over ``headers`` with which the mock API accepts a request."""
+    """Python expression that is true if the mock API accepts a request with ``headers``."""
 
 
 def _make_secret_setting(name: str, description: str) -> ProjectSetting:

@@ -37,8 +37,8 @@ MAX_DIGITS: Final = 38
 MIN_INTEGER_DIGITS: Final = 10
 """Minimum number of digits before the decimal point.
 
-Taps declare a numeric type without limits by a very small ``multipleOf``. If it leaves fewer
-digits, it is ignored.
+A ``multipleOf`` that leaves fewer digits is ignored: taps declare a very small one for a numeric
+type without limits.
 """
 
 _Schema = Mapping[str, Any]
@@ -80,7 +80,7 @@ def get_decimal_places(step: decimal.Decimal) -> int:
 
 
 def get_integer_digits(bound: decimal.Decimal | None) -> int:
-    """Return how many digits a bound has before the decimal point: 3 for ``999.5``, 1 for None."""
+    """Return the number of digits of a bound before the decimal point: 3 for 999.5, 1 for None."""
     return max(bound.adjusted() + 1, 1) if bound else 1
 
 

@@ -242,9 +242,9 @@ def _make_scope(
 
 
 def _describe_cause(error: BaseException) -> str:
-    """Return the error of the function that returns documents, in brackets, or an empty text.
+    """Return the error of the caller's function ``retrieve`` in parentheses, or an empty text.
 
-    ``error`` is that of the library ``referencing``, which wraps it twice.
+    ``error`` is the exception of the library ``referencing``, which wraps the caller's error twice.
     """
     reason = error.__cause__ and error.__cause__.__cause__
     return f" ({type(reason).__name__}: {reason})" if reason else ""
@@ -290,8 +290,9 @@ def _expand_references(schema: JsonSchema, scope: _Scope) -> JsonSchema:
 def _replace_references(schema: JsonSchema, scope: _Scope) -> JsonSchema:
     """Return a schema with every reference replaced, also inside the schemas referred to.
 
-    Of a keyword next to the reference and in the schema referred to, the latter's value is used,
-    but properties are combined, and so are required names: a record may have those of both.
+    If a keyword is both next to the reference and in the schema referred to, the value in the
+    schema referred to is used. Properties and required names are combined, because a record may
+    have all of them.
     """
     rest = {key: value for key, value in schema.items() if key != "$ref"}
     result = map_subschemas(rest, lambda inner: _replace_references(inner, scope))

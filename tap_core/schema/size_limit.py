@@ -30,7 +30,7 @@ def check_schema_size(schema: object, stream: str) -> None:
 
 
 def count_objects(schema: object, *, most: int) -> int:
-    """Return the number of JSON objects in a schema, or any number above ``most`` if it is larger.
+    """Return the number of JSON objects in a schema. Counting stops above ``most``.
 
     A property counts as one object, and one with a nested object as two.
     """

@@ -170,7 +170,7 @@ def _intersect_properties(first: _Schema, second: _Schema) -> dict[str, Any]:
 
 
 def intersect_types(first: Sequence[str], second: Sequence[str]) -> list[str]:
-    """Return the type names that two lists share. Integer and number share integer."""
+    """Return the type names that two lists share; ``integer`` and ``number`` share ``integer``."""
     shared = [kind for kind in first if kind in second]
     if (
         not _NUMBERS.isdisjoint(first)

@@ -118,7 +118,7 @@ def has_unique_items(items: Sequence[Any]) -> bool:
 
 
 def _digest(value: Any) -> bytes:
-    """Return a SHA-256 digest of a JSON array or object; only equal values have the same.
+    """Return a SHA-256 digest of a JSON array or object, the same only for equal values.
 
     Raise LimitExceededError if the check of the value has taken too long.
     """
@@ -196,7 +196,7 @@ def _report_references(original: Any) -> Any:
 
 
 class _Check(threading.local):
-    """Deadline and duration of the check of a value that the current thread runs."""
+    """Deadline and time limit of the current thread's check of a value."""
 
     deadline: float | None = None
     """Time at which the check must have ended; None without a check."""

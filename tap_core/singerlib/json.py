@@ -84,7 +84,7 @@ deserialize_json = load_json
 
 
 def describe_json_error(error: ValueError) -> str:
-    """Return why a text is not valid JSON, such as "Expecting value (line 1, column 5)".
+    """Return the reason for a JSON error, such as "Expecting value (line 1, column 5)".
 
     ``error`` is the exception that the JSON parser raised.
     """
@@ -224,7 +224,7 @@ def _format_key(key: Any) -> str:
 
 
 def as_text(value: Any) -> str:
-    """Return a value that JSON does not support as text; a datetime in ISO 8601."""
+    """Convert a value that JSON does not support to text: a datetime to ISO 8601."""
     return value.isoformat(sep="T") if isinstance(value, datetime) else str(value)
 
 

@@ -348,9 +348,9 @@ def _resolve_replication(stream: SyncStream, wanted: ConfiguredStream, source: s
 def _choose_cursor(
     stream: SyncStream, wanted: ConfiguredStream, replication_key: str | None, source: str
 ) -> str:
-    """Return the name of the cursor field for a stream whose users may choose any field.
+    """Return the name of the cursor field of a stream, if the user may choose any field.
 
-    It is the configured field of ``wanted``, else the catalog's default, else the tap's
+    It is the field that ``wanted`` configures, else the catalog's default, else the tap's
     ``replication_key``. ``source`` is the name of the catalog file, for error messages.
 
     Raises:
@@ -413,11 +413,11 @@ def _select(metadata: MetadataMapping, path: Breadcrumb, known: Any, wanted: Any
 
 
 def _remove_unwanted(known: JsonSchema, wanted: Any, *, in_list: bool = False) -> JsonSchema:
-    """Return the tap's schema ``known`` without the properties that the user has not selected.
+    """Remove properties that catalog metadata cannot deselect from the tap's schema ``known``.
 
-    These are missing in the configured schema ``wanted``. Only those that catalog metadata cannot
-    deselect are removed: properties inside arrays, and undeclared properties
-    (``additionalProperties``). ``in_list`` is True inside an array.
+    These are properties inside arrays, and undeclared properties (``additionalProperties``). They
+    are removed in a copy if the configured schema ``wanted``, which has the user's selection,
+    lacks them. ``in_list`` is True inside an array.
     """
     result = dict(known)
     asked, properties = get_properties(wanted), get_properties(known)

@@ -63,7 +63,7 @@ class _CommandRun:
     def run(self) -> int:
         """Run the Airbyte command, and return its exit code.
 
-        After a signal, it is the negative signal number.
+        After a signal, the exit code is the negative signal number.
         """
         try:
             self.files = get_files(self._context)
@@ -126,10 +126,10 @@ class _CommandRun:
         return 1
 
     def _report_exit(self, leave: BaseException) -> int:
-        """Report ``leave``, an exit by a signal or the tap's code; return the exit code.
+        """Report the exception ``leave``, which ends the process, and return the exit code.
 
-        A signal is logged as a warning, and the exit code is its negative number. An exit by the
-        tap's code is written as an ERROR trace.
+        After a signal, log a warning and return the negative signal number. If the tap's code has
+        ended the process, write an ERROR trace.
         """
         number = self._tap.stopped_by if self._tap is not None else None
         if isinstance(leave, KeyboardInterrupt):

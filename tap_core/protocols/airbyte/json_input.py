@@ -35,9 +35,9 @@ class JsonNode:
     place: str = ""
 
     def child(self, *names: str) -> JsonNode:
-        """Return a member of the node's JSON object: the first of these names that is not null.
+        """Return a member of the node's JSON object: the first in ``names`` that is not null.
 
-        If all of them are missing or null, return a node with the value None.
+        If all are missing or null, return a node with the value None.
         """
         members = self.members()
         name = next((name for name in names if members.get(name) is not None), names[0])
@@ -82,7 +82,7 @@ class JsonNode:
         return found
 
     def path(self) -> tuple[str, ...]:
-        """Return the value, which is a field name or a list of nested field names, as a field path.
+        """Return the field path in the node: a field name or a list of nested field names.
 
         For example, ``["a", "b"]`` becomes ``("a", "b")``, and ``"a"`` becomes ``("a",)``.
         """
@@ -91,7 +91,7 @@ class JsonNode:
         return tuple(item.required_text() for item in self.items())
 
     def paths(self) -> tuple[tuple[str, ...], ...]:
-        """Return the value, which is a list of field paths, as a tuple of tuples.
+        """Return the list of field paths in the node as a tuple of tuples.
 
         For example, ``["a", ["b", "c"]]`` becomes ``(("a",), ("b", "c"))``.
         """

@@ -322,8 +322,8 @@ class AirbyteReader:
     def _make_chunk(self, body: _Body) -> _Chunk:
         """Return an empty chunk for the stream of a record.
 
-        If the catalog does not have the stream, count the record as skipped. Therefore each such
-        record needs a new chunk.
+        If the catalog does not have the stream, count the record as skipped. For such a stream,
+        the caller therefore makes a new chunk for every record.
         """
         expected = self._expected.get(self._resolve_stream(body.stream, body.namespace))
         if expected is None:

@@ -83,7 +83,7 @@ def singer_schema(json_schema: Mapping[str, Any]) -> JsonSchema:
 def _transform(
     schema: JsonSchema, step: Callable[[JsonSchema], JsonSchema], depth: int = 0
 ) -> JsonSchema:
-    """Return a copy of a schema in which ``step`` has converted each subschema and the schema.
+    """Return a copy of a schema, converted by ``step``: first the subschemas, then the schema.
 
     Args:
         schema: The schema, or in recursive calls a subschema.
@@ -157,8 +157,8 @@ def _rewrite_union(schema: JsonSchema) -> JsonSchema:
 def _can_merge(rest: Mapping[str, Any], choice: Mapping[str, Any]) -> bool:
     """Return True if ``choice``, the only alternative of a union, can replace the union.
 
-    That is so if ``rest``, the keywords next to the union in its schema, are only annotations, such
-    as ``title``.
+    ``choice`` must have a type, and neither ``enum`` nor ``const``. ``rest``, the keywords next to
+    the union, must be annotations such as ``title``.
     """
     return (
         "type" in choice

@@ -25,19 +25,19 @@ commands = typer.Typer()
 
 @commands.command(cls=AirbyteCommand)
 def spec(context: typer.Context, *, debug: Debug = False) -> int:  # noqa: ARG001
-    """Print the specification of the tap's settings (Airbyte)."""
+    """Print the specification of the tap's settings for Airbyte."""
     return _run(context)
 
 
 @commands.command(cls=AirbyteCommand)
 def check(context: typer.Context, config: ConfigPath, *, debug: Debug = False) -> int:  # noqa: ARG001
-    """Check that the tap can read with the settings (Airbyte)."""
+    """Check that the tap can read with the settings, for Airbyte."""
     return _run(context)
 
 
 @commands.command(cls=AirbyteCommand)
 def discover(context: typer.Context, config: ConfigPath, *, debug: Debug = False) -> int:  # noqa: ARG001
-    """Print the streams and their schemas (Airbyte)."""
+    """Print the streams and their schemas for Airbyte."""
     return _run(context)
 
 
@@ -50,7 +50,7 @@ def read(
     *,
     debug: Debug = False,  # noqa: ARG001
 ) -> int:
-    """Emit the records of the configured streams (Airbyte)."""
+    """Emit the records of the configured streams for Airbyte."""
     return _run(context)
 
 

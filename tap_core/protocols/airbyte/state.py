@@ -198,9 +198,6 @@ def to_state_document(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Convert a parsed Airbyte state to a Singer state document, from which a tap can resume.
 
-    The second dict that is returned has the states, by stream name, of parent streams that restart
-    only because a child stream restarts. They show which parent records were sent in earlier syncs.
-
     Streams that are read in full get no state. If a selected stream has no state, its parent
     streams get no state either, because otherwise the children of older parent records would be
     missed. The state that all streams share is stored in top-level keys next to ``bookmarks``.
@@ -209,6 +206,10 @@ def to_state_document(
         input_state: The parsed state file.
         streams: Streams of the tap by name, with the catalog applied.
         full_refresh: Names of further streams that get no state.
+
+    Returns:
+        The state document, and by name the states of parent streams that restart only because a
+        child stream restarts. These states show which parent records were sent in earlier syncs.
     """
     document = {
         name: deepcopy(value)
@@ -222,7 +223,7 @@ def to_state_document(
 
 
 def to_singer_state(input_state: InputState, streams: Mapping[str, SyncStream]) -> dict[str, Any]:
-    """Return all that a parsed Airbyte state has, in Singer's form, for messages about the state.
+    """Convert a parsed Airbyte state completely to a Singer state, for messages about it.
 
     ``bookmarks`` has the states of unknown streams too, but not those of streams to reset.
     """
@@ -239,7 +240,7 @@ def to_singer_state(input_state: InputState, streams: Mapping[str, SyncStream]) 
 def _collect_bookmarks(
     input_state: InputState, streams: Mapping[str, SyncStream]
 ) -> dict[str, Any]:
-    """Return the state of each stream in a state file, by the tap's name of the stream.
+    """Return the states of the streams in a parsed state file, by the tap's stream names.
 
     Streams that must be reset are left out.
     """

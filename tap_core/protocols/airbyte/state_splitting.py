@@ -63,9 +63,9 @@ class StreamStates:
         self._counts[name] += records
 
     def update(self, document: bytes) -> bytes:
-        """Return STATE messages, as lines of JSON, for the states that differ in a new document.
+        """Return STATE messages, as lines of JSON, for the states that ``document`` changes.
 
-        Return b"" if the states of the streams that are being read have not changed.
+        Return b"" if no stream that is being read has a new state.
 
         Args:
             document: Newest Singer state document of the tap, as JSON.
@@ -83,7 +83,7 @@ class StreamStates:
     def end(self, name: str) -> bytes:
         """Mark a stream as ended, and return its final STATE message as a line of JSON.
 
-        Return b"" if its last STATE message already follows its last record.
+        Return b"" if a STATE message was already returned after the stream's last record.
         """
         lines = b""
         if not self._running.get(name) or self._counts[name]:

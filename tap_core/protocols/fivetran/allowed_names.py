@@ -87,5 +87,5 @@ def _matches(pattern: str, name: str) -> bool:
 
 
 def _format_name(name: str) -> str:
-    """Return a setting's name for error messages, shortened and with ``?`` for unprintable text."""
+    """Shorten a setting's name for error messages, and replace unprintable characters by ``?``."""
     return _UNPRINTABLE.sub("?", name[:_MAX_NAME_LENGTH]) or "''"

@@ -31,7 +31,7 @@ class Rule:
 
     Attributes:
         condition: Name of the field whose value decides.
-        answer: Value of that field that shows the others; None for any value.
+        answer: Value of that field for which the form shows ``properties``; None for any value.
         properties: Schemas of the properties to show, by name.
         required: Names of the properties that the user must then fill in.
     """

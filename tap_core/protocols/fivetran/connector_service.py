@@ -111,14 +111,14 @@ class _Connector:
         self._known_tables = _ConfigurationCache[KnownTables]()
 
     def form(self, _request: Any, _call: RpcCall) -> Any:
-        """Handle ConfigurationForm: return the setup form for the tap's settings."""
+        """Handle the RPC `ConfigurationForm`: return the setup form for the tap's settings."""
         kind = self._tap_class
         schema = kind._full_schema()  # noqa: SLF001  the SDK's own method
         can_select = not kind.selection_not_supported
         return build_form(schema, kind.connection_tests, selects_tables=can_select)
 
     def test(self, request: Any, call: RpcCall) -> Any:
-        """Handle Test: run a connection test of the tap and return its result."""
+        """Handle the RPC `Test`: run a connection test of the tap and return its result."""
         call.note(request.name[:NAME_LIMIT])
         configuration = dict(request.configuration)
         failure = run_test(
@@ -133,7 +133,7 @@ class _Connector:
         return proto_messages.TestResponse(failure=call.failure)
 
     def schema(self, request: Any, call: RpcCall) -> Any:
-        """Handle Schema: return all tables and columns of the tap."""
+        """Handle the RPC `Schema`: return all tables and columns of the tap."""
         configuration = dict(request.configuration)
         tap = self._create_tap(configuration)
         tap.check_streams()
@@ -143,7 +143,7 @@ class _Connector:
         return schema_response(tables, can_select=not self._tap_class.selection_not_supported)
 
     def update(self, request: Any, call: RpcCall) -> Iterator[bytes]:
-        """Handle Update: sync the tap, and yield its records and states as encoded responses."""
+        """Handle the RPC `Update`: sync the tap, and yield encoded responses with its data."""
         configuration = dict(request.configuration)
         return update(
             lambda: self._create_tap(configuration),

@@ -147,8 +147,8 @@ def iterate_names(fields: Iterable[FieldSpec]) -> Iterator[str]:
 def _build_object_fields(schema: Schema, position: _FormPosition) -> list[FieldSpec]:
     """Return the form fields for the properties of an object in the settings.
 
-    ``position`` is the place of the object. Fields that a condition shows are part of the field on
-    whose value they depend.
+    ``position`` is the place of the object. A field that is shown conditionally is part of the
+    field whose value decides.
     """
     flattened = flatten_schema(schema)
     conditions = parse_conditions(flattened)
@@ -223,7 +223,9 @@ def _choose_kind(name: str, schema: Schema, *, is_choice: bool, is_secret_place:
 def _add_conditional_fields(
     field: FieldSpec, rules: Iterable[Rule], position: _FormPosition
 ) -> FieldSpec:
-    """Return a copy of a form field with the fields that the form shows depending on its value.
+    """Return a copy of a form field with its dependent fields.
+
+    The form shows a dependent field only for certain values of this field.
 
     Args:
         field: The form field.

@@ -49,7 +49,7 @@ _OPEN_PORT_WARNING: Final = (
 )
 
 _PORT_ERRORS: Final = frozenset({0, errno.EADDRINUSE, errno.EACCES})
-"""Numbers of errors for which another port helps; for all others, the host is wrong."""
+"""Error numbers of an unusable port. All other errors mean that the host is unusable."""
 
 _GRACE_SECONDS: Final = 60.0
 _FINAL_SECONDS: Final = 5.0
@@ -292,7 +292,7 @@ class Server:
         """Receive, parse and yield the request of a gRPC call.
 
         The memory of the request counts against the server's limit until the ``with`` block ends.
-        ``requests`` are the encoded messages from the client, of which the first is the request.
+        ``requests`` yields the encoded messages from the client. The first one is the request.
 
         Raises:
             _UnreadableError: The bytes are not a valid request.
@@ -520,7 +520,7 @@ class _ShutdownThread(threading.Thread):
 
 @contextmanager
 def _queue_signals() -> Iterator[SimpleQueue[int]]:
-    """Yield a queue that receives the number of each SIGTERM and SIGINT until the block ends."""
+    """Yield a queue that receives each SIGTERM and SIGINT during the ``with`` block."""
     received: SimpleQueue[int] = SimpleQueue()
     numbers = (signal.SIGTERM, signal.SIGINT)
     previous = [signal.signal(number, lambda got, _frame: received.put(got)) for number in numbers]

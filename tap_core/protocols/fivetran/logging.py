@@ -187,7 +187,7 @@ class JsonLogHandler:
             write_to_stderr(self.clean(format_error(record.exc_info, redact)) + "\n")
 
     def _is_repetition(self, record: logging.LogRecord, limit: int) -> bool:
-        """Return True if a log record need not be written, as the gRPC call has logged it before.
+        """Return True if a log record repeats an earlier one of the gRPC call.
 
         Records that differ only in numbers are repetitions. After ``limit`` different records with
         the same message template (``record.msg``), further ones count as repetitions too.

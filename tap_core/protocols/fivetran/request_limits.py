@@ -70,7 +70,7 @@ class RequestLimits:
 class MissingRequestError(Exception):
     """Raised for a call whose messages end before its request.
 
-    The client sent none, or gRPC refused one above the limit and has not yet cancelled the call.
+    The client sent no request, or gRPC refused a too large one and has not yet cancelled the call.
     """
 
 
@@ -226,7 +226,7 @@ def estimate_memory(request: bytes, kind: Any, limit: int) -> int:
 def count_values(data: bytes, kind: Any, limit: int) -> int:
     """Return the number of values in an encoded protobuf message, including nested messages.
 
-    It determines the memory, because a value of two encoded bytes may need hundreds of bytes.
+    This number determines the memory: a value of two encoded bytes may need hundreds of bytes.
     ``kind`` is the protobuf descriptor of the message. Counting stops above ``limit``.
 
     Raises:
@@ -253,7 +253,7 @@ def count_values(data: bytes, kind: Any, limit: int) -> int:
 
 
 def _read_size(data: bytes, at: int, wire: int) -> tuple[int, int]:
-    """Read the size of a protobuf value, and return its size in bytes and its offset in ``data``.
+    """Return the size of a protobuf value in bytes, and its offset in ``data``.
 
     For a varint, return 0 and the offset after it.
 

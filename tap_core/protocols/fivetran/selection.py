@@ -57,7 +57,7 @@ class Selection:
     tables: Mapping[TableId, TableSelection | None] = field(default_factory=dict)
     """Column selection by table; None if the table is not selected."""
     schemas: Mapping[str | None, bool] = field(default_factory=dict)
-    """By schema name, True if the schema's tables that are not in ``tables`` are selected."""
+    """Selection by schema name (True or False) for tables that are not in ``tables``."""
     others: bool = True
     """True if the tables of schemas that are not in ``schemas`` are selected."""
 

@@ -163,13 +163,13 @@ class _UpdateJob:
 def _apply_selection(
     tap: SyncTap, selection: Selection | None
 ) -> tuple[Sequence[SourceTable], Callable[[TableId], TableSelection | None]]:
-    """Give a tap the catalog that selects the tables and columns which the user has selected.
+    """Set the catalog of a tap, so that it selects the user's tables and columns.
 
-    If ``selection`` is None, the tap gets its default selection.
+    If ``selection`` is None, the catalog has the tap's default selection.
 
     Returns:
-        The Fivetran tables of the tap, and a function that returns the selection of columns of a
-        table, or None if the table is not selected.
+        The Fivetran tables of the tap, and a function that returns the column selection of a table,
+        or None if the table is not selected.
     """
     if selection is None:
         tap.use_catalog(default_catalog(tap.streams.values()))

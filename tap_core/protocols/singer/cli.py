@@ -54,7 +54,7 @@ __all__ = [
 
 
 _Listener = TypeVar("_Listener", bound=PluginBase)
-"""A target or mapper."""
+"""Type variable for the class of a target or mapper."""
 
 _PluginClass: TypeAlias = type[SyncTap] | type[PluginBase]
 
@@ -447,7 +447,7 @@ def _listen(
 
 
 def _read_catalog(path: str) -> dict[str, Any] | None:
-    """Return the catalog in a file, or on standard input for the path ``-``; None without path."""
+    """Return the catalog in a file; ``-`` is standard input. Return None for an empty path."""
     if not path:
         return None
     return parse_catalog(read_input_file(path, CatalogFileError, "Catalog", reads_stdin=True), path)

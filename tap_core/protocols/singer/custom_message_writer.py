@@ -34,7 +34,7 @@ class GenericSingerWriter(abc.ABC, Generic[_Text, _Message]):
     """Abstract writer of Singer messages. Subclass it for a custom output format."""
 
     def format_message(self, message: _Message) -> _Text:
-        """Return a message as it is written, by default as JSON. Override to change the format."""
+        """Return a message in the output format: by default JSON. Override to change the format."""
         return self.serialize_message(message)
 
     @abc.abstractmethod
@@ -100,9 +100,9 @@ def is_default_writer(writer: Any) -> bool:
 
 
 def make_event_writer(writer: Any) -> SingerWriter | MessageWriterAdapter:
-    """Return the writer for a sync's events that has the same output as a tap's message writer.
+    """Return a writer of events whose output equals that of a tap's message writer.
 
-    For a custom message writer, it is an adapter that passes Singer messages to this writer.
+    For a custom message writer, return an adapter that passes Singer messages to ``writer``.
     """
     from tap_core.protocols.singer.custom_writer_adapter import MessageWriterAdapter
     from tap_core.protocols.singer.writer import SingerWriter

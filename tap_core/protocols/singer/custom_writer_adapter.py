@@ -1,4 +1,4 @@
-"""Output of a sync's events through the writer of Singer messages that a tap defines."""
+"""Adapter that writes a sync's events with the custom Singer message writer of a tap."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ _KNOWN_TYPES: Final = ("RECORD", "SCHEMA", "STATE", "ACTIVATE_VERSION", "BATCH")
 _decode: Final[Callable[[bytes], _Message]] = msgspec.json.Decoder(_Message).decode
 _decode_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
 _SCHEMA_SHARE: Final = 4
-"""Divisor for the maximum size of a schema, relative to that of a line.
+"""Divisor that gives the maximum size of a schema from the maximum size of a line.
 
 A decoded schema takes several times the memory of its JSON text.
 """
