@@ -144,7 +144,7 @@ class MetricExclusionFilter(logging.Filter):
 
 
 def get_metrics_logger() -> logging.Logger:
-    """Return the logger ``tap_core.metrics``, to which all metrics are logged."""
+    """Return the logger ``tap_core.metrics``, which writes all metrics."""
     return logging.getLogger(METRICS_LOGGER_NAME)
 
 

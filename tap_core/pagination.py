@@ -1,8 +1,8 @@
 """Paginators, which determine the token of the next page from the response of a page.
 
-- A paginator is used for one stream and context. The stream reads ``current_value``, fetches the
-  page and passes the response to ``advance``, until ``finished`` is True. A page without records
-  also ends the pagination, unless ``continue_if_empty`` returns True.
+- A paginator is used for one stream and one partition or parent record. The stream reads
+  ``current_value``, fetches the page and passes the response to ``advance``, until ``finished`` is
+  True. A page without records also ends the pagination, unless ``continue_if_empty`` returns True.
 - A falsy token (None, an empty string, 0) ends the pagination. Two equal tokens in a row are an
   error.
 - Error messages show a token only if it is a number, because other tokens may grant access to data.
@@ -93,7 +93,7 @@ class BaseAPIPaginator(ABC, Generic[TPageToken]):
         return str(self)
 
     def continue_if_empty(self, response: Response) -> bool:  # noqa: ARG002  a hook
-        """Return True to continue after a page without records; a hook, by default False."""
+        """Return True to continue after a page without records. By default, return False."""
         return False
 
     def advance(self, response: Response) -> None:

@@ -159,11 +159,11 @@ class PluginBase(abc.ABC):
     _received_signals: tuple[int, ...] = ()
 
     config_file: Path | None = None
-    """File that all settings came from; refresh tokens that the server replaced are written back to
-    it. None for settings from other sources."""
+    """File with all settings, to which refresh tokens that the server replaced are written back.
+    None if settings came from other sources."""
 
     config_args: tuple[str, ...] = ()
-    """``--config`` arguments that the settings came from, for commands in messages."""
+    """Values of ``--config`` that the settings came from, for command lines in messages."""
 
     config_listener: ConfigUpdateCallback | None = None
     """Callback for a replaced refresh token, called in addition to updating `config_file`."""

@@ -170,7 +170,7 @@ class Command(_Conventions, TyperCommand):
 
 
 class Program(_Conventions, TyperGroup):
-    """Program with commands; the options of the program are valid only if no command is called."""
+    """Program with commands. Its own options are valid only if no command is called."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return the called command: its name, its object and its arguments.

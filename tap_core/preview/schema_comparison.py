@@ -26,7 +26,7 @@ _NAMES: Final[tuple[tuple[type[object], str], ...]] = (
 
 @dataclass(frozen=True)
 class PropertyComparison:
-    """Types of one property: those of its values in records, and those in the schema."""
+    """JSON types of one property, both in the records and in the schema."""
 
     path: str
     """Path of the property in a record, such as ``address.city`` or ``items[].id``."""

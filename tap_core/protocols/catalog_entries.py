@@ -42,7 +42,7 @@ def copy_catalog_entry(stream: SyncStream, *, is_selected: bool) -> CatalogEntry
 def add_catalog_entry(catalog: Catalog, stream: SyncStream, entry: CatalogEntry) -> None:
     """Store a stream's entry in a Singer catalog, under its ``tap_stream_id`` and its name.
 
-    Taps look up an entry by either of these.
+    Taps look up an entry by its ``tap_stream_id`` or by its name.
     """
     for name in (stream.tap_stream_id, stream.name):
         catalog[name] = entry

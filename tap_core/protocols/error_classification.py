@@ -152,7 +152,7 @@ def is_known_error(error: BaseException) -> bool:
 def failure_type(error: BaseException) -> str:
     """Return "config_error", "transient_error" or "system_error" for an error.
 
-    The first error in its chain of causes that can be classified decides.
+    The result is for the first error that can be classified: ``error``, its cause, and so on.
     """
     return next(filter(None, map(_classify, iterate_causes(error))), SYSTEM)
 

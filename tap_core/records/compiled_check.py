@@ -1,7 +1,7 @@
 """Code generation for a fast check that a record can be encoded as JSON without conversion.
 
 The generated function checks the record and the objects and lists in it. It may return False for a
-valid record, for which the caller then uses the slower rules of `tap_core.records.value_rules`.
+valid record; the caller then uses the slower rules of `tap_core.records.value_rules`.
 Property names are inserted into the generated code as string literals.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["always_false", "compile_record_check"]
 
 _MAX_INLINE_PROPERTIES = 1_000
-"""Maximum number of properties in a generated function; it bounds the time of the compilation."""
+"""Maximum number of properties in a generated function, which limits its compilation time."""
 _MAX_INLINE_DEPTH = 12
 """Maximum nesting depth in a generated function, because Python limits the depth of its blocks."""
 
@@ -254,10 +254,10 @@ class _CheckWriter:
 
 
 class _Object(NamedTuple):
-    """Object, or the record, whose properties the generated code checks.
+    """Object to check in the generated code: the record or an object in it.
 
-    ``variable`` is its name in that code, ``rule`` its rule, and ``sample`` the object in the
-    sample record.
+    ``variable`` is the object's name in the code, ``rule`` accepts the object, and ``sample`` is
+    the object in the sample record.
     """
 
     variable: str

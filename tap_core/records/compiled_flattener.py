@@ -1,8 +1,8 @@
 """Code generation for a function that flattens records with the properties of a sample record.
 
 The function is fast because it reads the values of each object in order, without a look-up by name.
-It returns None for a record with other properties, for which the caller then looks up each
-property. Column names are inserted into the generated code as literals.
+It returns None for a record with other properties; the caller then looks up each property. Column
+names are inserted into the generated code as literals.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from tap_core.types import Record
 __all__ = ["GetColumn", "QuickFlattener", "compile_quick_flattener", "flatten_nothing"]
 
 QuickFlattener: TypeAlias = Callable[[Record], "Record | None"]
-"""Function that returns a flattened copy of a record, or None for a record of another form."""
+"""Function that returns a flattened copy of a record, or None if it has other properties."""
 
 GetColumn: TypeAlias = Callable[[tuple[str, ...], str], tuple[str, bool]]
-"""Function that returns the column name of a property, and True if an object in it is split.
+"""Function that returns a property's column name, and True to split an object into columns.
 
 Its arguments are the names of the enclosing objects and the name of the property.
 """
 
 _MAX_COLUMNS = 1_000
-"""Maximum number of columns in a generated function; it bounds the time of the compilation."""
+"""Maximum number of columns in a generated function, which limits its compilation time."""
 
 
 def flatten_nothing(_record: Record) -> None:

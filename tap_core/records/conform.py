@@ -204,8 +204,8 @@ def _bytes_to_text(value: bytes, schema: JsonSchema) -> str | bool:
 def _format_date_or_time(value: date | time | timedelta) -> str:
     """Convert a date, datetime, time or duration to ISO 8601 text.
 
-    A datetime without a timezone is taken as UTC. A duration is added to 1970-01-01 UTC, and the
-    resulting datetime is returned as text, as singer_sdk does.
+    A datetime without a timezone is assumed to be UTC. A duration is added to 1970-01-01 UTC, and
+    the resulting datetime is returned as text, as singer_sdk does.
     """
     if isinstance(value, datetime):
         return format_iso(value)

@@ -163,8 +163,8 @@ def compile_serializer(
     """Compile the serializer for the records of a stream.
 
     Args:
-        schema: Schema with the types to convert to: that of the input catalog or, without an
-            input catalog, that of the stream.
+        schema: Schema with the types to convert to: the schema in the input catalog or, without an
+            input catalog, the stream's schema.
         mask: Selection of each property, from the catalog.
         level: Values to convert: none, only those of top-level properties, or also nested ones.
         encode: Function that encodes a record with JSON values.
@@ -218,8 +218,8 @@ def _build_checks(
     """Return the checks that a record passes if it can be encoded without conversion.
 
     ``rule`` accepts such records, and ``prune`` deletes deselected properties first. Return None if
-    records are never encoded directly: those of a deselected stream, and those of a tap that
-    converts each value with its own function.
+    each record must be converted, because the stream is deselected or the tap converts each value
+    with its own function.
     """
     if not mask[()] or is_conversion_replaced():
         return None

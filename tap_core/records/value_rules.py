@@ -55,9 +55,9 @@ class ValueRule(NamedTuple):
     accepts_other: Callable[[Any], bool] | None
     """Function that returns True for other accepted values; None to accept no others."""
     properties: ObjectRule | None = None
-    """Rule for a value that is an object; None if `accepts_other` decides on it."""
+    """Rule for a value that is an object; None if `accepts_other` checks objects."""
     items: ValueRule | None = None
-    """Rule for the items of a value that is a list; None if `accepts_other` decides on it."""
+    """Rule for the items if the value is a list; None if `accepts_other` checks lists."""
 
     def accepts(self, value: Any) -> bool:
         """Return True if a value can be encoded as JSON without conversion."""
@@ -178,7 +178,7 @@ def is_json(value: Any) -> bool:
     """Return True if a value can be written as JSON unchanged.
 
     It must have a JSON type (not a subclass) or be a finite Decimal, and so must each value in it.
-    Return False for a value that is nested too deeply, whose conversion then raises the error.
+    Return False for a value that is nested too deeply; its conversion then raises the error.
     """
     try:
         return _is_json(value)

@@ -138,7 +138,7 @@ def _iterate_config_secrets(config: Mapping[str, Any], schema: Mapping[str, Any]
 
 
 class _ValueLocation(NamedTuple):
-    """Location of a value in a config, by which the value is recognized as secret.
+    """Location of a value in a config, which determines if the value is secret.
 
     Attributes:
         schema: JSON Schema of the value.

@@ -55,7 +55,7 @@ _LAST_WORDS: Final = ("auth", "oauth", "session", "sessions")
 """Words that count only at the end of a name: ``X-Auth``, but not ``auth_type``."""
 
 _LONGEST_CACHED: Final = 200
-"""Longest name, in characters, whose result is cached; a source may send millions of others."""
+"""Maximum length, in characters, of a name to cache. A source may send millions of long names."""
 
 _SECRET_PARAMETERS: Final = frozenset({"code", "key"})
 """Names of request parameters that are secret; as the name of a setting they are not."""

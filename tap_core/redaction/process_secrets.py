@@ -53,7 +53,7 @@ class _Registry:
             self._all = None
 
     def _end(self, owner: int) -> None:
-        """Move the secrets of a deleted owner to those of the last 32 deleted owners.
+        """Move the secrets of a deleted owner to the list for the last 32 deleted owners.
 
         The finalizer of the owner calls this method. ``owner`` is the ``id()`` of the deleted
         object.

@@ -143,8 +143,8 @@ class Secrets:
 def _hide_decoded(text: str, pattern: re.Pattern[str], forms: Iterable[str]) -> str:
     """Replace secrets that are interrupted by escape sequences or line breaks by ``***``.
 
-    The ``forms`` (secret values and their encodings) are searched in a copy of the text, in which
-    each match of ``pattern`` is decoded: an escape sequence to its character, a line break to
+    The ``forms`` (secret values and their encodings) are searched in a decoded copy of the text:
+    each match of ``pattern`` is replaced, an escape sequence by its character and a line break by
     nothing.
     """
     plain = pattern.sub(_unescape, text)
@@ -272,7 +272,7 @@ def redact_text(text: str) -> str:
 
 
 _SIGNS_BEFORE_DIGITS: Final = frozenset("@%\\")
-"""Characters of logins and escapes, in which a digit may decide what is secret."""
+"""Characters of logins and escape sequences. Digits in these can determine what is secret."""
 
 _DIGITS: Final = dict.fromkeys(range(ord("0"), ord("9") + 1), "0")
 _LONGEST_SHAPE: Final = 2_000

@@ -32,7 +32,7 @@ class Authentication:
 
 
 def _make_secret_setting(name: str, description: str) -> ProjectSetting:
-    """Return a required setting for a new tap, whose value is a secret."""
+    """Return a required, secret setting for a new tap."""
     return ProjectSetting(name, description, "password", required=True)
 
 

@@ -55,7 +55,7 @@ class Project:
     def from_options(
         cls, name: str, kind: str | None = None, auth: str | None = None, pages: str | None = None
     ) -> Project:
-        """Create the validated options of a new project from those of the command line.
+        """Create the validated options of a new project from command-line options.
 
         Args:
             name: Name of the plugin, such as ``tap-example``.

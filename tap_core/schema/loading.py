@@ -169,7 +169,7 @@ def format_location(location: object) -> str:
 def _fetch(address: str, *, redirects: bool) -> tuple[bytes, str]:
     """Return the content of a URL, and the file suffix for its format, such as ``.json``.
 
-    The suffix is that of the content type or, if this is not JSON or YAML, of the URL's path.
+    The content type determines the suffix or, if it is neither JSON nor YAML, the URL's path.
 
     Raises:
         ValueError: The URL is neither http nor https.

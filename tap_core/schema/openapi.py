@@ -122,7 +122,7 @@ class OpenAPISchema(SchemaSource[KeyT]):
         return self.resolve_schema(key)
 
     def _load_referenced(self, name: str) -> Any:
-        """Return a document to which the OpenAPI document refers. It is loaded only once.
+        """Return a document that the OpenAPI document refers to. It is loaded only once.
 
         ``name`` is the path of that document relative to the OpenAPI document.
 

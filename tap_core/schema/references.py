@@ -83,8 +83,7 @@ def resolve_schema_references(
     Args:
         schema: The schema to resolve.
         refs: Other documents that references may point to, by the URI used in the references. The
-            URI ``""`` is that of the document in which ``#/...`` references are looked up, by
-            default the schema itself.
+            URI ``""`` means the document for ``#/...`` references, by default the schema itself.
         cut_circles: True to replace recursive references by ``{}``, and also the innermost
             references if there are too many. False to raise an error in both cases.
         retrieve: Function that returns a document, called with a URI that is not in ``refs``. An
@@ -159,7 +158,7 @@ def _apply(value: Any, step: _Step) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """Position in a JSON Schema from which references are resolved.
+    """Position in a JSON Schema, for the resolution of the references there.
 
     Attributes:
         resolver: Resolver of the library ``referencing`` for the document at this position.

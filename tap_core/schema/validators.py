@@ -199,10 +199,10 @@ class _Check(threading.local):
     """Deadline and time limit of the current thread's check of a value."""
 
     deadline: float | None = None
-    """Time at which the check must have ended; None without a check."""
+    """Time (`time.monotonic`) when the check must have ended; None without a check."""
 
     seconds: float = 0
-    """Seconds that the check may take."""
+    """Maximum duration of the check in seconds."""
 
 
 _check: Final = _Check()

@@ -394,7 +394,8 @@ def _make_entry(
 def _select(metadata: MetadataMapping, path: Breadcrumb, known: Any, wanted: Any) -> None:
     """Set ``selected`` in catalog metadata for each property of an object and of nested objects.
 
-    Properties of the configured schema are selected. All others are deselected, even keys.
+    Properties of the configured schema are selected. All other properties are deselected, even
+    keys.
 
     Args:
         metadata: Catalog metadata to change.

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 _ERROR: Final = "tap_core.airbyte.usage_error"
-"""Key of the error in the context's ``meta``."""
+"""Key of the stored usage error in ``meta`` of the typer context."""
 
 
 def _enable_debug_log(value: bool) -> None:

@@ -45,7 +45,7 @@ class JsonNode:
         return JsonNode(members.get(name), self.source, self.error, place)
 
     def with_name(self, name: object) -> JsonNode:
-        """Return a copy whose path in error messages shows ``name``: ``streams[0] ('users')``."""
+        """Return a copy that shows ``name`` in error messages, as in ``streams[0] ('users')``."""
         return JsonNode(self.value, self.source, self.error, f"{self.place} ({name!r})")
 
     def items(self) -> Iterator[JsonNode]:

@@ -91,7 +91,7 @@ def estimate_line(
 
 
 def analytics_line(kind: str, value: str) -> bytes:
-    """Return an ANALYTICS trace as a line of JSON: the name ``kind`` and the value of a metric."""
+    """Return an ANALYTICS trace as a line of JSON. ``kind`` is the name of the metric."""
     return trace_line("ANALYTICS", {"type": kind, "value": value})
 
 

@@ -1,7 +1,7 @@
 """Airbyte's command ``read``: sync a tap with a configured catalog and a state.
 
-The tap has discovered all its streams before. The catalog selects streams and fields, and the state
-says where each stream resumes. Errors in the files are raised before the first request to the
+The tap has discovered all its streams before. The catalog selects streams and fields, and each
+stream resumes from its state. Errors in the files are raised before the first request to the
 source system. Source: the Airbyte protocol, section "Read".
 """
 
@@ -107,7 +107,7 @@ def _check_stream_maps(tap: SyncTap, names: Collection[str]) -> None:
 
 
 def _resume(tap: SyncTap, document: dict[str, Any]) -> None:
-    """Load a Singer state document into the tap, from which its streams resume.
+    """Load a Singer state document into the tap, so that its streams resume from it.
 
     Top-level keys other than ``bookmarks`` become the state that all streams share.
     """

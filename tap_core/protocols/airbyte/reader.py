@@ -91,7 +91,7 @@ class _Body(msgspec.Struct, gc=False):
 
 
 class _TextBody(_Body):
-    """Content of a RECORD message whose record cannot be decoded, such as one with lone surrogates.
+    """Content of a RECORD message with a record that cannot be decoded (lone surrogates).
 
     ``data`` is a JSON string that contains the JSON text of the record.
     """
@@ -459,8 +459,8 @@ class AirbyteReader:
     ) -> Iterator[StreamStatus | ActivateVersion]:
         """Yield a COMPLETE event for each stream that the Airbyte source has read completely.
 
-        These are the streams whose final status is COMPLETE. If the input has no statuses at all,
-        they are all streams. If the rows of older generations of a stream must be removed, an
+        A stream is complete if its final status is COMPLETE. If the input has no statuses at all,
+        all streams are complete. If the rows of older generations of a stream must be removed, an
         `ActivateVersion` event follows.
 
         Args:
@@ -555,10 +555,11 @@ def _index_by_name(expected: Iterable[StreamId]) -> dict[str, StreamId]:
 
 
 def _restore_input_bytes(message: _Message, repaired: bytes, line: bytes) -> _Message:
-    """Return a message whose record or state consists of the original bytes of the input.
+    """Return a message with the original text of its record or state.
 
-    The message was parsed from ``repaired``, a copy of ``line`` with the same length in which text
-    that cannot be decoded, such as a lone surrogate, is replaced.
+    The message was parsed from ``repaired``. This copy of ``line`` has the same length, but text
+    that cannot be decoded, such as a lone surrogate, is replaced. A record that contained such text
+    becomes a `_TextBody`.
     """
     if isinstance(message, _State):
         return _State(msgspec.Raw(slice_at_same_offset(message.state, repaired, line)))

@@ -137,9 +137,9 @@ def _find_text_hint(schema: Mapping[str, Any]) -> str | None:
 
 
 def _rewrite_union(schema: JsonSchema) -> JsonSchema:
-    """Return a schema whose union (such as ``anyOf``) is written in a form that Airbyte supports.
+    """Return a schema with its union, such as ``anyOf``, in a form that Airbyte supports.
 
-    This is ``oneOf``, or one nullable type. If neither allows exactly the values of the union,
+    The form is ``oneOf``, or one nullable type. If neither allows exactly the values of the union,
     return the schema unchanged.
     """
     word = next((word for word in _UNION_KEYWORDS if isinstance(schema.get(word), list)), None)

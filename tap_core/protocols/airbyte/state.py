@@ -110,7 +110,7 @@ def _parse_lines(content: bytes, source: str, document_error: ValueError) -> Ite
 
 
 class _StateAccumulator:
-    """Builder of an `InputState`, to which the documents of a state file are added in order."""
+    """Builder of an `InputState` from the documents of a state file, added in their order."""
 
     def __init__(self) -> None:
         self.streams: dict[StreamId, dict[str, Any] | None] = {}

@@ -112,8 +112,9 @@ class AirbyteWriter:
     def _convert_estimate(self, event: Estimate) -> bytes:
         """Return an Airbyte ESTIMATE message, or b"" if it must not be sent.
 
-        A sync may send estimates either of the whole sync or of streams. The first estimate decides
-        which, and the others are dropped. Estimates of unknown streams are dropped too.
+        A sync may send estimates either of the whole sync or of single streams. The kind of the
+        first estimate is used, and estimates of the other kind are dropped. Estimates of unknown
+        streams are dropped too.
         """
         stream = event.stream if event.is_total else self._find_stream(event.stream.name)
         if stream is None:

@@ -49,7 +49,7 @@ class AllowedNames:
 
     @classmethod
     def of(cls, plugin: str, environment: Mapping[str, str]) -> AllowedNames:
-        """Read the settings that the operator allows for a plugin from environment variables.
+        """Read from environment variables the settings that the operator allows for a plugin.
 
         For the plugin ``tap-petstore``, the variable is ``TAP_PETSTORE_ALLOW_SETTINGS``.
         """

@@ -57,7 +57,7 @@ class BoundedByteQueue:
                 self._turn.notify_all()
 
     def check(self) -> None:
-        """Raise `CallEndedError` if the consumer takes no more data, because it called `leave`."""
+        """Raise `CallEndedError` if `leave` was called, so that the data would not be read."""
         if self._is_left:
             raise CallEndedError
 
@@ -107,5 +107,5 @@ class BoundedByteQueue:
 
     @property
     def is_left(self) -> bool:
-        """True if `leave` has been called, so that the consumer takes no more data."""
+        """True if `leave` was called, so that the consumer reads no more data."""
         return self._is_left

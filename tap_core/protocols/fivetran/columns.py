@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 DELETED_AT: Final = "_sdc_deleted_at"
-"""Property with which Singer taps mark a deleted row."""
+"""Property that marks a deleted row in Singer; its value is the time of the deletion."""
 
 WHOLE_RECORD: Final = "record"
 """Name of the column for whole records of a stream without declared properties."""
@@ -73,7 +73,7 @@ def resolve_properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def build_columns(described: SchemaEvent) -> tuple[SourceColumn, ...]:
-    """Return the columns of the Fivetran table for the stream whose schema is ``described``.
+    """Return the columns of the Fivetran table for a stream with the schema ``described``.
 
     A key property that the schema does not declare becomes a string column.
     """

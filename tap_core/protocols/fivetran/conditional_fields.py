@@ -30,8 +30,8 @@ class Rule:
     """Rule that shows certain form fields if another form field has a certain value.
 
     Attributes:
-        condition: Name of the field whose value decides.
-        answer: Value of that field for which the form shows ``properties``; None for any value.
+        condition: Name of the other field, which must have the value ``answer``.
+        answer: Value of the field ``condition``; None for any value.
         properties: Schemas of the properties to show, by name.
         required: Names of the properties that the user must then fill in.
     """
@@ -170,10 +170,10 @@ def _find_dependent_rules(flattened: FlattenedSchema) -> Iterator[Rule]:
 
 
 def _always_applies(rule: Rule, flattened: FlattenedSchema) -> bool:
-    """Return True if a rule's condition is always fulfilled, so that the form can leave it out.
+    """Return True if a rule's condition is always true, so that the form needs no condition.
 
-    This is the case if every value of the condition's field fulfills the condition, and the field
-    always has a value.
+    This is the case if the condition is true for every value of its field, and the field always has
+    a value.
     """
     schema = flattened.properties.get(rule.condition, {})
     given = rule.condition in flattened.required or "default" in schema or is_toggle(schema)

@@ -120,7 +120,7 @@ def _is_entered(field: FieldSpec, text: str, *, is_shown: bool) -> bool:
 
 
 def _is_shown_by(text: str, answer: str | bool | None) -> bool:
-    """Return True if the value of a form field makes the form show the fields that depend on it.
+    """Return True if a form field with the value ``text`` shows its dependent fields.
 
     Args:
         text: Value of the form field.

@@ -42,7 +42,7 @@ _logger = logging.getLogger("fivetran")
 def make_connector_service(
     tap_class: type[SyncTap], journal: JsonLogHandler, allowance: AllowedNames | None = None
 ) -> Service:
-    """Return the gRPC service by which Fivetran runs a tap.
+    """Return the gRPC service that Fivetran calls to run a tap.
 
     Args:
         tap_class: Class of the tap.

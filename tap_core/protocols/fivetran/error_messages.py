@@ -36,7 +36,7 @@ _COMPLETE_ERROR: Final = "TargetSparkError"
 """Base class of errors with complete messages. It is matched by name to avoid a circular import."""
 
 _MAX_CHARACTERS: Final = 50_000
-"""Maximum number of characters of a message that are processed."""
+"""Maximum length of a message in characters; the rest is cut off before addresses are removed."""
 
 _FAILED_REQUEST: Final = re.compile(
     r" ?\[stream '(?P<stream>[^'\n]{0,300})'(?P<rest>[^\n[\]]{0,5000})\]"

@@ -60,7 +60,7 @@ class FieldSpec:
         is_required: True if the user must enter a value.
         options: Options of a dropdown.
         dependents: Groups of fields that are shown for certain values of this field.
-        is_setting: False if the value only selects one of these groups and is not stored.
+        is_setting: False if the value only selects one of the ``dependents`` and is not stored.
     """
 
     name: str
@@ -229,7 +229,7 @@ def _add_conditional_fields(
 
     Args:
         field: The form field.
-        rules: Conditional rules of an object. Those with a condition on this field apply.
+        rules: Conditional rules of an object. Only rules with a condition on this field apply.
         position: Place of the object in the settings.
     """
     own = [rule for rule in rules if (*position.path, rule.condition) == field.path]
@@ -340,7 +340,7 @@ def _build_union_choice(
     options: tuple[Option, ...],
     dependents: Iterable[DependentFields],
 ) -> FieldSpec:
-    """Return the dropdown with which the user selects an alternative of a union of objects.
+    """Return the dropdown that selects an alternative of a union of objects.
 
     Its value is stored in the property ``key``, or not at all if ``key`` is None.
 

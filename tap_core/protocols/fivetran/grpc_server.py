@@ -68,7 +68,7 @@ _OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """Functions that handle one gRPC method of a service.
+    """Functions that implement one gRPC method of a service.
 
     Attributes:
         answer: Takes a request and its call. Returns the response, or yields several responses.
@@ -140,7 +140,7 @@ class RpcCall:
             thread.join(_POLL_SECONDS)
 
     def note(self, text: str) -> None:
-        """Add a text, such as "3 tables", to the log line about this gRPC call at its end."""
+        """Add a text, such as "3 tables", to the log line that this gRPC call gets at its end."""
         self.log_note = text
 
     def leave(self, reason: Literal["cancelled", "stopped"]) -> None:
@@ -315,7 +315,7 @@ class Server:
             yield request
 
     def _handle_unary(self, route: _Route, requests: Iterator[bytes], context: Any) -> bytes:
-        """Handle a call of a gRPC method with a single response, and return it encoded."""
+        """Run the handler of a gRPC method with one response, and return the encoded response."""
         try:
             with self._register_call(route, context) as call:
                 try:
@@ -329,7 +329,7 @@ class Server:
     def _handle_stream(
         self, route: _Route, requests: Iterator[bytes], context: Any
     ) -> Iterator[bytes]:
-        """Handle a call of a gRPC method with a stream of responses, and yield them encoded."""
+        """Run the handler of a gRPC method with several responses, and yield them encoded."""
         try:
             with self._register_call(route, context) as call:
                 try:
@@ -571,7 +571,7 @@ def _encode(answer: Any) -> bytes:
 
 
 def _close(answers: Iterable[Any]) -> None:
-    """Close the generator of a gRPC handler whose responses were not all read.
+    """Close the generator of a gRPC handler before all responses were read.
 
     The generator then frees its resources. Iterables without ``close`` are left as they are.
     """

@@ -41,7 +41,7 @@ _MAX_BYTES: Final = 7_800
 """Maximum size of a text in a gRPC trailer, in bytes. gRPC allows 8 kB."""
 
 _MAX_CHARACTERS: Final = 100_000
-"""Maximum number of characters of a text that are processed."""
+"""Maximum length of a text in characters; the rest is cut off before secrets are redacted."""
 
 _MAX_OLD_REDACTORS: Final = 32
 """Number of redaction functions to keep from ended calls, whose threads may still log."""
@@ -139,7 +139,7 @@ class JsonLogHandler:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Process one gRPC call during the ``with`` block, with its own secrets and warnings.
+        """Log for one gRPC call, with its own secrets and warnings, during the ``with`` block.
 
         Secrets registered in the block are redacted until the call has ended and for some time
         after. A warning that is repeated in the block is logged once.

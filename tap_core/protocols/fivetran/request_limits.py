@@ -68,7 +68,7 @@ class RequestLimits:
 
 
 class MissingRequestError(Exception):
-    """Raised for a call whose messages end before its request.
+    """Raised for a gRPC call that ends without a request.
 
     The client sent no request, or gRPC refused a too large one and has not yet cancelled the call.
     """
@@ -115,7 +115,7 @@ class RequestReceiver:
         request arrives slowly while other calls wait, its call may be cancelled.
 
         Args:
-            requests: Encoded messages from the client, of which the first one is read.
+            requests: Encoded messages from the client. Only the first one is read.
             context: Context object of the gRPC library.
             kind: Message class of the request.
 
@@ -184,7 +184,7 @@ class RequestReceiver:
             call.has_arrived = True
 
     def _demote_slow_call(self, call: _ReceivingCall) -> None:
-        """Let the next call receive its request, because that of ``call`` arrives slowly.
+        """Let the next call receive its request, because the request of ``call`` arrives slowly.
 
         One slow request may continue to arrive in parallel. Any other slow call is cancelled.
         """

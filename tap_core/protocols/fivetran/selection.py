@@ -102,7 +102,7 @@ def build_catalog(
 ) -> Catalog:
     """Return the Singer catalog for a sync of the tables and columns that a user has selected.
 
-    It selects the streams and properties from which these columns get their values.
+    It selects the streams and properties that contain the values of the columns.
 
     Args:
         streams: Streams of the tap by name.
@@ -126,7 +126,7 @@ def _build_entry(
 ) -> CatalogEntry:
     """Return a stream's Singer catalog entry for the Fivetran tables that the user has selected.
 
-    It selects the properties from which the selected columns get their values.
+    It selects the properties that contain the values of the selected columns.
 
     Args:
         stream: The stream.

@@ -36,7 +36,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class SourceTable:
-    """Table that a connector sends to Fivetran, with the stream from which its rows come.
+    """Table that a connector sends to Fivetran, and the stream that provides its rows.
 
     Attributes:
         id: Name of the table.

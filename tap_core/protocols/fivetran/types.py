@@ -181,7 +181,7 @@ def _get_declared_decimal(schema: _Schema) -> ColumnType:
 
 
 def _make_decimal(whole: int | None, places: int) -> ColumnType:
-    """Return a DECIMAL column type with 38 digits, of which ``places`` are after the decimal point.
+    """Return a DECIMAL column type with 38 digits: ``places`` of them after the decimal point.
 
     If fewer than ``whole`` digits would remain before the decimal point, the scale is at most 18.
     ``whole`` is None if their number is unknown.

@@ -85,7 +85,7 @@ def update(
     call: RpcCall,
     known_tables: KnownTables | None = None,
 ) -> Iterator[bytes]:
-    """Handle an Update call: sync a tap in a thread, and yield the encoded responses.
+    """Sync a tap in a thread for the RPC `Update`, and yield the encoded responses.
 
     Args:
         make_tap: Creates the tap.
@@ -181,7 +181,7 @@ def _apply_selection(
 
 
 def _resume(tap: SyncTap, state: dict[str, Any]) -> None:
-    """Load the Singer state of a Fivetran request into the tap, from which its streams resume.
+    """Load the Singer state of a Fivetran request into the tap, so that its streams resume from it.
 
     A stream without a usable state starts from the beginning, and its parent streams do so too.
 

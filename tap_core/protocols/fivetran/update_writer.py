@@ -243,7 +243,7 @@ class UpdateWriter:
     def _make_table(self, described: SchemaEvent) -> SourceTable:
         """Return the Fivetran table of a stream, with the columns of its schema ``described``.
 
-        For a stream that the tap has discovered, the name is that of the discovered table.
+        If the tap has discovered the stream, use the name of the discovered table.
         """
         name, columns = described.stream.name, build_columns(described)
         known = self._progress.get(name)

@@ -68,7 +68,7 @@ class _Record(msgspec.Struct, tag="RECORD", tag_field="type", gc=False):
 
 
 class _TextRecord(_Record, tag="RECORD", tag_field="type"):
-    """RECORD message whose record cannot be decoded, such as one with lone surrogates.
+    """RECORD message with a record that cannot be decoded, for example due to lone surrogates.
 
     ``record`` is a JSON string that contains the JSON text of the record.
     """
@@ -113,7 +113,7 @@ _KNOWN_TYPES: Final = ("RECORD", "SCHEMA", "STATE", "ACTIVATE_VERSION", "BATCH")
 _decode: Final[Callable[[bytes], _Message]] = msgspec.json.Decoder(_Message).decode
 _decode_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
 _SCHEMA_SHARE: Final = 4
-"""Divisor that gives the maximum size of a schema from the maximum size of a line.
+"""The maximum size of a schema is the maximum size of a line divided by this number.
 
 A decoded schema takes several times the memory of its JSON text.
 """
@@ -181,7 +181,7 @@ class SingerReader:
             raise TruncatedInputLine(message) from error
 
     def iterate_warnings(self) -> Iterator[str]:
-        """Yield no warnings: this reader skips no input, unlike those of other protocols."""
+        """Yield no warnings, because this reader skips no input."""
         yield from ()
 
     def _convert_lines(self, lines: list[bytes]) -> Iterator[Event]:
@@ -297,7 +297,7 @@ class SingerReader:
 def _get_cursor(bookmark_properties: Any) -> str | None:
     """Return the replication key from the ``bookmark_properties`` of a SCHEMA message.
 
-    It is the first of these properties. Return None for null, ``[]`` and ``[null]``, which taps
+    It is the first property in the list. Return None for null, ``[]`` and ``[null]``, which taps
     write for a stream without a replication key.
     """
     listed = isinstance(bookmark_properties, list)
@@ -306,10 +306,11 @@ def _get_cursor(bookmark_properties: Any) -> str | None:
 
 
 def _restore_input_bytes(message: _Message, repaired: bytes, line: bytes) -> _Message:
-    """Return a message whose record or state consists of the original bytes of the input.
+    """Return a message with the original text of its record or state.
 
-    The message was parsed from ``repaired``, a copy of ``line`` with the same length in which text
-    that cannot be decoded, such as a lone surrogate, is replaced.
+    The message was parsed from ``repaired``. This copy of ``line`` has the same length, but text
+    that cannot be decoded, such as a lone surrogate, is replaced. A record that contained such text
+    becomes a `_TextRecord`.
     """
     if isinstance(message, _State):
         return _State(msgspec.Raw(slice_at_same_offset(message.value, repaired, line)))
