@@ -4,7 +4,7 @@
   jsonpath-ng evaluates other paths; it is imported on first use, because the import takes longer
   than parsing a page.
 - Results equal those of jsonpath-ng 1.11 to 1.15: names without ``$`` are valid, and a wildcard on
-  an object gives its values. For other paths, the results are those of the installed version (1.8
+  an object selects its values. For other paths, the results are those of the installed version (1.8
   on Python 3.10).
 - As in singer_sdk, a final ``[*]`` selects a value that is not an array as a whole, and nothing for
   null.

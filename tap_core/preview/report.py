@@ -75,7 +75,7 @@ def _print_records(records: Sequence[Mapping[str, Any]]) -> None:
 def _format(record: Mapping[str, Any], name: str) -> str:
     """Return a property of a record as text for a table: a string unchanged, other values as JSON.
 
-    A missing property gives an empty text.
+    A missing property becomes an empty text.
     """
     if name not in record:
         return ""

@@ -178,7 +178,7 @@ class _CheckWriter:
         """Generate the code that checks the value of ``v<level>``, which may be an object or list.
 
         ``sample`` is the value in the sample record, and ``below`` are the deselected properties of
-        the object. If there are any, only an object with the properties of the sample passes.
+        the object. If some are deselected, only an object with the sample's properties passes.
         """
         variable, keyword = f"v{level}", "if"
         inner = self._find_sample(level, rule.properties, sample, below)

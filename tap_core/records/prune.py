@@ -134,7 +134,7 @@ def _iterate_deselected(mask: SelectionMask) -> Iterator[tuple[str, ...]]:
 def _get_names(breadcrumb: Breadcrumb) -> tuple[str, ...]:
     """Return the property names in a breadcrumb of the catalog.
 
-    ``("properties", "a", "properties", "b")`` gives ``("a", "b")``. The result is empty if the
+    ``("properties", "a", "properties", "b")`` becomes ``("a", "b")``. The result is empty if the
     breadcrumb contains a keyword other than ``properties``.
     """
     keywords, names = breadcrumb[::2], breadcrumb[1::2]

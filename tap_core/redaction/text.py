@@ -41,7 +41,7 @@ _SHORTEST_HEX: Final = 8
 _SHORTEST_LINE: Final = 16
 """Minimum length, in characters, of a line to hide in a multi-line secret such as a PEM key."""
 _SHORTEST_LONE_USER: Final = 16
-"""Minimum length, in characters, of a URL's user that counts as a token without a password."""
+"""Minimum length, in characters, of a user without password in a URL that counts as a token."""
 
 _PERCENT: Final = re.compile("%[0-9A-F]{2}")
 _SHORTEST_IN_ONE_CASE: Final = 8

@@ -47,7 +47,7 @@ _Schema = Mapping[str, Any]
 def get_bounds(schema: _Schema) -> tuple[decimal.Decimal | None, decimal.Decimal | None]:
     """Return the lowest and highest value that a number's schema allows, each None if not declared.
 
-    An exclusive bound is moved by 1, as for integers: ``exclusiveMinimum: 0`` gives 1.
+    An exclusive bound is moved by 1, as for integers: ``exclusiveMinimum: 0`` becomes 1.
     """
     low = _get_bound(schema, "minimum", "exclusiveMinimum", 1)
     high = _get_bound(schema, "maximum", "exclusiveMaximum", -1)
@@ -74,7 +74,7 @@ def get_step(schema: _Schema) -> decimal.Decimal | None:
 
 
 def get_decimal_places(step: decimal.Decimal) -> int:
-    """Return the number of decimal places of the multiples of ``step``: 2 for ``0.01``."""
+    """Return the number of decimal places that multiples of ``step`` have: 2 for ``0.01``."""
     exponent = step.normalize().as_tuple().exponent
     return max(-exponent, 0) if isinstance(exponent, int) else 0
 

@@ -1,6 +1,6 @@
 """Decomposition of a JSON Schema into variants: schemas of one type without ``anyOf`` and the like.
 
-``anyOf``, ``oneOf`` and a list of types give several variants. The members of ``allOf`` are merged
+``anyOf``, ``oneOf`` and a list of types have several variants. The members of ``allOf`` are merged
 into each variant. The type null is omitted, because every column allows null. A schema without
 ``type`` has the type object if it has ``properties``, array if it has ``items``, or the types of
 the values in ``const`` or ``enum``. Otherwise any type is allowed.

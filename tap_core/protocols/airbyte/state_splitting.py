@@ -106,7 +106,7 @@ class StreamStates:
             self._shared_state = encode_json(shared)
 
     def _emit_stream(self, name: str) -> bytes:
-        """Return a STATE message with the newest state of a stream, and store it as written."""
+        """Return a STATE message with the newest state of a stream, and mark it as written."""
         state = self._written[name] = self._newest.get(name, _NOTHING)
         self._running[name] = True
         return b'{"type":"STATE","state":{"type":"STREAM","stream":%b,"sourceStats":%b}}\n' % (
@@ -115,7 +115,7 @@ class StreamStates:
         )
 
     def _emit_global(self) -> bytes:
-        """Return a GLOBAL state with the newest states of all streams, and store it as written."""
+        """Return a GLOBAL state with the newest states of all streams, and mark it as written."""
         text = self._written_global = self._build_global_state()
         self._running = dict.fromkeys(self._running, True)
         count = sum(self._counts.values())

@@ -29,7 +29,7 @@ def get_variable_name(plugin: str, suffix: str) -> str:
 
 
 def parse_names(text: str | None) -> tuple[str, ...]:
-    """Split a comma-separated list: ``"a, b,"`` -> ``("a", "b")``. None gives an empty tuple."""
+    """Split a comma-separated list: ``"a, b,"`` -> ``("a", "b")``. None becomes ``()``."""
     return tuple(part for each in (text or "").split(",") if (part := each.strip()))
 
 

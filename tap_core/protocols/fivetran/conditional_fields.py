@@ -50,8 +50,8 @@ class ConditionalRules:
         rules: Rules that a form can express.
         always_required: Names of properties that are always required, because their rule always
             applies.
-        unconditional: Schemas of the properties that the form always shows, by name, because it
-            cannot express the rules that declare them.
+        unconditional: Schemas by name of the properties that the form always shows, because it
+            cannot express their rules.
     """
 
     rules: tuple[Rule, ...] = ()

@@ -133,8 +133,8 @@ class RpcCall:
     def wait_for_thread(self, thread: threading.Thread) -> None:
         """Wait until a thread that works for this gRPC call has ended, or the server stops.
 
-        The call counts against the server's limits until its handler returns. A handler that waits
-        keeps clients from starting ever more threads with calls that they cancel.
+        The call counts against the server's limits until its handler returns. Without this wait,
+        clients could start any number of threads by calls that they cancel.
         """
         while thread.is_alive() and not self._is_server_stopping:
             thread.join(_POLL_SECONDS)
@@ -345,7 +345,7 @@ class Server:
     def _yield_responses(
         self, route: _Route, call: RpcCall, requests: Iterator[bytes], context: Any
     ) -> Iterator[bytes]:
-        """Yield the encoded responses of a gRPC handler. If it fails, add one with the error."""
+        """Yield the encoded responses of a gRPC handler, and if it fails, one with the error."""
         try:
             with self._receive_request(route, call, requests, context) as request:
                 answers = route.handler.answer(request, call)
@@ -414,7 +414,7 @@ class Server:
     def _explain(self, error: BaseException) -> str:
         """Return the message about an error for the user.
 
-        The function ``explain`` of the service makes it, except for errors of the server itself.
+        The service's function ``explain`` returns it, except for errors of the server itself.
         """
         if isinstance(error, _UserError | RequestTooLargeError):
             return str(error)
@@ -493,7 +493,7 @@ class _ShutdownThread(threading.Thread):
         self.close()
 
     def close(self) -> None:
-        """Call the function ``closing``, which frees the caller's resources, if not yet called.
+        """Call the function ``closing``, which frees resources, unless it was called before.
 
         Its errors are logged instead of raised.
         """

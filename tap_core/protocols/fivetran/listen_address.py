@@ -75,7 +75,7 @@ class ListenAddress:
 def check_host(text: str) -> str:
     """Check that a text is an IP address or a host name, and return it without brackets.
 
-    For example, ``"[::1]"`` gives ``"::1"``.
+    For example, ``"[::1]"`` becomes ``"::1"``.
 
     Raises:
         ValueError: The text is neither an IP address nor a host name.

@@ -59,7 +59,7 @@ _RETRY_TEXTS: Final = ("Backing off", "; retrying in ")
 """Texts in log messages that announce the retry of a request."""
 
 _GIVE_UP_FUNCTION: Final = "_log_giveup"
-"""Function of the backoff library that logs the last attempt. The call reports the error too."""
+"""Function of the backoff library whose log records are dropped: the call reports the error."""
 
 _LoggedWarnings: TypeAlias = dict[tuple[str, str], set[tuple[str, ...]]]
 """Arguments of the logged warnings, by logger name and message template."""
@@ -175,7 +175,10 @@ class JsonLogHandler:
             yield
 
     def _write_record(self, record: logging.LogRecord) -> None:
-        """Write a Python log record as a line of this log, unless it repeats an earlier warning."""
+        """Write a Python log record as a line of this log.
+
+        Skip a record that repeats an earlier warning, and backoff's record of the last attempt.
+        """
         if record.funcName == _GIVE_UP_FUNCTION:
             return
         is_retried = any(text in str(record.msg) for text in _RETRY_TEXTS)

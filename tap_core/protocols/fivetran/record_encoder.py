@@ -83,7 +83,8 @@ class StreamSpec:
     Attributes:
         name: Name of the stream, for error messages.
         properties: JSON Schemas of the declared properties, by name.
-        level: Depth to which values in a JSON column are converted to the schema.
+        level: Nesting depth down to which values in a JSON column are converted to the types of the
+            schema.
         unmapped: Called with the names of a record's undeclared properties, which are dropped.
     """
 

@@ -84,8 +84,8 @@ class _ReceivingCall:
 
     Attributes:
         context: Context object of the gRPC library.
-        until: Time (`time.monotonic`) from which the server receives the request of the next call,
-            even if this request is incomplete.
+        until: Time (`time.monotonic`) after which the server does not wait for the request any
+            longer, and receives the request of another call.
         has_arrived: True once the request has been received completely.
     """
 
@@ -186,7 +186,8 @@ class RequestReceiver:
     def _demote_slow_call(self, call: _ReceivingCall) -> None:
         """Let the next call receive its request, because the request of ``call`` arrives slowly.
 
-        One slow request may continue to arrive in parallel. Any other slow call is cancelled.
+        One slow request may continue to arrive in parallel. If there is one already, cancel
+        ``call``, or the older slow call if its 15 seconds are over.
         """
         self._receiving = None
         slow = self._slow

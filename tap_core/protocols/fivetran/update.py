@@ -57,7 +57,7 @@ def discover_tables(tap: SyncTap) -> tuple[SourceTable, ...]:
 
 
 def parse_state(text: str) -> dict[str, Any]:
-    """Parse the JSON state in an UpdateRequest. A blank text or ``null`` gives an empty dict.
+    """Parse the JSON state in an UpdateRequest. A blank text or ``null`` becomes ``{}``.
 
     Raises:
         StateFileError: The state is not a JSON object.

@@ -134,7 +134,7 @@ class UpdateWriter:
 
         Args:
             described: Schema and keys of the stream.
-            level: Depth to which values are converted to the schema.
+            level: Nesting depth down to which values are converted to the types of the schema.
             unmapped: Called with the names of a record's undeclared properties, which are dropped.
         """
         name = described.stream.name

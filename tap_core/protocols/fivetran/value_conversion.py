@@ -188,7 +188,7 @@ def make_json_encoder(
     Args:
         name: Name of the property with the values.
         definition: JSON Schema of the property.
-        level: Depth to which values are converted to the schema.
+        level: Nesting depth down to which values are converted to the types of the schema.
         unmapped: Called with the names of undeclared properties in a value, which are dropped.
     """
     is_valid = make_value_check(definition, level)
