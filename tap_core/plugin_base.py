@@ -354,7 +354,7 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def get_supported_python_versions(cls) -> list[str] | None:
-        """Return the Python versions that the package supports; None if it is not installed."""
+        """Return the Python versions that the plugin supports, or None if it is not installed."""
         from importlib import metadata
 
         try:
@@ -364,12 +364,12 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def get_documentation_url(cls) -> str | None:
-        """Return the plugin's documentation URL, from its class or the package's metadata."""
+        """Return the plugin's documentation URL from its class or its package, or None."""
         return cls.documentation_url or cls._find_metadata_url(about.documentation_url)
 
     @classmethod
     def get_changelog_url(cls) -> str | None:
-        """Return the plugin's changelog URL, from its class or the package's metadata."""
+        """Return the plugin's changelog URL from its class or its package, or None."""
         return cls.changelog_url or cls._find_metadata_url(about.changelog_url)
 
     @classmethod

@@ -152,7 +152,7 @@ def is_known_error(error: BaseException) -> bool:
 def failure_type(error: BaseException) -> str:
     """Return "config_error", "transient_error" or "system_error" for an error.
 
-    The result is for the first error that can be classified: ``error``, its cause, and so on.
+    The first of ``error``, its cause and so on that can be classified determines the result.
     """
     return next(filter(None, map(_classify, iterate_causes(error))), SYSTEM)
 

@@ -16,7 +16,7 @@ from tap_core.types import Record
 __all__ = ["GetColumn", "QuickFlattener", "compile_quick_flattener", "flatten_nothing"]
 
 QuickFlattener: TypeAlias = Callable[[Record], "Record | None"]
-"""Function that returns a flattened copy of a record, or None if it has other properties."""
+"""Function that returns a flattened copy of a record, or None for unexpected properties."""
 
 GetColumn: TypeAlias = Callable[[tuple[str, ...], str], tuple[str, bool]]
 """Function that returns a property's column name, and True to split an object into columns.

@@ -140,7 +140,7 @@ def build_value_rule(
 
 
 def _build_item_rule(schema: JsonSchema, *, finite: bool) -> ValueRule:
-    """Return the rule that accepts list items that need no conversion; ``schema`` is theirs."""
+    """Return the rule that accepts list items with this schema that need no conversion."""
     if is_exclusive_boolean_type(schema):
         return _BOOLEAN_RULE
     anything = _FINITE_JSON_RULE if finite else _JSON_RULE

@@ -116,7 +116,7 @@ class Project:
 
 
 def _choose(choice: str, value: str | None, possible: tuple[str, ...]) -> str:
-    """Return ``value``, the value of the command-line option ``--<choice>``, after a check.
+    """Check and return the ``value`` of the command-line option ``--<choice>``.
 
     If it is None, return the default, which is the first item of ``possible``.
 

@@ -60,7 +60,7 @@ class SchemaSource(ABC, Generic[KeyT]):
     def preprocess_schema(
         self, schema: JsonSchema, *, key_properties: Sequence[str] = ()
     ) -> JsonSchema:
-        """Return a schema converted by the preprocessor; without one, return it unchanged."""
+        """Convert a schema with the preprocessor. Without one, return the schema unchanged."""
         if self._preprocessor is None:
             return schema
         return self._preprocessor.preprocess_schema(schema, key_properties=key_properties)

@@ -169,7 +169,8 @@ def format_location(location: object) -> str:
 def _fetch(address: str, *, redirects: bool) -> tuple[bytes, str]:
     """Return the content of a URL, and the file suffix for its format, such as ``.json``.
 
-    The content type determines the suffix or, if it is neither JSON nor YAML, the URL's path.
+    The suffix depends on the content type. If that is neither JSON nor YAML, the suffix of the
+    URL's path is returned.
 
     Raises:
         ValueError: The URL is neither http nor https.

@@ -68,7 +68,7 @@ def _level(number: int) -> str:
 def redirect_logging(handler: MessageHandler) -> Iterator[None]:
     """Send all log records and Python warnings to ``handler`` during the ``with`` block.
 
-    They are shown on the console too only if standard error is a terminal.
+    If standard error is a terminal, they are also written there.
     """
     root = logging.getLogger()
     shown = contextlib.nullcontext() if _is_terminal() else without_console()

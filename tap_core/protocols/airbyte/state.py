@@ -42,7 +42,7 @@ _OTHER_MESSAGES: Final = frozenset(
     }
 )
 _GLOBAL: Final = ("global", "global_")
-"""Two names of the same field. The second is used by the protocol's Python models."""
+"""Names of the field for a global state. The protocol's Python models use the second one."""
 
 
 @dataclass(frozen=True, slots=True)

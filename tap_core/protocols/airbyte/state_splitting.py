@@ -56,9 +56,9 @@ class StreamStates:
         self._running.setdefault(name, False)
 
     def count(self, name: str, records: int) -> None:
-        """Count ``records`` further records of a stream.
+        """Add ``records`` to the number of records of a stream since its last STATE message.
 
-        The next STATE message reports the number since the last one as its ``recordCount``.
+        The next STATE message reports this number as ``recordCount``.
         """
         self._counts[name] += records
 

@@ -61,7 +61,7 @@ def _declares(schema: Mapping[str, Any], name: str) -> bool:
 
 
 def _iterate_branches(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the subschemas that may declare further properties of an object, such as ``allOf``."""
+    """Yield the subschemas, as in ``allOf``, that may declare further properties of an object."""
     found: list[Any] = [
         branch for keyword in _SCHEMA_LIST_KEYWORDS for branch in schema.get(keyword) or ()
     ]

@@ -272,7 +272,7 @@ def _matches_branch(branch: Schema, flattened: FlattenedSchema, values: Mapping[
 
 
 def _is_not_entered(values: Mapping[str, Any], schema: Schema) -> bool:
-    """Return True if the user has left the form fields of an object as they were.
+    """Return True if the user has not changed the form fields of an object.
 
     This is assumed if all values are initial values of the form and do not match the schema.
     """

@@ -75,7 +75,7 @@ def build_form(schema: Schema, tests: Mapping[str, str], *, selects_tables: bool
 def _build_messages(fields: Iterable[FieldSpec]) -> Iterator[Any]:
     """Yield Fivetran's FormField messages for the fields of a setup form.
 
-    The message of a field is followed by one for each group of fields that depend on its value.
+    If other fields depend on the value of a field, a message for each group of them follows.
     """
     for field in fields:
         yield FormField(

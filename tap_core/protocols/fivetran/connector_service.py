@@ -69,7 +69,7 @@ def _make_task(text: str) -> Any:
 
 
 class _ConfigurationCache(Generic[_Value]):
-    """Cache of one value per Fivetran configuration, such as the tables found with it.
+    """Cache of one value per Fivetran configuration, such as the tables of the tap.
 
     It holds the values of the 64 configurations that were stored last. Threads may share it.
     """
@@ -94,7 +94,7 @@ class _ConfigurationCache(Generic[_Value]):
 
 
 def _digest(configuration: Mapping[str, str]) -> bytes:
-    """Return the SHA-256 hash of a configuration, so that it can be a key without its secrets."""
+    """Return the SHA-256 hash of a configuration: a cache key that contains no secrets."""
     return sha256(dumps(dict(configuration), sort_keys=True).encode()).digest()
 
 

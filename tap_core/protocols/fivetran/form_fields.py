@@ -113,9 +113,10 @@ class _FormPosition:
     is_secret: bool = False
 
     def inside(self, name: str, schema: Schema, *, is_required: bool) -> _FormPosition:
-        """Return the position of the property ``name`` of the object at this position.
+        """Return the position of the property ``name`` in the object at this position.
 
-        ``schema`` is its JSON Schema, and ``is_required`` True if the object requires it.
+        ``schema`` is the property's JSON Schema. ``is_required`` is True if the object requires the
+        property.
         """
         title = str(schema.get("title") or "").strip() or make_title(name)
         return _FormPosition(
@@ -147,8 +148,8 @@ def iterate_names(fields: Iterable[FieldSpec]) -> Iterator[str]:
 def _build_object_fields(schema: Schema, position: _FormPosition) -> list[FieldSpec]:
     """Return the form fields for the properties of an object in the settings.
 
-    ``position`` is the place of the object. A field that is shown conditionally is part of the
-    field whose value decides.
+    ``position`` is the place of the object. A conditional field is part of the field that its
+    condition tests.
     """
     flattened = flatten_schema(schema)
     conditions = parse_conditions(flattened)

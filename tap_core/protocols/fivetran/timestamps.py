@@ -28,9 +28,9 @@ _parse = datetime.fromisoformat
 
 
 class _HighBitsCache(dict[int, bytes]):
-    """Cache of the protobuf bytes for the upper bits of a timestamp's seconds, by these bits.
+    """Cache of the protobuf bytes for the upper bits of a timestamp's seconds.
 
-    The upper bits change rarely. The lowest 14 bits are encoded separately.
+    The keys are the upper bits, which change rarely. The lowest 14 bits are encoded separately.
     """
 
     def __missing__(self, high: int) -> bytes:

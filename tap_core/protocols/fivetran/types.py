@@ -55,7 +55,7 @@ _Schema = Mapping[str, Any]
 
 
 class ColumnType(NamedTuple):
-    """Data type of a Fivetran column. Only a DECIMAL has a ``precision`` and ``scale``, else 0."""
+    """Data type of a Fivetran column. ``precision`` and ``scale`` are 0 except for DECIMAL."""
 
     type: DataType
     precision: int = 0

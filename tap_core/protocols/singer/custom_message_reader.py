@@ -149,7 +149,7 @@ def _make_parse_error(line: str) -> InvalidInputLine:
 
 
 def is_default_reader(reader: Any) -> bool:
-    """Return True if a target's message reader is one of the SDK, not a subclass of a developer.
+    """Return True if a target's message reader is an unmodified reader of the SDK.
 
     The target can then use the faster `SingerReader` instead.
     """

@@ -92,7 +92,7 @@ class EventForwardingWriter(SimpleSingerWriter):
 
 
 def is_default_writer(writer: Any) -> bool:
-    """Return True if a tap's message writer is one of the SDK, not a subclass of a developer.
+    """Return True if a tap's message writer is an unmodified writer of the SDK.
 
     The tap can then use the faster `SingerWriter` instead.
     """

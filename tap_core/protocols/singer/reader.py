@@ -113,7 +113,7 @@ _KNOWN_TYPES: Final = ("RECORD", "SCHEMA", "STATE", "ACTIVATE_VERSION", "BATCH")
 _decode: Final[Callable[[bytes], _Message]] = msgspec.json.Decoder(_Message).decode
 _decode_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
 _SCHEMA_SHARE: Final = 4
-"""The maximum size of a schema is the maximum size of a line divided by this number.
+"""Ratio of the maximum size of a line to the maximum size of a schema.
 
 A decoded schema takes several times the memory of its JSON text.
 """
