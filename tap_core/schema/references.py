@@ -64,7 +64,7 @@ _MAX_REFERENCES: Final = 5_000
 """Maximum number of references of one schema, counted after expansion."""
 
 _DEPTHS: Final = (8, 4, 2, 1)
-"""Maximum depths of expansion that are tried in turn for a schema with more references."""
+"""Maximum depths of expansion, tried in turn for a schema with more than `_MAX_REFERENCES`."""
 
 
 class _TooManyReferencesError(Exception):

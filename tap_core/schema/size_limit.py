@@ -32,7 +32,7 @@ def check_schema_size(schema: object, stream: str) -> None:
 def count_objects(schema: object, *, most: int) -> int:
     """Return the number of JSON objects in a schema. Counting stops above ``most``.
 
-    A property counts as one object, and one with a nested object as two.
+    A property counts as one object, and a property with a nested object as two.
     """
     count = 0
     waiting: list[Any] = [schema]

@@ -52,7 +52,7 @@ _MORE_PROPERTIES = ("additionalProperties", "patternProperties", "unevaluatedPro
 
 
 def get_types(schema: Mapping[str, Any]) -> list[str]:
-    """Return the ``type`` of a schema as a list of names; an empty list if it is not valid."""
+    """Return the ``type`` of a schema as a list of names, or ``[]`` if it is not valid."""
     types = schema.get("type")
     if isinstance(types, str):
         return [types]

@@ -118,7 +118,7 @@ def has_unique_items(items: Sequence[Any]) -> bool:
 
 
 def _digest(value: Any) -> bytes:
-    """Return a SHA-256 digest of a JSON array or object, the same only for equal values.
+    """Return a SHA-256 digest of a JSON array or object. Only equal values have the same digest.
 
     Raise LimitExceededError if the check of the value has taken too long.
     """
@@ -233,7 +233,7 @@ def _begin_check(seconds: float) -> None:
 
 
 def limit_time(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """Return a function that calls ``check``, which checks a value, with a deadline.
+    """Return a version of the function ``check`` that has a deadline for checking a value.
 
     The time limit is half of `SCHEMA_SECONDS`, because jsonschema may check the value again.
     ``check`` must call `check_deadline` regularly.

@@ -169,8 +169,8 @@ class MetadataMapping(dict[Breadcrumb, AnyMetadata]):
     ) -> MetadataMapping:
         """Return the metadata that a tap publishes for one of its streams.
 
-        The inclusion of primary keys and replication keys is ``automatic``. That of all other
-        properties, including nested properties, is ``available``.
+        The inclusion of primary keys and replication keys is ``automatic``. The inclusion of all
+        other properties, also of nested properties, is ``available``.
 
         Args:
             schema: JSON Schema of the stream.
