@@ -1,4 +1,4 @@
-"""The files that a BATCH message lists: validation, and the URLs from which Spark reads them.
+"""Validation of the files that BATCH messages list, and conversion of their paths to Spark's URLs.
 
 A message with an invalid file is rejected before any of its rows are committed. This module
 inspects only local files. A tap names a file by a path, a ``file:`` URL with or without percent
@@ -257,7 +257,7 @@ def _resolve_url(stream: StreamId, path: str, encoding: BaseBatchFileEncoding) -
 
 
 def _check_suffix(stream: StreamId, path: str, name: str, gzipped: bool) -> None:
-    """Check that a file's name has the suffix of the compression that its BATCH message declares.
+    """Raise an error unless a file name's suffix matches the compression in its BATCH message.
 
     Spark detects the compression only by the suffix. ``gzipped`` is False if the message declares
     no compression; ``stream`` and ``path`` are for the error message.

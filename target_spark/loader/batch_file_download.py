@@ -67,7 +67,8 @@ def _check_and_download(
 ) -> Mapping[str, str]:
     """Download remote files, and check that each file is readable and within the limits.
 
-    Return the path of each copy that Spark is to read, by `get_file_key` of the file's address.
+    Return the local paths of the copies that Spark is to read. The keys are the results of
+    `get_file_key` for the files' addresses.
     """
     remote_files: list[BatchFile] = []
     for file in {get_file_key(file.address): file for file in files}.values():
@@ -106,8 +107,8 @@ def _download_file(
 ) -> BatchFile:
     """Copy a remote batch file into a folder; return the file with ``copy`` set to the local path.
 
-    The copy is named ``number``, with the compression suffix (such as ``.gz``) by which Spark
-    detects the compression.
+    The file name of the copy is ``number`` and the compression suffix, such as ``7.gz``. Spark
+    detects the compression by this suffix.
     """
     path = download_folder / f"{number}{file.compression_suffix}"
     with reading_files([file]):

@@ -2,9 +2,9 @@
 
 An ordinal is the position of a row or message in the input. A BATCH message has one ordinal, but
 its files contain many rows. The ordinals of all later rows of the same table are therefore
-increased by the number of these rows. Commits of a table are made in order, so this number is known
-before the next commit. The caller chooses a new output location for each attempt, and removes all
-locations when the commit succeeds or fails.
+increased by the number of rows in the files. Commits of a table are made in order, so this number
+is known before the next commit. The caller chooses a new output location for each attempt. It
+removes all output locations when the commit succeeds or fails.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class IngestedFiles:
 
     Attributes:
         request: The commit request with one batch, whose rows are all in spool files (JSON lines).
-            They include the rows from the files of BATCH messages.
+            The rows include those from the files of BATCH messages.
         rows: The number of rows read from files of BATCH messages.
         ordinal_shift: The number to add to the ordinals of all later rows of the table.
     """
@@ -62,8 +62,8 @@ def ingest_files(
     Args:
         spark: The Spark session that reads the files.
         request: The commit request.
-        ordinal_shift: The number by which earlier batch files of the table have increased its
-            ordinals.
+        ordinal_shift: The number that earlier batch files of the table have added to the
+            ordinals (input positions) of its rows.
         address: An unused URL, below which the converted rows are written.
         folder: The folder to which remote files are downloaded.
         limits: The limits on the size and content of files.

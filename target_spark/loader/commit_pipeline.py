@@ -165,7 +165,10 @@ class CommitPipeline:
             self._open_bytes += nbytes
 
     def queue_batch(self, stream: LoadedStream) -> None:
-        """Close a stream's open batch, and queue its commit as `close_batch` does."""
+        """Close a stream's open batch, and queue its commit.
+
+        If the stream overwrites its table, the batch is kept instead, as `close_batch` explains.
+        """
         self.close_batch(stream, stream.spool.cut())
 
     def close_batch(self, stream: LoadedStream, batch: Batch) -> None:
@@ -225,7 +228,7 @@ class CommitPipeline:
         self._enqueue(_Maintenance(stream.id, stream.table, options))
 
     def commit_leftover_state(self) -> None:
-        """Store the last emitted state by making a commit without rows, if no commit has it yet.
+        """Store the last emitted state in a commit without rows, unless a commit has it already.
 
         The next run can then resume from this state. Call this method after all tasks have
         finished. Nothing happens if this run wrote no table.
@@ -245,9 +248,9 @@ class CommitPipeline:
     def wait(self) -> None:
         """Block until all queued commits and other tasks have finished, or one has failed.
 
-        A signal also ends the wait. After `stop`, only running tasks are waited for. After a
-        forbidden schema change, which fails only the tasks of one table, the tasks of all other
-        tables are waited for.
+        A signal also ends the wait. After `stop`, the method waits only for running tasks. A
+        forbidden schema change fails only the tasks of one table; the method then waits for the
+        tasks of all other tables.
         """
         with self._changed:
             while not (
@@ -404,7 +407,7 @@ class CommitPipeline:
             self.add_remark(task.stream, failure)
 
     def _commit(self, request: CommitRequest) -> None:
-        """Make the commit of a request, report its result, and emit the states that waited for it.
+        """Commit a request, add the result to the report, and emit the states that it held back.
 
         If too many rows of the stream were quarantined, a request to delete rows of old table
         versions is skipped, and states stay held back.
@@ -474,10 +477,9 @@ class CommitPipeline:
 
 
 def _count_limited_bytes(task: _Task) -> int:
-    """Return the bytes of a queued task's rows that count toward the loader's limit.
+    """Return the bytes of a queued task that count toward the limit on uncommitted rows.
 
-    The limit is for uncommitted rows. The rows of an overwrite do not count, because they are kept
-    until the stream is complete.
+    The rows of an overwrite count as 0 bytes, because they are kept until the stream is complete.
     """
     if not isinstance(task, CommitRequest) or task.mode is WriteMode.OVERWRITE:
         return 0

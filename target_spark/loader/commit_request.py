@@ -62,9 +62,9 @@ class CommitRequest:
     def covered(self, *, withheld: bool = False) -> CoveredState | None:
         """Return the newest state that this commit may store, or None if there is no such state.
 
-        A commit may store a state if all rows before the state are committed once it is made. Call
-        the method right before the commit, because commits of other tables and new states change
-        the result.
+        A commit may store a state if all rows received before the state are committed with it or
+        were committed earlier. Call the method right before the commit, because commits of other
+        tables and new states change the result.
 
         Args:
             withheld: True to return a state from before the rows of this commit. False to return a
@@ -91,12 +91,12 @@ class CommitRequest:
 
     @property
     def received_at(self) -> datetime:
-        """Time (UTC) at which the request's first row was received; 1970-01-01 without batches."""
+        """Time (UTC) at which the first row was received; 1970-01-01 if there are no batches."""
         return _to_utc_datetime(self.batches[0].received_at if self.batches else 0)
 
     @property
     def closed_at(self) -> datetime:
-        """Time (UTC) at which the request's last batch was closed; 1970-01-01 without batches."""
+        """Time (UTC) at which the last batch was closed; 1970-01-01 if there are no batches."""
         return _to_utc_datetime(self.batches[-1].closed_at if self.batches else 0)
 
 

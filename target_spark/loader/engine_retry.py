@@ -1,4 +1,4 @@
-"""Retries of work that uses Spark, after transient failures and after the end of a shared Spark."""
+"""Retries of work that uses Spark, after transient failures or the end of a shared process."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def retry_with_engine(
 ) -> _T:
     """Call a function that uses Spark, and repeat the call after transient failures.
 
-    If the run used a Spark process that several runs share, and it has ended, the run starts its
-    own process and repeats the call with it.
+    If the run used a Spark process that several runs share, and this process has ended, the run
+    starts its own process and calls the function again.
 
     Args:
         engine: The Spark process of the run.
         step: The function to call.
-        operation: A description of the work, with which log and error messages begin.
+        operation: A description of the work; log and error messages begin with it.
         before_retry: A function that is called with the exception after each failure. If it raises
             an exception, that exception is raised instead of a retry.
         stopping: An event that is set to stop the run. Once it is set, failures are not retried.
@@ -61,10 +61,10 @@ def retry_with_engine(
 
 
 def _raise_engine_failure(engine: SparkProvider, error: BaseException) -> None:
-    """Raise the error that explains the end of the Spark process; do nothing if it still runs.
+    """Raise an error that explains the end of the Spark process, if the process has ended.
 
-    ``error`` is the error of the work that used Spark. If it is a broken connection to the JVM,
-    first wait up to 10 seconds for the process to end.
+    ``error`` is the failure of the work that used Spark. If ``error`` is a broken connection to
+    the JVM, first wait up to 10 seconds for the process to end.
     """
     end = time.monotonic() + (_DEATH_SECONDS if classify_failure(error) is FailureKind.CUT else 0)
     while engine.failure is None and time.monotonic() < end:

@@ -4,10 +4,10 @@ Such a commit is made only if the stream is known to be complete: after a final 
 the input, after an ACTIVATE_VERSION message that follows the stream's rows, or after a status
 message of the source.
 
-Until the commit is made, states are held back: those after the first SCHEMA message of a stream
-that overwrites its table, or those after the ACTIVATE_VERSION message. In Airbyte's protocol, a
-stream that overwrites its table holds back only its own states and the states after its rows. No
-deletion is needed if all rows have the activated version.
+Until the commit is made, later states are held back. For an overwrite, these are the states after
+the stream's first SCHEMA message; for a deletion, the states after the ACTIVATE_VERSION message. In
+Airbyte's protocol, a stream that overwrites its table holds back only its own states and the states
+after its rows. No deletion is needed if all rows have the activated version.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ _SIGNS_OF_STATUS: Final = (
 
 
 class FinalCommits:
-    """Queues the overwrite of a table, or the deletion of old versions, when a stream is complete.
+    """Scheduler of the last commit of each stream: the overwrite, or the deletion of old versions.
 
     Args:
         pipeline: The pipeline that commits the overwrites and deletions.
         engine: The Spark process, which starts when it is first needed.
         report: The run report to update.
         can_delete: False if the table format cannot delete rows.
-        by_status: True if status messages in the input say that a stream is complete (Airbyte);
-            False if its states or versions show it (Singer).
+        by_status: True if the source reports complete streams by status messages, as in Airbyte's
+            protocol. False if states or table versions show it, as in Singer's protocol.
     """
 
     def __init__(
@@ -108,10 +108,10 @@ class FinalCommits:
                 self._ledger.record_rows(stream.id, ordinal)
 
     def add_version(self, stream: LoadedStream, ordinal: int) -> None:
-        """Process an ACTIVATE_VERSION message.
+        """Queue the deletion of rows of old versions after an ACTIVATE_VERSION message.
 
-        If rows of its version came before the message, the stream is complete, and the deletion of
-        the rows of other versions is queued. Otherwise it may be queued at the end of the input.
+        The deletion is queued at once if rows of the message's version came before the message,
+        because the stream is then complete. Otherwise it may be queued at the end of the input.
 
         Args:
             stream: The stream of the message.
@@ -156,7 +156,7 @@ class FinalCommits:
         return QuarantineError(" ".join([*unfit, *map(str, filter(None, [incomplete]))]))
 
     def _incomplete_error(self) -> IncompleteError | None:
-        """Return an error that lists the tables whose old rows were kept; None without such tables.
+        """Return an error that lists the tables with old rows, or None if there are no such tables.
 
         These tables were not overwritten, or have rows of old Singer table versions, because their
         streams may be incomplete.
@@ -207,8 +207,8 @@ class FinalCommits:
     def _has_other_versions(self, stream: LoadedStream) -> bool:
         """Return True if the stream's table has rows of versions other than the activated one.
 
-        If the table has no such rows, no deletion is needed, so the states that were held back
-        until the deletion are emitted.
+        Otherwise emit the states that were held back until the deletion of such rows, because
+        nothing needs to be deleted, and return False.
         """
         self._engine.begin()
         version = stream.versions.activated

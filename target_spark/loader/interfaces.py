@@ -42,9 +42,9 @@ class ProtocolBinding:
     Attributes:
         decoder: The parser that converts the input to events.
         options: The options of the load.
-        open_state_writer: Function that returns a context manager, which yields the writer of
-            states to the output.
-        state_format: Encodes the emitted states; None to emit states as they were received.
+        open_state_writer: Function that returns a context manager. The context manager yields the
+            writer of states to the output.
+        state_format: Encoder of the emitted states; None to emit states as they were received.
         renamed: Function called with the old and the new name when a stream map renames a stream.
     """
 

@@ -59,7 +59,8 @@ _UNTRUSTED: Final = (
 _OBJECT_STORES: Final = {"s3a": "s3", "s3n": "s3", "s3": "s3", "gs": "gs"} | {
     scheme: scheme for scheme in ("abfss", "abfs", "wasbs", "wasb")
 }
-"""URL scheme that OpenLineage uses in dataset names, by URL scheme of Spark: ``s3a`` -> ``s3``."""
+"""URL schemes of Spark, with the schemes that OpenLineage uses in dataset names: ``s3a`` -> ``s3``.
+"""
 
 _BuildEvent = Callable[[], "RunEvent"]
 
@@ -153,10 +154,10 @@ class LineageRun:
 
 
 def _is_configured() -> bool:
-    """Return True if the OpenLineage client is installed, and variables or a file configure it.
+    """Return True if the OpenLineage client is installed and configured.
 
-    Return False if ``OPENLINEAGE_DISABLED`` is true, or if another user can change or replace the
-    file.
+    Environment variables or a file configure the client. Return False if ``OPENLINEAGE_DISABLED``
+    is true, or if another user can change or replace the file.
     """
     if os.environ.get(f"{_VARIABLE_PREFIX}DISABLED", "").strip().lower() == "true":
         return False
@@ -210,10 +211,10 @@ def _make_client() -> OpenLineageClient:
 
 
 def _find_secrets(document: Any, *, is_secret: bool = False) -> Iterator[str]:
-    """Yield the strings in a nested mapping whose key, or a key above, names a secret.
+    """Yield the strings of a nested mapping that are secrets, judged by their keys.
 
-    ``{"auth": {"apiKey": "abc"}}`` yields ``"abc"``. ``is_secret`` is True if the key of
-    ``document`` names a secret.
+    A string is a secret if its key, or a key above it, names a secret: ``{"auth": {"apiKey":
+    "abc"}}`` yields ``"abc"``. ``is_secret`` is True if the key of ``document`` names a secret.
     """
     if isinstance(document, Mapping):
         for name, value in document.items():
@@ -345,9 +346,10 @@ def _describe_outputs(
 def _describe_table(
     loaded: _LoadedTable, changes: list[Mapping[str, Any]], table_format: str
 ) -> dict[str, Any]:
-    """Return the OpenLineage facets of a table: columns, format, catalog name, column changes.
+    """Return the OpenLineage facets of a table: its columns, format, catalog name and changes.
 
-    ``changes`` are the column changes of the stream in the run report.
+    ``changes`` are the entries of the run report for columns that were added or widened in the
+    table. The catalog name is included only for a table that also has a path.
     """
     from openlineage.client.facet_v2 import (
         DatasetFacet,

@@ -71,7 +71,7 @@ _FILES_AT_ONCE: Final = 64
 """Number of files of BATCH messages at which a batch is closed and queued for its commit."""
 
 _STATE_WAIT_FACTOR: Final = 1.5
-"""Size at which a batch that waits for the next state is closed, as a factor of its usual limit."""
+"""Factor by which a batch that waits for the next state may exceed its usual size limit."""
 
 _AGE_CHECK_SECONDS: Final = 0.5
 """Seconds between two checks of the age of all open batches, of which there may be thousands."""
@@ -91,7 +91,7 @@ class Loader:
         report: The run report to update.
         emit: Function that writes a state to the output.
         stopping: Event that a signal handler sets to stop the run.
-        state_format: Encodes the states; None emits them as they were received.
+        state_format: Encoder of the states; None to emit them as they were received.
     """
 
     def __init__(
@@ -207,9 +207,9 @@ class Loader:
         """Merge the table schema of a new SCHEMA message into the table schema of the stream.
 
         If the rows of the open batch cannot be written with the merged schema, the batch is closed
-        first. If the stream's policy may forbid the change, all open batches are committed first,
-        so that an error does not affect earlier rows and states. With such a policy, the new schema
-        replaces the old one if the stream has no rows yet.
+        first. If the stream's policy ``on_schema_change`` may forbid the change, all open batches
+        are committed first, so that an error does not affect earlier rows and states. With such a
+        policy, the new schema replaces the old one if the stream has no rows yet.
         """
         table_schema = build_table_schema(self._options, event, schema, versioned=stream.versioned)
         may_refuse = table_schema.on_change is not OnSchemaChange.EVOLVE
@@ -478,8 +478,8 @@ class Loader:
     def expect_metadata(self, found: Mapping[str, CommitMetadata]) -> None:
         """Set the commit metadata that tables must still have when this run first reads them.
 
-        ``found`` has the metadata by `Table.key`, as the caller read them with the state from which
-        the run resumes. Call this method before the first record.
+        The caller read the metadata together with the state from which the run resumes. The keys of
+        ``found`` are those of `Table.key`. Call this method before the first record.
         """
         self._pipeline.writer.expect(found)
 

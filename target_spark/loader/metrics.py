@@ -19,7 +19,7 @@ _LOAD: Final = "load"
 
 @contextmanager
 def job_timer(faults: Sequence[object]) -> Iterator[None]:
-    """Context manager: log the duration of its block, a whole run, as a Singer metric.
+    """Context manager around a whole run: log the run's duration as a Singer metric.
 
     ``faults`` is the list of the run's errors. If it is not empty when the block ends, the run is
     logged as failed.
@@ -31,9 +31,9 @@ def job_timer(faults: Sequence[object]) -> Iterator[None]:
 
 
 def batch_timer(stream: str) -> Timer:
-    """Return a context manager that logs the duration of its block, which commits a batch.
+    """Return a context manager that logs the time a batch's commit takes, as a Singer metric.
 
-    The log line is a Singer metric.
+    ``stream`` is the name of the batch's stream.
     """
     return Timer(Metric.BATCH_PROCESSING_TIME, {Tag.STREAM: stream})
 

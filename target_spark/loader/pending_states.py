@@ -102,10 +102,10 @@ class PendingStates:
         self._newest[state.scope] = state.ordinal
 
     def take_releasable(self, frontier: int | None) -> list[CoveredState]:
-        """Remove the states whose rows are all committed; return the newest of them for each scope.
+        """Remove the states whose rows are all committed, and return the newest one of each scope.
 
-        These are the states before ``frontier``, the input position of the first uncommitted row,
-        or all states if ``frontier`` is None.
+        A scope is one stream, or all streams together. ``frontier`` is the input position of the
+        first uncommitted row: all states before it are removed. None removes all states.
         """
         before = self._before(frontier)
         if not before:
@@ -121,18 +121,20 @@ class PendingStates:
     def covered(self, frontier: int | None) -> list[CoveredState]:
         """Return the newest state of each scope whose rows are all committed, in input order.
 
-        A state of all streams replaces all earlier states. States that were emitted already are
-        included. ``frontier`` is that of `take_releasable`.
+        A scope is one stream, or all streams together; a state of all streams replaces all earlier
+        states. Emitted states are included. ``frontier`` is the input position of the first
+        uncommitted row, or None if all rows are committed.
         """
         newest = _newest_of_each([*self._emitted.values(), *self._before(frontier)])
         global_positions = [position for position, each in enumerate(newest) if each.scope is None]
         return newest[global_positions[-1] :] if global_positions else newest
 
     def drop_replaced(self, firsts: Sequence[int]) -> None:
-        """Drop each state that would be emitted at the same time as a newer state of its scope.
+        """Drop each state that would be emitted together with a newer state of the same stream.
 
-        ``firsts`` are the sorted input positions at which the uncommitted batches begin. Two states
-        are emitted at the same time if no batch begins between them.
+        Two states are emitted together if no batch begins between them. ``firsts`` are the
+        sorted input positions at which the uncommitted batches begin. A state of all streams is
+        compared with other states of all streams.
         """
         if len(self._waiting) < 2:  # noqa: PLR2004
             return
@@ -151,7 +153,10 @@ class PendingStates:
 
 
 def _newest_of_each(states: Sequence[CoveredState]) -> list[CoveredState]:
-    """Return the newest state of each scope. Both ``states`` and the result are in input order."""
+    """Return the newest state of each scope: of each stream, and of all streams together.
+
+    Both ``states`` and the result are in input order.
+    """
     newest: dict[Hashable, CoveredState] = {}
     for each in states:
         newest.pop(each.scope, None)  # so that the newest state is last

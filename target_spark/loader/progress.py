@@ -33,8 +33,9 @@ _MIN_HEIGHT: Final = 4
 _SAVE, _RESTORE = "\x1b7", "\x1b8"
 """Control sequences that save and restore the position and colors of the cursor (DECSC, DECRC)."""
 _WHOLE_REGION: Final = f"{_SAVE}\x1b[r{_RESTORE}"
-"""Control sequence with which all lines of the terminal scroll again (DECSTBM). DECSTBM moves the
-cursor, so its position is saved and restored."""
+"""Control sequence that makes all lines of the terminal scroll again (DECSTBM). DECSTBM moves the
+cursor, so its position is saved and restored.
+"""
 
 
 def is_terminal() -> bool:
@@ -177,7 +178,7 @@ class _LiveLine:
 
 
 def _reserve_last_line(height: int) -> str:
-    """Return the control sequences after which all lines of a terminal but the last one scroll.
+    """Return the control sequences that make all lines of a terminal but the last one scroll.
 
     A line feed first ensures that the cursor is above the last line. Everything below the cursor
     is erased, such as a live line drawn before the terminal was resized.

@@ -34,7 +34,7 @@ __all__ = ["COMPLETE", "NOT_COMPLETE", "STOPPED", "Report", "StreamCounts", "spl
 COMPLETE: Final = "complete"
 STOPPED: Final = "stopped by a signal"
 NOT_COMPLETE: Final = "not complete"
-"""The outcome of a run that ended with an error, where the error message is shown separately."""
+"""The outcome of a run that ended with an error. The error message is shown separately."""
 
 _COLUMNS: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
     "received": ("received", "{:,}".format),
@@ -144,7 +144,7 @@ class Report:
             self._remarks.append(text)
 
     def add_wait(self, seconds: float) -> None:
-        """Add to the total time, in seconds, that the reading of the input waited for commits."""
+        """Add seconds to the total time that the reading of the input waited for commits."""
         with self._lock:
             self._waited_seconds += seconds
 

@@ -50,8 +50,8 @@ _KEYS: Final = MergeKeys((), ORDINAL)
 def find_versions(table_format: str) -> dict[str, str]:
     """Return the versions of this program and its libraries, to store them with a run's statistics.
 
-    The result has the columns ``target_spark_version`` and ``library_versions`` of the table
-    ``_target_spark_runs``. The libraries are PySpark and those of the table format, such as
+    The keys are columns of the table ``_target_spark_runs``: ``target_spark_version`` and
+    ``library_versions``. The latter lists PySpark and the libraries of the table format, such as
     ``pyspark 4.0.1, …``.
     """
     libraries = [f"pyspark {spark_version}"]
@@ -173,8 +173,9 @@ def _append_without_spark(
 ) -> bool:
     """Append rows to a Delta table in a local folder without Spark, and return True.
 
-    Return False, without writing, if the table has another format or location, or lacks
-    ``columns``. ``commit`` is the metadata to store in the commit.
+    If only Spark can append the rows, write nothing and return False. This is the case for other
+    table formats, for tables elsewhere, and for a table without all of ``columns``. ``commit`` is
+    the metadata to store in the commit.
     """
     if not isinstance(writer, DeltaWriter):
         return False

@@ -20,7 +20,7 @@ __all__ = ["LoadSignals"]
 
 
 class LoadSignals:
-    """The signals that a load has received, and the parts of the run that they end.
+    """Receiver of the signals of a load, with the objects that it uses to end parts of the run.
 
     Attributes:
         commits_on_interrupt: True if SIGINT commits the rows received so far.
@@ -45,7 +45,7 @@ class LoadSignals:
 
     @contextlib.contextmanager
     def deferred(self) -> Iterator[None]:
-        """Context manager: let `handle` handle the signals that arrive during the block.
+        """Context manager: let signals that arrive during the block end the load.
 
         Outside the block, `handle` ignores signals and returns False.
         """
@@ -60,15 +60,15 @@ class LoadSignals:
     def only_end_actions(self) -> Iterator[threading.Event]:
         """Context manager for the actions after a load: let the first signal only set an event.
 
-        The event is yielded. When it is set, the caller ends the actions. The load itself is not
-        affected, since its rows are committed and its states emitted before.
+        The event is yielded; once it is set, the caller must end the actions. The signal does not
+        affect the load itself, because all rows are committed and all states emitted before.
         """
         self._ends_actions = threading.Event()
         yield self._ends_actions
         self._ends_actions = None
 
     def call_on_interrupt(self, leave: Callable[[], None] | None) -> None:
-        """Set a function that `handle` calls too, at the first SIGINT or SIGTERM.
+        """Set an additional function that `handle` calls at the first SIGINT or SIGTERM.
 
         If the signal has already arrived, such as during the start of Spark, the function is called
         at once.
@@ -81,10 +81,10 @@ class LoadSignals:
             leave()
 
     def handle(self, signum: int) -> bool:
-        """Handle SIGINT or SIGTERM, and return True.
+        """End the load because of SIGINT or SIGTERM, and return True.
 
-        Outside a block of `deferred`, do nothing and return False: the caller must then handle the
-        signal.
+        The first signal ends the reading of the input, and a second one ends the process. Outside
+        a block of `deferred`, do nothing and return False: the caller must then handle the signal.
         """
         if self.wake_up is None:
             return False

@@ -28,7 +28,9 @@ class StateMessageWriter:
     @classmethod
     @contextlib.contextmanager
     def open(cls) -> Iterator[StateMessageWriter]:
-        """Context manager: yield a writer that alone uses standard output during the block.
+        """Context manager: reserve standard output for states, and yield the writer of the states.
+
+        Other code that writes to standard output during the block writes to standard error.
 
         Raises:
             StateOutputError: Standard output is closed.

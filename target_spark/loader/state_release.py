@@ -85,8 +85,8 @@ class Ledger:
     def state_for_commit(self, stream: Hashable, upto: int) -> CoveredState | None:
         """Return the newest state that the next commit may store, or None.
 
-        A commit may store a state if all rows before the state are committed once it is made. The
-        state may have been emitted before.
+        A commit may store a state if all rows received before the state are committed with it or
+        were committed earlier. The state may have been emitted before.
 
         Args:
             stream: The stream whose batches the next commit writes, or
@@ -106,7 +106,7 @@ class Ledger:
             return self._merge_covered(self._states.covered(self._frontier()))
 
     def release(self) -> None:
-        """Emit the states whose rows are all committed, but only the newest ones.
+        """Emit the newest state of each stream, and of all streams, whose rows are all committed.
 
         A newer state of a stream replaces the older ones of the stream, and a state of all streams
         replaces all older states.
@@ -118,7 +118,7 @@ class Ledger:
                 self._report.count_released_state(last=state.ordinal == self._newest_state)
 
     def get_uncarried_state(self) -> CoveredState | None:
-        """Return the emitted states, merged into one, if no commit has stored the last of them.
+        """Return the emitted states, merged into one, unless a commit has stored the last of them.
 
         The caller then makes a commit without rows to store the state. Return None if no state was
         emitted, or a commit has stored the last one.

@@ -162,9 +162,9 @@ class LoadedStream:
 
     @property
     def deletion_key(self) -> Hashable:
-        """Key of this stream's deletion of old Singer table versions in the `Ledger`.
+        """Key of the ledger entry for the deletion of the stream's old Singer table versions.
 
-        While the deletion is not committed, the ledger holds back states for this key.
+        While the deletion is not committed, the `Ledger` holds back states for this key.
         """
         return ("other versions", self.id)
 
@@ -187,13 +187,14 @@ class LoadedStream:
     def mark_deletions(self) -> None:
         """Add the column ``_sdc_deleted_at`` to the table schema, unless it has this column.
 
-        Delete records set it, and rows of old table versions are marked as deleted in it.
+        The column has the time at which a row was deleted, by a delete record or because its table
+        version became old.
         """
         self.table_schema = self.table_schema.with_metadata(DELETED_AT)
 
 
 def compute_schema_digest(event: SchemaEvent) -> bytes:
-    """Return the SHA-256 digest of a SCHEMA message as received: its schema, keys and cursor.
+    """Return the SHA-256 digest of a SCHEMA message: of its schema, keys and replication key.
 
     If it equals the digest of the stream's newest SCHEMA message, the message changes nothing.
     """
@@ -205,7 +206,8 @@ def compute_schema_digest(event: SchemaEvent) -> bytes:
 def compute_normalized_digest(event: SchemaEvent, schema: JsonSchema) -> bytes:
     """Return the SHA-256 digest of a SCHEMA message after normalization of its JSON Schema.
 
-    Messages whose schemas are written differently but mean the same have the same digest.
+    Messages whose schemas are written differently but mean the same have the same digest. The
+    replication key does not affect the digest.
 
     Args:
         event: The SCHEMA message.
@@ -323,7 +325,10 @@ def _name_stream_in_errors(event: SchemaEvent) -> Iterator[None]:
 
 
 def _find_cursor_source(event: SchemaEvent, table_schema: TableSchema) -> str | None:
-    """Return the name of the replication key as in `Column.source`, or None without such a key."""
+    """Return the property that contains the replication key, or None without a replication key.
+
+    The property is named as in `Column.source`.
+    """
     path = event.nested.get(event.cursor or "")
     if not path:
         return event.cursor

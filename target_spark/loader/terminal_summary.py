@@ -1,4 +1,4 @@
-"""Lines printed on a terminal after a run: table locations, a command to read one, and advice.
+"""Lines printed on a terminal after a run: table locations, a command to read a table, and advice.
 
 They are printed after the summary of the run report, which has the row counts.
 """

@@ -37,9 +37,10 @@ def describe_undeclared(body: bytes, table_schema: TableSchema) -> str | None:
 
 
 def find_undeclared(body: bytes, table_schema: TableSchema) -> list[str]:
-    """Return the paths, such as ``user.id``, of a JSON record's properties without a table column.
+    """Return the paths of the properties of a JSON record that have no table column.
 
-    The list is empty for a record that is over 1 MiB or cannot be decoded.
+    A path joins names with dots, such as ``user.id``. The list is empty for a record that is
+    over 1 MiB or cannot be decoded.
     """
     if len(body) > _LONGEST_RECORD or body[0] != _OPEN_BRACE:
         return []
@@ -51,7 +52,10 @@ def find_undeclared(body: bytes, table_schema: TableSchema) -> list[str]:
 
 
 def undeclared_in(record: dict[str, Any], table_schema: TableSchema) -> list[str]:
-    """Return the paths, such as ``user.id``, of a decoded record's properties without a column."""
+    """Return the paths of the properties of a decoded record that have no table column.
+
+    A path joins names with dots, such as ``user.id``.
+    """
     if table_schema.keeps_whole:
         return []
     paths = _iterate_undeclared(record, table_schema.columns, "")
