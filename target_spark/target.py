@@ -85,7 +85,9 @@ _SELF_EXPLANATORY: Final = (*_FAULTS_OF_THE_INPUT, TargetSparkError, OSError)
 """Errors whose message is sufficient; all others are logged with their traceback."""
 
 _MOST_ERRORS: Final = 10
-"""Maximum number of errors in the outcome of a run, which each row of the table of runs repeats."""
+"""Maximum number of errors in the outcome of a run, because each row of the table of runs repeats
+the outcome.
+"""
 _COMMITTING: Final = (
     "Interrupted: the rows received so far are committed. A second signal ends the run at once."
 )
@@ -427,10 +429,10 @@ class TargetSpark(PluginBase):
         self._signals.call_on_interrupt(leave)
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
-        """Handle SIGINT or SIGTERM: end the load as soon as the commits in progress have finished.
+        """End the load after SIGINT or SIGTERM, once the commits in progress have finished.
 
-        A second signal ends the process at once. If there is no load, the signal is handled as in
-        other plugins.
+        A second signal ends the process at once. If there is no load, the signal has the same
+        effect as in other plugins.
         """
         if not self._signals.handle(signum):
             super()._handle_termination(signum, frame)

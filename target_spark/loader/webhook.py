@@ -1,4 +1,4 @@
-"""The outcome of a run, sent as a JSON document to the URL in the setting ``webhook``.
+"""Delivery of a run's outcome, as a JSON document, to the URL in the setting ``webhook``.
 
 The URL may contain a token, so messages show only its host. A failure never affects the run.
 """
@@ -98,7 +98,7 @@ def send_outcome(url: str, report: Mapping[str, Any]) -> None:
 
 
 def _post(url: str, document: Mapping[str, Any]) -> str | None:
-    """Post a document once. Return None on success, or the refusal as text: ``status 404``.
+    """Post a document once. Return None on success, or the error response as text: ``status 404``.
 
     Raises:
         RetriableAPIError: The server responded with status 429 or 5xx.

@@ -93,10 +93,10 @@ def select_write_operation(
 def get_merge_keys(
     table_schema: TableSchema, request: CommitRequest, options: StreamOptions
 ) -> MergeKeys:
-    """Return the rules by which a stream's rows are merged into its table.
+    """Return the rules for merging a stream's rows into its table.
 
-    Examples are the key columns, the column by which the newest of several rows is found, and the
-    treatment of delete records.
+    The rules include the key columns, the columns that order several rows with the same key, and
+    the effect of delete records.
     """
     compared = (
         column.name
@@ -141,13 +141,13 @@ def make_empty_frame(spark: SparkSession, table_schema: TableSchema) -> DataFram
 def build_version_delete(
     request: CommitRequest, table_schema: TableSchema, version: int, column: str
 ) -> VersionDelete:
-    """Return the description of a commit that deletes all rows of other Singer table versions.
+    """Return the description of a commit that deletes the rows of all versions but ``version``.
 
     Args:
         request: The commit request. Its ``hard_delete`` decides if rows are removed or only marked
             as deleted.
         table_schema: The table schema.
-        version: The table version to keep.
+        version: The Singer table version to keep.
         column: The column that holds the table version.
     """
     return VersionDelete(
@@ -199,9 +199,9 @@ def find_distinct_key(
     The result is stored in the commit, for the next run. None is returned in append mode and for a
     stream without keys, where rows may repeat a key.
 
-    The check precedes an upsert, because a MERGE would replace all rows with the key of a record.
-    In scd2 mode, only the current row versions are checked. The table is not read if its last
-    commit ensures that the keys are distinct (``known`` equals the key columns).
+    The check precedes an upsert, because a MERGE would replace all rows that have the key of a
+    record. In scd2 mode, only the current row versions are checked. The table is not read if its
+    last commit ensures that the keys are distinct (``known`` equals the key columns).
 
     Args:
         writer: The writer of the table format.

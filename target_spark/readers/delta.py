@@ -29,7 +29,7 @@ def is_table(folder: Path, /) -> bool:
 
 
 def read_runs(folder: Path, /) -> Mapping[str, int]:
-    """Return the Delta version that each run's last commit created, by run id, newest run first.
+    """Return the Delta version of each run's last commit, by run id, newest run first.
 
     A run is one load of target-spark, which stores its id in the commits.
     """

@@ -23,7 +23,7 @@ SPARK_HINT: Final = "Read it with spark.read.format('delta')."
 """Last sentence of error messages about a Delta table that only Spark can read."""
 
 _URL_SYNTAX: Final = r"[\x00-\x1f\\?#]|^ | $"
-"""Characters that deltalake, which reads a path as a URL, removes or misreads.
+"""Characters that deltalake removes or misreads in a path, because it reads the path as a URL.
 
 A backslash is read as a slash, and ``?`` or ``#`` as the end of the path. A writer has to encode
 these characters.

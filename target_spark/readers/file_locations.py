@@ -1,4 +1,4 @@
-"""Check that the files that a table's metadata name are in the folder of the table.
+"""Check that the metadata of a table names only files in the folder of the table.
 
 Tables may come from other people. Their metadata must not lead a reader to other files or to URLs.
 """

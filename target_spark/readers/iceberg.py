@@ -29,7 +29,7 @@ def is_table(folder: Path, /) -> bool:
 
 
 def read_runs(folder: Path, /) -> Mapping[str, int]:
-    """Return the snapshot id that each run's last commit created, by run id, newest run first.
+    """Return the snapshot id of each run's last commit, by run id, newest run first.
 
     A run is one load of target-spark, which stores its id in the commits.
 
@@ -46,7 +46,7 @@ def read_runs(folder: Path, /) -> Mapping[str, int]:
 def open_table(folder: Path, version: int | None, /) -> DataScan:
     """Return a scan of all columns of an Iceberg table, at the snapshot with the id ``version``.
 
-    If ``version`` is None, the newest snapshot is read.
+    If ``version`` is None, the scan reads the newest snapshot.
 
     Raises:
         TableError: The table was removed in the meantime.

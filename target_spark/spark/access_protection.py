@@ -34,7 +34,7 @@ _LOCAL_IP: Final = "SPARK_LOCAL_IP"
 _LOOPBACK: Final = "127.0.0.1"
 
 _LOCAL_MASTERS: Final = ("local", "spark://127.", "spark://localhost:")
-"""Beginnings of the Spark master URLs with which all executors run on this machine."""
+"""Prefixes of the Spark master URLs that run all executors on this machine."""
 
 _LOGIN: Final = r"://[^/\s:@]*:[^/\s@]+@"
 _SETTING_WITH_SECRET: Final = rf"{_LOGIN}|jdbc:\S*@|[?&;]sig=|\bbearer\s|[.]headers?[.]"
@@ -57,7 +57,7 @@ _UNPROTECTED_LOCAL: Final = (
 
 
 def is_local_master(master: str) -> bool:
-    """Return True if a Spark master URL, such as ``local[*]``, means executors on this machine."""
+    """Return True if Spark's master URL, such as ``local[*]``, runs executors on this machine."""
     return master.startswith(_LOCAL_MASTERS)
 
 
@@ -99,7 +99,7 @@ def warn_if_open(master: str, conf: Mapping[str, str]) -> None:
 
 
 def find_weaknesses(master: str, conf: Mapping[str, str]) -> Iterator[str]:
-    """Yield a warning for each way in which others can read Spark's data or secrets, or run code.
+    """Yield warnings about Spark settings that expose data or secrets, or let others run code.
 
     Each warning also states the remedy.
 

@@ -1,8 +1,8 @@
 """Check at the start of a run that a Spark Connect server can write the table format.
 
 A client cannot add jars or extensions to a server. If one is missing, the run fails, and the error
-has the options with which to start the server. The check runs SQL statements rather than reading
-settings, because servers may enable a format in different ways.
+message lists the options that the server must be started with. The check runs SQL statements rather
+than reading settings, because servers may enable a format in different ways.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def check_server(spark: SparkSession, table_format: str) -> None:
     """Check that a Spark Connect server can write tables of a format.
 
     Raises:
-        SparkUnavailableError: The server cannot write such tables. The message has the options
-            with which to start the server.
+        SparkUnavailableError: The server cannot write such tables. The message lists the options
+            that the server must be started with.
     """
     version = spark.version
     if tuple(map(int, version.split(".")[:2])) < _MIN_VERSION:
@@ -89,7 +89,7 @@ def _check_iceberg(spark: SparkSession) -> str | None:
 
 
 def _check_extension(spark: SparkSession, table_format: str) -> str | None:
-    """Return an error text if a server has no SQL extension of a table format, else None."""
+    """Return an error text if a server lacks the SQL extension of a table format, else None."""
     extension = FORMAT_SETTINGS[table_format].get(_EXTENSIONS, "")
     if extension in (spark.conf.get(_EXTENSIONS, None) or ""):
         return None

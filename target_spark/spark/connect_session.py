@@ -35,7 +35,7 @@ __all__ = ["ConnectSession", "redact_address"]
 logger = logging.getLogger(__name__)
 
 _MODE: Final = "SPARK_CONNECT_MODE_ENABLED"
-"""Environment variable with which PySpark's functions use Spark Connect in every thread."""
+"""Environment variable that makes PySpark's functions use Spark Connect in every thread."""
 
 _MAX_RETRIES: Final = 4
 """Maximum number of times that PySpark repeats a failed call to the server, within some seconds.
@@ -52,8 +52,9 @@ _END_SECONDS: Final = 2.0
 """Seconds to wait until the server has stopped the operations of an ended session."""
 
 _SMALL_TABLE_SETTINGS: Final = {"spark.databricks.delta.snapshotPartitions": "2"}
-"""Spark setting for the number of tasks with which Delta reads a table's log. Delta's default of 50
-is slow for small tables."""
+"""Spark setting for the number of tasks that read the log of a Delta table. Delta's default of 50
+is slow for small tables.
+"""
 
 _START_SETTINGS: Final = ("spark.master", "spark.app.name", "spark.remote")
 """Spark settings that are not set in a session on a server, where they have no effect."""
@@ -99,7 +100,9 @@ class ConnectSession:
         on_sessions: Callable[[Sequence[str]], None] | None = None,
         phases: Phases | None = None,
     ) -> ConnectSession:
-        """Connect to the server in the background, and return at once; `spark` waits for it.
+        """Connect to the server in the background, and return at once.
+
+        The method `spark` of the result waits for the connection.
 
         Args:
             settings: The Spark settings of the run.
@@ -214,7 +217,7 @@ class ConnectSession:
         self._is_up = True
 
     def _create_session(self) -> SparkSession:
-        """Create a session, and set the user's settings and those that keep stored values exact."""
+        """Create a session with the user's settings and those that keep stored values exact."""
         spark = self._connect(self._settings.remote or "")
         with self._guard:
             self._sessions.append(spark)

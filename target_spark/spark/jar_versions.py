@@ -35,8 +35,8 @@ HADOOP_AWS: Mapping[str, tuple[str, str]] = {
 }
 """Versions of Hadoop and of Amazon's SDK, by minor version of Spark.
 
-The first is that of Spark's Hadoop jars; hadoop-aws and hadoop-azure must have it too.
-The second is the version with which this hadoop-aws was built.
+The first is the version of Spark's Hadoop jars; hadoop-aws and hadoop-azure must have it too.
+The second is the version of Amazon's SDK that this hadoop-aws was built with.
 """
 
 SHA256: Mapping[str, str] = {

@@ -97,8 +97,9 @@ _HADOOP_AZURE = "org.apache.hadoop:hadoop-azure"
 _S3A_SETTINGS = "spark.hadoop.fs.s3a."
 _AZURE_SETTINGS = "spark.hadoop.fs.azure."
 _S3_RETRY_SETTINGS = {f"{_S3A_SETTINGS}retry.limit": "4"}
-"""Hadoop setting for the number of retries of a failed S3 request. With the default of 7 they take
-two minutes, in each of the five attempts that the loader makes."""
+"""Hadoop setting for the number of retries of a failed S3 request. With the default of 7, the
+retries take two minutes in each of the five attempts that the loader makes.
+"""
 
 _SDK_GROUP = "software.amazon.awssdk"
 _REQUESTED_MODULES = ("s3", "s3-transfer-manager", "sts")
@@ -134,7 +135,7 @@ _NEEDED_MODULES = (
     "third-party-jackson-core",
     "utils",
 )
-"""The modules of Amazon's SDK on which those in `_REQUESTED_MODULES` depend."""
+"""The modules of Amazon's SDK that the modules in `_REQUESTED_MODULES` depend on."""
 
 _OTHER_DEPENDENCIES = (
     "org.reactivestreams:reactive-streams:1.0.4",
@@ -285,7 +286,10 @@ def uses_azure(addresses: Iterable[str], conf: Mapping[str, str]) -> bool:
 def required_storage_jars(
     addresses: Sequence[str], conf: Mapping[str, str], spark_version: str
 ) -> list[str]:
-    """Return the Maven coordinates of hadoop-aws and hadoop-azure, each if a run uses its storage.
+    """Return the Maven coordinates of the jars for the object storage that a run uses.
+
+    These are hadoop-aws for S3 and hadoop-azure for Azure storage. The list is empty if the run
+    uses neither.
 
     Args:
         addresses: The paths and URLs of the run's tables and files.
@@ -500,7 +504,7 @@ def _without_packages(conf: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def resolve_lock(conf: Mapping[str, str]) -> Iterator[None]:
-    """Context manager: lock the jar cache, if Spark has to download packages into it.
+    """Context manager: lock the jar cache if Spark has to download packages into it.
 
     ``conf`` are the Spark settings; without ``spark.jars.packages`` nothing is locked.
     """
@@ -512,7 +516,7 @@ def resolve_lock(conf: Mapping[str, str]) -> Iterator[None]:
 
 
 def jars_hint(table_format: str, conf: Mapping[str, str]) -> str:
-    """Return a hint for the error message if Spark does not start with jars to download.
+    """Return a hint for the error message of a failed start: jars could not be downloaded.
 
     The hint lists the jars and the remedies for a failed download. It is "" if the Spark settings
     ``conf`` list no jars to download.

@@ -1,4 +1,4 @@
-"""Java options and installation folder with which Spark starts and runs faster.
+"""Java options and an installation folder that make Spark start and run faster.
 
 Only speed is affected, and the user's options take precedence. Measured on Spark 4.1 and Java 17:
 
@@ -51,7 +51,8 @@ _LATE_SECOND_COMPILER = (
     "-XX:Tier4CompileThreshold=150000",
     "-XX:Tier4BackEdgeThreshold=400000",
 )
-"""JVM options with which the second compiler starts later. The values are ten times Java's."""
+"""JVM options that start the second (optimizing) compiler later. The values are ten times Java's.
+"""
 
 _WITHOUT_SECOND_COMPILER = "-XX:TieredStopAtLevel=1"
 _CODE_CACHE = "-XX:ReservedCodeCacheSize=240m"
@@ -102,9 +103,8 @@ def spark_home(master: str, spark_version: str, jars: Mapping[str, str] | None =
 def _find_or_create_home(package: Path, spark_version: str, jars: Mapping[str, str]) -> Path | None:
     """Return the folder of links to the files of the installed PySpark; create it if missing.
 
-    Return None if that fails, or if another user can change the folder.
-
-    ``jars`` maps the path of each jar to copy into the folder to its required SHA-256.
+    Return None if that fails, or if another user can change the folder. ``jars`` maps the path of
+    each jar to copy into the folder to its required SHA-256.
     """
     home = share_folder() / f"spark-{_hash(str(package), spark_version, *jars.values())}"
     copies = [home / "jars" / Path(jar).name for jar in jars]
@@ -119,7 +119,7 @@ def _find_or_create_home(package: Path, spark_version: str, jars: Mapping[str, s
 def archive_file(java: str, home: Path) -> Path:
     """Return the path of the class archive for a Java program and an installation of Spark.
 
-    A class archive is a file of loaded Java classes with which a JVM starts faster. It is stored in
+    A class archive is a file of loaded Java classes that makes a JVM start faster. It is stored in
     the Python environment, because it works only with the jars there. The file may be missing.
 
     Args:
@@ -147,7 +147,7 @@ def jvm_options(user_options: str, *, small_runs: bool) -> Iterator[str]:
 
 
 def archive_options(user_options: str, archive: Path) -> Iterator[str]:
-    """Yield the JVM options with which Java uses a class archive, to start Spark faster.
+    """Yield the JVM options that make Java use a class archive, to start Spark faster.
 
     Yield nothing if the file does not exist, other users can change it, or ``user_options`` choose
     another class archive.

@@ -95,8 +95,9 @@ _LARGE_ROWS = {
     "spark.hadoop.parquet.page.size.row.check.min": "1",
     "spark.hadoop.parquet.block.size.row.check.min": "1",
 }
-"""Settings with which a Parquet writer checks the size of its buffer after each row. By default it
-first buffers 100 rows, which may exceed the memory if rows are large."""
+"""Settings that make a Parquet writer check the size of its buffer after each row. By default it
+first buffers 100 rows, which may exceed the memory if rows are large.
+"""
 
 _OUT_OF_MEMORY = {3, 52}
 """Exit codes of a JVM that ran out of memory: 3 from Java (``ExitOnOutOfMemoryError``), 52 from
@@ -128,8 +129,9 @@ _MIN_PROBES, _MAX_PROBES = 8, 256
 executor should run at least one of them."""
 
 _PYTHON_VARIABLES = {"PYTHONSAFEPATH": "1"}
-"""Environment variable with which Spark's Python workers do not import modules from the working
-directory (since Python 3.11)."""
+"""Environment variable that keeps Spark's Python workers from importing modules from the working
+directory (since Python 3.11).
+"""
 
 _DUPLICATE_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Names of PySpark loggers that are disabled, because PySpark also raises the errors they log."""
@@ -154,7 +156,7 @@ class SparkSettings:
         engine: ``auto`` to use a running engine that fits these settings, ``keep`` to start one if
             there is none, or ``never``. An engine is a Spark process that keeps running between
             runs.
-        engine_idle_seconds: The idle seconds after which an engine that this run starts ends.
+        engine_idle_seconds: Idle seconds until an engine ends, if this run starts it.
         shared: Folders of this machine that remote executors must be able to access, by setting
             name.
     """
@@ -270,7 +272,7 @@ def _describe_java_failure(error: OSError | subprocess.SubprocessError) -> str:
 
 
 def build_start_conf(settings: SparkSettings, spark_version: str) -> dict[str, str]:
-    """Return all settings with which to start a local Spark or the driver of a cluster.
+    """Return all settings for the start of a local Spark or of a cluster's driver.
 
     Args:
         settings: The settings of the run. The user's ``conf`` overrides the target's defaults, but
@@ -295,7 +297,7 @@ def build_start_conf(settings: SparkSettings, spark_version: str) -> dict[str, s
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Parameters with which to start a Spark JVM.
+    """Parameters for the start of a Spark JVM.
 
     Attributes:
         conf: All Spark settings. The jars of table formats in them are local files.
@@ -310,7 +312,7 @@ class Launch:
 
 
 def plan_launch(settings: SparkSettings, spark_version: str, java: str) -> Launch:
-    """Download missing jars, and return the parameters with which to start Spark.
+    """Download missing jars, and return the parameters for the start of Spark.
 
     Args:
         settings: The settings of the run.
@@ -376,7 +378,7 @@ def _get_scratch(settings: SparkSettings) -> str:
 
 
 def _build_upload_buffer_conf(settings: SparkSettings) -> dict[str, str]:
-    """Return the Spark setting with which uploads to S3 are buffered in the private folder, if any.
+    """Return the Spark setting that buffers uploads to S3 in the private folder, if there is one.
 
     The result is empty if the run does not use S3.
     """
@@ -386,9 +388,9 @@ def _build_upload_buffer_conf(settings: SparkSettings) -> dict[str, str]:
 
 
 def _build_scratch_environment(settings: SparkSettings) -> dict[str, str]:
-    """Return ``SPARK_LOCAL_DIRS`` for Spark's temporary files in the private folder, if any.
+    """Return ``SPARK_LOCAL_DIRS``, which moves Spark's temporary files to the private folder.
 
-    The result is empty if the user has configured a folder.
+    The result is empty if there is no private folder, or if the user has configured a folder.
     """
     scratch = _get_scratch(settings)
     is_set = "spark.local.dir" in settings.conf or "SPARK_LOCAL_DIRS" in os.environ
@@ -428,7 +430,7 @@ class Session:
         on_jvm: Callable[[int], None] | None = None,
         phases: Phases | None = None,
     ) -> Session:
-        """Start Spark in the background and return at once; `spark` waits for the end of the start.
+        """Start Spark in the background and return at once; the method `spark` waits for it.
 
         Args:
             settings: The Spark settings of the run.
@@ -689,7 +691,7 @@ def _check_values(conf: Mapping[str, str]) -> None:
 
 
 def _explain_failure(error: Exception, master: str) -> str:
-    """Return the reason for which Spark did not start, as text without a stack trace.
+    """Return the reason why Spark did not start, as text without a stack trace.
 
     ``error`` is the exception of the start, and ``master`` is Spark's master URL.
     """
@@ -732,7 +734,7 @@ def _explain_jvm_exit(code: int, settings: SparkSettings) -> SparkDiedError:
 def _get_executor_python(conf: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variable ``PYSPARK_PYTHON``, the Python program of executors.
 
-    Its value is that of the Spark setting ``spark.pyspark.python``. Return {} without the setting.
+    The value comes from the Spark setting ``spark.pyspark.python``. Return {} without the setting.
     """
     python = conf.get("spark.pyspark.python")
     return {"PYSPARK_PYTHON": python} if python else {}

@@ -201,10 +201,11 @@ class SparkProvider:
             lock.record_engine(folder)
 
     def raise_if_engine_lost(self, error: BaseException) -> None:
-        """If the run used an engine (a shared Spark) that has ended, start a local Spark and raise.
+        """Start a local Spark and raise an error if the run's engine (a shared Spark) has ended.
 
-        Otherwise nothing happens. ``error`` is the error of the caller's work. If it is a broken
-        connection, wait up to ten seconds for the engine to end.
+        Nothing happens if the run uses no engine, or its engine still runs. ``error`` is the error
+        of the caller's work. If it is a broken connection, wait up to ten seconds for the engine to
+        end.
 
         Raises:
             EngineLostError: The engine has ended. The caller can repeat its work with the local
@@ -309,8 +310,8 @@ class _SessionOnDemand:
 def _wait_for_leftover_engine(lock: JobLock, job: str) -> None:
     """Wait until the JVM of an engine (a shared Spark) has ended, because it could still commit.
 
-    ``lock``, the lock of the job, names the engine if it was killed together with the job's last
-    run. Otherwise return at once.
+    ``lock`` is the job's lock. It contains the folder of the engine if the job's last run was
+    killed; otherwise return at once.
 
     Raises:
         JobLockError: The JVM still runs after 60 seconds.

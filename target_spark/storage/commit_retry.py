@@ -75,8 +75,9 @@ BACKOFF_SECONDS: Final[dict[FailureKind, tuple[float, ...]]] = {
     FailureKind.STALE: (0,),
     FailureKind.LOST: (0,),
 }
-"""The seconds to wait before each retry, by kind of failure. After a conflict they vary at random
-by up to a half."""
+"""The seconds to wait before each retry, by kind of failure. After a conflict, the waits vary at
+random by up to a half.
+"""
 
 _LONGEST_LINE: Final = 1000
 _POLL_SECONDS: Final = 0.2
@@ -142,8 +143,9 @@ _CONNECT_MODULES: Final = {"pyspark.errors.exceptions.connect", "pyspark.errors.
 _UNKNOWN_TO_SERVER: Final = re.compile(
     r"INVALID_HANDLE\..*|NO_ACTIVE_SESSION|RESPONSE_ALREADY_RECEIVED"
 )
-"""Pattern of the names of Spark Connect errors for a session or call that the server no longer
-knows."""
+"""Pattern of the names of Spark Connect errors for a session or call that no longer exists on the
+server.
+"""
 _GRPC_ERROR: Final = re.compile(
     r'(?s)<_\w+ of RPC .*?status = StatusCode\.(\w+).*?details = "(.*?)"'
 )
@@ -208,7 +210,7 @@ def retry_transient(
 
     Args:
         step: The function to call.
-        operation: A description of the operation, with which log and error messages begin.
+        operation: A description of the operation; log and error messages begin with it.
         before_retry: A function that is called with the exception after each failure. If it raises
             an exception, that exception is raised instead of a retry.
         stopping: An event that is set to stop the run. Once it is set, failures are not retried.
@@ -250,7 +252,7 @@ def raise_translated_error(operation: str, error: BaseException) -> None:
     after the JVM has ended. Any other exception is ignored.
 
     Args:
-        operation: A description of the operation, with which the message begins.
+        operation: A description of the operation; the message begins with it.
         error: The exception.
 
     Raises:
@@ -284,7 +286,8 @@ def disk_full_context(location: str, remedy: str) -> Iterator[None]:
 def translate_disk_full(location: str, remedy: str, error: BaseException) -> DiskFullError | None:
     """Return a `DiskFullError` if ``error`` reports a full disk, else None.
 
-    ``location`` and ``remedy`` are those of `disk_full_context`.
+    The message of the error contains ``location`` (the data and its folder) and ``remedy`` (an
+    instruction), as in `disk_full_context`.
     """
     if classify_failure(error) is not FailureKind.FULL:
         return None

@@ -15,7 +15,7 @@ from typing import Final
 __all__ = ["first_in_part", "resolve_ordinals"]
 
 _FIRST_PROVISIONAL: Final = 1 << 62
-"""The lowest provisional number. The ordinal of a row is always lower."""
+"""The lowest provisional number. The ordinals of rows are always lower."""
 
 _ROW_BITS: Final = 32
 _ROW_MASK: Final = (1 << _ROW_BITS) - 1
@@ -24,6 +24,7 @@ _ROW_MASK: Final = (1 << _ROW_BITS) - 1
 def first_in_part(partition: int) -> int:
     """Return the provisional number of the first row in a partition; later rows count up from it.
 
+    A provisional number is later converted to the row's ordinal (its position in the input).
     ``partition`` is the number of the partition, which is unique within the run.
     """
     return _FIRST_PROVISIONAL + (partition << _ROW_BITS)

@@ -62,7 +62,7 @@ def check_shared(
 
 
 class _NotSharedError(Exception):
-    """Error for a folder in which an executor does not see this process's files, or vice versa."""
+    """Error for a folder that an executor does not share with this process."""
 
 
 def _check(spark: SparkSession, folder: Path, executors: Callable[[], int], tasks: int) -> None:

@@ -449,7 +449,7 @@ def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
 
 
 def _iterate_metadata(rows: Rows) -> Iterator[Iterator[msgspec.Raw]]:
-    """Yield a single iterator, over the Airbyte metadata of the rows; nothing without metadata.
+    """Yield one iterator over the Airbyte metadata of the rows, or nothing if they have none.
 
     The caller unpacks the result as arguments, so that the field ``m`` is set only if there is
     metadata.

@@ -47,7 +47,7 @@ class CommitMetadata:
         replay: Id of the last run that loaded quarantined rows of the table again; None if no run
             did.
         uncovered_since: Start, in milliseconds since 1970, of the last run that committed rows, if
-            it is a later run than that of ``state``; else None. If that run resumed from an older
+            ``state`` comes from an earlier run; else None. If the last run resumed from an older
             state and its tap sends changes (log-based replication), it may have replaced rows by
             older versions.
         key: The key columns as a JSON list, if the run has ensured that no two rows of the table
@@ -126,7 +126,7 @@ class CommitMetadata:
 
 
 NO_METADATA: Final = CommitMetadata("", "", 0, 0, 0)
-"""Metadata that stands for those of a table without any."""
+"""Placeholder for the commit metadata of a table that has none."""
 
 
 def find_latest_metadata(markers: Iterable[CommitMetadata | None]) -> CommitMetadata | None:
@@ -162,7 +162,7 @@ def find_last_commits(commits: Iterable[tuple[int, CommitMetadata | None]]) -> d
     """Return the table version after each run's last batch, by run id, newest run first.
 
     A later commit without a batch, such as a new column, repeats the metadata of the commit before
-    it. So of several commits with the same metadata, the oldest is that of the batch.
+    it. So of several commits with the same metadata, only the oldest contains the batch.
 
     Args:
         commits: The versions of the table (Delta versions or Iceberg snapshot ids), newest first,

@@ -165,9 +165,9 @@ def table_name(stream: StreamId) -> str:
 def catalog_identifier(stream: StreamId) -> str:
     """Return the name of a stream's table in a catalog, with lower-case letters, digits and ``_``.
 
-    Catalogs such as Hive's accept no other characters. The name is that of `table_name` in lower
-    case, with other characters replaced by ``_``. A hash is appended if a character other than a
-    hyphen was replaced.
+    Catalogs such as Hive's accept no other characters. The name is the result of `table_name` in
+    lower case, with other characters replaced by ``_``. A hash is appended if a character other
+    than a hyphen was replaced.
     """
     folder, digest = table_name(stream), _digest(stream)
     candidate = folder.lower().replace("-", "_")

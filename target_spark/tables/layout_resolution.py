@@ -118,9 +118,9 @@ def reject_empty_partition_values(
 
 
 def _find_fault(table_schema: TableSchema, source: str, types: tuple[type, ...]) -> str | None:
-    """Return the reason why a table cannot be laid out by the property ``source``, or None.
+    """Return the reason why the property ``source`` cannot define a table's layout; None if it can.
 
-    Its column must exist and have one of the ``types``.
+    The property must have a column of one of the ``types``.
     """
     column = table_schema.column_fed_by(source)
     if column is None:
@@ -133,7 +133,7 @@ def _find_fault(table_schema: TableSchema, source: str, types: tuple[type, ...])
 def _find_partition_fault(
     table_schema: TableSchema, field_: PartitionField, written: Collection[str]
 ) -> str | None:
-    """Return the reason why a table cannot be partitioned by ``field_``, or None.
+    """Return the reason why a table cannot be partitioned by ``field_``; None if it can.
 
     ``written`` are the properties whose values are written to a column.
     """

@@ -62,7 +62,7 @@ class Table:
 
     @property
     def locations(self) -> tuple[str, ...]:
-        """The lower-case catalog name and the path, if any; two tables must not share one."""
+        """Lower-case catalog name and path, if any. No other table may have either of them."""
         return tuple(filter(None, (".".join(self.identifier).lower(), self.path)))
 
     def with_suffix(self, suffix: str) -> Table:

@@ -19,12 +19,12 @@ _KEPT: Final = 100
 """Maximum number of different errors that are kept for a stream, most frequent first."""
 
 _CATALOG: Final = "catalog.json"
-"""File name, in a replay command for the user, of the catalog with the corrected schema."""
+"""Name of the catalog file, with the corrected schema, in replay commands shown to the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """An error for which rows were quarantined, with the number of rows and an example.
+    """Error that caused rows to be quarantined, with the number of rows and an example.
 
     Attributes:
         reason: The error text, such as "price: not a number".

@@ -73,7 +73,7 @@ class QuarantineGuard:
     Args:
         limit: The limit of the setting ``max_quarantined``.
         withholds: True to withhold a stream's states if too many of its rows are quarantined. False
-            for a replay (a run that loads quarantined rows again), which withholds none.
+            for a replay (a run that loads quarantined rows again), which withholds no states.
     """
 
     def __init__(self, limit: QuarantineLimit, *, withholds: bool = True) -> None:

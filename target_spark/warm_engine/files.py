@@ -60,14 +60,15 @@ class EngineFolder:
     """Folder of one engine (shared Spark process), with its socket, lock, description and log.
 
     Attributes:
-        path: The path of the folder. Its name is the key of the engine's `Identity`.
+        path: The path of the folder. Its name is `Identity.key`, a hash of the engine's versions
+            and settings.
     """
 
     path: Path
 
     @classmethod
     def find(cls, key: str) -> EngineFolder | None:
-        """Return the folder of the engine with this `Identity.key`; None if missing.
+        """Return the folder of the engine whose `Identity.key` is ``key``; None if it is missing.
 
         Raises:
             UntrustedPathError: Another user owns the folder or has access to it.
@@ -80,7 +81,7 @@ class EngineFolder:
 
     @classmethod
     def make(cls, key: str) -> EngineFolder:
-        """Return the folder of the engine with this `Identity.key`; create it if it is missing.
+        """Return the folder of the engine whose `Identity.key` is ``key``; create a missing folder.
 
         Raises:
             UntrustedPathError: Another user owns the folder or has access to it.

@@ -38,7 +38,7 @@ _DIGEST_LENGTH: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Versions, settings and environment variables with which an engine was started.
+    """Versions, settings and environment variables of an engine (shared Spark process).
 
     Attributes:
         parts: The hash of each version, setting and variable, by its name, such as ``master`` or
@@ -91,9 +91,10 @@ def _digest(*texts: str) -> str:
 def _program_parts(
     settings: SparkSettings, environ: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield name and value of the parts of an `Identity` for programs, such as Java, and the umask.
+    """Yield the parts of an `Identity` for the umask and for programs, such as Java.
 
-    The value of a program is its version, or its path, size and modification time.
+    Each item is a tuple of name and value. The value of a program is its version, or its path, size
+    and modification time.
     """
     version = find_pyspark_version()
     yield "PySpark", version

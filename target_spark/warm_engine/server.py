@@ -224,7 +224,7 @@ class EngineServer:
         return gateway
 
     def _describe_gateway(self, gateway: Any) -> dict[str, Any]:
-        """Return what a run needs to connect to its py4j server, and to notice the JVM's end."""
+        """Return data that a run needs to connect to its py4j server and notice the JVM's end."""
         jvm = self._session.jvm_pid
         return {
             "port": gateway.getListeningPort(),

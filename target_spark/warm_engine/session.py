@@ -105,7 +105,7 @@ class _Attachment:
         return not data
 
     def wait_until_lost(self, seconds: float) -> bool:
-        """Wait until `is_lost` is True; return False if it is not after ``seconds``."""
+        """Wait at most ``seconds`` for the engine or its JVM to end. Return False if both run on."""
         end = time.monotonic() + seconds
         while not (is_lost := self.is_lost()) and time.monotonic() < end:
             time.sleep(_PAUSE_SECONDS)
@@ -121,7 +121,7 @@ class _Attachment:
 
 
 class EngineSession:
-    """The Spark of a run: that of an engine (shared Spark process) if possible, else its own.
+    """Access of a run to Spark: through an engine (shared Spark process), or else its own JVM.
 
     Create it with `start`.
 
@@ -223,7 +223,7 @@ class EngineSession:
 
     @property
     def failure(self) -> TargetSparkError | None:
-        """The error with which Spark failed to start or ended; None if there is no error.
+        """Error that prevented the start of Spark or ended it; None if there is no error.
 
         The end of an engine is not an error, because the run then starts its own Spark.
         """
@@ -414,7 +414,7 @@ class EngineSession:
     def _create_context(self, port: int, token: str) -> SparkSession:
         """Connect PySpark to the JVM of the engine, and return a new session.
 
-        ``port`` and ``token`` are those of the py4j server that the engine has started.
+        ``port`` and ``token`` belong to the py4j server that the engine has started for this run.
         """
         load_libraries()
         from pyspark import SparkConf, SparkContext, java_gateway

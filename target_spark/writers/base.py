@@ -471,12 +471,12 @@ def table_owner_error(table: Table, owner: str, job: str) -> TableOwnerError:
 
 
 def table_moved_error(table: Table, expected: CommitMetadata, found: CommitMetadata) -> TableError:
-    """Return the error for a table whose newest metadata is not that with which this run began.
+    """Return the error for a table whose newest metadata differs from that at the start of the run.
 
     Args:
         table: The table.
-        expected: The metadata with which the run began, or `NO_METADATA`.
-        found: The newest metadata in the table that is not of this run, or `NO_METADATA`.
+        expected: The table's metadata at the start of the run, or `NO_METADATA`.
+        found: The newest metadata in the table that another run has stored, or `NO_METADATA`.
     """
     return TableError(
         f"Table {table.name} ({table.key}) is not as this run found it: the newest commit of"

@@ -1,7 +1,7 @@
 """Writer for a dry run, which reads tables and counts the rows that a run would write.
 
-The writer wraps that of a table format and calls only the methods that read. The columns that each
-table would have are stored, so that later batches see the changes of earlier ones. Spark computes
+The writer wraps the writer of a table format, and calls only methods that read. The columns that
+each table would have are stored, so that later batches see the changes of earlier ones. Spark computes
 every row, so conversion errors appear in a dry run too.
 """
 

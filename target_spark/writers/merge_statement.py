@@ -109,7 +109,7 @@ def match_keys(target: str, keys: Sequence[str]) -> str:
 
 
 def build_upsert(target: str, columns: Sequence[str], keys: MergeKeys) -> Merge:
-    """Return the MERGE that updates table rows from batch rows with equal keys, and inserts others.
+    """Return the MERGE that updates table rows by key, and inserts batch rows with new keys.
 
     Table rows with the key of a delete record are removed, or marked as deleted, depending on
     ``keys.hard_delete``.
@@ -139,9 +139,10 @@ def build_upsert(target: str, columns: Sequence[str], keys: MergeKeys) -> Merge:
 
 
 def _newer_condition(target: str, keys: MergeKeys) -> str | None:
-    """Return a SQL condition, true if a batch row is newer than the table row with the same key.
+    """Return a SQL condition, true if a batch row may replace the table row with the same key.
 
-    Only newer batch rows replace table rows. Return None if every batch row does.
+    This is the case if its replication key is not lower, or if the table row is outdated. Return
+    None if every batch row replaces the table row.
     """
     if not keys.by_cursor or keys.cursor is None:
         return None

@@ -216,7 +216,7 @@ def _join_equal_versions(events: DataFrame, versions: DataFrame, keys: MergeKeys
     """Add to each record the start times of the row versions (SCD2) with the same key and values.
 
     A delete record instead gets the times of the earlier deletions of its key, and the values of
-    the row versions that those deletions ended. The columns show if the table already has the
+    the row versions that those deletions ended. The added columns show if the table already has the
     record.
     """
     names, at, state = _get_key_aliases(keys), f"{_STATE}2", F.col(_STATE)
@@ -432,17 +432,17 @@ def _get_written_columns(batch: DataFrame, keys: MergeKeys) -> list[str]:
 
 
 def _make_key_window(keys: MergeKeys) -> WindowSpec:
-    """Return the window of all records of a key."""
+    """Return the Spark window specification for all records of a key."""
     return Window.partitionBy(*map(_col, keys.columns))
 
 
 def _make_ordered_window(keys: MergeKeys) -> WindowSpec:
-    """Return the window of all records of a key in order."""
+    """Return the Spark window specification for all records of a key, in order."""
     return _make_key_window(keys).orderBy(_col(keys.order))
 
 
 def _make_window_so_far(keys: MergeKeys) -> WindowSpec:
-    """Return the window of the records of a key up to and including the current record."""
+    """Return the Spark window specification for a key's records up to the current record."""
     return _make_ordered_window(keys).rowsBetween(Window.unboundedPreceding, Window.currentRow)
 
 

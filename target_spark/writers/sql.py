@@ -128,10 +128,10 @@ def as_initial_rows(newest: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def version_delete_condition(deletion: VersionDelete) -> str:
-    """Return a SQL condition that is true for the rows to delete: those of other table versions.
+    """Return a SQL condition that is true for the rows to delete: rows of other table versions.
 
-    A table version is that of a Singer ACTIVATE_VERSION message. Rows that are already marked as
-    deleted, and ended row versions of an scd2 table, are excluded.
+    Table versions come from the ACTIVATE_VERSION messages of Singer taps. Rows that are already
+    marked as deleted, and ended row versions of an scd2 table, are excluded.
     """
     others = f"NOT ({quote(deletion.column)} <=> {deletion.version}L)"
     if deletion.history:

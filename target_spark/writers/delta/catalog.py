@@ -216,7 +216,7 @@ def get_layout(spark: SparkSession, table: Table) -> tuple[tuple[str, ...], tupl
 
 
 def _unquote(names: Sequence[str] | None) -> tuple[str, ...]:
-    """Return column names without the backticks in which Delta encloses unusual names."""
+    """Return column names without the backticks that Delta adds to unusual names."""
     return tuple(name.strip("`").replace("``", "`") for name in names or ())
 
 

@@ -76,7 +76,7 @@ def write_files(
         df: The rows.
         table: The table, for error messages.
         folder: The table's folder.
-        job: The name of the job, after which the hidden folder for temporary files is named.
+        job: The name of the job; the hidden folder for temporary files is named after it.
         count: Function that returns the number of rows in ``df``. Its argument is the number of
             rows in the files; if the two differ, the function may count ``df`` again.
 
@@ -102,7 +102,7 @@ def write_arrow_file(rows: pa.Table, table: Table, folder: Path, job: str) -> li
         rows: The rows.
         table: The table, for error messages.
         folder: The table's folder.
-        job: The name of the job, after which the hidden folder for temporary files is named.
+        job: The name of the job; the hidden folder for temporary files is named after it.
 
     Returns:
         The file; an empty list if there are no rows.

@@ -88,7 +88,7 @@ _SPARK_ONLY_PROPERTIES: Final = (
 such a property is written by Spark."""
 
 MERGE_TARGET: Final = quote("__target_spark_table")
-"""The quoted SQL name by which a `Merge` that `merge_rows` runs refers to the table."""
+"""The quoted SQL name of the table in a `Merge` that `merge_rows` runs."""
 
 _REWRITE_LOCK: Final = threading.Lock()
 """Lock that lets only one thread rewrite files at a time, because a rewrite needs much memory."""
@@ -290,7 +290,7 @@ def commit_files(
         marker: The metadata to store in the commit, such as the newest state.
         app_id: The application id of the Delta transaction.
         replaces: True to remove all files of ``snapshot``; False to keep them.
-        source_rows: For the commit of a MERGE that changed no row: the number of rows that it read.
+        source_rows: The number of rows that a MERGE read, if it changed no row; else 0.
 
     Returns:
         True if the commit was made; False if another writer has committed that version.
@@ -405,9 +405,10 @@ def delete_other_versions(
 def _commit_if_unchanged(
     snapshot: DeltaSnapshot, marker: CommitMetadata, app_id: str, source_rows: int = 0
 ) -> bool:
-    """Make a commit with metadata only if a statement of deltalake has changed no row.
+    """Make a commit with metadata only, if a statement of deltalake has changed no row.
 
-    The library makes no commit for such a statement. The caller has run it on ``snapshot``.
+    The library makes no commit for such a statement. The caller has run the statement on
+    ``snapshot``.
 
     Returns:
         True if the statement or this call has made a commit; False if another writer has committed

@@ -49,7 +49,9 @@ NO_TABLE = {
 """Names of the Spark errors for a path or name without a table."""
 
 _HISTORY_LIMITS = (10, 1000)
-"""Limits of the first queries of DESCRIBE HISTORY, which usually suffice. A last query has none."""
+"""Row limits of the first queries of DESCRIBE HISTORY, which usually suffice. The last query has no
+limit.
+"""
 
 _HISTORY_COLUMNS = (
     "version",
@@ -149,11 +151,12 @@ def get_last_metadata(spark: SparkSession, table: Table) -> CommitMetadata | Non
 def find_newest_metadata(
     history: Iterable[Commit], known: CommitMetadata | None = None
 ) -> CommitMetadata | None:
-    """Return the first metadata of target-spark in commits that are ordered newest first, or None.
+    """Return the newest metadata of target-spark in the commits ``history``, or None.
 
-    Commits of other programs have no such metadata, and are skipped. If there are no metadata, and
-    Delta has removed the oldest commits from the log, return ``known``, which the caller has read
-    before. After a RESTORE, return None instead, because it may have undone their commit.
+    The commits are ordered newest first; commits of other programs are skipped. ``known`` is
+    metadata that the caller has read before. It is returned if no commit has metadata because Delta
+    has removed the oldest commits from the log. After a RESTORE, None is returned instead, because
+    the RESTORE may have undone the commit of ``known``.
     """
     oldest = Commit(0)
     for oldest in history:
@@ -215,7 +218,7 @@ def has_had_rows(folder: Path) -> bool:
 
 
 def log_file(folder: Path, version: int) -> Path:
-    """Return the path of the file of a local Delta table's log that has the commit ``version``."""
+    """Return the path of the file with the commit ``version`` in a local Delta table's log."""
     return folder / "_delta_log" / f"{version:020}.json"
 
 

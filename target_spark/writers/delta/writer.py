@@ -132,8 +132,9 @@ _APP_ID: Final = "spark.databricks.delta.write.txnAppId"
 _TXN_VERSION: Final = "spark.databricks.delta.write.txnVersion"
 
 _MERGED_BYTES: Final = 32 * MIB
-"""Maximum bytes of a table's files up to which deltalake makes upserts and deletes, and not Spark.
-It needs a multiple in memory: 150 MiB for 16 MiB of files, 250 MiB for 40 MiB."""
+"""Maximum bytes of the files of a table that deltalake, and not Spark, upserts into or deletes from.
+deltalake needs a multiple in memory: 150 MiB for 16 MiB of files, 250 MiB for 40 MiB.
+"""
 
 _HAS_ROWS: Final = "target-spark: the table has rows by now"
 
@@ -806,9 +807,10 @@ class DeltaWriter:
             raise table_removed_error(table)
 
     def _build_repeat_conf(self, spark: SparkSession, table: Table) -> dict[str, str]:
-        """Return the Spark setting with which a commit stores the newest commit metadata again.
+        """Return the Spark setting that makes a commit repeat the newest commit metadata.
 
-        The dictionary is empty if the table has no commit of target-spark.
+        The metadata is that of target-spark's newest commit to the table. The dictionary is empty
+        if the table has no such commit.
         """
         before = self._read_newest_metadata(spark, table)
         return {} if before is None else {_METADATA: before.to_json()}
@@ -818,7 +820,7 @@ class DeltaWriter:
     ) -> CommitMetadata | None:
         """Return the metadata of target-spark's newest commit to a table, or None.
 
-        ``commit`` is the commit that will be made next, or None. If it is already in the table,
+        ``commit`` is the commit that will be made next, or None. If the table already contains it,
         because its response was lost, the version that `_verify` starts from is not changed.
 
         Raises:
@@ -921,7 +923,7 @@ def _not_empty_error(table: Table) -> ConflictError:
 
 
 def _choose_source_conf(keys: MergeKeys) -> Mapping[str, str]:
-    """Return the Spark setting that turns the copying of a MERGE's batch to disk on or off.
+    """Return the Spark setting that decides if a MERGE copies its batch to disk.
 
     A batch that Spark holds in memory is not copied, because each read gives the same rows.
     """
@@ -958,7 +960,8 @@ def _no_rows(_written: int) -> int:
 def _check_counts(table: Table, commit: Commit, rows: Count | None, source: Count | None) -> None:
     """Check the row counts that Delta reports for a commit against the rows of the batch.
 
-    ``rows`` and ``source`` are those of `DeltaWriter._committing`.
+    ``rows`` returns the number of rows that the commit must add, and ``source`` the number of batch
+    rows that a MERGE must read. None skips the check.
 
     Raises:
         RowCountError: The counts differ.

@@ -129,10 +129,10 @@ def check_files(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) ->
 def iterate_added_files(
     java_table: Any, snapshot: IcebergSnapshot
 ) -> Iterator[tuple[str, Any | None]]:
-    """Yield the location of each file that a snapshot added, the metadata files first.
+    """Yield the files that a snapshot added, the metadata files first.
 
-    With a data file or delete file, also yield Iceberg's Java object for the file; else None. A
-    metadata file is read only after its location was yielded.
+    Each item is a tuple of the file's location and Iceberg's Java object for a data or delete file;
+    None for a metadata file. A metadata file is read only after its location was yielded.
 
     Args:
         java_table: Iceberg's Java object for the table.

@@ -480,8 +480,8 @@ class IcebergWriter:
                 commit metadata as text for the snapshot's summary.
             rows: Function that returns the number of rows that the commit must add; None if
                 unknown.
-            source: Function that returns the number of rows in the batch of a MERGE, each of which
-                is inserted or updates a row; None if unknown.
+            source: Function that returns the number of rows in the batch of a MERGE. Each of them
+                must insert or update a row. None if unknown.
             merged: True if the commit is a MERGE; False if it is an append or overwrite.
 
         Returns:
@@ -600,7 +600,7 @@ class IcebergWriter:
     def _verify(
         self, spark: SparkSession, table: Table, commit: CommitMetadata
     ) -> list[IcebergSnapshot]:
-        """Return the snapshot of a commit and its ancestors, after checking that the table has it.
+        """Return the snapshots from a commit's snapshot back to the oldest, and check the commit.
 
         Raises:
             CommitLostError: The run has no snapshot in the table, or its newest one is of another
@@ -742,8 +742,14 @@ def _check_counts(
     """Check the row counts in a snapshot's summary against the rows of the batch.
 
     A MERGE may change more table rows than the batch has rows, because one batch row can update
-    several table rows with the same key. ``effect`` has the counts in the summary; ``rows`` and
-    ``source`` are those of `IcebergWriter._commit`.
+    several table rows with the same key.
+
+    Args:
+        table: The table, for the error message.
+        snapshot: The snapshot.
+        effect: The counts in the summary.
+        rows: Function that returns the number of rows that the commit must add, or None.
+        source: Function that returns the number of rows in the batch of a MERGE, or None.
 
     Raises:
         RowCountError: The counts differ.
