@@ -105,7 +105,7 @@ class _Attachment:
         return not data
 
     def wait_until_lost(self, seconds: float) -> bool:
-        """Wait at most ``seconds`` for the engine or its JVM to end. Return False if both run on."""
+        """Wait at most ``seconds`` for the engine or its JVM to end; return False if both run."""
         end = time.monotonic() + seconds
         while not (is_lost := self.is_lost()) and time.monotonic() < end:
             time.sleep(_PAUSE_SECONDS)

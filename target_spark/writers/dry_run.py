@@ -1,8 +1,8 @@
 """Writer for a dry run, which reads tables and counts the rows that a run would write.
 
 The writer wraps the writer of a table format, and calls only methods that read. The columns that
-each table would have are stored, so that later batches see the changes of earlier ones. Spark computes
-every row, so conversion errors appear in a dry run too.
+each table would have are stored, so that later batches see the changes of earlier ones. Spark
+computes every row, so conversion errors appear in a dry run too.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ _FILE_SIZE_SETTINGS: Final = (
     "spark.databricks.delta.optimize.maxFileSize",
 )
 _VACUUM_CONF: Final = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "16"}
-"""Spark setting for the number of tasks in which VACUUM lists a table's files. VACUUM runs ten times
-as many tasks as the value says. Spark's default value is 10,000.
+"""Spark setting for the number of tasks in which VACUUM lists a table's files. VACUUM runs ten
+times as many tasks as the value says. Spark's default value is 10,000.
 """
 
 _RETENTION: Final = "delta.deletedFileRetentionDuration"

@@ -132,8 +132,8 @@ _APP_ID: Final = "spark.databricks.delta.write.txnAppId"
 _TXN_VERSION: Final = "spark.databricks.delta.write.txnVersion"
 
 _MERGED_BYTES: Final = 32 * MIB
-"""Maximum bytes of the files of a table that deltalake, and not Spark, upserts into or deletes from.
-deltalake needs a multiple in memory: 150 MiB for 16 MiB of files, 250 MiB for 40 MiB.
+"""Maximum bytes of the files of a table that deltalake, and not Spark, upserts into or deletes
+from. deltalake needs a multiple in memory: 150 MiB for 16 MiB of files, 250 MiB for 40 MiB.
 """
 
 _HAS_ROWS: Final = "target-spark: the table has rows by now"
