@@ -86,8 +86,7 @@ _SELF_EXPLANATORY: Final = (*_FAULTS_OF_THE_INPUT, TargetSparkError, OSError)
 
 _MOST_ERRORS: Final = 10
 """Maximum number of errors in the outcome of a run, because each row of the table of runs repeats
-the outcome.
-"""
+the outcome."""
 _COMMITTING: Final = (
     "Interrupted: the rows received so far are committed. A second signal ends the run at once."
 )

@@ -78,7 +78,8 @@ class GlobalStateFormat:
 class PendingStates:
     """Collection of the states that are held back until all rows before them are committed.
 
-    The last emitted state of each scope is kept, too, because commits store it.
+    The last emitted state of each stream, and of all streams together, is kept too, because commits
+    store it.
     """
 
     def __init__(self) -> None:
@@ -89,7 +90,8 @@ class PendingStates:
     def add(self, state: CoveredState, newest_batch: int) -> None:
         """Add a state that was just received.
 
-        It replaces the last waiting state of its scope if no batch has begun since.
+        It replaces the last waiting state of the same scope (one stream, or all streams together)
+        if no batch has begun since.
 
         Args:
             state: The state.

@@ -34,8 +34,7 @@ _SAVE, _RESTORE = "\x1b7", "\x1b8"
 """Control sequences that save and restore the position and colors of the cursor (DECSC, DECRC)."""
 _WHOLE_REGION: Final = f"{_SAVE}\x1b[r{_RESTORE}"
 """Control sequence that makes all lines of the terminal scroll again (DECSTBM). DECSTBM moves the
-cursor, so its position is saved and restored.
-"""
+cursor, so its position is saved and restored."""
 
 
 def is_terminal() -> bool:

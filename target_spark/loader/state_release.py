@@ -207,7 +207,7 @@ class Ledger:
             self._drop_replaced_states()
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
-        """Count quarantined rows of a stream for the state format.
+        """Count quarantined rows of a stream, so that its states can report the number.
 
         An Airbyte state reports the number of rows that were not written. Singer states do not.
         """

@@ -36,6 +36,8 @@ _EXTENSIONS: Final = "spark.sql.extensions"
 def check_server(spark: SparkSession, table_format: str) -> None:
     """Check that a Spark Connect server can write tables of a format.
 
+    ``spark`` is a session on the server.
+
     Raises:
         SparkUnavailableError: The server cannot write such tables. The message lists the options
             that the server must be started with.
@@ -61,7 +63,7 @@ def check_server(spark: SparkSession, table_format: str) -> None:
 
 
 def _check_delta(spark: SparkSession) -> str | None:
-    """Return the reason why a server cannot write Delta tables; None if it can."""
+    """Return the reason why the session's server cannot write Delta tables, or None if it can."""
     from pyspark.errors import PySparkException
 
     try:
@@ -73,7 +75,7 @@ def _check_delta(spark: SparkSession) -> str | None:
 
 
 def _check_iceberg(spark: SparkSession) -> str | None:
-    """Return the reason why a server cannot write Iceberg tables; None if it can."""
+    """Return the reason why the session's server cannot write Iceberg tables, or None if it can."""
     from pyspark.errors import PySparkException
 
     key = f"spark.sql.catalog.{_CATALOG}"
@@ -89,7 +91,7 @@ def _check_iceberg(spark: SparkSession) -> str | None:
 
 
 def _check_extension(spark: SparkSession, table_format: str) -> str | None:
-    """Return an error text if a server lacks the SQL extension of a table format, else None."""
+    """Return an error text if the server lacks a table format's SQL extension, else None."""
     extension = FORMAT_SETTINGS[table_format].get(_EXTENSIONS, "")
     if extension in (spark.conf.get(_EXTENSIONS, None) or ""):
         return None

@@ -53,8 +53,7 @@ _END_SECONDS: Final = 2.0
 
 _SMALL_TABLE_SETTINGS: Final = {"spark.databricks.delta.snapshotPartitions": "2"}
 """Spark setting for the number of tasks that read the log of a Delta table. Delta's default of 50
-is slow for small tables.
-"""
+is slow for small tables."""
 
 _START_SETTINGS: Final = ("spark.master", "spark.app.name", "spark.remote")
 """Spark settings that are not set in a session on a server, where they have no effect."""

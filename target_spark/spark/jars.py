@@ -98,8 +98,7 @@ _S3A_SETTINGS = "spark.hadoop.fs.s3a."
 _AZURE_SETTINGS = "spark.hadoop.fs.azure."
 _S3_RETRY_SETTINGS = {f"{_S3A_SETTINGS}retry.limit": "4"}
 """Hadoop setting for the number of retries of a failed S3 request. With the default of 7, the
-retries take two minutes in each of the five attempts that the loader makes.
-"""
+retries take two minutes in each of the five attempts that the loader makes."""
 
 _SDK_GROUP = "software.amazon.awssdk"
 _REQUESTED_MODULES = ("s3", "s3-transfer-manager", "sts")

@@ -32,14 +32,12 @@ _OPTION_SETTINGS: Final = ("spark.driver.defaultJavaOptions", _EXTRA_OPTIONS)
 
 _HIDDEN: Final = ("-D", "-javaagent:", "-agentlib:", "-agentpath:", "-XX:On")
 """Prefixes of the Java options that may contain secrets. Options with these prefixes are moved to
-a private file; all others, such as ``-Xmx4g``, stay on the command line.
-"""
+a private file; all others, such as ``-Xmx4g``, stay on the command line."""
 
 _QUOTED_TEXT: Final = r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\."
 _JAVA_OPTION: Final = re.compile(rf"(?:{_QUOTED_TEXT}|[^\s'\"\\])+", re.DOTALL)
 """Regular expression for one Java option in a text with several. The options are separated by the
-rules of a shell, as in Spark's launcher.
-"""
+rules of a shell, as in Spark's launcher."""
 
 _QUOTING: Final = re.compile(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)", re.DOTALL)
 """Regular expression for quoted text in an option: in single quotes, in double quotes, or one

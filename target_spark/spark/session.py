@@ -96,8 +96,7 @@ _LARGE_ROWS = {
     "spark.hadoop.parquet.block.size.row.check.min": "1",
 }
 """Settings that make a Parquet writer check the size of its buffer after each row. By default it
-first buffers 100 rows, which may exceed the memory if rows are large.
-"""
+first buffers 100 rows, which may exceed the memory if rows are large."""
 
 _OUT_OF_MEMORY = {3, 52}
 """Exit codes of a JVM that ran out of memory: 3 from Java (``ExitOnOutOfMemoryError``), 52 from
@@ -130,8 +129,7 @@ executor should run at least one of them."""
 
 _PYTHON_VARIABLES = {"PYTHONSAFEPATH": "1"}
 """Environment variable that keeps Spark's Python workers from importing modules from the working
-directory (since Python 3.11).
-"""
+directory (since Python 3.11)."""
 
 _DUPLICATE_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Names of PySpark loggers that are disabled, because PySpark also raises the errors they log."""

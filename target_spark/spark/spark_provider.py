@@ -293,7 +293,7 @@ def start_spark_on_demand(settings: SparkSettings) -> Iterator[Callable[[], Spar
 
 
 def make_lazy_session(get_spark: Callable[[], SparkSession]) -> SparkSession:
-    """Return a proxy session, which calls ``get_spark`` for the session on attribute access."""
+    """Return a proxy that calls ``get_spark`` for the Spark session on each attribute access."""
     return cast("SparkSession", _SessionOnDemand(get_spark))
 
 

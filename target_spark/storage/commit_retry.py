@@ -76,8 +76,7 @@ BACKOFF_SECONDS: Final[dict[FailureKind, tuple[float, ...]]] = {
     FailureKind.LOST: (0,),
 }
 """The seconds to wait before each retry, by kind of failure. After a conflict, the waits vary at
-random by up to a half.
-"""
+random by up to a half."""
 
 _LONGEST_LINE: Final = 1000
 _POLL_SECONDS: Final = 0.2
@@ -144,8 +143,7 @@ _UNKNOWN_TO_SERVER: Final = re.compile(
     r"INVALID_HANDLE\..*|NO_ACTIVE_SESSION|RESPONSE_ALREADY_RECEIVED"
 )
 """Pattern of the names of Spark Connect errors for a session or call that no longer exists on the
-server.
-"""
+server."""
 _GRPC_ERROR: Final = re.compile(
     r'(?s)<_\w+ of RPC .*?status = StatusCode\.(\w+).*?details = "(.*?)"'
 )

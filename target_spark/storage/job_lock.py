@@ -273,7 +273,7 @@ class JobLock:
     def _write(self) -> None:
         """Replace the content of the lock file in one call, so that a kill leaves valid JSON.
 
-        Spaces at the end replace the rest of a longer content.
+        Spaces at the end overwrite the rest of a longer previous content.
         """
         text = json.dumps(self._owner).encode()
         os.pwrite(self._file, text.ljust(os.fstat(self._file).st_size), 0)

@@ -214,7 +214,7 @@ class EngineFolder:
     def _address(self) -> Iterator[str]:
         """Context manager: yield a path of the engine's socket that is short enough for the kernel.
 
-        If the folder's path is too long, the path is one below ``/proc/self/fd``.
+        If the folder's path is too long, a path below ``/proc/self/fd`` is yielded.
         """
         path = str(self.path / "socket")
         if len(os.fsencode(path)) <= _MAX_ADDRESS_BYTES:

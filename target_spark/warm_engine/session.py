@@ -385,7 +385,7 @@ class EngineSession:
         return response
 
     def _explain_other_engines(self) -> None:
-        """Log why this run cannot use the running engines: the settings in which they differ."""
+        """Log the settings in which running engines differ from this run, which cannot use them."""
         for folder in list_engines():
             try:
                 folder.connect(_CONNECT_SECONDS).close()

@@ -203,8 +203,8 @@ class Writer(Protocol):
             table: The table to create.
             table_schema: The columns.
             layout: Partitioning, clustering and properties.
-            has_rows: True if the caller writes rows next. If the first rows create a table of this
-                format, nothing is done then. False if the table must exist after the call.
+            has_rows: True if the caller writes rows next. A format whose tables are created by the
+                first rows then does nothing. False if the table must exist after the call.
         """
         ...
 
@@ -295,9 +295,10 @@ class Writer(Protocol):
         commit: CommitMetadata,
         /,
     ) -> CommitStats:
-        """Insert a row version for each changed row, and end its previous version (SCD2).
+        """Apply a batch to an SCD2 table, which keeps all versions of each row.
 
-        ``keys`` has the key columns, and the columns that are compared to find changes.
+        For each changed row, a new row version is inserted and the previous one is ended. ``keys``
+        has the key columns, and the columns that are compared to find changes.
 
         Raises:
             UnsupportedError: The format has no MERGE.
@@ -327,7 +328,9 @@ class Writer(Protocol):
         deletion: VersionDelete,
         commit: CommitMetadata,
     ) -> CommitStats:
-        """Delete rows of other Singer table versions, or mark them as deleted, in one commit.
+        """Delete the rows of all Singer table versions but one, or mark them as deleted.
+
+        ``deletion`` has the version to keep. All rows are changed in one commit.
 
         Raises:
             UnsupportedError: The format cannot delete rows.

@@ -131,15 +131,15 @@ def build_scd2_merge(target: str, columns: Sequence[str], keys: MergeKeys) -> Me
 
 
 def build_conversion_sql(target: str, micros: int, deleted: str | None) -> str:
-    """Return the UPDATE statement that turns rows without values in SCD2 columns into row versions.
+    """Return the UPDATE statement that fills empty SCD2 columns, so that each row is a row version.
 
-    Such rows exist if the table was loaded in another write mode before.
+    Rows without values in these columns exist if the table was loaded in another write mode before.
 
     Args:
         target: The SQL name of the table.
         micros: The start time of the versions, in microseconds since 1970.
-        deleted: The column that marks a row as deleted, or None. A marked row becomes an ended row
-            version.
+        deleted: The column that marks a row as deleted, or None. A marked row becomes a row version
+            that has already ended.
     """
     at, is_current = f"timestamp_micros({micros}L)", quote(IS_CURRENT)
     alive = "true" if deleted is None else f"{quote(deleted)} IS NULL"

@@ -155,7 +155,7 @@ def build_end_values(deletion: VersionDelete) -> dict[str, str]:
 
 
 def build_version_delete_sql(target: str, deletion: VersionDelete) -> str:
-    """Return the SQL that deletes rows of other Singer table versions, or marks them as deleted.
+    """Return the SQL that deletes rows of other table versions, or marks them as deleted.
 
     Args:
         target: The SQL name of the table.

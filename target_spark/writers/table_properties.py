@@ -132,7 +132,11 @@ def _find_not_null(schema: T.StructType, above: tuple[str, ...] = ()) -> Iterato
 
 
 def _encode_sources(sources: Mapping[str, str]) -> dict[str, str]:
-    """Return a table property for each column path in ``sources``, named after the path's hash."""
+    """Return a table property for each renamed column in ``sources``.
+
+    The keys of ``sources`` are column paths, the values stream properties. The name of each table
+    property ends with the hash of the column path.
+    """
     return {
         _SOURCE_PREFIX + hashlib.sha256(path.encode()).hexdigest()[:16]: (
             json.dumps([path, source]).encode().hex()

@@ -14,8 +14,7 @@ __all__ = ["delta_widens", "iceberg_widens"]
 
 _INTEGER_DIGITS = {"tinyint": 10, "smallint": 10, "int": 10, "bigint": 20}
 """Integer types from small to large. The number is the digits before the point that a decimal type
-needs, so that Delta can widen the integer type to the decimal type.
-"""
+needs, so that Delta can widen the integer type to the decimal type."""
 
 _DELTA_WIDENINGS = {
     ("float", "double"),

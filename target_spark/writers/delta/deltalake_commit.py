@@ -370,7 +370,7 @@ def merge_rows(
 def delete_other_versions(
     snapshot: DeltaSnapshot, app_id: str, *, deletion: VersionDelete, marker: CommitMetadata
 ) -> bool:
-    """Delete the rows of all other Singer table versions, or mark them as deleted.
+    """Delete the rows of all Singer table versions but one, or mark them as deleted.
 
     The commit is the Delta version that follows ``snapshot``. If there are no such rows, it stores
     only metadata. After an error it is not known if the commit was made.
@@ -378,7 +378,7 @@ def delete_other_versions(
     Args:
         snapshot: The newest Delta version, as the caller has read it.
         app_id: The application id of the Delta transaction.
-        deletion: The rows to delete or to mark as deleted.
+        deletion: The version to keep, and the rule to delete rows or to mark them as deleted.
         marker: The metadata to store in the commit, such as the newest state.
 
     Returns:

@@ -120,7 +120,7 @@ def _is_generated(name: str, ddl: str, types: Mapping[str, str]) -> bool:
 def _build_partition_spec(partition: PartitionField, name: str, type_: ColumnType) -> PartitionSpec:
     """Return the partition column for a partition field of the settings.
 
-    ``name`` and ``type_`` are those of the column that stores the field's property.
+    ``name`` and ``type_`` are the name and type of the column that stores the field's property.
     """
     transform, is_date = partition.transform, isinstance(type_, Date)
     if transform == "identity" or (transform == "day" and is_date):

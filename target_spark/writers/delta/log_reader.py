@@ -50,8 +50,7 @@ NO_TABLE = {
 
 _HISTORY_LIMITS = (10, 1000)
 """Row limits of the first queries of DESCRIBE HISTORY, which usually suffice. The last query has no
-limit.
-"""
+limit."""
 
 _HISTORY_COLUMNS = (
     "version",

@@ -23,8 +23,7 @@ _FILE_SIZE_SETTINGS: Final = (
 )
 _VACUUM_CONF: Final = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "16"}
 """Spark setting for the number of tasks in which VACUUM lists a table's files. VACUUM runs ten
-times as many tasks as the value says. Spark's default value is 10,000.
-"""
+times as many tasks as the value says. Spark's default value is 10,000."""
 
 _RETENTION: Final = "delta.deletedFileRetentionDuration"
 

@@ -133,8 +133,7 @@ _TXN_VERSION: Final = "spark.databricks.delta.write.txnVersion"
 
 _MERGED_BYTES: Final = 32 * MIB
 """Maximum bytes of the files of a table that deltalake, and not Spark, upserts into or deletes
-from. deltalake needs a multiple in memory: 150 MiB for 16 MiB of files, 250 MiB for 40 MiB.
-"""
+from. deltalake needs a multiple in memory: 150 MiB for 16 MiB of files, 250 MiB for 40 MiB."""
 
 _HAS_ROWS: Final = "target-spark: the table has rows by now"
 
@@ -335,7 +334,10 @@ class DeltaWriter:
         keys: MergeKeys,
         commit: CommitMetadata,
     ) -> CommitStats:
-        """Insert a row version for each changed row, and end its previous version (SCD2)."""
+        """Apply a batch to an SCD2 table, which keeps all versions of each row.
+
+        For each changed row, a new row version is inserted and the previous one is ended.
+        """
         if self.is_empty(spark, table):
             return self._append_first_rows(spark, table, initial_versions(df, keys), commit)
         self._convert_to_versions(spark, table, keys.deleted, commit)
@@ -347,7 +349,10 @@ class DeltaWriter:
     def delete_versions(
         self, spark: SparkSession, table: Table, deletion: VersionDelete, commit: CommitMetadata
     ) -> CommitStats:
-        """Delete rows of other Singer table versions, or mark them as deleted, in one commit."""
+        """Delete the rows of all Singer table versions but one, or mark them as deleted.
+
+        ``deletion`` has the version to keep. All rows are changed in one commit.
+        """
         if self._avoids_spark and self._can_rewrite(spark, table, {}) and not deletion.history:
             with self._committing(spark, table, commit, None) as marker:
                 if marker is not None:
@@ -414,10 +419,11 @@ class DeltaWriter:
     def _convert_to_versions(
         self, spark: SparkSession, table: Table, deleted: str | None, commit: CommitMetadata
     ) -> None:
-        """Turn rows without values in the SCD2 columns into row versions, once per table and run.
+        """Fill empty SCD2 columns of a table, once per run, so that each row is a row version.
 
-        Such rows exist if the table was loaded in another write mode before. The row versions begin
-        at the start of the run. Rows with a value in the column ``deleted`` become ended versions.
+        Rows without values in these columns exist if the table was loaded in another write mode
+        before. Their versions begin at the start of the run. A row with a value in the column
+        ``deleted`` becomes a version that has already ended.
         """
         state = self._tables[table.key]
         if state.is_converted:

@@ -124,8 +124,8 @@ class _IcebergTableState(TableState):
         is_searched: True once the table's snapshots were searched for the current batch, or the run
             has committed. False again after a failed commit, which may be in the table.
         snapshot: The snapshot id of the last successful commit.
-        ancestors: The ids of all snapshots before ``snapshot``, and None for the table without
-            snapshots. Of the expired ones, only the newest is known.
+        ancestors: The ids of the snapshots before ``snapshot``, and None as the parent of the
+            first snapshot. Of the expired snapshots, only the newest is known.
         empty_at: If ``is_empty`` is True, the id of the snapshot without rows; None if the table
             has no snapshot.
         seen: The id of the newest snapshot when the run last read the snapshots, or of its own
@@ -295,7 +295,10 @@ class IcebergWriter:
         keys: MergeKeys,
         commit: CommitMetadata,
     ) -> CommitStats:
-        """Insert a row version for each changed row, and end its previous version (SCD2)."""
+        """Apply a batch to an SCD2 table, which keeps all versions of each row.
+
+        For each changed row, a new row version is inserted and the previous one is ended.
+        """
         if self.is_empty(spark, table):
             return self._append_first_rows(spark, table, initial_versions(df, keys), commit)
         self._convert_to_versions(spark, table, keys.deleted, commit)
@@ -308,7 +311,10 @@ class IcebergWriter:
     def delete_versions(
         self, spark: SparkSession, table: Table, deletion: VersionDelete, commit: CommitMetadata
     ) -> CommitStats:
-        """Delete rows of other Singer table versions, or mark them as deleted, in one commit."""
+        """Delete the rows of all Singer table versions but one, or mark them as deleted.
+
+        ``deletion`` has the version to keep. All rows are changed in one commit.
+        """
         if deletion.history:
             self._convert_to_versions(spark, table, deletion.deleted, commit)
 
@@ -391,10 +397,11 @@ class IcebergWriter:
     def _convert_to_versions(
         self, spark: SparkSession, table: Table, deleted: str | None, commit: CommitMetadata
     ) -> None:
-        """Turn rows without values in the SCD2 columns into row versions, once per table and run.
+        """Fill empty SCD2 columns of a table, once per run, so that each row is a row version.
 
-        Such rows exist if the table was loaded in another write mode before. The row versions begin
-        at the start of the run. Rows with a value in the column ``deleted`` become ended versions.
+        Rows without values in these columns exist if the table was loaded in another write mode
+        before. Their versions begin at the start of the run. A row with a value in the column
+        ``deleted`` becomes a version that has already ended.
         """
         state = self._tables[table.key]
         if state.is_converted:
@@ -636,7 +643,7 @@ def _find_newest_metadata(
 def _find_committed_snapshot(
     candidates: Iterable[IcebergSnapshot], commit: CommitMetadata
 ) -> IcebergSnapshot | None:
-    """Return the newest snapshot of the run of ``commit`` if it contains this batch, else None.
+    """Return the newest snapshot of the run of ``commit``, if it contains the batch, else None.
 
     ``candidates`` are the snapshots of the table, newest first.
     """
