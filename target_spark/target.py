@@ -85,8 +85,8 @@ _SELF_EXPLANATORY: Final = (*_FAULTS_OF_THE_INPUT, TargetSparkError, OSError)
 """Errors whose message is sufficient; all others are logged with their traceback."""
 
 _MOST_ERRORS: Final = 10
-"""Maximum number of errors in the outcome of a run, because each row of the table of runs repeats
-the outcome."""
+"""Maximum number of errors in the outcome of a run. Each row of the table of runs repeats the
+outcome."""
 _COMMITTING: Final = (
     "Interrupted: the rows received so far are committed. A second signal ends the run at once."
 )

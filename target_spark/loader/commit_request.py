@@ -62,9 +62,9 @@ class CommitRequest:
     def covered(self, *, withheld: bool = False) -> CoveredState | None:
         """Return the newest state that this commit may store, or None if there is no such state.
 
-        A commit may store a state if all rows received before the state are committed with it or
-        were committed earlier. Call the method right before the commit, because commits of other
-        tables and new states change the result.
+        A commit may store a state if each row received before the state is in this commit or in an
+        earlier one. Call the method right before the commit, because commits of other tables and
+        new states change the result.
 
         Args:
             withheld: True to return a state from before the rows of this commit. False to return a

@@ -165,7 +165,7 @@ def check_column_types(table: Table, types: Mapping[str, str], table_schema: Tab
 
 
 def _fits(present: ColumnType, converted: ColumnType) -> bool:
-    """Return True if two column types are equal. Ignore struct fields only in ``converted``."""
+    """Return True if two types are equal, apart from struct fields that only ``converted`` has."""
     match (present, converted):
         case (Struct(), Struct()):
             types = {field.name: field.type for field in converted.fields}

@@ -59,8 +59,7 @@ _UNTRUSTED: Final = (
 _OBJECT_STORES: Final = {"s3a": "s3", "s3n": "s3", "s3": "s3", "gs": "gs"} | {
     scheme: scheme for scheme in ("abfss", "abfs", "wasbs", "wasb")
 }
-"""URL schemes of Spark, with the schemes that OpenLineage uses in dataset names: ``s3a`` -> ``s3``.
-"""
+"""Spark's URL schemes, with OpenLineage's schemes for dataset names: ``s3a`` -> ``s3``."""
 
 _BuildEvent = Callable[[], "RunEvent"]
 

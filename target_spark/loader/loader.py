@@ -479,7 +479,7 @@ class Loader:
         """Set the commit metadata that tables must still have when this run first reads them.
 
         The caller read the metadata together with the state from which the run resumes. The keys of
-        ``found`` are those of `Table.key`. Call this method before the first record.
+        ``found`` are the `Table.key` of the tables. Call this method before the first record.
         """
         self._pipeline.writer.expect(found)
 

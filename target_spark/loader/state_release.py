@@ -85,8 +85,8 @@ class Ledger:
     def state_for_commit(self, stream: Hashable, upto: int) -> CoveredState | None:
         """Return the newest state that the next commit may store, or None.
 
-        A commit may store a state if all rows received before the state are committed with it or
-        were committed earlier. The state may have been emitted before.
+        A commit may store a state if each row received before the state is in this commit or in an
+        earlier one. The state may have been emitted before.
 
         Args:
             stream: The stream whose batches the next commit writes, or
@@ -100,7 +100,8 @@ class Ledger:
     def state_before_commit(self) -> CoveredState | None:
         """Return the newest state whose rows are all committed already, or None.
 
-        A commit stores this state if states after its own rows must be held back.
+        A commit stores this state, and not a newer one, if states after the rows of the commit must
+        be held back.
         """
         with self._lock:
             return self._merge_covered(self._states.covered(self._frontier()))

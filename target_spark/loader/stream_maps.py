@@ -177,11 +177,11 @@ class StreamMapper:
     def _map_state(self, event: Checkpoint) -> Checkpoint:
         """Return the state of a single stream with the stream's new name after mapping.
 
-        Any other state, such as one of all streams or of a stream that is mapped to several, is
-        returned unchanged.
+        A state of all streams, or of a stream that is mapped to several output streams, is returned
+        unchanged.
 
         Raises:
-            UnsupportedError: The stream of the state is mapped to the same stream as another one.
+            UnsupportedError: Another input stream is mapped to the same output stream.
         """
         routes = self._routes.get(event.scope) if event.scope else None
         renamed = replace(event, scope=routes[0].stream) if routes and len(routes) == 1 else event

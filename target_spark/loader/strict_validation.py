@@ -69,8 +69,8 @@ class StrictCheck:
         """Return a description of a record's first error, or None if the record is valid.
 
         Args:
-            schema_message: The newest SCHEMA message of the record's stream. None without one,
-                which is an error.
+            schema_message: The newest SCHEMA message of the record's stream. None if there was no
+                such message, which is an error.
             body: The record as JSON.
 
         Raises:

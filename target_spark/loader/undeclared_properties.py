@@ -25,7 +25,7 @@ _METADATA_PREFIXES: Final = ("_sdc_", "_airbyte_")
 
 
 def describe_undeclared(body: bytes, table_schema: TableSchema) -> str | None:
-    """Return a note for the user that lists the properties of a JSON record without a column.
+    """Return a note for the user that lists a JSON record's properties that have no column.
 
     Return None if every property has a column.
     """

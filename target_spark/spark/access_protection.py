@@ -57,7 +57,7 @@ _UNPROTECTED_LOCAL: Final = (
 
 
 def is_local_master(master: str) -> bool:
-    """Return True if Spark's master URL, such as ``local[*]``, runs executors on this machine."""
+    """Return True if Spark runs all executors on this machine, as with the master ``local[*]``."""
     return master.startswith(_LOCAL_MASTERS)
 
 

@@ -51,8 +51,7 @@ _LATE_SECOND_COMPILER = (
     "-XX:Tier4CompileThreshold=150000",
     "-XX:Tier4BackEdgeThreshold=400000",
 )
-"""JVM options that start the second (optimizing) compiler later. The values are ten times Java's.
-"""
+"""JVM options that delay the second (optimizing) compiler. The values are ten times Java's."""
 
 _WITHOUT_SECOND_COMPILER = "-XX:TieredStopAtLevel=1"
 _CODE_CACHE = "-XX:ReservedCodeCacheSize=240m"

@@ -53,8 +53,8 @@ _LONGEST_JOB: Final = 40
 def run_folder(staging: str, run: RunInfo) -> str:
     """Return the URL of the folder for a run's temporary files.
 
-    ``staging`` is the remote URL of the setting ``staging``, below which each job has a folder with
-    a subfolder for each run.
+    ``staging`` is the remote URL in the setting ``staging``. Below it, each job has a folder with a
+    subfolder for each run.
     """
     return f"{_job_folder(staging, run.job)}/{_get_machine_prefix()}{run.id}"
 

@@ -93,8 +93,8 @@ def create_catalog_table(
         table_schema: The columns.
         layout: Partitioning, clustering and properties.
         through_spark: True to always use Spark. False to use the library deltalake if possible,
-            because it is faster. It creates only local tables without partitions, clustering and
-            configured properties.
+            because it is faster. The library creates only local tables without partitions,
+            clustering and configured properties.
     """
     clauses, properties = build_layout_ddl(table_schema, layout)
     properties |= _NEW_TABLE_PROPERTIES | build_properties(table_schema)
@@ -237,7 +237,9 @@ def _may_be_delta_table(table: Table) -> bool:
 
 
 def _read_types(spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-    """Return the type (DDL) of each column that loads write, or None if there is no table.
+    """Return the type (DDL) of each column; None if there is no table.
+
+    Generated partition columns are left out, because loads do not write them.
 
     Raises:
         UnsupportedError: Spark has no configuration for the catalog.

@@ -1,7 +1,7 @@
 """Writer of Delta Lake tables, by their path or by their name in a catalog.
 
-- A batch and its commit metadata are one commit; the metadata is in ``userMetadata``. Each run uses
-  a new application id per table for Delta's transactions, whose version is the batch number.
+- A batch and its commit metadata are one commit; the metadata is in ``userMetadata``. Delta's
+  transaction has the batch number as its version, and an application id per run and table.
 - After each write the newest commit is read. It must have this batch's metadata, belong to the same
   table as before, and list files that exist and have the rows that were written.
 - In a local folder, appends are committed through deltalake
