@@ -64,8 +64,8 @@ class BatchFile:
         nbytes: The size in bytes; 0 if unknown.
         in_json: Names of the properties whose JSON Schema allows other types than string. If a
             Parquet file stores such a property in a text column, the text is parsed as JSON.
-        copy: The path of a downloaded copy, from which the rows are read. "" if there is no copy;
-            then they are read from the address.
+        copy: The path of a downloaded copy, from which the rows are read. "" if the rows are read
+            from the address.
     """
 
     stream: StreamId
@@ -282,7 +282,7 @@ def _find_local_file(stream: StreamId, path: str, local: Path) -> Path:
     a file name may contain ``%``.
 
     Raises:
-        FilesError: Neither path is a regular file, or the system refuses the path.
+        FilesError: Neither path is a regular file, or the system rejects the path.
     """
     literal = Path(_SCHEME.sub("", path, count=1))
     try:

@@ -47,7 +47,7 @@ def downloaded_files(
 ) -> Iterator[list[BatchFile]]:
     """Context manager: check batch files, download remote ones, and yield the files to read.
 
-    In each yielded file, ``copy`` is the path of the local copy, or "" if Spark reads the original.
+    In each yielded file, ``copy`` is the path of the local copy, or "" if Spark reads the URL.
     The copies are in a subfolder of ``folder``, and are deleted when the block ends.
 
     Raises:

@@ -114,8 +114,8 @@ class CommitResult:
         remarks: Further notes for the user.
         from_files: Number of rows that were read from batch files.
         nulled: Number of written rows in which null replaced a value that does not fit its column.
-        reasons: The reasons for which rows were quarantined.
-        withheld: The reason for which states after these rows must be held back, or None if they
+        reasons: The reasons why rows were quarantined.
+        withheld: The reason why states after these rows must be held back, or None if they
             may be emitted.
     """
 

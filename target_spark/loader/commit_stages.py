@@ -40,7 +40,7 @@ class BadRows:
 
     Attributes:
         count: The number of rows.
-        reasons: The reasons for which the rows do not fit.
+        reasons: The reasons why the rows do not fit.
         are_quarantined: True once the rows are committed to the quarantine table.
     """
 
@@ -106,7 +106,7 @@ class Verified:
         bad: The quarantined rows, or None.
         written: The commit. None if no commit was made, because too many rows of an overwrite were
             quarantined or there was nothing to delete.
-        withheld: The reason for which states after these rows must be held back, or None if they
+        withheld: The reason why states after these rows must be held back, or None if they
             may be emitted.
     """
 

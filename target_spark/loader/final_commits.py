@@ -95,7 +95,7 @@ class FinalCommits:
             self._pipeline.add_remark(stream.id, text)
 
     def add_state(self, streams: Iterable[LoadedStream], ordinal: int) -> None:
-        """Hold back a state of an Airbyte source until the tables of its streams are overwritten.
+        """Hold back a state of an Airbyte source until the tables of ``streams`` are overwritten.
 
         Nothing happens for Singer states, nor for streams that do not overwrite their table.
 

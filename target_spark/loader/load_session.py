@@ -72,14 +72,14 @@ class CommandTarget(Protocol):
         """Return a function that applies the configured stream maps to a sequence of events."""
 
     def call_on_interrupt(self, leave: Callable[[], None] | None) -> None:
-        """Register a function that is called at the first interrupt signal. None removes it."""
+        """Set the function that is called at the first interrupt signal; None removes it."""
 
     def load(self, source: BinaryIO, binding: ProtocolBinding) -> list[BaseException]:
         """Read messages from a byte stream and load their records into tables.
 
         Args:
             source: The byte stream, such as standard input.
-            binding: The parser, options and output format of the protocol of the messages.
+            binding: The parser, options and output format of the input protocol.
 
         Returns:
             The errors that occurred; empty on success.

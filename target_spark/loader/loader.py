@@ -442,7 +442,7 @@ class Loader:
             self._maintain_tables()
 
     def _report_absent_streams(self) -> None:
-        """Report the streams that the settings name, but the whole input does not contain."""
+        """Report the streams that are named in the settings but absent from the whole input."""
         for name in self._options.unknown(str(stream) for stream in self._streams):
             text = f"The settings name a stream {name}, which is not in the input"
             logger.warning("%s", text)
@@ -469,7 +469,7 @@ class Loader:
         self.stop()
 
     def stop(self) -> None:
-        """Start no more commits, wait for the running ones, and emit the states they released."""
+        """Start no more commits, wait for the running ones, and emit states that may be emitted."""
         self._pipeline.stop()
         self._pipeline.wait()
         self._raise_failure()

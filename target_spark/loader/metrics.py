@@ -39,6 +39,6 @@ def batch_timer(stream: str) -> Timer:
 
 
 def count_records(stream: str, records: int) -> None:
-    """Log the number of a stream's records that a commit wrote, as a Singer metric."""
+    """Log the number of records that a commit wrote for a stream, as a Singer metric."""
     tags: dict[str, Any] = {Tag.STREAM: stream, Tag.PID: os.getpid()}
     log(get_metrics_logger(), Point("counter", Metric.RECORD_COUNT, records, tags))

@@ -43,7 +43,7 @@ class StateFormat(Protocol):
     """
 
     def format_output(self, covered: CoveredState) -> bytes:
-        """Return the text of a state that is written to standard output, as one line.
+        """Return a state as one line of text for standard output.
 
         The method is called once for each emitted state, in input order.
         """

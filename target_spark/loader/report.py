@@ -63,8 +63,8 @@ class StreamCounts:
 
     Attributes:
         table: Name of the table, without catalog and database.
-        place: Full location of the table: its name in the catalog with catalog and database, or
-            without a catalog the path of its folder.
+        place: Full location of the table: its name with catalog and database. Without a catalog,
+            the path of its folder.
         received: Rows received.
         written: Rows committed to the table.
         quarantined: Rows committed to the quarantine table.
@@ -82,7 +82,7 @@ class StreamCounts:
         zoneless: Per column, the number of date-times without a time zone, read as UTC.
         notes: Notes for the user.
         quarantine: Table and reasons of the quarantined rows; None if no row was quarantined.
-        withheld: The reason for which states after the stream's rows are held back, or None if they
+        withheld: The reason why states after the stream's rows are held back, or None if they
             are not.
     """
 
@@ -217,7 +217,7 @@ class Report:
             table: The name of the quarantine table.
             location: The quarantine table's name in the catalog. Without a catalog, the path of
                 its folder.
-            reasons: The reasons for which the rows were quarantined.
+            reasons: The reasons why the rows were quarantined.
             can_replay: True if the rows can be loaded again with `target-spark replay`, so that the
                 report suggests this command. False if the next run loads them anyway.
         """

@@ -57,7 +57,7 @@ class Ledger:
     Args:
         emit: Function that writes a state to the output.
         report: The run report to update.
-        state_format: Encodes the states; None emits them as they were received.
+        state_format: Encoder of the states; None to emit them as they were received.
     """
 
     def __init__(

@@ -339,7 +339,7 @@ def _find_cursor_source(event: SchemaEvent, table_schema: TableSchema) -> str | 
 def _remark_on_append(event: SchemaEvent, mode: WriteMode, options: LoadOptions) -> Iterator[str]:
     """Yield a note for the user if the stream has keys, but the table format cannot upsert.
 
-    Its rows are then appended. Otherwise nothing is yielded.
+    The rows of the stream are then appended. Otherwise nothing is yielded.
     """
     if event.keys and mode is WriteMode.APPEND and not options.can_upsert:
         yield (

@@ -257,7 +257,7 @@ def _map_event(
 
 
 def _map_rows(event: Rows, routes: Sequence[_Route]) -> Iterator[Event]:
-    """Yield one event with the mapped rows for each output stream that has any.
+    """Yield one event with the mapped rows for each output stream that receives rows.
 
     If a map fails for a row, the rows before that row are yielded, and then the error is raised.
     """
@@ -290,7 +290,7 @@ def _map_rows(event: Rows, routes: Sequence[_Route]) -> Iterator[Event]:
 
 
 def _map_record(routes: Sequence[_Route], body: bytes) -> list[bytes | None]:
-    """Return, for each output stream, the mapped record as JSON, or None if its map drops it."""
+    """Return the mapped record of each output stream as JSON, or None if the map drops it."""
     try:
         record = None if body[0] == _QUOTE else decode_record(body)
     except InvalidRecord:  # as a JSON string, which is quarantined later

@@ -20,8 +20,8 @@ class VersionTracker:
 
     Attributes:
         activated: The version of the last ACTIVATE_VERSION message, or None.
-        closed: True if the last ACTIVATE_VERSION message followed rows of its version, and no row
-            has followed it. The version is then complete.
+        closed: True if the last ACTIVATE_VERSION message came after rows of its version, and
+            no row came after the message. The version is then complete.
         is_deletion_queued: True once the deletion of all other versions is queued.
     """
 
@@ -43,7 +43,7 @@ class VersionTracker:
 
     @property
     def may_delete_current_rows(self) -> bool:
-        """True if deleting the rows of all other versions might delete rows that this run received.
+        """True if deleting all versions but the activated one might delete rows of this run.
 
         This is the case if rows of another version came after the ACTIVATE_VERSION message, or if
         rows were received, but none of the activated version.

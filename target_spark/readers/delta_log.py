@@ -87,7 +87,9 @@ def check_log(folder: Path) -> None:
 
 
 def check_paths(folder: Path, paths: Collection[str]) -> None:
-    """Check that paths in a Delta log, as written and percent-decoded, lead to files in a folder.
+    """Check that the paths in a Delta log lead to files in a folder.
+
+    Each path is checked both as written and percent-decoded.
 
     Args:
         folder: The folder.
@@ -129,7 +131,7 @@ def _read_rows(file: Any) -> Iterable[dict[str, Any]]:
 
 
 def _find_files(folder: Path, action: _Action) -> Iterator[tuple[Path, str]]:
-    """Yield the files of the sidecar and the deletion vector that an action of a Delta log names.
+    """Yield the sidecar file and the deletion vector file that an action of a Delta log names.
 
     Each item is a tuple of the folder that must contain the file, and the file's path. The path may
     be relative to that folder, absolute, or a URI.

@@ -48,7 +48,7 @@ _REDACTION: Final = {
     "spark.redaction.string.regex": f"(?i){_SECRET_IN_TEXT}",
 }
 """Spark settings with regular expressions for secrets, which Spark hides in its UI, event log and
-plans. The first matches names or values of settings, the second parts of any text."""
+plans. The first matches names or values of settings; the second matches parts of any text."""
 
 _UNPROTECTED_LOCAL: Final = (
     "spark.authenticate is false: every user of this machine can read rows, keys and tokens out"

@@ -515,7 +515,7 @@ def resolve_lock(conf: Mapping[str, str]) -> Iterator[None]:
 
 
 def jars_hint(table_format: str, conf: Mapping[str, str]) -> str:
-    """Return a hint for the error message of a failed start: jars could not be downloaded.
+    """Return a hint that Spark may not have started because jars could not be downloaded.
 
     The hint lists the jars and the remedies for a failed download. It is "" if the Spark settings
     ``conf`` list no jars to download.
@@ -536,7 +536,7 @@ def _describe_jars(table_format: str, packages: str) -> str:
 
 
 def get_minor_version(spark_version: str) -> str:
-    """Return the minor version of Spark for a version: ``4.1.4`` -> ``4.1``."""
+    """Return the minor version of a full version of Spark: ``4.1.4`` -> ``4.1``."""
     return ".".join(spark_version.split(".")[:2])
 
 

@@ -129,7 +129,7 @@ def archive_file(java: str, home: Path) -> Path:
 
 
 def has_class_archive() -> bool:
-    """Return True if the Python environment has a class archive, with which Spark starts faster."""
+    """Return True if the Python environment has a class archive, so that Spark starts faster."""
     return any(share_folder().glob("classes-*.jsa"))
 
 

@@ -42,8 +42,7 @@ _LOSS_SECONDS: Final = 10.0
 """Seconds to wait for an engine (a shared Spark) to end after the connection to it broke."""
 
 _LEFTOVER_SECONDS: Final = 60.0
-"""Seconds to wait for the JVM of an engine (a shared Spark) to end, if the engine and the last run
-of the job were killed."""
+"""Maximum seconds to wait until the JVM of a killed engine (a shared Spark) has ended."""
 
 
 def start_spark(

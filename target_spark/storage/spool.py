@@ -55,7 +55,7 @@ _LOCK_NAME: Final = "lock"
 _RUN_FOLDER: Final = re.compile(f"{_FOLDER_PREFIX}[0-9a-f]{{32}}")
 _BUFFER_SIZE: Final = 32 * 1024
 RECORD_BYTES: Final = Limit("TARGET_SPARK_RECORD_BYTES", 16 * MIB)
-"""Maximum bytes of one record, because Spark's JVM needs about twenty times as much memory."""
+"""Maximum bytes of one record. Spark's JVM needs about twenty times as much memory for it."""
 
 MAX_OPEN_FILES: Final = 200
 """Maximum number of spool files that are open at the same time."""
@@ -222,7 +222,7 @@ class SpoolFolder:
         return self.path / f"{name}-{uuid.uuid4().hex[:12]}"
 
     def write(self, path: Path, data: bytes) -> None:
-        """Append bytes to a file of the folder, which is created if it does not exist.
+        """Append bytes to a file of the folder; create the file if it does not exist.
 
         The file stays open for further writes. If more than `MAX_OPEN_FILES` are open, the least
         recently used is closed.

@@ -102,9 +102,9 @@ def reject_empty_partition_values(
 ) -> TableSchema:
     """Return a table schema in which an empty string is invalid for a partition column.
 
-    The loader quarantines rows with such a value, because a Delta table would store null instead.
-    The text properties to partition by are listed in the attribute ``filled`` of the result. For
-    another table format, ``table_schema`` is returned unchanged.
+    The loader then quarantines a row with an empty string there, because a Delta table would store
+    null instead. The attribute ``filled`` of the result lists the text properties to partition by.
+    For other formats than Delta, ``table_schema`` is returned unchanged.
     """
     if options.format != "delta":
         return table_schema

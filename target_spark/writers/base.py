@@ -340,7 +340,7 @@ class Writer(Protocol):
     def maintain(self, spark: SparkSession, /, table: Table, options: MaintenanceOptions) -> None:
         """Compact a table's files and remove old ones, as the options configure.
 
-        Each resulting commit stores the metadata of target-spark's newest commit again.
+        Each resulting commit repeats the metadata of target-spark's newest commit.
         """
         ...
 

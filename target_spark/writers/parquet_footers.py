@@ -24,7 +24,7 @@ INDEXED_COLUMNS: Final = 32
 file, unless a table property says otherwise."""
 
 _LONGEST_STRING: Final = 32
-"""Maximum number of characters of a string as minimum or maximum; longer strings are truncated."""
+"""Maximum number of characters of a string in the column bounds; longer strings are truncated."""
 
 _LAST_CHARACTER: Final = "\U0010ffff"
 """The greatest Unicode character. Appended to a truncated string, it gives an upper bound."""

@@ -81,8 +81,8 @@ class Commit(NamedTuple):
         metrics: Delta's operation metrics, such as ``{"numOutputRows": "10"}``. The library
             deltalake uses other names for a MERGE, UPDATE or DELETE, such as ``num_source_rows``.
         added_bytes: The size of the files that the commit adds; 0 if they were not checked.
-        time: The time of the commit, in milliseconds since 1970, to which RESTORE TO TIMESTAMP
-            refers.
+        time: The time of the commit, in milliseconds since 1970. RESTORE TO TIMESTAMP refers to
+            this time.
         restored: For a RESTORE, the table version or the commit time to which it restored the
             table: ``("version", 3)`` or ``("time", milliseconds)``. None for any other commit.
     """

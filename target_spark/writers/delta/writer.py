@@ -132,8 +132,8 @@ _APP_ID: Final = "spark.databricks.delta.write.txnAppId"
 _TXN_VERSION: Final = "spark.databricks.delta.write.txnVersion"
 
 _MERGED_BYTES: Final = 32 * MIB
-"""Maximum bytes of the files of a table that deltalake, and not Spark, upserts into or deletes
-from. deltalake needs a multiple in memory: 150 MiB for 16 MiB of files, 250 MiB for 40 MiB."""
+"""Maximum bytes of a table's files for upserts and deletes by deltalake instead of Spark.
+deltalake needs a multiple in memory: 150 MiB for 16 MiB of files, 250 MiB for 40 MiB."""
 
 _HAS_ROWS: Final = "target-spark: the table has rows by now"
 
@@ -199,7 +199,7 @@ class DeltaWriter:
     ) -> None:
         """Create an empty Delta table with the given columns, partitioning and clustering.
 
-        ``has_rows`` makes no difference.
+        ``has_rows`` is ignored, because the table is created in any case.
         """
         create_catalog_table(
             spark, table, table_schema, layout, through_spark=self._uses_spark_alone(spark)
@@ -211,7 +211,7 @@ class DeltaWriter:
     def alter(self, spark: SparkSession, table: Table, changes: Sequence[SchemaChange]) -> None:
         """Add columns and nested fields to a table, and widen column types.
 
-        Each resulting commit stores the metadata of target-spark's newest commit again.
+        Each resulting commit repeats the metadata of target-spark's newest commit.
         """
         if all(change.kind == "add" and len(change.path) == 1 for change in changes):
             fields = [
@@ -268,7 +268,7 @@ class DeltaWriter:
     def _alter(self, spark: SparkSession, table: Table, clauses: Iterable[str]) -> None:
         """Run one ALTER TABLE statement per clause.
 
-        Each resulting commit stores the metadata of target-spark's newest commit again.
+        Each resulting commit repeats the metadata of target-spark's newest commit.
         """
         for clause in clauses:
             self._check_same(spark, table)
@@ -400,7 +400,7 @@ class DeltaWriter:
     def maintain(self, spark: SparkSession, table: Table, options: MaintenanceOptions) -> None:
         """Run OPTIMIZE and VACUUM on a table, if the options configure them.
 
-        Each resulting commit stores the metadata of target-spark's newest commit again.
+        Each resulting commit repeats the metadata of target-spark's newest commit.
         """
         self._check_same(spark, table)
         conf = self._build_repeat_conf(spark, table)
@@ -544,8 +544,8 @@ class DeltaWriter:
     ) -> None:
         """Make a commit of the library deltalake as the table version after the newest one.
 
-        If the table already has the batch, no further commit is made. A call of ``commit`` that
-        returned False may nevertheless have made that commit.
+        No further commit is made if the table already has the batch, because a call of ``commit``
+        may have made its commit although it returned False.
 
         Args:
             spark: The Spark session of the calling thread.
@@ -826,8 +826,9 @@ class DeltaWriter:
     ) -> CommitMetadata | None:
         """Return the metadata of target-spark's newest commit to a table, or None.
 
-        ``commit`` is the commit that will be made next, or None. If the table already contains it,
-        because its response was lost, the version that `_verify` starts from is not changed.
+        The newest Delta version is stored for `_verify`, unless the table already contains
+        ``commit``, the commit to be made next, because the response of an earlier attempt was lost.
+        ``commit`` is None if no commit follows.
 
         Raises:
             TableError: This run's last commit is no longer in the history of the table.

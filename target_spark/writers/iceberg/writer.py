@@ -183,7 +183,7 @@ class IcebergWriter:
     ) -> None:
         """Create an empty Iceberg table, and its database if the catalog does not have it.
 
-        ``has_rows`` makes no difference.
+        ``has_rows`` is ignored, because the table is created in any case.
 
         Raises:
             TableError: Iceberg rejects the columns or the layout.
