@@ -83,8 +83,9 @@ class LoadSignals:
     def handle(self, signum: int) -> bool:
         """End the load because of SIGINT or SIGTERM, and return True.
 
-        The first signal ends the reading of the input, and a second one ends the process. Outside
-        a block of `deferred`, do nothing and return False: the caller must then handle the signal.
+        The first signal ends the reading of the input, or the actions after the load; a second one
+        ends the process. Outside a block of `deferred`, do nothing and return False: the caller
+        must then handle the signal.
         """
         if self.wake_up is None:
             return False

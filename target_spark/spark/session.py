@@ -369,7 +369,7 @@ def _get_default_database(scratch: str) -> str:
 def _get_scratch(settings: SparkSettings) -> str:
     """Return the private folder for temporary files, or "" if there is none or on a cluster.
 
-    All users can read the default folders of Spark and Hadoop.
+    It is used because all users can read the default folders of Spark and Hadoop.
     """
     is_usable = settings.master.startswith("local") and "," not in settings.scratch
     return settings.scratch if is_usable else ""  # a comma would separate two folders

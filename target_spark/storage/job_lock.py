@@ -374,7 +374,7 @@ def _describe_this_process() -> dict[str, Any]:
 
 
 def _is_dead(owner: Mapping[str, Any]) -> bool:
-    """Return True if the run whose lock file has the content ``owner`` has ended.
+    """Return True if the run described by ``owner``, the content of a lock file, has ended.
 
     Return False for a process on another machine, because it cannot be checked.
     """

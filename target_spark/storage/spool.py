@@ -110,8 +110,8 @@ _LONG_RECORD: Final = 1 << 20
 
 _LARGE_ROW: Final = 2 * MIB
 LARGE_ROWS_BYTES: Final = 16 * MIB
-"""Maximum total bytes of the large rows (2 MiB or more each) in one batch, because Spark needs
-about twenty times as much memory."""
+"""Maximum total bytes of the large rows (2 MiB or more each) in one batch. Spark needs about twenty
+times as much memory for them."""
 
 
 @dataclass(frozen=True)

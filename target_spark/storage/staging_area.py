@@ -177,7 +177,7 @@ def _job_folder(staging: str, job: str) -> str:
 
 
 def _get_machine_prefix() -> str:
-    """Return the prefix that names of remote folders have for runs of this user on this machine.
+    """Return the name prefix of the remote folders for runs of this user on this machine.
 
     An example is ``of-host1-1000-``, with the host name and the user id.
     """

@@ -369,7 +369,8 @@ class EngineSession:
     def _request_gateway(self, connection: socket.socket) -> dict[str, Any]:
         """Register this run with the engine, and pass it the locks of the run's job.
 
-        Return the response: port and token of a py4j server, and process id and start of the JVM.
+        Return the response: port and token of a py4j server, and the JVM's process id and start
+        time.
 
         Raises:
             SparkUnavailableError: The engine rejects the run.

@@ -126,7 +126,7 @@ class MergeKeys:
 
 @dataclass(frozen=True, slots=True)
 class VersionDelete:
-    """Deletion of all rows of other table versions, as an ACTIVATE_VERSION message requires.
+    """Deletion of all table versions but one, as an ACTIVATE_VERSION message requires.
 
     Attributes:
         version: The table version to keep. Rows with a null version are deleted, too.
@@ -221,8 +221,8 @@ class Writer(Protocol):
     def alter(self, spark: SparkSession, /, table: Table, changes: Sequence[SchemaChange]) -> None:
         """Add columns and nested fields to a table, and widen column types.
 
-        Each resulting commit stores the metadata of target-spark's newest commit again, so that a
-        later run finds it in the newest commit.
+        Each resulting commit repeats the metadata of target-spark's newest commit, so that a later
+        run finds it in the newest commit of the table.
         """
         ...
 
@@ -518,9 +518,9 @@ def table_replaced_error(table: Table) -> TableError:
 def latest_by_key(df: DataFrame, keys: MergeKeys) -> DataFrame:
     """Return the newest row of each key, without the column ``keys.order``.
 
-    If the newest row is a delete record, which has only keys and a deletion time, the newest full
-    row of the key is returned with this deletion time. If the batch has only delete records for the
-    key, the newest of them is returned.
+    A delete record has only keys and a deletion time. If the newest row of a key is a delete
+    record, the newest full row is returned with this deletion time. If the batch has no full row of
+    the key, the newest delete record is returned.
 
     If ``keys.deleted`` is set, the boolean column `DELETE_ONLY_COLUMN` is added. It is True in
     delete records that are returned.

@@ -297,7 +297,7 @@ def _parse_commit(version: int, info: Mapping[str, Any], time: int) -> Commit:
 def _find_restore_point(info: Mapping[str, Any]) -> tuple[str, int]:
     """Return the version or time to which a RESTORE restored a table; see `Commit.restored`.
 
-    The parameter is ``version`` or ``timestamp`` (Delta for Spark) or ``datetime`` (deltalake). A
+    The parameter of a RESTORE is ``version``, ``timestamp`` (Spark) or ``datetime`` (deltalake). A
     time without an offset is taken as UTC. If no parameter can be read, return ``("version", -1)``,
     so that all earlier commits count as undone.
 

@@ -1,6 +1,6 @@
 """Maintenance of a Delta table after a run: OPTIMIZE and VACUUM.
 
-Spark settings make each commit of the maintenance store the table's newest commit metadata again.
+Spark settings make each maintenance commit repeat the table's newest commit metadata.
 VACUUM deletes only files that were removed from the table before the configured retention period.
 """
 

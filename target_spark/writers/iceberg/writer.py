@@ -810,7 +810,7 @@ def _append_nothing(spark: SparkSession, ref: str, marker: str) -> None:
 
 
 def _prepare_empty_write(spark: SparkSession, ref: str) -> DataFrameWriterV2:
-    """Return the writer of a DataFrame without rows to the table with the SQL name ``ref``."""
+    """Return a Spark writer of a DataFrame without rows to the table named ``ref`` in SQL."""
     return spark.table(ref).where(F.lit(False)).writeTo(ref)  # noqa: FBT003
 
 
