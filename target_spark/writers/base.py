@@ -328,9 +328,9 @@ class Writer(Protocol):
         deletion: VersionDelete,
         commit: CommitMetadata,
     ) -> CommitStats:
-        """Delete the rows of all Singer table versions but one, or mark them as deleted.
+        """Delete rows of all table versions but ``deletion.version``, or mark them as deleted.
 
-        ``deletion`` has the version to keep. All rows are changed in one commit.
+        Table versions are Singer's. All rows are changed in one commit.
 
         Raises:
             UnsupportedError: The format cannot delete rows.

@@ -295,10 +295,7 @@ class IcebergWriter:
         keys: MergeKeys,
         commit: CommitMetadata,
     ) -> CommitStats:
-        """Apply a batch to an SCD2 table, which keeps all versions of each row.
-
-        For each changed row, a new row version is inserted and the previous one is ended.
-        """
+        """Insert new versions of changed rows into an SCD2 table, and end their old versions."""
         if self.is_empty(spark, table):
             return self._append_first_rows(spark, table, initial_versions(df, keys), commit)
         self._convert_to_versions(spark, table, keys.deleted, commit)
@@ -311,10 +308,7 @@ class IcebergWriter:
     def delete_versions(
         self, spark: SparkSession, table: Table, deletion: VersionDelete, commit: CommitMetadata
     ) -> CommitStats:
-        """Delete the rows of all Singer table versions but one, or mark them as deleted.
-
-        ``deletion`` has the version to keep. All rows are changed in one commit.
-        """
+        """Delete rows of all table versions but ``deletion.version``, or mark them as deleted."""
         if deletion.history:
             self._convert_to_versions(spark, table, deletion.deleted, commit)
 
