@@ -354,7 +354,7 @@ class TargetSpark(PluginBase):
             feed: A function that is called with ``session``, and passes the events of the input,
                 such as records and states, to the loader.
             report: The report of the run, which also times the reading.
-            faults: An empty list, to which the errors of the input and of commits are appended.
+            faults: An empty list. The errors of the input and of commits are appended to it.
         """
         loader = session.loader
         try:
@@ -503,7 +503,7 @@ class TargetSpark(PluginBase):
     def _warn(self, report: Report, failure: str, error: Exception) -> None:
         """Log a warning about a failure that does not affect the load, and add it to the report.
 
-        ``failure`` is a phrase to which the message of ``error`` is appended.
+        The warning consists of the phrase ``failure`` and the message of ``error``.
         """
         reason = make_redactor(self.config)(first_error_line(error)).rstrip(".")
         text = f"{failure}: {reason}."

@@ -114,7 +114,7 @@ def check_batch_files(
     limits: FileLimits | None = None,
     roots: Iterable[str] = (),
 ) -> tuple[BatchFile, ...]:
-    """Validate a BATCH message and return its files, in the order in which the message lists them.
+    """Validate a BATCH message and return its files in the order of the message.
 
     Args:
         event: The BATCH message.

@@ -172,7 +172,7 @@ class CommitPipeline:
         self.close_batch(stream, stream.spool.cut())
 
     def close_batch(self, stream: LoadedStream, batch: Batch) -> None:
-        """Queue the commit of a batch to which no more rows will be added.
+        """Queue the commit of a batch that will receive no more rows.
 
         If the stream overwrites its table, no commit is queued: the batch is kept, and all kept
         batches are committed together when the stream is complete.

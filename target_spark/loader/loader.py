@@ -74,7 +74,7 @@ _STATE_WAIT_FACTOR: Final = 1.5
 """Factor by which a batch that waits for the next state may exceed its usual size limit."""
 
 _AGE_CHECK_SECONDS: Final = 0.5
-"""Seconds between two checks of the age of all open batches, of which there may be thousands."""
+"""Seconds between two checks of the age of all open batches. There may be thousands of them."""
 
 
 class Loader:

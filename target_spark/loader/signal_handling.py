@@ -20,7 +20,7 @@ __all__ = ["LoadSignals"]
 
 
 class LoadSignals:
-    """Receiver of the signals of a load, with the objects that it uses to end parts of the run.
+    """Receiver of the signals SIGINT and SIGTERM during a load.
 
     Attributes:
         commits_on_interrupt: True if SIGINT commits the rows received so far.

@@ -160,7 +160,7 @@ def _find_secrets_in_java_options(conf: Mapping[str, str]) -> Iterator[str]:
 
 
 def find_weaknesses_of_remote(remote: str) -> Iterator[str]:
-    """Yield a warning if the connection to a Spark Connect server on another host is not encrypted.
+    """Yield a warning if Spark Connect sends data to another host without encryption.
 
     ``remote`` is the connection string, such as ``sc://host:15002/;use_ssl=true``.
     """

@@ -143,8 +143,8 @@ class ConnectSession:
     def thread_session(self) -> SparkSession:
         """Return the calling thread's session, as `spark` does.
 
-        The method exists because in `Session`, the class for a local Spark, its result differs from
-        that of `spark`.
+        The method exists because the methods `spark` and `thread_session` of `Session`, the class
+        for a local Spark, return different sessions.
         """
         return self.spark()
 

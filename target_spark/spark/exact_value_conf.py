@@ -28,7 +28,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Required:
-    """Required value of a Spark setting, without which stored data would change.
+    """Required value of a Spark setting. Any other value would change stored data.
 
     Attributes:
         value: The required value.

@@ -50,7 +50,7 @@ def check_shared(
         folders: The folders to test, by the name of the config setting that contains the path.
         executors: A function that returns the current number of executors. The test is repeated up
             to three times, until it has run on this number of executors.
-        tasks: The number of test files, each of which one Spark task reads.
+        tasks: The number of test files. Each file is read by one Spark task.
 
     Raises:
         TableError: An executor cannot use a folder.

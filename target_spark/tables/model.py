@@ -93,7 +93,7 @@ class TableLayout:
     Attributes:
         partition_by: The partition fields, which refer to properties of the stream.
         cluster_by: Properties of the stream to cluster by.
-        sort_by: Properties of the stream by which the rows of each file are sorted.
+        sort_by: Properties of the stream to sort the rows of each file by.
         file_bytes: Target size of files in bytes; None means the format's default.
         properties: Names and values of additional table properties for a new table.
     """
@@ -112,8 +112,9 @@ class MaintenanceOptions:
     Attributes:
         compact: True to merge many small files into large ones; False to leave the files as they
             are.
-        retain_days: Number of days after which files that the newest table version does not use are
-            deleted; None to keep them.
+        retain_days: Number of days to keep files that the newest table version does not use; None
+        to
+            keep them without limit.
         file_bytes: Target size of compacted files in bytes; None means the format's default.
     """
 

@@ -73,7 +73,7 @@ class EngineServer:
 
     Args:
         session: The Spark session, which may still be starting.
-        idle_seconds: The seconds without a run after which the engine ends.
+        idle_seconds: The engine ends after this number of seconds without a run.
     """
 
     def __init__(self, session: Session, idle_seconds: float) -> None:

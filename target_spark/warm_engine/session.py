@@ -386,7 +386,7 @@ class EngineSession:
         return response
 
     def _explain_other_engines(self) -> None:
-        """Log the settings in which running engines differ from this run, which cannot use them."""
+        """Log the settings that differ between this run and the running engines it cannot use."""
         for folder in list_engines():
             try:
                 folder.connect(_CONNECT_SECONDS).close()

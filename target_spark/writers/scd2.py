@@ -83,7 +83,7 @@ def compute_changes(
     Args:
         batch: The rows of the batch.
         table: The rows of the table.
-        keys: The key columns, and the columns by which rows are sorted and compared.
+        keys: The key columns, and the columns to sort and compare rows by.
         run_started: The start of the run, in microseconds since 1970.
 
     Returns:
@@ -120,7 +120,7 @@ def build_scd2_merge(target: str, columns: Sequence[str], keys: MergeKeys) -> Me
     Args:
         target: The SQL name of the table.
         columns: The columns that both the changes and the table have.
-        keys: The key columns, and the columns by which rows are sorted and compared.
+        keys: The key columns, and the columns to sort and compare rows by.
     """
     ended = {VALID_TO: source_column(_AT), IS_CURRENT: "false"}
     if keys.deleted is not None and not keys.hard_delete:
@@ -259,7 +259,7 @@ def _drop_repeated_events(events: DataFrame, keys: MergeKeys, run_started: int) 
 
     Args:
         events: The records, joined with the row versions of their keys.
-        keys: The key columns, and the columns by which rows are sorted and compared.
+        keys: The key columns, and the columns to sort and compare rows by.
         run_started: The start of the run, in microseconds since 1970.
     """
     micros, since, order = F.col(_MICROS), F.col(_SINCE), _col(keys.order)
@@ -313,10 +313,10 @@ def _is_outdated_deletion(mark: Column, recorded: Column) -> Column:
     """Return a boolean column that is true if a delete record repeats an earlier deletion.
 
     Such a record is ignored, so that it does not delete a key that was inserted again since then.
-    There is one exception, in which the column is false: the current row version (SCD2) equals the
-    one that the deletion ended. The source may then only have sent the old row again, so the record
-    is applied. If the source did insert an equal row after the deletion, it sends that row once
-    more after the delete record.
+    The column is false in one exception: the current row version (SCD2) equals the one that the
+    deletion ended. The source may then only have sent the old row again, so the record is applied.
+    If the source did insert an equal row after the deletion, it sends that row once more after the
+    delete record.
 
     Args:
         mark: Column with the deletion time.
@@ -343,7 +343,7 @@ def _is_outdated_by_deletion(keys: MergeKeys, recorded: Column) -> Column:
     counts, and the column is false for a stream without a replication key.
 
     Args:
-        keys: The key columns, and the columns by which rows are sorted and compared.
+        keys: The key columns, and the columns to sort and compare rows by.
         recorded: Boolean column that is true for a delete record whose time is in the table.
     """
     if keys.hard_delete and keys.cursor is None:
@@ -362,7 +362,7 @@ def _build_changes(events: DataFrame, keys: MergeKeys, columns: Sequence[str]) -
 
     Args:
         events: The records, joined with the current row versions of their keys.
-        keys: The key columns, and the columns by which rows are sorted and compared.
+        keys: The key columns, and the columns to sort and compare rows by.
         columns: The columns of the batch to keep.
     """
     numbered = _number_changes(events, keys)

@@ -118,7 +118,7 @@ def as_initial_rows(newest: DataFrame, keys: MergeKeys) -> DataFrame:
 
     Args:
         newest: The newest row of each key, as `latest_by_key` returns it.
-        keys: The rules by which rows are matched and deleted.
+        keys: The rules for matching and deleting rows.
     """
     if keys.deleted is not None and keys.hard_delete:
         newest = newest.where(F.col(quote(keys.deleted)).isNull())

@@ -149,8 +149,8 @@ class DeltaSnapshot:
     def has_batch(self, app_id: str, batch: int) -> bool:
         """Return True if ``batch`` is the number of a run's last batch in the table.
 
-        ``app_id`` is the application id of the run (see `txn_app_id`), under which Delta's log
-        stores the number.
+        Delta's log stores the number under ``app_id``, the application id of the run (see
+        `txn_app_id`).
         """
         return self.table.transaction_version(app_id) == batch
 

@@ -99,7 +99,7 @@ def build_layout_ddl(table_schema: TableSchema, layout: TableLayout) -> tuple[st
 
 
 def get_clustering(table_schema: TableSchema, layout: TableLayout) -> tuple[str, ...]:
-    """Return the names of the columns by which a table is clustered, from its configured layout."""
+    """Return the names of a table's clustering columns, from its configured layout."""
     columns = (table_schema.column_fed_by(source) for source in layout.cluster_by)
     return tuple(column.name for column in columns if column is not None)
 

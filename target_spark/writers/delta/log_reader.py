@@ -83,8 +83,8 @@ class Commit(NamedTuple):
         added_bytes: The size of the files that the commit adds; 0 if they were not checked.
         time: The time of the commit, in milliseconds since 1970. RESTORE TO TIMESTAMP refers to
             this time.
-        restored: For a RESTORE, the table version or the commit time to which it restored the
-            table: ``("version", 3)`` or ``("time", milliseconds)``. None for any other commit.
+        restored: For a RESTORE, the table version or the commit time that was restored:
+            ``("version", 3)`` or ``("time", milliseconds)``. None for any other commit.
     """
 
     version: int

@@ -597,9 +597,9 @@ class DeltaWriter:
     def _can_rewrite(self, spark: SparkSession, table: Table, types: Mapping[str, str]) -> bool:
         """Return True if the library deltalake can update and delete rows of a table.
 
-        Return False if the table has unsupported features, or files of more than 32 MiB in total,
-        for which the library would need too much memory. ``types`` has the type (DDL) of each
-        column to write.
+        Return False if the table has unsupported features. Also return False if its files have more
+        than 32 MiB in total, because the library would need too much memory. ``types`` has the type
+        (DDL) of each column to write.
         """
         snapshot = read_table_snapshot(table)
         return (
@@ -626,7 +626,7 @@ class DeltaWriter:
             table: The table to write to.
             batch: The rows.
             mode: Append, upsert or overwrite.
-            keys: The rules by which rows are matched and deleted.
+            keys: The rules for matching and deleting rows.
             commit: The metadata to store in the commit: batch number, run and newest state.
 
         Raises:

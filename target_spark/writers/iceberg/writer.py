@@ -691,8 +691,8 @@ def _check_unchanged(
 ) -> None:
     """Check that no other writer changed rows after a batch was computed and before its commit.
 
-    The check is needed for Spark versions before 4.1, in which the query that computes the batch
-    may read an older snapshot (``read_at``) than the MERGE.
+    The check is needed because, before Spark 4.1, the query that computes the batch may read an
+    older snapshot (``read_at``) than the MERGE.
 
     Raises:
         TableError: Another writer changed rows after the batch was computed.
