@@ -71,7 +71,7 @@ _FILES_AT_ONCE: Final = 64
 """Number of files of BATCH messages at which a batch is closed and queued for its commit."""
 
 _STATE_WAIT_FACTOR: Final = 1.5
-"""Factor by which a batch that waits for the next state may exceed its usual size limit."""
+"""Maximum size of a batch that waits for the next state, as a multiple of the usual limit."""
 
 _AGE_CHECK_SECONDS: Final = 0.5
 """Seconds between two checks of the age of all open batches. There may be thousands of them."""
@@ -469,7 +469,7 @@ class Loader:
         self.stop()
 
     def stop(self) -> None:
-        """Start no more commits, wait for the running ones, and emit states that may be emitted."""
+        """Start no more commits, wait for the running ones, and emit the states of committed rows."""
         self._pipeline.stop()
         self._pipeline.wait()
         self._raise_failure()

@@ -112,9 +112,8 @@ class MaintenanceOptions:
     Attributes:
         compact: True to merge many small files into large ones; False to leave the files as they
             are.
-        retain_days: Number of days to keep files that the newest table version does not use; None
-        to
-            keep them without limit.
+        retain_days: Number of days to keep files that the newest table version does not use. None
+            to keep them without limit.
         file_bytes: Target size of compacted files in bytes; None means the format's default.
     """
 

@@ -330,7 +330,7 @@ class Writer(Protocol):
     ) -> CommitStats:
         """Delete rows of all table versions but ``deletion.version``, or mark them as deleted.
 
-        Table versions are Singer's. All rows are changed in one commit.
+        These are Singer table versions. All rows are changed in one commit.
 
         Raises:
             UnsupportedError: The format cannot delete rows.
@@ -474,7 +474,7 @@ def table_owner_error(table: Table, owner: str, job: str) -> TableOwnerError:
 
 
 def table_moved_error(table: Table, expected: CommitMetadata, found: CommitMetadata) -> TableError:
-    """Return the error for a table whose newest metadata differs from that at the start of the run.
+    """Return the error for a table whose newest metadata changed after the start of the run.
 
     Args:
         table: The table.

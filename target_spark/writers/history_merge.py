@@ -44,10 +44,10 @@ class HistoryMerge:
         keys: The columns that match a change with a row version.
         ended: The SQL values, by column, that the action ``end`` sets.
         touched: The SQL values, by column, that the action ``touch`` sets.
-        current: The boolean column that is true in current row versions. ``keys`` then identify a
-            row: a change applies to the row's current version, and ``begin`` always inserts. If it
-            is None, ``keys`` identify a row version, and ``begin`` replaces the row version with
-            the same keys.
+        current: The boolean column that is true in current row versions, or None. With this column,
+            ``keys`` identify a row: a change applies to the row's current version, and ``begin``
+            always inserts. With None, ``keys`` identify a row version, and ``begin`` replaces the
+            row version with the same keys.
     """
 
     columns: Sequence[str]

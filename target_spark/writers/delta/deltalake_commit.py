@@ -372,8 +372,8 @@ def delete_other_versions(
 ) -> bool:
     """Delete the rows of all Singer table versions but one, or mark them as deleted.
 
-    The commit is the Delta version that follows ``snapshot``. If there are no such rows, it stores
-    only metadata. After an error it is not known if the commit was made.
+    The commit is the Delta version that follows ``snapshot``. If no row has another version, it
+    stores only metadata. After an error it is not known if the commit was made.
 
     Args:
         snapshot: The newest Delta version, as the caller has read it.
