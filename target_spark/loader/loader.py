@@ -469,7 +469,7 @@ class Loader:
         self.stop()
 
     def stop(self) -> None:
-        """Start no more commits, wait for the running ones, and emit the states of committed rows."""
+        """Start no more commits, wait for the running ones, and emit states of committed rows."""
         self._pipeline.stop()
         self._pipeline.wait()
         self._raise_failure()
