@@ -76,13 +76,14 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     """Base class of targets. Define ``name``, ``config_jsonschema`` and ``default_sink_class``."""
 
     message_reader_class: type[Any] = SimpleSingerReader
-    """Class of the message reader; a custom class has ``process_lines(file_input, callbacks)``."""
+    """Class that reads and parses the input. A custom class needs the method
+    ``process_lines(file_input, callbacks)``."""
 
     default_sink_class: type[Sink]
     """Sink class of all streams, unless `get_sink_class` is overridden."""
 
     _MAX_RECORD_AGE_IN_MINUTES: float = 5.0
-    """Maximum time that a record stays buffered, even while no input arrives."""
+    """Maximum time in minutes that a record stays buffered, even while no input arrives."""
 
     capabilities: ClassVar[Sequence[CapabilitiesEnum]] = [
         PluginCapabilities.ABOUT,
@@ -93,7 +94,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     ]
 
     _mapper_is_due = False
-    """True if the mapper is created on first access."""
+    """True if the first access to `mapper` must create the stream maps."""
 
     def __init__(
         self,
@@ -104,11 +105,12 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         setup_mapper: bool = True,
         message_reader: Any | None = None,
     ) -> None:
-        """Load and validate the settings.
+        """Load and validate the settings of the target.
 
-        ``config`` has the settings; paths of settings files are deprecated. ``parse_env_config`` is
-        True to read settings from environment variables too, ``setup_mapper`` to create the stream
-        maps. ``message_reader`` is by default an object of ``message_reader_class``.
+        ``config`` is a dict of settings; paths of settings files are deprecated. If
+        ``parse_env_config`` is True, environment variables are read too. If ``setup_mapper`` is
+        True, the stream maps are created. ``message_reader`` reads the input; by default, it is a
+        new ``message_reader_class`` object.
 
         Raises:
             ConfigValidationError: The settings are invalid; ``errors`` lists all faults.
@@ -132,7 +134,10 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
 
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
-        """Add the built-in settings of the target's capabilities to a config schema, in place."""
+        """Add the SDK's settings, such as the batch size, to a config schema, in place.
+
+        Settings of a capability are added only if the target has the capability.
+        """
         for settings, capability in (
             (ADD_RECORD_METADATA_CONFIG, None),
             (TARGET_LOAD_METHOD_CONFIG, None),
@@ -222,9 +227,9 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     # Stream maps and schemas
 
     def setup_mapper(self) -> None:
-        """Create the stream maps.
+        """Create the stream maps of the target.
 
-        If no setting needs them, they are created when `mapper` is read.
+        If no setting configures stream maps, they are created on the first access to `mapper`.
         """
         if self.config.get("stream_maps") or self.config.get("flattening_enabled"):
             super().setup_mapper()
@@ -249,7 +254,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         self._mapper = mapper
 
     def _process_schema_message(self, message_dict: dict[str, Any]) -> None:
-        """Create the sinks for a SCHEMA message, or replace them if schema or keys have changed."""
+        """Create the sinks for a SCHEMA message; replace existing ones if schema or keys differ."""
         self._assert_line_requires(message_dict, requires={"stream", "schema"})
         self._assert_line_requires(message_dict["schema"], requires={"properties"})
         name, schema = message_dict["stream"], message_dict["schema"]
@@ -268,17 +273,23 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     # Records, batch files and versions
 
     def _process_record_message(self, message_dict: dict[str, Any]) -> None:
-        """Add the record of a RECORD message to the sinks of its stream."""
+        """Add the record in a RECORD message to the sinks of its stream."""
         self._assert_line_requires(message_dict, requires={"stream", "record"})
         self._router.process_record(message_dict)
 
     def _process_batch_message(self, message_dict: dict[str, Any]) -> None:
-        """Write the buffered records of a BATCH message's stream, then load the batch files."""
+        """Load the files that a BATCH message names.
+
+        The records that the sinks of the stream have buffered before are written first.
+        """
         self._assert_line_requires(message_dict, requires={"stream", "encoding", "manifest"})
         self._router.process_batch(message_dict)
 
     def _process_activate_version_message(self, message_dict: dict[str, Any]) -> None:
-        """Write a stream's buffered records, then activate the version in the message."""
+        """Activate the table version that an ACTIVATE_VERSION message names.
+
+        The records that the sinks of the stream have buffered before are written first.
+        """
         for route in self._router.get_routes(message_dict["stream"]):
             sink = self.get_sink(route.alias)
             if not sink.process_activate_version_messages:
@@ -413,11 +424,11 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
 
     @final
     def drain_all(self, *, is_endofpipe: bool = False) -> None:
-        """Drain all sinks, that is, write their buffered records; then emit the state.
+        """Write the buffered records of all sinks, and then emit the state.
 
-        If ``is_endofpipe`` is True, clean up the sinks too. If a drain fails, complete the drains
-        that have started, and emit the state of the written records before raising the error,
-        unless the target may store them later.
+        If ``is_endofpipe`` is True, the sinks are also cleaned up. If writing fails for a sink, the
+        writing that has started for other sinks is completed. Then the state of the written records
+        is emitted, unless the target may store records later, and the error is raised.
         """
         try:
             self._drain_all(self._sinks_to_clear, 1)
@@ -468,7 +479,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         self._last_full_drain_at = time.monotonic()
 
     def _handle_max_record_age(self) -> None:
-        """Drain all sinks, if a record or a state has waited for longer than the maximum age."""
+        """Drain all sinks if a record or a state has waited longer than the maximum age."""
         is_waiting = any(sink.current_size for sink in self._states.watermark.holders) or (
             not self._states.is_early and self._states.watermark.is_waiting
         )
@@ -484,7 +495,10 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     # States
 
     def _process_state_message(self, message_dict: dict[str, Any]) -> None:
-        """Store the state of a STATE message, to emit it when all records before it are written."""
+        """Store the state in a STATE message.
+
+        The state is emitted when all records that precede it are written.
+        """
         self._assert_line_requires(message_dict, requires={"value"})
         self._latest_state = message_dict["value"]
 
@@ -497,7 +511,11 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         self._states.add(dump_json(state, default=str).encode())
 
     def _emit_state(self, state: bytes) -> None:
-        """Write an encoded state, through `_write_state_message` if a target overrides it."""
+        """Write a state, given as encoded JSON, to standard output.
+
+        If the target overrides `_write_state_message`, that method is called with the decoded
+        state.
+        """
         if type(self)._write_state_message is Target._write_state_message:
             write_state_line(state)
         else:
@@ -520,7 +538,10 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             super()._handle_termination(signum, frame)
 
     def _finish_after_signal(self) -> None:
-        """After a signal, emit the state and clean up the sinks. Do not write buffered records."""
+        """Emit the state and clean up the sinks after a signal, without writing buffered records.
+
+        If the target overrides `drain_all`, no state is emitted.
+        """
         self.logger.info("Stopping after a signal: buffered records are not written.")
         self._states.release()
         if not self._has_ended:
@@ -530,7 +551,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
 
 
 def _stores_in_clean_up(sink: Sink) -> bool:
-    """Return True if a sink may store its records durably only in `Sink.clean_up`."""
+    """Return True if a sink may store its records durably not before `Sink.clean_up`."""
     declared = sink.stores_in_clean_up
     return is_any_overridden(sink, Sink, "clean_up") if declared is None else declared
 

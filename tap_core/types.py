@@ -16,7 +16,7 @@ __all__ = [
 ]
 
 Record: TypeAlias = dict[str, Any]
-"""Record that a tap's code yields: a dict from property name to Python value."""
+"""Record that a tap yields: a dict of Python values by property name."""
 
 Context: TypeAlias = Mapping[str, Any]
 """Values that identify one partition of a stream; read-only during a sync."""
@@ -28,7 +28,10 @@ StrPath: TypeAlias = str | os.PathLike[str]
 """Path of a file, as text or as an object such as `pathlib.Path`."""
 
 RecordBodyEncoder: TypeAlias = Callable[[Record], bytes]
-"""Function that encodes a conformed record as the body of a protocol's message."""
+"""Function that encodes a record as the body of a message, such as a Singer RECORD message.
+
+The values of the record already have the types of the schema.
+"""
 
 
 class TapState(TypedDict, total=False):

@@ -51,21 +51,21 @@ class SparkDiedError(TargetSparkError):
 
 
 class EngineLostError(TargetSparkError):
-    """The background Spark process that a run shared has ended.
+    """A background Spark process, shared by several runs, has ended.
 
     The failed commit is repeated with a Spark process that the run starts itself.
     """
 
 
 class JobLockError(TargetSparkError):
-    """The lock that prevents two runs of one job at the same time cannot be acquired.
+    """The lock that prevents parallel runs of a job cannot be acquired.
 
     Another run of the job is active, or another user could change the lock file.
     """
 
 
 class UnsupportedError(TargetSparkError):
-    """The table format, such as Iceberg, or the target does not support a requested operation."""
+    """A requested operation is not supported by the target or by the table format."""
 
 
 class SchemaChangeError(TargetSparkError):
@@ -82,7 +82,7 @@ class SchemaChangeError(TargetSparkError):
 
 
 class TableError(TargetSparkError):
-    """A table cannot be written, for example because its location has no table of the format."""
+    """A table cannot be written or read, for example because it was removed during the load."""
 
 
 class TableOwnerError(TargetSparkError):
@@ -90,7 +90,7 @@ class TableOwnerError(TargetSparkError):
 
 
 class CommitLostError(TargetSparkError):
-    """A write to a table ended without an error, but the table does not contain its commit."""
+    """A write succeeded without an error, but the table does not contain its commit."""
 
 
 class ConflictError(TargetSparkError):
@@ -101,7 +101,7 @@ class ConflictError(TargetSparkError):
 
 
 class StorageError(TargetSparkError):
-    """All attempts of a commit failed because of the storage, the catalog or another writer."""
+    """A commit failed in all attempts, because of the storage, the catalog or another writer."""
 
 
 class DiskFullError(TargetSparkError):
@@ -109,7 +109,7 @@ class DiskFullError(TargetSparkError):
 
 
 class FilesError(TargetSparkError):
-    """A file that a BATCH message names is missing, truncated, or not of the declared format."""
+    """A file of a BATCH message is missing, truncated, or not in the declared format."""
 
 
 class ReadingError(TargetSparkError):
@@ -121,11 +121,11 @@ class BatchFileLoadError(TargetSparkError):
 
 
 class RowCountError(TargetSparkError):
-    """The rows received differ in number from the rows written plus the rows quarantined."""
+    """The number of received rows differs from the number of written and quarantined rows."""
 
 
 class QuarantineError(TargetSparkError):
-    """More rows were quarantined as invalid than the setting ``max_quarantined`` allows."""
+    """The number of quarantined rows exceeds the setting ``max_quarantined``."""
 
 
 class IncompleteError(TargetSparkError):
@@ -147,7 +147,7 @@ class StateOutputError(TargetSparkError):
 
 
 class RateLimitServerError(TargetSparkError):
-    """The server that limits the HTTP request rate of a job cannot be started or reached."""
+    """The server that limits the HTTP requests of a job cannot be started or reached."""
 
 
 class FrameError(TargetSparkError):

@@ -1,7 +1,7 @@
 """OpenTelemetry exporters, configured by OpenTelemetry's environment variables.
 
-Traces and metrics are sent by OTLP over HTTP. Each of them is on if its variables set an endpoint
-or the exporter ``otlp``.
+Traces and metrics are sent by OTLP over HTTP. Each of the two is enabled if its environment
+variables set an endpoint or the exporter ``otlp``.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def is_configured() -> bool:
 
 
 def _is_enabled(signal: str) -> bool:
-    """Return True if environment variables enable OpenTelemetry's ``TRACES`` or ``METRICS``.
+    """Return True if the environment variables enable an OpenTelemetry signal.
 
-    ``signal`` is one of these two words.
+    ``signal`` is ``TRACES`` or ``METRICS``.
     """
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
@@ -77,10 +77,10 @@ def _is_enabled(signal: str) -> bool:
 
 @lru_cache(maxsize=1)
 def start_exporters(service: str, version: str) -> Exporters | None:
-    """Create the OpenTelemetry exporters of this process, or return those of an earlier call.
+    """Return the OpenTelemetry exporters of this process, which the first call creates.
 
     ``service`` is the plugin's name, and ``version`` its version. If an exporter cannot be created,
-    log a warning and return None.
+    a warning is logged, and the result is None.
     """
     try:
         _hide_variables()
@@ -123,7 +123,7 @@ def _check_variables() -> None:
     """Check that the environment selects the exporter ``otlp`` and the protocol ``http/protobuf``.
 
     Raises:
-        ValueError: A variable selects another one; the message names the variable.
+        ValueError: A variable selects another exporter or protocol; the message names the variable.
     """
     for signal in filter(_is_enabled, _SIGNALS):
         _check_variable(f"OTEL_{signal}_EXPORTER", "otlp", "otlp or none")

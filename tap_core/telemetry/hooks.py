@@ -1,4 +1,4 @@
-"""Functions with which taps and targets report spans and metrics to OpenTelemetry.
+"""Functions that report spans and metrics of taps and targets to OpenTelemetry.
 
 They have an effect only if the extra ``otel`` is installed and OpenTelemetry's environment
 variables set an endpoint or the exporter ``otlp``. Otherwise OpenTelemetry is not imported, and
@@ -43,15 +43,15 @@ _NO_STATUS: Final = nullcontext(_ignore_status)
 
 _lock: Final = threading.Lock()
 _active: Telemetry | None = None
-"""The telemetry of the runs in progress; None if there is no run or telemetry is off."""
+"""Recorder of the runs in progress; None if there is no run or telemetry is off."""
 
 
 def trace_run(service: str, find_version: Callable[[], str]) -> AbstractContextManager[Trace]:
     """Return a context manager that records a run of a tap or a target as an OpenTelemetry span.
 
-    The parent of the span is a run in progress, or the span in the environment variable
-    ``TRACEPARENT``. The end of the last run waits at most five seconds for buffered data to be
-    sent.
+    The parent of the span is the run in progress, if there is one. Otherwise it is the span that
+    the environment variable ``TRACEPARENT`` identifies. When the last run ends, its buffered data
+    are sent, for at most five seconds.
 
     Args:
         service: The name of the plugin, the default of OpenTelemetry's ``service.name``.
@@ -103,9 +103,9 @@ def _end_run(telemetry: Telemetry) -> bool:
 
 
 def begin_stream(stream: str) -> None:
-    """Start the OpenTelemetry span of a stream that a target receives. It ends with the run.
+    """Start the OpenTelemetry span of a stream that a target receives.
 
-    Nothing is done if the span was already started.
+    The span ends with the run. If the span was started before, nothing is done.
     """
     if (telemetry := _active) is not None:
         telemetry.begin_stream("target", stream)
@@ -126,7 +126,8 @@ def trace_request(
 ) -> AbstractContextManager[Callable[[int], None]]:
     """Return a context manager that records an HTTP request as an OpenTelemetry span.
 
-    It yields a function, which the caller must call with the status code of the response.
+    The context manager yields a function. The caller must call the function with the status code of
+    the response.
 
     Args:
         stream: Name of the stream that sends the request.
@@ -142,8 +143,8 @@ def record_metric(metric: str, value: Any, tags: Mapping[Any, Any]) -> None:
     """Add the value in a Singer METRIC log line to the corresponding OpenTelemetry metric.
 
     Args:
-        metric: Name of the metric, such as ``record_count``; names without an OpenTelemetry metric
-            are ignored.
+        metric: Name of the Singer metric, such as ``record_count``. A name without an OpenTelemetry
+            metric is ignored.
         value: A count, or a duration in seconds.
         tags: Tags of the log line; ``stream`` and ``status`` become attributes.
     """
@@ -152,7 +153,7 @@ def record_metric(metric: str, value: Any, tags: Mapping[Any, Any]) -> None:
 
 
 def count_commit(stream: str, quarantined: int, nbytes: int) -> None:
-    """Add a commit to the metrics of a stream.
+    """Add the size and the quarantined records of a commit to a stream's metrics.
 
     Args:
         stream: Name of the stream.
@@ -164,6 +165,9 @@ def count_commit(stream: str, quarantined: int, nbytes: int) -> None:
 
 
 def count_retry(kind: str) -> None:
-    """Count a retry of a request (``kind`` is ``http``) or a storage operation (``storage``)."""
+    """Add a retry to the OpenTelemetry metric of retries.
+
+    ``kind`` is ``http`` for an HTTP request, or ``storage`` for a storage operation.
+    """
     if (telemetry := _active) is not None:
         telemetry.count_retry(kind)

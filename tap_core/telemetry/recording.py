@@ -32,13 +32,13 @@ logger = logging.getLogger(__name__)
 _STREAM: Final = "tap_core.stream.name"
 
 _FLUSH_SECONDS: Final = 5.0
-"""Maximum time in seconds that the end of a run waits for buffered data to be sent."""
+"""Maximum time in seconds to wait at the end of a run until buffered data are sent."""
 
 _REQUEST_BOUNDS: Final = (
     *(0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25),
     *(0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0),
 )
-"""Buckets in seconds, from the semantic conventions of HTTP."""
+"""Histogram bounds of request durations in seconds, from OpenTelemetry's HTTP conventions."""
 
 _RUN_BOUNDS: Final = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 43200.0)
 
@@ -49,7 +49,7 @@ _COUNTERS: Final[Mapping[str, tuple[str, str, str]]] = {
     "quarantined": ("tap_core.quarantined", "{record}", "Records written to a quarantine."),
     "retries": ("tap_core.retries", "{retry}", "Repeated requests and storage operations."),
 }
-"""Name, unit and description of each counter, by the metric's name in the code."""
+"""OpenTelemetry name, unit and description of each counter, by its name in this package."""
 
 _DURATIONS: Final[Mapping[str, tuple[str, str, tuple[float, ...]]]] = {
     "sync_duration": ("tap_core.stream.duration", "Sync of a stream.", _RUN_BOUNDS),
@@ -57,17 +57,21 @@ _DURATIONS: Final[Mapping[str, tuple[str, str, tuple[float, ...]]]] = {
     "batch_processing_time": ("tap_core.batch.duration", "Commit of a batch.", _RUN_BOUNDS),
     "request": ("http.client.request.duration", "Duration of HTTP requests.", _REQUEST_BOUNDS),
 }
-"""Name, description and buckets of each histogram of seconds, by the metric's name in the code."""
+"""OpenTelemetry name, description and bounds of each histogram of seconds, by its name in this
+package."""
 
 _TAGS: Final[Mapping[str, str]] = {"stream": _STREAM, "status": "tap_core.status"}
-"""Attribute for each tag of METRIC lines; other tags are dropped, as they may have many values."""
+"""OpenTelemetry attribute for each tag of a Singer METRIC log line.
+
+Other tags are dropped, because they may have many values.
+"""
 
 
 class Telemetry:
     """Recorder of the spans and metrics of the runs in progress.
 
-    The parent of each span is passed explicitly. OpenTelemetry would take the current span of the
-    thread, but a stream's requests may be sent by other threads.
+    The parent of each span is passed explicitly. OpenTelemetry's default, the current span of the
+    thread, would be wrong, because other threads may send the requests of a stream.
     """
 
     def __init__(self, exporters: Exporters) -> None:
@@ -75,11 +79,14 @@ class Telemetry:
         self._parents: list[Context | None] = [exporters.parent]
         self._streams: dict[tuple[str, str], tuple[Span, Context]] = {}
         self.runs = 0
-        """The number of runs in progress; a command may run a tap in a target."""
+        """Number of runs in progress; it is 2 if a target runs a tap in the same process."""
 
     @contextmanager
     def run_span(self, name: str) -> Iterator[Trace]:
-        """Context manager that records a run as a span, the parent of its streams' spans."""
+        """Context manager that records a run as an OpenTelemetry span.
+
+        The span is the parent of the spans of the run's streams.
+        """
         span = self._begin_span(name, self._parents[-1], {})
         parent = _make_parent_context(span)
         self._parents.append(parent)
@@ -101,7 +108,7 @@ class Telemetry:
         return self._exporters.tracer.start_span(name, parent, kind, attributes=attributes)
 
     def begin_stream(self, role: str, stream: str) -> Span:
-        """Return the span of a stream, started at the first call.
+        """Return the OpenTelemetry span of a stream; start it at the first call.
 
         ``role`` is ``tap`` or ``target``.
         """
@@ -112,7 +119,7 @@ class Telemetry:
         return known[0]
 
     def _find_parent(self, role: str, stream: str) -> Context | None:
-        """Return the parent for new spans of a stream: the stream's span, else the run's span.
+        """Return the parent of new spans of a stream: the span of the stream, or else of the run.
 
         ``role`` is ``tap`` or ``target``.
         """
@@ -147,7 +154,8 @@ class Telemetry:
     ) -> Iterator[Callable[[int], None]]:
         """Context manager that records an HTTP request as a span, and its duration as a metric.
 
-        It yields a function, which the caller must call with the status code of the response.
+        The context manager yields a function. The caller must call the function with the status
+        code of the response.
         """
         from tap_core.redaction.http import collect_sent_secrets
 
@@ -191,12 +199,15 @@ class Telemetry:
             self._record_seconds(metric, value, attributes)
 
     def count_commit(self, stream: str, quarantined: int, nbytes: int) -> None:
-        """Add a commit to a stream's metrics: its bytes, and the number of quarantined records."""
+        """Add the bytes and the number of quarantined records of a commit to a stream's metrics."""
         self._count("bytes", nbytes, {_STREAM: stream})
         self._count("quarantined", quarantined, {_STREAM: stream})
 
     def count_retry(self, kind: str) -> None:
-        """Count a retry of a request (``kind`` is ``http``) or storage operation (``storage``)."""
+        """Add a retry to the OpenTelemetry metric of retries.
+
+        ``kind`` is ``http`` for an HTTP request, or ``storage`` for a storage operation.
+        """
         self._count("retries", 1, {"tap_core.retry.kind": kind})
 
     def _count(self, metric: str, value: int, attributes: Mapping[str, Any]) -> None:
@@ -204,9 +215,9 @@ class Telemetry:
             _get_counter(self._exporters.meter, metric).add(value, attributes)
 
     def _record_seconds(self, metric: str, seconds: float, attributes: Mapping[str, Any]) -> None:
-        """Add a duration in seconds to a histogram, such as the one for ``sync_duration``.
+        """Add a duration in seconds to an OpenTelemetry histogram.
 
-        ``metric`` is the name of the metric, a key of `_DURATIONS`, which lists the histograms.
+        ``metric`` is the name of the histogram, a key of `_DURATIONS`, such as ``sync_duration``.
         """
         if self._exporters.meter is not None:
             _get_histogram(self._exporters.meter, metric).record(seconds, attributes)
@@ -233,7 +244,10 @@ class Telemetry:
 
 @contextmanager
 def _end_span(span: Span) -> Iterator[Trace]:
-    """Context manager that ends a span when its block ends; an exception marks it as failed."""
+    """Context manager that ends a span at the end of the block.
+
+    If the block raises an exception, the span is marked as failed.
+    """
     trace = Trace(span)
     try:
         yield trace

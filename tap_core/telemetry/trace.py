@@ -1,4 +1,4 @@
-"""Wrapper of an OpenTelemetry span that the traced code can use whether tracing is on or off."""
+"""Wrapper of an OpenTelemetry span. Traced code uses it whether tracing is on or off."""
 
 from __future__ import annotations
 

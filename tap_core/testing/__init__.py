@@ -1,8 +1,8 @@
 """Generated standard tests for taps and targets, for use in an author's test suite.
 
-Only this package of `tap_core` imports pytest, which need not be installed where a tap runs. So the
-code of a tap must not import this package. Names of classes, tests and fixtures are those of
-singer_sdk (version 0.54), because authors select tests by name and override fixtures.
+Only this package of `tap_core` imports pytest, which need not be installed where a tap runs.
+Therefore, the code of a tap must not import this package. Names of classes, tests and fixtures are
+those of singer_sdk (version 0.54), because authors select tests by name and override fixtures.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 __all__ = ["TextBuffer", "capture_output", "parse_messages"]
 
 TextBuffer: TypeAlias = "io.TextIOWrapper[io.BytesIO]"
-"""In-memory text stream with a binary ``buffer``, as standard output has."""
+"""In-memory text stream; like standard output, it has a binary stream ``buffer``."""
 
 _EXCERPT = 200
 
@@ -20,8 +20,8 @@ _EXCERPT = 200
 def capture_output(action: Callable[[], object]) -> tuple[TextBuffer, TextBuffer]:
     """Call ``action``, and return its standard output and its standard error.
 
-    Both are in-memory text streams, positioned at the start. If ``action`` raises an exception, its
-    captured standard error is printed, and the exception is raised again.
+    Both are in-memory text streams, positioned at the start. If ``action`` raises an exception,
+    print the captured standard error and raise the exception again.
     """
     out, err = _make_buffer(), _make_buffer()
     try:
@@ -46,7 +46,9 @@ def parse_messages(text: str) -> list[dict[str, Any]]:
 
 
 def _parse_message(line: str, number: int) -> dict[str, Any]:
-    """Parse one line of standard output as JSON; ``number`` is its number, for the error message.
+    """Parse one line of standard output as a JSON message.
+
+    ``number`` is the line number, for the error message.
 
     Raises:
         ValueError: The line is not JSON.

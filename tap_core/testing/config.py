@@ -13,7 +13,10 @@ class SuiteConfig:
     """Options of the standard tests: record limits, and streams that may be empty."""
 
     max_records_limit: int | None = 150
-    """Maximum number of records per stream and context; None for no limit."""
+    """Maximum number of records per stream and context; None for no limit.
+
+    A context identifies a partition of a stream, such as one parent record.
+    """
 
     ignore_no_records: bool = False
     """True if every stream may be empty."""
@@ -29,5 +32,5 @@ class SuiteConfig:
         return self.max_records_limit_by_stream.get(stream_name, self.max_records_limit)
 
     def may_be_empty(self, stream_name: str) -> bool:
-        """Return True if the tests must not fail when this stream has no records."""
+        """Return True if the tests must accept that this stream has no records."""
         return self.ignore_no_records or stream_name in self.ignore_no_records_for_streams

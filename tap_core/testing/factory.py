@@ -58,7 +58,7 @@ class StreamAttributeTestParams(NamedTuple):
 
 @dataclass(frozen=True)
 class TestParam:
-    """Arguments with which pytest runs a parametrized test method once.
+    """Arguments for one run of a parametrized test method.
 
     ``id`` is the name that pytest shows for the run, such as ``users.email``.
     """
@@ -72,8 +72,8 @@ class TestParam:
 class BaseTestClass:
     """Base class of the generated pytest classes with the standard tests of a tap or target.
 
-    The dict ``params`` maps the name of a test method to the arguments of its runs: pytest runs
-    the method once per `TestParam`.
+    The dict ``params`` contains a list of `TestParam` for each test method, by the name of the
+    method. pytest runs the method once per `TestParam`.
     """
 
     params: ClassVar[dict[str, list[TestParam]]]
@@ -84,15 +84,15 @@ class BaseTestClass:
             cls.params = {}
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Parametrize a test method with its arguments in ``params``; pytest calls this hook."""
+        """Parametrize a test method with its arguments in ``params``. pytest calls this hook."""
         parametrize(metafunc, type(self))
 
 
 def parametrize(metafunc: pytest.Metafunc, cls: type[BaseTestClass]) -> None:
     """Parametrize a test method of a generated class with its arguments in ``cls.params``.
 
-    A method that a subclass overrides without these arguments is not parametrized, so pytest runs
-    it once.
+    If a subclass overrides the method with one that has none of these parameters, it is not
+    parametrized, and pytest runs it once.
     """
     params = cls.params.get(metafunc.definition.originalname)
     if params:
@@ -187,16 +187,16 @@ def _make_tap_test_class(
 
         @pytest.fixture
         def config(self) -> SuiteConfig:
-            """Options of the tests: the ``suite_config`` with which the class was created."""
+            """Options of the tests, as passed in ``suite_config`` when the class was created."""
             return suite_config
 
         @pytest.fixture
         def resource(self) -> Any:
-            """None by default; override this fixture if the tests need an external resource."""
+            """External resource of the tests: None, unless the author overrides this fixture."""
 
         @pytest.fixture
         def stream(self) -> Stream:
-            """Fail the test: pytest uses this fixture only if the tap has no streams."""
+            """Fail the test, because pytest uses this fixture only if the tap has no streams."""
             name = test_runner.singer_class.name
             raise AssertionError(f"'{name}' has no streams to test: discover_streams() is empty.")
 
@@ -285,12 +285,12 @@ def _make_target_test_class(
 
         @pytest.fixture
         def config(self) -> SuiteConfig:
-            """Options of the tests: the ``suite_config`` with which the class was created."""
+            """Options of the tests, as passed in ``suite_config`` when the class was created."""
             return suite_config or SuiteConfig()
 
         @pytest.fixture
         def resource(self) -> Any:
-            """None by default; override this fixture if the tests need an external resource."""
+            """External resource of the tests: None, unless the author overrides this fixture."""
 
         @pytest.fixture
         def runner(self) -> TargetTestRunner:
@@ -310,7 +310,7 @@ def _add_suite(
     """Add the tests of a suite to a test class, as methods ``test_<kind>_<name>``.
 
     A stream test is parametrized with all ``streams``. A property test is parametrized with the
-    properties to which it applies, and omitted if there are none.
+    properties to which it applies. If there are none, the test is omitted.
     """
     for template in suite.tests:
         name = f"test_{suite.kind}_{template.name}"
@@ -331,7 +331,7 @@ def _add_suite(
 def _iterate_attribute_params(
     template: type[AttributeTestTemplate], streams: Iterable[Stream]
 ) -> Iterator[TestParam]:
-    """Yield the arguments of a property test for each property of the streams that it tests."""
+    """Yield a `TestParam` for each property of the streams to which a property test applies."""
     for stream in streams:
         schema = stream.stream_maps[-1].transformed_schema
         for name, definition in schema.get("properties", {}).items():
@@ -340,10 +340,10 @@ def _iterate_attribute_params(
 
 
 def _make_test_function(name: str, template: type[TestTemplate[Any]]) -> Callable[..., None]:
-    """Return a test function for pytest that runs a new instance of a test template.
+    """Return a pytest function that runs a new instance of a test template.
 
-    The function has the same parameters as the template's method ``run``; pytest passes fixtures
-    for them.
+    ``name`` is the name of the function. Its parameters are those of the template's method ``run``,
+    so that pytest passes fixtures for them.
     """
 
     def test(*args: Any, **kwargs: Any) -> None:

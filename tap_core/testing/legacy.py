@@ -33,8 +33,8 @@ def get_standard_tap_tests(
 ) -> list[Callable[[], None]]:
     """Return six test functions of a tap, to be called without arguments.
 
-    They test the command-line output, discovery, one record per stream, and that all keys are
-    declared properties.
+    They test the command-line output, discovery and one record per stream, and check that the
+    schemas declare all keys.
 
     Deprecated: use `tap_core.testing.get_tap_test_class`, which also tests the records.
 
@@ -179,12 +179,12 @@ def _select_all(catalog_dict: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_keys(tap: Tap, role: str, get_keys: Callable[[Stream], Iterable[str]]) -> None:
-    """Check that the keys of every stream of a tap are properties of the stream's schema.
+    """Check that the schema of every stream of a tap declares the stream's keys.
 
     Args:
         tap: The tap.
         role: Name of the keys in the error message, such as ``primary_key``.
-        get_keys: Returns the keys of a stream.
+        get_keys: Function that returns the keys of a stream.
 
     Raises:
         AssertionError: A key is not a property of the schema.

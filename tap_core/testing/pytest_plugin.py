@@ -2,7 +2,7 @@
 
 Load it with ``pytest -p tap_core.testing.pytest_plugin``. Other generated test classes do not need
 it, because `BaseTestClass` contains the hook. The plugin is not registered as an entry point,
-because every pytest run in the environment would then import the whole SDK, as with singer_sdk.
+because otherwise every pytest run in the environment would import the whole SDK.
 """
 
 from __future__ import annotations

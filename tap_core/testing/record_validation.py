@@ -46,7 +46,7 @@ class RecordFault:
     Attributes:
         path: Path of the invalid property, such as ``a.b[]``.
         rule: Violated JSON Schema keyword, such as ``type``.
-        words: Error message of jsonschema for the first invalid record.
+        words: Error message of the package jsonschema for the first invalid record.
         record: Number of the first invalid record, counted from 1.
         count: Number of times that the error occurs.
     """
@@ -73,7 +73,7 @@ _checkers: dict[str, JSONSchemaValidator] = {}
 
 
 def make_checker(schema: JsonSchema) -> JSONSchemaValidator:
-    """Return a validator of records for a JSON Schema, which also checks ``format`` keywords.
+    """Return a validator for a JSON Schema that also checks ``format`` keywords.
 
     Validators are cached by schema.
 
@@ -87,11 +87,11 @@ def make_checker(schema: JsonSchema) -> JSONSchemaValidator:
 
 
 def find_faults(records: Iterable[Record], schema: JsonSchema) -> list[RecordFault]:
-    """Validate records against a JSON Schema, and return the errors, equal ones merged.
+    """Validate records against a JSON Schema, and return the errors without duplicates.
 
-    If the schema is invalid, its valid keywords apply, as in singer_sdk's tests. Two errors are
-    equal if they have the same path and violate the same keyword. Errors about different missing
-    properties are never equal.
+    If the schema is invalid, only its valid keywords are checked, as in singer_sdk's tests. Two
+    errors are equal if they have the same path and violate the same keyword. Errors about different
+    missing properties are never equal.
     """
     faults: dict[tuple[str, str, str], RecordFault] = {}
     is_certainly_valid, validator = _build_rules(schema)
@@ -129,7 +129,7 @@ def find_invalid_values(
 ) -> tuple[int, str] | None:
     """Return the number of invalid values and a message about the first invalid one.
 
-    Return None if all values are valid.
+    The result is None if all values are valid.
 
     Args:
         values: Values to check.
@@ -150,10 +150,10 @@ def format_faults(faults: Sequence[RecordFault]) -> str:
 
 
 def excerpt(text: str) -> str:
-    """Shorten a text for an error message to about 160 characters, by omitting its middle.
+    """Shorten a text to about 160 characters by omitting its middle, for an error message.
 
-    Beginning and end are kept because messages of jsonschema begin with the value and end with
-    the violated rule.
+    The beginning and the end are kept, because jsonschema's messages begin with the invalid value
+    and end with the violated rule.
     """
     if len(text) <= _MAX_CHARACTERS:
         return text

@@ -1,7 +1,7 @@
 """Test runners, which create a tap or a target, run it and collect its messages.
 
-A runner can run its plugin several times; it then has the messages of the last run only. Public
-names are those of singer_sdk (version 0.54).
+A runner can run its plugin several times; it then contains only the messages of the last run.
+Public names are those of singer_sdk (version 0.54).
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ class SingerTestRunner(abc.ABC, Generic[_T]):
         """Create an instance of the plugin (tap or target).
 
         Args:
-            kwargs: Arguments of the plugin besides ``config``; by default those of the runner.
+            kwargs: Arguments of the plugin besides ``config``; None to use the arguments that were
+                passed to the runner.
         """
         return self.singer_class(config=self.config, **(kwargs or self.default_kwargs))
 
@@ -109,7 +110,7 @@ class TapTestRunner(SingerTestRunner[Tap]):
         """Sync every stream of a new tap up to its record limit.
 
         Returns:
-            True. Errors of the tap are raised.
+            Always True. Errors of the tap are raised.
 
         Raises:
             ValueError: ``max_records_limit_by_stream`` names a stream that the tap does not have.
@@ -221,7 +222,7 @@ class TargetTestRunner(SingerTestRunner["Target"]):
 
     @contextlib.contextmanager
     def _open_input(self) -> Iterator[IO[str] | None]:
-        """Yield the open file with the input for a ``with`` block, or None for no input.
+        """Context manager that yields the open input file, or None for no input.
 
         At the end, the file is closed if this method has opened it.
         """

@@ -107,7 +107,7 @@ tap_stream_attribute_tests: SingerTestSuite[AttributeTestTemplate] = SingerTestS
         AttributeNotNullTest,
     ],
 )
-"""Tests that run once for each property to which they apply."""
+"""Tests that run once per property of a stream, for the properties to which they apply."""
 
 target_tests: SingerTestSuite[TargetTestTemplate] = SingerTestSuite(
     "target",
@@ -130,14 +130,17 @@ target_tests: SingerTestSuite[TargetTestTemplate] = SingerTestSuite(
         TargetSpecialCharsInAttributes,
     ],
 )
-"""Tests that run once per target. Two more in the module `target_tests` are optional."""
+"""Tests that run once per target.
+
+The module `target_tests` contains two more tests, which are optional.
+"""
 
 
 def __getattr__(name: str) -> Any:
     """Return `SingerTestSuite` for its deprecated name ``TestSuite``, and emit a warning.
 
     Raises:
-        AttributeError: Any other name.
+        AttributeError: The module has no attribute of this name.
     """
     if name == "TestSuite":
         import warnings

@@ -1,6 +1,6 @@
 """Standard tests of a tap, of its streams and of their properties.
 
-Names of tests are those of singer_sdk (version 0.54), and error messages begin with its text,
+Names of tests are those of singer_sdk (version 0.54). Error messages begin with singer_sdk's text,
 followed by the stream, the property, the first invalid value and a remedy. For data that may be
 correct, such as an unused property, a test only warns.
 """
@@ -101,7 +101,10 @@ class TapStreamConnectionTest(TapTestTemplate):
 
 
 class TapValidFinalStateTest(TapTestTemplate):
-    """Test that the tap writes STATE messages, and that the last has no progress markers."""
+    """Test that the tap writes STATE messages, and that the last one is final.
+
+    A state is final if it has no progress markers, the bookmarks of an incomplete sync.
+    """
 
     name = "valid_final_state"
     message = "Final state has in-progress markers."
@@ -138,7 +141,7 @@ class StreamSchemaIsValidTest(StreamTestTemplate):
 
 
 class StreamReturnsRecordTest(StreamTestTemplate):
-    """Test that the stream has at least one record, unless `SuiteConfig` allows none."""
+    """Test that the stream has at least one record, unless the options allow an empty stream."""
 
     name = "returns_record"
 
@@ -157,7 +160,10 @@ class StreamReturnsRecordTest(StreamTestTemplate):
 
 
 class StreamCatalogSchemaMatchesRecordTest(StreamTestTemplate):
-    """Test that warns of properties in the schema that no record has; it never fails."""
+    """Test that the records contain all properties of the schema.
+
+    The test never fails. It only warns of properties that no record has.
+    """
 
     name = "transformed_catalog_schema_matches_record"
 
@@ -231,7 +237,7 @@ class StreamPrimaryKeysTest(StreamTestTemplate):
     def _require(self, key: str, record: Record, number: int) -> None:
         """Raise AssertionError if a primary key is missing or null in a record.
 
-        The error message says that it is record ``number`` of the stream.
+        ``number`` is the position of the record in the stream, for the error message.
         """
         __tracebackhide__ = True
         where = f"stream '{self.stream.name}', record {number}: {excerpt(json.dumps(record))}."
@@ -268,7 +274,7 @@ class StreamPrimaryKeysTest(StreamTestTemplate):
 
 
 def _declares_type(schema: JsonSchema) -> bool:
-    """Return True if the schema of a property declares a type. Otherwise, any value is allowed."""
+    """Return True if a property's schema declares a type. Without a type, any value is allowed."""
     try:
         is_date_or_datetime_type(schema)
     except (EmptySchemaTypeError, ValueError):
@@ -342,7 +348,7 @@ class AttributeIsNumberTest(AttributeTestTemplate):
 
 
 class AttributeNotNullTest(AttributeTestTemplate):
-    """Test that no record lacks a value for a property that does not allow null."""
+    """Test that all records have a value for a property whose type does not allow null."""
 
     name = "not_null"
 

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 _STATES = ((1, 0), (2, 1), (3, 2), (5, 3), (5, 6))
-"""States of the two streams in the input of `TargetMultipleStateMessages`, in order."""
+"""Input states of `TargetMultipleStateMessages`, in order: the values of its two streams."""
 
 
 class TargetArrayData(TargetFileTestTemplate):
@@ -94,7 +94,7 @@ class TargetInvalidSchemaTest(TargetFileTestTemplate):
 
 
 class TargetMultipleStateMessages(TargetFileTestTemplate):
-    """Test that the target emits states unchanged and in order, and the newest state last."""
+    """Test that the target emits states unchanged, in order, and finally the newest state."""
 
     name = "multiple_state_messages"
 

@@ -42,7 +42,7 @@ _R = TypeVar("_R", bound=SingerTestRunner[Any])
 
 
 class TestTemplate(Generic[_R]):
-    """Base class of the standard tests. Subclasses set ``name``, and override `test` for example.
+    """Base class of the standard tests. Subclasses set ``name`` and usually override `test`.
 
     Attributes:
         name: Name of the test, such as ``discovery``.
@@ -80,7 +80,7 @@ class TestTemplate(Generic[_R]):
     def run(self, config: SuiteConfig, resource: Any, runner: _R) -> None:
         """Run `setup`, `test`, `validate` and `teardown`, in this order.
 
-        A `NotImplementedError` from any of them except `test` is ignored.
+        A `NotImplementedError` is ignored, unless `test` raises it.
 
         Args:
             config: Options of the tests.
@@ -160,32 +160,33 @@ class StreamTestTemplate(TestTemplate[TapTestRunner]):
 
 @dataclass(frozen=True, slots=True)
 class ValueType:
-    """Type of values, such as boolean, that a standard test checks.
+    """Type of values, such as boolean, that a standard test requires.
 
-    The test applies to the properties whose schema allows the type.
+    The test applies to every property whose schema allows the type.
     """
 
     kind: str
-    """Name of the type in messages, such as ``boolean``."""
+    """Name of the type in error messages, such as ``boolean``."""
     complaint: str
     """Error message for an invalid value, with the placeholder ``{}`` for the value."""
     is_declared: Callable[[JsonSchema], bool | None]
     """Function that returns True if a property's schema allows the type."""
     fits: Callable[[Any], object]
-    """Function that returns a true result for a valid value, and else a false one or an error."""
+    """Function that checks a value. For an invalid value, it returns a false result or raises an
+    error."""
 
 
 class AttributeTestTemplate(StreamTestTemplate):
     """Base class of tests that run once per property of a stream.
 
-    ``self.attribute_name`` is the name of the property. Subclasses set `value_type`, or override
-    `evaluate`, which chooses the properties, and `test`.
+    ``self.attribute_name`` is the name of the property. Subclasses set `value_type`. Instead, they
+    may override `evaluate`, which chooses the properties, and `test`.
     """
 
     attribute_name: str
 
     value_type: ClassVar[ValueType | None] = None
-    """Type that `test` requires of every value that is not null."""
+    """Type that all values except null must have; None if a subclass overrides `test`."""
 
     @property
     def id(self) -> str:
@@ -207,7 +208,7 @@ class AttributeTestTemplate(StreamTestTemplate):
 
     @cached_property
     def non_null_attribute_values(self) -> list[Any]:
-        """Values of the tested property in all records, except null. Warn if no record has one."""
+        """Values of the tested property in all records, without nulls. Warn if there are none."""
         all_values = (record.get(self.attribute_name) for record in self.stream_records)
         values = [value for value in all_values if value is not None]
         if not values and not self.ignore_no_records:
@@ -225,7 +226,9 @@ class AttributeTestTemplate(StreamTestTemplate):
         property_name: str,  # noqa: ARG003
         property_schema: JsonSchema,
     ) -> bool:
-        """Return True if the test applies to a property, by default if its schema allows the type.
+        """Return True if the test applies to a property.
+
+        By default, the test applies if the property's schema allows the type `value_type`.
 
         Raises:
             NotImplementedError: The test has no `value_type` and does not override this method.

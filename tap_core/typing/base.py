@@ -24,16 +24,20 @@ _P = TypeVar("_P")
 class DefaultInstanceProperty:
     """Property that can be read on an instance or on the class.
 
-    If it is read on the class, an instance is created without arguments, and its value is returned.
+    If it is read on the class, a new instance is created without arguments, and the property of
+    that instance is returned.
     """
 
     def __init__(self, fget: Callable[[Any], Any]) -> None:
-        """Store the getter ``fget``, whose docstring becomes that of the property."""
+        """Store the getter ``fget``. Its docstring becomes the docstring of the property."""
         self.fget = fget
         self.__doc__ = fget.__doc__
 
     def __get__(self, instance: _P | None, owner: type[_P]) -> Any:
-        """Return the value for ``instance``, or for a new instance if read on the class."""
+        """Return the value of the property for ``instance``.
+
+        If the property is read on the class, return the value for a new instance.
+        """
         return self.fget(owner() if instance is None else instance)
 
 
@@ -84,5 +88,5 @@ class JSONTypeHelper(Generic[T]):
         return json.dumps(self.to_dict(), **kwargs)
 
     def _type_names(self, name: str) -> list[str]:
-        """Return the keyword ``type``: ``["string"]``, or ``["string", "null"]`` if nullable."""
+        """Return the value of ``type``: a list with ``name``, and with ``"null"`` if nullable."""
         return [name, "null"] if self.nullable else [name]

@@ -46,7 +46,7 @@ class AllOf(_Combination):
 
 
 class DiscriminatedUnion(OneOf):
-    """Type of objects that have one of several types, which the value of one property identifies.
+    """Type of objects with several variants. The value of one property identifies the variant.
 
     Examples:
         >>> union = DiscriminatedUnion("species", cat=ObjectType(), dog=ObjectType())
@@ -55,11 +55,11 @@ class DiscriminatedUnion(OneOf):
     """
 
     def __init__(self, key: str, **options: ObjectType) -> None:
-        """Create a union.
+        """Create a union of object types.
 
         Args:
             key: Name of the property that identifies the type, such as ``species``.
-            options: Object types by the value of this property.
+            options: The type of an object for each value of this property.
         """
         self.key = key
         self.options = options

@@ -1,7 +1,7 @@
 """Functions that test the type in a JSON Schema, such as `is_object_type`.
 
-They test the schemas in ``anyOf`` or, without this keyword, ``type``. Some also test ``allOf`` and
-``oneOf``. The results are those of singer_sdk, because plugins rely on them. For example,
+They test the keyword ``anyOf``, or ``type`` if a schema has no ``anyOf``. Some also test ``allOf``
+and ``oneOf``. The results are those of singer_sdk, because plugins rely on them. For example,
 `is_object_type` does not look into the schemas in ``anyOf``.
 """
 
@@ -37,9 +37,9 @@ __all__ = [
 ]
 
 JSONSCHEMA_ANNOTATION_SECRET: Final = "secret"  # noqa: S105 - the keyword, not a secret
-"""Keyword of a JSON Schema that marks a secret."""
+"""JSON Schema keyword that marks a property as secret."""
 JSONSCHEMA_ANNOTATION_WRITEONLY: Final = "writeOnly"
-"""Keyword of JSON Schema for values that are never shown, which marks a secret too."""
+"""JSON Schema keyword for values that are never shown. It also marks a property as secret."""
 
 _DATELIKE: Final = frozenset(("date-time", "date", "time"))
 
@@ -50,7 +50,7 @@ def append_type(type_dict: JsonSchema, new_type: str) -> JsonSchema:
     """Return a copy of a schema that also allows the type ``new_type``, such as ``null``.
 
     A schema without ``anyOf``, ``oneOf`` and ``type`` allows all types and stays unchanged. In
-    contrast to singer_sdk, ``anyOf`` gets a schema, not the name of the type, which is no schema.
+    contrast to singer_sdk, a schema is appended to ``anyOf``, instead of the bare name of the type.
     """
     result = deepcopy(type_dict)
     if "anyOf" in result:
@@ -69,7 +69,10 @@ def append_type(type_dict: JsonSchema, new_type: str) -> JsonSchema:
 
 
 def is_secret_type(type_dict: JsonSchema) -> bool:
-    """Return True if a schema, or a property in it at any depth, is ``secret`` or ``writeOnly``."""
+    """Return True if a schema has the keyword ``secret`` or ``writeOnly``.
+
+    The keyword may also be in a nested property, at any depth.
+    """
     if type_dict.get(JSONSCHEMA_ANNOTATION_WRITEONLY):
         return True
     if type_dict.get(JSONSCHEMA_ANNOTATION_SECRET):
@@ -192,7 +195,10 @@ def is_date_or_datetime_type(type_dict: JsonSchema) -> bool:
 
 
 def get_datelike_property_type(property_schema: JsonSchema) -> str | None:
-    """Return the format of a schema for strings if it is date-time, date or time, else None."""
+    """Return the format of a string schema if it is ``date-time``, ``date`` or ``time``.
+
+    Return None for any other schema.
+    """
     for schema in (property_schema, *property_schema.get("anyOf", ())):
         if "string" in schema.get("type", ()) and schema.get("format") in _DATELIKE:
             return str(schema["format"])
@@ -210,7 +216,7 @@ def _has_no_type(schema: JsonSchema) -> bool:
 
 
 def _options(schema: JsonSchema) -> list[Any]:
-    """Return the schemas in ``anyOf`` or, without this keyword, a list with the ``type`` only."""
+    """Return the list ``anyOf`` of a schema or, without it, a list with only the ``type``."""
     options: list[Any] = schema.get("anyOf", [schema.get("type")])
     return options
 
@@ -241,13 +247,15 @@ def _apply(
     *,
     one_of: bool = False,
 ) -> bool:
-    """Test a schema or, if it has ``anyOf`` or ``allOf``, the schemas in this list.
+    """Return the result of a test of a schema, or of the schemas that it combines.
+
+    With ``anyOf``, one of the schemas in the list must pass the test; with ``allOf``, all must.
 
     Args:
         schema: The schema.
-        predicate: Test for each schema in the list.
-        leaf_predicate: Test for a schema without such a list.
-        one_of: True to also test the schemas in ``oneOf``; False to ignore ``oneOf``.
+        predicate: Function that tests a schema in the list.
+        leaf_predicate: Function that tests a schema without such a list.
+        one_of: True to test the schemas in ``oneOf`` like ``anyOf``; False to ignore ``oneOf``.
 
     Raises:
         StreamSetupError: The schema does not declare a type; the error is also a ValueError.

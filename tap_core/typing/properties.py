@@ -21,7 +21,7 @@ from tap_core.typing.inspect import (
 __all__ = ["ArrayType", "ObjectType", "PropertiesList", "Property"]
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
-"""Value of the keyword ``$schema``: the JSON Schema version of a `PropertiesList`."""
+"""JSON Schema version of a `PropertiesList`: the value of the keyword ``$schema``."""
 
 _W = TypeVar("_W", bound=JSONTypeHelper[Any])
 
@@ -72,15 +72,15 @@ class Property(JSONTypeHelper[T], Generic[T]):
         requires_properties: list[str] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Create a property.
+        """Create a property of an object.
 
         Args:
             name: Name of the property.
             wrapped: Type of the values.
             required: True if objects must have the property. False also makes the property
                 nullable.
-            default: Value of the keyword ``default``, used for a setting that the user does not
-                set.
+            default: Value of the keyword ``default``. A setting that the user does not set gets
+                this value.
             description: Description for users.
             secret: True for credentials; sets the keywords ``secret`` and ``writeOnly``.
             allowed_values: Values of the keyword ``enum``.
@@ -109,7 +109,7 @@ class Property(JSONTypeHelper[T], Generic[T]):
 
     @property
     def type_dict(self) -> JsonSchema:
-        """JSON Schema of the property's type as a new dict, without keywords of the property.
+        """JSON Schema of the type as a new dict, without the keywords that the property adds.
 
         Raises:
             ValueError: The type is a class that needs arguments, such as the bare ``ObjectType``.
@@ -214,7 +214,7 @@ class ObjectType(JSONTypeHelper[Any]):
 class PropertiesList(ObjectType):
     """Top-level schema, for the records of a stream or the config of a plugin.
 
-    Iteration yields the properties; `append` adds one.
+    Iteration yields the properties, and `append` adds a property.
     """
 
     def __init__(

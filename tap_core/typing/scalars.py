@@ -238,9 +238,9 @@ class _NumericType(JSONTypeHelper[T]):
         Args:
             minimum: Lowest allowed value.
             maximum: Highest allowed value.
-            exclusive_minimum: Value that all allowed values exceed.
-            exclusive_maximum: Value that exceeds all allowed values.
-            multiple_of: Number of which all allowed values are multiples.
+            exclusive_minimum: Bound that is itself not allowed; allowed values are greater.
+            exclusive_maximum: Bound that is itself not allowed; allowed values are less.
+            multiple_of: Number; allowed values are its multiples.
             kwargs: Arguments of `JSONTypeHelper`.
         """
         super().__init__(**kwargs)
@@ -275,13 +275,13 @@ class IntegerType(_NumericType[int]):
 
 
 class DecimalType(_NumericType[float]):
-    """Type of integers and numbers with a fraction: ``number`` in JSON Schema."""
+    """Type of numbers with or without a fraction; in JSON Schema, the type ``number``."""
 
     __type_name__ = "number"
 
 
 class NumberType(DecimalType):
-    """Type of integers and numbers with a fraction; older name of `DecimalType`."""
+    """Type of numbers with or without a fraction; an older name of `DecimalType`."""
 
 
 class NullType(JSONTypeHelper[None]):
@@ -303,7 +303,7 @@ class AnyType(JSONTypeHelper[Any]):
 
 
 class Constant(JSONTypeHelper[Any]):
-    """Type that allows only one value, by the JSON Schema keyword ``const``."""
+    """Type that allows only one value. In JSON Schema, this is the keyword ``const``."""
 
     def __init__(self, value: JsonValue) -> None:
         super().__init__()

@@ -40,13 +40,16 @@ _BY_NAME: Final[tuple[tuple[str, type[JSONTypeHelper[Any]]], ...]] = (
     ("bool", BooleanType),
     ("variant", StringType),
 )
-"""Type helper for each text that the lower-case name of a SQL type may contain, in order."""
+"""Type helpers for SQL types, each with a text that the lower-case name of the type contains.
+
+The first text that occurs in the name determines the type helper.
+"""
 
 _DATELIKE: Final = {"date-time": "DATETIME", "time": "TIME", "date": "DATE"}
 
 
 def to_jsonschema_type(from_type: Any) -> JsonSchema:
-    """Return the JSON Schema for values of a SQL type; an unknown type becomes string.
+    """Return the JSON Schema for values of a SQL type. For an unknown type, return a string schema.
 
     Args:
         from_type: Name of a SQL type, a SQLAlchemy type, or a SQLAlchemy type class.

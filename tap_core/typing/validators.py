@@ -22,8 +22,8 @@ def __getattr__(name: str) -> Any:
     """Return ``DEFAULT_JSONSCHEMA_VALIDATOR``, a validator class that is created on first access.
 
     Raises:
-        AttributeError: Any other name. The message suggests a similar name in `tap_core.typing`,
-            which uses this function too.
+        AttributeError: The name is unknown. The message suggests a similar name in
+            `tap_core.typing`, because that package uses this function too.
     """
     if name == "DEFAULT_JSONSCHEMA_VALIDATOR":
         return safe_validators.validator_class()

@@ -1,6 +1,6 @@
-"""Conversion of datetimes and UUIDs to JSON values, and treatment of invalid datetimes.
+"""Conversion of datetimes and UUIDs to JSON values, and replacement of invalid datetimes.
 
-A datetime without a timezone is taken as UTC. The text of a datetime always has six fraction
+A datetime without a timezone is interpreted as UTC. The text of a datetime always has six fraction
 digits, so texts with the same UTC offset sort chronologically.
 """
 
@@ -30,16 +30,16 @@ _MAX_TIME: Final = "23:59:59.999999"
 
 
 class TypeConformanceLevel(Enum):
-    """Nesting depth down to which a record's values are converted to the types in the schema."""
+    """Depth to which the values of a record are converted to the types in the schema."""
 
     RECURSIVE = 1
-    """All values, including those in nested objects and lists."""
+    """Convert all values, including those in nested objects and lists."""
 
     ROOT_ONLY = 2
-    """Top-level values only; values in nested objects and lists stay unchanged."""
+    """Convert top-level values; leave values in nested objects and lists unchanged."""
 
     NONE = 3
-    """No conversion, for taps whose records already have values of JSON types."""
+    """Convert nothing. For taps whose records already have values of JSON types."""
 
 
 class DatetimeErrorTreatmentEnum(Enum):
@@ -72,7 +72,7 @@ def handle_invalid_timestamp_in_record(
     treatment: DatetimeErrorTreatmentEnum | None,
     logger: logging.Logger,
 ) -> str | None:
-    """Return the value that replaces a date, time or datetime that cannot be parsed.
+    """Return the replacement for a date, time or datetime that cannot be parsed; may be None.
 
     Args:
         record: Not used; kept for compatibility with singer_sdk.

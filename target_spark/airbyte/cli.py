@@ -40,10 +40,11 @@ _SPARK_AS_TEXT: Final = {
     "description": f"{SCHEMA['properties'][_SPARK]['description']} They are a JSON object.",
     "airbyte_secret": True,
 }
-"""Schema of the setting ``spark`` in the output of `spec`: a text with JSON instead of an object.
+"""Schema of the setting ``spark`` in the output of `spec`: a text with JSON, not an object.
 
 Airbyte can hide only text fields (``airbyte_secret``), and has no form for an object with
-undeclared properties."""
+undeclared properties.
+"""
 
 
 def run_destination_command(context: typer.Context) -> int:
@@ -78,7 +79,7 @@ class _CommandState:
         self._hide: Callable[[str], str] = str
 
     def hide(self, text: str) -> str:
-        """Return ``text`` with the secrets of the settings redacted, so that it can be output."""
+        """Return ``text`` with the secrets of the settings redacted, for output."""
         return self._hide(text)
 
     def read_settings(self, path: str) -> ConfigInput:

@@ -30,7 +30,7 @@ MODES: Final[Mapping[str, WriteMode]] = {
     "append": WriteMode.APPEND,
     _APPEND_DEDUP: WriteMode.UPSERT,
 }
-"""Write mode of each destination sync mode."""
+"""Write mode of the loader for each destination sync mode of the Airbyte protocol."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class CatalogRequest:
     options: dict[StreamId, StreamOptions]
 
     def copy_options(self, old: StreamId, new: StreamId) -> None:
-        """Copy the options of a stream that a stream map renames or copies to its new name.
+        """Copy the options of a stream to the new name that a stream map gives it.
 
         If the new name already has options, they are not changed.
 
@@ -177,10 +177,10 @@ def _build_schema_event(stream: ConfiguredStream, *, with_keys: bool) -> SchemaE
 
 
 def _build_column_names(paths: Sequence[_Path], schema: Mapping[str, object]) -> dict[_Path, str]:
-    """Return the column names of primary key and cursor fields, by their paths in the record.
+    """Return the column name of each primary key and cursor field, by its path in the record.
 
-    The path of a nested property is joined by dots: ``("a", "b")`` -> "a.b". If another column
-    already has this name, ``_`` is appended.
+    The path of a nested property is joined by dots: ``("a", "b")`` -> "a.b". If another column has
+    this name, ``_`` is appended.
     """
     declared = schema.get("properties")
     taken = set(declared) if isinstance(declared, Mapping) else set()
@@ -198,7 +198,7 @@ def _build_column_names(paths: Sequence[_Path], schema: Mapping[str, object]) ->
 def _build_stream_options(stream: ConfiguredStream) -> StreamOptions:
     """Return the loader's options for a stream of an Airbyte configured catalog.
 
-    A delete record always removes its row, as Airbyte users expect, instead of marking the row.
+    The options always remove a deleted row, as Airbyte users expect, instead of marking it.
     """
     mode = MODES[stream.destination_sync_mode]
     return StreamOptions(

@@ -297,7 +297,7 @@ def show(
 ) -> int:
     """Show the table of a stream.
 
-    The output has its columns, rows, freshness, quarantine and last runs.
+    The output shows the table's columns, row count, freshness, quarantined rows and last runs.
     """
     from target_spark.cli.table_overview import describe_table, show_table, to_json
 
@@ -311,13 +311,13 @@ def show(
 
 @commands.command(cls=AirbyteCommand)
 def spec(context: typer.Context, *, debug: Debug = False) -> int:  # noqa: ARG001
-    """Print the schema of the settings (Airbyte)."""
+    """Print the JSON Schema of the settings, as the Airbyte protocol requires."""
     return _run_airbyte(context)
 
 
 @commands.command(cls=AirbyteCommand)
 def check(context: typer.Context, config: ConfigPath, *, debug: Debug = False) -> int:  # noqa: ARG001
-    """Check the settings and the storage (Airbyte)."""
+    """Check the settings and the storage, as the Airbyte protocol requires."""
     return _run_airbyte(context)
 
 
@@ -329,7 +329,7 @@ def write(
     *,
     debug: Debug = False,  # noqa: ARG001
 ) -> int:
-    """Load the messages of an Airbyte source."""
+    """Load the messages of an Airbyte source, as the Airbyte protocol requires."""
     return _run_airbyte(context)
 
 
@@ -391,8 +391,9 @@ def _run_with_target(
 def _create_target(plugin: type[CommandTarget], config_input: ConfigInput) -> CommandTarget:
     """Create the target for a command that loads no data, such as `last-state`.
 
-    The setting ``report`` is removed. With it, the target would overwrite the report file of the
-    last load. Also replace the target's signal handlers: SIGINT and SIGTERM end the command.
+    The setting ``report`` is removed. Otherwise, the target would overwrite the report file of the
+    last load. Signal handlers of the target are replaced, so that SIGINT and SIGTERM end the
+    command.
     """
     config = {**config_input.config, "report": None}
     target = plugin(config=config, parse_env_config=config_input.parse_env)

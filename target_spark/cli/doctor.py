@@ -54,7 +54,7 @@ _Verdict: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 
 _TEST_TABLE: Final = "target_spark_probe"
 _TABLE_STEPS: Final = ("made", "written", "read", "removed (remove it)")
-"""The steps of the test with a table in order, each as the end of "a table could not be …"."""
+"""Steps of the table test, in order. Each is the end of the message "a table could not be …"."""
 
 _PLATFORMS: Final = (
     ("Databricks", "DATABRICKS_RUNTIME_VERSION", ""),
@@ -62,13 +62,14 @@ _PLATFORMS: Final = (
     ("Amazon EMR", "EMR_RELEASE_LABEL", ""),
     ("Microsoft Fabric or Azure Synapse", "AZURE_SERVICE", "Microsoft.ProjectArcadia"),
 )
-"""Managed Spark platforms: the variable that each sets, and its value if it is always the same."""
+"""Managed Spark platforms: name, environment variable that identifies the platform, and value of
+this variable ("" for any value)."""
 
 _NEEDED_FOR_SPARK: Final = {"java", "pyspark", "jars"}
 """The checks that must succeed before Spark can be started."""
 
 _MIN_FREE_BYTES: Final = 1 << 30
-"""Free space in bytes below which a warning is printed."""
+"""Free disk space in bytes below which the check is a warning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +200,7 @@ def _check_programs(config: Mapping[str, Any]) -> Iterator[Check]:
 
 
 def _describe_pyspark() -> str:
-    """Return the name and version of the installed PySpark, and ``SPARK_HOME`` if it is set.
+    """Return a text with the version of the installed PySpark, and ``SPARK_HOME`` if it is set.
 
     Raises:
         SparkUnavailableError: PySpark is not installed, or Databricks Connect replaces it.
@@ -212,8 +213,8 @@ def _describe_pyspark() -> str:
 def _check_platform() -> Iterator[Check]:
     """Yield a check that names the managed Spark platform of this process, such as Databricks.
 
-    Yield nothing on other machines. The check is a warning if ``SPARK_HOME`` is set, because it
-    selects the platform's Spark instead of PySpark's.
+    Yield nothing on other machines. If ``SPARK_HOME`` is set, the check is a warning, because the
+    platform's Spark would be used instead of PySpark's.
     """
     for name, variable, value in _PLATFORMS:
         found = os.environ.get(variable)
@@ -232,7 +233,7 @@ def _check_platform() -> Iterator[Check]:
 
 
 def _make_check(name: str, step: Callable[[], str]) -> Check:
-    """Run ``step``, and return a check with the returned text or the text of the raised error."""
+    """Call ``step``, and return a check with the text that it returns or the error it raises."""
     try:
         return Check(name, "ok", step())
     except (TargetSparkError, OSError) as error:
@@ -249,7 +250,7 @@ def _get_pyspark_version() -> str:
 
 
 def _describe_jars(config: Mapping[str, Any]) -> str:
-    """Return a text that says, for each required jar, if it is local or Spark will download it.
+    """Return a text that lists the required jars: each is on this machine, or to be downloaded.
 
     Raises:
         SparkUnavailableError: The format does not support this Spark version, or a configured jar
@@ -450,7 +451,7 @@ def _check_staging_address(staging: str, spark: SparkSession) -> Check:
 
 
 def storage_checks(options: LoadOptions, spark: SparkSession) -> Iterator[Check]:
-    """Check each location in which the settings put tables, and yield the results.
+    """Check each location of tables in the settings, and yield the results.
 
     Each check creates, writes, reads and drops a test table in the location.
     """
@@ -459,7 +460,7 @@ def storage_checks(options: LoadOptions, spark: SparkSession) -> Iterator[Check]
 
 
 def _choose_test_tables(options: LoadOptions) -> list[Table]:
-    """Return the test tables to create: one in each location in which the settings put tables.
+    """Return the test tables to create: one for each location of tables in the settings.
 
     The tables have random names, so that they do not exist yet. This function creates none.
     """
@@ -522,9 +523,9 @@ def _check_read_rows(rows: Sequence[tuple[Any, ...]]) -> None:
 
 @contextlib.contextmanager
 def _remove_created_afterwards(spark: SparkSession, table: Table) -> Iterator[None]:
-    """Context manager that at its end removes the test table's database and folder if they are new.
+    """Context manager that at its end removes a test table's database and folder.
 
-    A database or folder that existed before the block, or is not empty, is not removed.
+    They are kept if they existed before the block, or are not empty.
     """
     database = quote(*table.identifier[:-1])
     fresh_database = bool(database) and not spark.catalog.databaseExists(database)
@@ -542,7 +543,7 @@ def _remove_created_afterwards(spark: SparkSession, table: Table) -> Iterator[No
 
 
 def _check_tables(config: Mapping[str, Any], options: LoadOptions, spark: SparkSession) -> Check:
-    """Check that all existing tables in the configured locations were loaded by this job.
+    """Check that this job loaded all existing tables in the configured locations.
 
     The result is a warning if another job or program wrote one of the tables, and a failure if the
     tables cannot be listed. Otherwise its text has the id of the run that stored the last state.

@@ -27,7 +27,7 @@ _MAX_NAMES: Final = 5
 def start(settings: SparkSettings) -> tuple[int, list[str]]:
     """Start a background Spark process (engine) with these settings, unless one is running.
 
-    Wait until Spark has started in it.
+    Wait until Spark has started in this process.
 
     Args:
         settings: The settings with which a run would start Spark.
@@ -127,7 +127,7 @@ def describe_engine(settings: SparkSettings) -> str | None:
 def _request(folder: EngineFolder, request: str) -> dict[str, Any] | None:
     """Send a request, such as "status", to a background Spark process; return its response.
 
-    Return None if the process does not respond, because it has ended.
+    If the process does not respond, it has ended, and None is returned.
     """
     try:
         return folder.request(_RESPONSE_SECONDS, request=request)

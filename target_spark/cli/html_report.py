@@ -36,13 +36,15 @@ __all__ = ["write_html_report"]
 
 _SAMPLES: Final = 5
 _LONGEST_TEXT: Final = 10_000
-"""The number of characters after which a state or a record is cut on the page."""
+"""Maximum length in characters of a state or a record on the page; the rest is cut off."""
 
 _COUNTS: Final = ("received", "written", "inserted", "updated", "deleted", "quarantined")
 _RUN_COLUMNS: Final = ("job", "run", "started", "ended", "seconds", "outcome", "error")
 _SHOWN_COLUMNS: Final = ("run", "started", "stream", "table", *_COUNTS, "bytes", "commits")
-"""The values that the page shows for each stream of a run: columns of the table of runs, in which
-each run of target-spark has one row per stream."""
+"""Columns of the table of runs that the page shows.
+
+In this table, each run of target-spark has one row per stream.
+"""
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 _EXTRA_PACKAGES: Final = {"jinja2", "markupsafe", "pygal"}
@@ -55,7 +57,7 @@ def write_html_report(
     path: str,
     limit: int = 20,
 ) -> None:
-    """Write the HTML report on runs and tables to a file that only the current user can read.
+    """Write the HTML report to a file that only the current user can read.
 
     Args:
         config: The settings of the target, whose secrets are redacted.
@@ -146,7 +148,7 @@ def _read_page(
 def _describe_run(rows: Sequence[Mapping[str, Any]], clean: Callable[[str], str]) -> dict[str, Any]:
     """Return the values that the HTML report shows for one run, such as its outcome.
 
-    ``rows`` are the rows of the run in the table of runs, one per stream.
+    ``rows`` are the rows of this run in the table of all runs, one per stream.
     """
     first = rows[0]
     return {
@@ -182,7 +184,7 @@ def _add_lateness(
     ``since_commit`` is the time since the last commit. ``behind`` is the time from the newest row
     to the end of the stream's last run.
 
-    ``rows`` has one row per run and stream, with at least one of the stream of the table.
+    ``rows`` has one row per run and stream. At least one row belongs to the stream of the table.
     """
     ended = max(row["ended"] for row in rows if row["stream"] == table["stream"])
     commit, newest = table.get("last_commit"), table.get("newest_row")
@@ -301,8 +303,8 @@ _PER_RUN: Final[Sequence[tuple[str, str, Callable[[float], str]]]] = (
     ("Rows written per run", "written", _format_rows),
     ("Size received per run", "bytes", _format_bytes),
 )
-"""The bar charts with one bar per run: title, column of the table of runs with the value, and the
-function that formats a value."""
+"""Bar charts with one bar per run. Each item has a title, the column of the table of runs with the
+values, and a function that formats a value."""
 
 _PER_TABLE: Final[Sequence[tuple[str, str, Callable[[float], str]]]] = (
     ("Time since the last commit", "since_commit", _format_duration),
@@ -310,5 +312,5 @@ _PER_TABLE: Final[Sequence[tuple[str, str, Callable[[float], str]]]] = (
     ("Rows per table", "rows", _format_rows),
     ("Size per table", "bytes", _format_bytes),
 )
-"""The bar charts with one bar per table: title, key of the value in the table's overview, and the
-function that formats a value."""
+"""Bar charts with one bar per table. Each item has a title, the key of the value in the table's
+overview, and a function that formats a value."""

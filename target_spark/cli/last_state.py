@@ -35,9 +35,10 @@ UNCOVERED_ROWS: Final = (
     " current values, upserted rows may be older than this state: resume from the state with which"
     " that run began."
 )
-"""Warning for a last state after which an interrupted run has committed rows.
+"""Warning that an interrupted run has committed rows after the last state.
 
-The metadata of the state then has `CommitMetadata.uncovered_since`, the start of that run."""
+The metadata of the state then has `CommitMetadata.uncovered_since`, the start of that run.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class RecoveredTable:
         table: The table.
         marker: The metadata that target-spark stored in the commit, such as the state; None if the
             commit has no such metadata.
-        unknown: True if the table has rows but no metadata, because another program wrote them.
+        unknown: True if the table has rows but no metadata, because another program wrote the rows.
     """
 
     table: Table
@@ -59,7 +60,7 @@ class RecoveredTable:
 def get_job_metadata(
     jobs: Collection[str], tables: Iterable[RecoveredTable]
 ) -> CommitMetadata | None:
-    """Return the metadata of a job's newest commit, which contain the job's last state.
+    """Return the metadata of a job's newest commit, including the job's last state.
 
     Return None if no table contains a state of the job.
 
@@ -76,7 +77,7 @@ def get_job_metadata(
 def find_recoverable_tables(
     options: LoadOptions, spark: Callable[[], SparkSession]
 ) -> list[RecoveredTable]:
-    """Return the tables in all configured locations from which a state can be recovered.
+    """Return the existing tables in all configured locations, to recover a state from them.
 
     Each has the metadata of its newest commit.
 
@@ -101,7 +102,7 @@ def find_recoverable_tables(
 
 
 def _get_catalog_databases(options: LoadOptions) -> list[tuple[str | None, str | None]]:
-    """Return each (catalog, database) pair in which the settings put tables.
+    """Return the (catalog, database) pairs of all tables that the settings define.
 
     An item of a pair is None if the setting is missing.
     """
@@ -176,8 +177,10 @@ _READ_AS_FILES: Final[Mapping[str, Callable[[Path, Table], Iterator[RecoveredTab
     "iceberg": _read_iceberg,
     "parquet": _read_parquet,
 }
-"""Functions by table format. Each yields the table in a local folder, if it contains one, with the
-metadata of its newest commit, read without Spark."""
+"""Functions that read tables as local files without Spark, by table format.
+
+If a folder contains a table, the function yields it with the metadata of its newest commit.
+"""
 
 
 def _folders(path: str, spark: SparkSession) -> Iterator[Table]:
@@ -191,7 +194,8 @@ def _folders(path: str, spark: SparkSession) -> Iterator[Table]:
 # Tables of a catalog
 
 _NO_DATABASE: Final = re.compile(r"\[SCHEMA_NOT_FOUND\]|\bNoSuchNamespaceException\b")
-"""Error of a database that does not exist: Spark's own, or the exception of Iceberg's catalogs."""
+"""Regular expression for the errors that Spark and Iceberg's catalogs raise for a database that
+does not exist."""
 
 
 def _find_in_database(

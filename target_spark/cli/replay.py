@@ -53,13 +53,13 @@ if TYPE_CHECKING:
 __all__ = ["ReplayResult", "ReplayWriter", "reload_records", "replay"]
 
 _NO_LIMIT: Final = 1 << 62
-"""Limit that no batch reaches, so that all records are loaded in one batch."""
+"""Batch limit that is never reached, so that all records are loaded in one batch."""
 
 _POSITION: Final = "__target_spark_place"
-"""Column with the number of a record in the order in which the records were quarantined."""
+"""Column with the position of a record in the order in which records were quarantined."""
 
 _ORDER: Final = ("quarantined_at", "run", "batch", "ordinal")
-"""Columns of the quarantine table that determine this order."""
+"""Columns of the quarantine table that determine the order of its records."""
 
 _EXTRACTED_AT: Final = "date_format(`extracted_at`, \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'\")"
 
@@ -86,7 +86,7 @@ class ReplayResult:
     kept: int = 0
 
     def describe(self) -> str:
-        """Return the result of the replay as a sentence, with a hint for records not loaded."""
+        """Return the result of the replay as a sentence, with a hint if records were not loaded."""
         if not self.found:
             return f"{self.stream}: the quarantine of table {self.table} is empty."
         parts = [f"{self.stream}: {self.loaded} of {self.found} records are now in {self.table}"]
@@ -227,14 +227,15 @@ class ReplayWriter(BatchWriter):
 
     @property
     def unreadable(self) -> int:
-        """The number of quarantined records that cannot be loaded, as they are not JSON objects."""
+        """The number of quarantined records that are not JSON objects, and so cannot be loaded."""
         return len(self._unreadable)
 
     @contextmanager
     def opened(self, table: Table) -> Iterator[int]:
         """Context manager: copy the quarantined records of ``table`` to temporary files.
 
-        Yield the number of records to load, without those that an interrupted replay has loaded.
+        Yield the number of records to load. Records that an interrupted replay has loaded are not
+        counted.
         """
         spark, self._quarantine_table = self._engine.spark(), table.with_suffix(QUARANTINE)
         if self._writer.get_column_types(spark, self._quarantine_table) is None:
@@ -414,12 +415,12 @@ def _decode_record(
 
 
 def _remove_rows(batch: Batch, excluded: Collection[int], folder: SpoolFolder) -> Batch:
-    """Write a batch's rows, without excluded ones, to a new file; return a batch with that file.
+    """Write the rows of a batch, except excluded ones, to a new file; return the new batch.
 
     Args:
         batch: The batch, whose rows are in files as lines of JSON.
-        excluded: The ordinals (positions in the input) of the rows to leave out. If it is empty,
-            no file is written, and the batch is returned unchanged.
+        excluded: The ordinals (positions in the input) of the rows to leave out. If it is empty, no
+            file is written, and the batch is returned unchanged.
         folder: The local folder for uncommitted rows.
     """
     if not excluded:

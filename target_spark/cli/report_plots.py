@@ -21,14 +21,14 @@ for _finder in [each for each in sys.meta_path if isinstance(each, pygal.PluginI
 __all__ = ["COLORS", "Plot", "plot_by_stream", "plot_per_run"]
 
 COLORS: Final = 6
-"""The number of colors for streams, which the report's style sheet defines as ``--color-0`` etc."""
+"""Number of colors for streams: ``--color-0`` to ``--color-5`` in the report's style sheet."""
 
 _WIDTH, _HEIGHT, _BAR_HEIGHT = 560, 340, 28
 _MAX_LABELS: Final = 4
 """Maximum number of runs whose label is shown below a chart."""
 
 _MAX_BARS: Final = 20
-"""Maximum number of streams in a chart by stream."""
+"""Maximum number of bars in a chart with one bar per stream."""
 
 _MARGIN: Final = 6
 _LEGEND_COLUMNS, _LEGEND_ROW = 3, 21
@@ -68,7 +68,7 @@ def plot_per_run(
     values: Mapping[str, Sequence[float]],
     format_value: Callable[[float], str],
 ) -> Plot:
-    """Return a chart with one bar per run, which is stacked by stream.
+    """Return a bar chart with one bar per run. Each bar is stacked by stream.
 
     If there are more streams than `COLORS`, the values of the last streams are added up under the
     name "other streams".
@@ -77,7 +77,7 @@ def plot_per_run(
         title: The heading of the chart.
         table: The HTML id of the table with the same values.
         runs: The label of each run, oldest run first.
-        values: For each stream, its value in each run.
+        values: The values of each stream, one for each run.
         format_value: A function that formats a value with its unit.
     """
     series = _add_up_last(values)

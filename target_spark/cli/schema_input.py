@@ -1,4 +1,4 @@
-"""Reader of stream schemas in a user's file: a Singer catalog, or messages with a SCHEMA.
+"""Reader of stream schemas from a file with a Singer catalog or with Singer messages.
 
 A file with only a JSON Schema is not supported, because it does not contain the key properties.
 """
@@ -51,7 +51,7 @@ def select_one(events: Iterable[Event], stream: str) -> SchemaEvent:
 def _parse_documents(text: str) -> list[Any]:
     """Parse a text that is either one JSON document or lines of Singer messages.
 
-    Return a list with only the JSON document, or with the SCHEMA messages.
+    Return a list: of the JSON document only, or of the SCHEMA messages.
 
     Raises:
         UnsupportedError: A line with a SCHEMA message is not valid JSON.

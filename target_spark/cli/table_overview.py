@@ -39,8 +39,10 @@ __all__ = [
 _LAST_RUNS: Final = 5
 _MAX_REASONS: Final = 5
 _TIME_COLUMNS: Final = ("_sdc_received_at", EXTRACTED_AT)
-"""Columns from which the age of the newest row is computed: the time at which target-spark received
-a row, or at which an Airbyte source read it."""
+"""Columns from which the age of the newest row is computed.
+
+They have the time at which target-spark received a row, or an Airbyte source read it.
+"""
 
 _COUNT_COLUMNS: Final = ("written", "inserted", "updated", "deleted", "quarantined")
 
@@ -50,7 +52,7 @@ def list_runs(
 ) -> list[dict[str, Any]]:
     """Return the last runs of target-spark, newest run first, with one item per run and stream.
 
-    They are read from the table of runs, to which each run appends one row per stream.
+    They are read from the table of runs. Each run appends one row per stream to this table.
 
     Args:
         config: The settings of the target.
@@ -138,7 +140,7 @@ def describe_table(config: Mapping[str, Any], overview: Mapping[str, Any]) -> st
 
 @contextmanager
 def open_reader(config: Mapping[str, Any], options: LoadOptions) -> Iterator[TableReader]:
-    """Context manager: yield a reader of existing tables, which starts Spark only if necessary.
+    """Context manager that yields a table reader. The reader starts Spark only if necessary.
 
     Spark is stopped at the end of the block.
     """
@@ -153,7 +155,7 @@ def read_run_rows(
 ) -> list[dict[str, Any]]:
     """Return the last runs of target-spark, newest run first, with one item per run and stream.
 
-    They are read from the table of runs, to which each run appends one row per stream.
+    They are read from the table of runs. Each run appends one row per stream to this table.
 
     Args:
         reader: The reader of tables.

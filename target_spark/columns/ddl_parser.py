@@ -30,7 +30,7 @@ from target_spark.columns.types import (
 __all__ = ["LIMITED_TEXT", "parse_ddl"]
 
 LIMITED_TEXT = re.compile(r"(?:var)?char\((\d+)\)", re.IGNORECASE)
-"""Regular expression for the DDL of a string type with a maximum length: ``varchar(10)``."""
+"""Regular expression for the DDL of string types with a maximum length, such as ``varchar(10)``."""
 
 _SIMPLE_TYPES: dict[str, ColumnType] = {
     "boolean": Boolean(),
@@ -86,7 +86,7 @@ def parse_ddl(ddl: str) -> ColumnType:
 def _split_fields(text: str) -> list[str]:
     """Split the text inside ``struct<...>`` into its fields.
 
-    Commas of nested types do not split: ``"a:int,b:decimal(5,2)"`` -> ``["a:int",
+    Commas inside nested types do not separate fields: ``"a:int,b:decimal(5,2)"`` -> ``["a:int",
     "b:decimal(5,2)"]``.
     """
     parts, depth, current = [], 0, ""

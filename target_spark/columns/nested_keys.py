@@ -29,8 +29,8 @@ def nested_sources(nested: _Paths, declared: Collection[str]) -> dict[str, str]:
     such as ``user.id``, or ``user.id_2`` if a property is named ``user.id``.
 
     Args:
-        nested: The path of each key by name, such as ``{"user.id": ["user", "id"]}``. A key with a
-            path of one name is a property of the record itself, and not in the result.
+        nested: The path of each key by name, such as ``{"user.id": ["user", "id"]}``. If the path
+            has only one name, the key is not nested and is left out of the result.
         declared: The names of the properties that the schema declares.
 
     Returns:
@@ -62,7 +62,7 @@ def nested_columns(
     Args:
         nested: The path of each key by name, such as ``{"user.id": ["user", "id"]}``.
         sources: The unique names of the nested keys, as `nested_sources` returns them.
-        declared: The JSON Schemas of the properties, by name.
+        declared: The JSON Schemas of the record's properties, by name.
         type_of: Function that returns the column type for a JSON Schema.
         reserved: The names of the other columns, which the new columns must not have.
 

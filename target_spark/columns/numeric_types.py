@@ -33,9 +33,9 @@ __all__ = [
 _Schema = Mapping[str, Any]
 
 _DIGITS_OF_BITS = {8: 3, 16: 5, 32: 10, 64: 20}
-"""Digits before the point of a decimal to which a column of integers can be widened, by bits.
+"""Digits before the decimal point of a decimal column that replaces an integer column, by bits.
 
-64-bit integers have at most 19 digits, but Delta Lake requires 20 for a column of them.
+64-bit integers have at most 19 digits, but Delta Lake requires 20 for their replacement.
 """
 
 
@@ -74,8 +74,8 @@ def to_number_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
 def to_decimal_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
     """Return the decimal type that a schema declares by ``precision`` and ``scale``.
 
-    If the schema has no ``precision``, or one above 38 (Spark's maximum), the options determine the
-    type: see `ColumnOptions.unsized_decimals` and `ColumnOptions.oversized_as_text`.
+    If ``precision`` is missing or above 38 (Spark's maximum), the options determine the type: see
+    `ColumnOptions.unsized_decimals` and `ColumnOptions.oversized_as_text`.
     """
     precision, scale = parse_count(schema.get("precision")), parse_count(schema.get("scale"))
     if not precision:
@@ -99,7 +99,7 @@ def common_decimal(types: Iterable[Integer | Decimal]) -> Decimal | None:
 
 
 def count_integer_digits(type_: Integer | Decimal) -> int:
-    """Return the largest number of digits before the decimal point that a type's values need.
+    """Return the maximum number of digits before the decimal point in values of a type.
 
     For ``decimal(10,2)`` it is 8, for a 32-bit integer 10.
     """
@@ -109,7 +109,7 @@ def count_integer_digits(type_: Integer | Decimal) -> int:
 
 
 def _widest_decimal(integer_digits: int | None, scale: int, options: ColumnOptions) -> ColumnType:
-    """Return a decimal type of 38 digits, of which ``scale`` are after the decimal point.
+    """Return a decimal type with 38 digits, including ``scale`` digits after the decimal point.
 
     If the digits before the point do not fit, return the type that the options configure for
     numbers of more than 38 digits: text, or a decimal.

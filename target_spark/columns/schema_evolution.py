@@ -58,11 +58,11 @@ True if the table format can change the type of a column without rewriting its v
 _Path: TypeAlias = tuple[str, ...]
 
 _MAX_NAMES = 10
-"""The maximum number of columns that the message of an error lists."""
+"""Maximum number of columns that an error message lists."""
 
 
 def any_widening(_old: str, _new: str) -> bool:
-    """Return True for all types, because Delta Lake can widen any column type to a wider one."""
+    """Return True for any two types: Delta Lake can widen a column to any wider type."""
     return True
 
 
@@ -121,8 +121,8 @@ def diff_with_table(
 def can_share_batch(old: TableSchema, new: TableSchema) -> bool:
     """Return True if rows received under the schema ``old`` can be written with the schema ``new``.
 
-    Return False if the keys changed, or if a property is now written to another column. The rows of
-    one batch are written with one schema.
+    Return False if the keys changed, or if a property is now written to another column. All rows of
+    a batch are written with one schema.
     """
     targets = _map_paths(new.columns)
     moved = any(targets.get(path) != target for path, target in _map_paths(old.columns).items())
@@ -170,7 +170,7 @@ def _merge_columns(
 
 
 def _check_policy(merge: _Merge, policy: OnSchemaChange) -> None:
-    """Raise if the policy ``on_schema_change`` forbids a change that a merge of schemas requires.
+    """Check that the policy ``on_schema_change`` allows the changes that a merge of schemas needs.
 
     Raises:
         SchemaChangeError: At least one change is forbidden, or a required property would have no
@@ -205,7 +205,7 @@ def _is_always_added(column: Column) -> bool:
 
 
 def _drop_whole_record_source(columns: Sequence[Column], keys: Collection[str]) -> Sequence[Column]:
-    """Stop writing to the column of whole records, if a property other than a key has a column.
+    """Stop writing whole records to a column if a non-key property has its own column.
 
     A stream that declares only keys, or no properties, has a column that stores each record as
     JSON. When the stream declares other properties later, the column stays in the table, but its
@@ -225,7 +225,7 @@ def _drop_whole_record_source(columns: Sequence[Column], keys: Collection[str]) 
 
 
 def _mark_unfed_columns(columns: Sequence[Column]) -> tuple[Column, ...]:
-    """Set the ``feed`` of those table columns for which the stream has no values.
+    """Set the ``feed`` (source of values) of table columns that the stream does not fill.
 
     Null is written (feed EMPTIED) to metadata columns, and to columns whose property now fills
     another column. All other columns are left out of the written rows (feed NOTHING).
@@ -263,8 +263,8 @@ class _Rules(NamedTuple):
     Attributes:
         can_widen: Function that returns True if the table format can change an old type (DDL) to a
             new one.
-        has_sources: True if the table stores which property fills each column. False for a table of
-            another program, whose columns are matched by name.
+        has_sources: True if the table stores the name of the property that fills each column. False
+            for another program's table, whose columns are matched by name.
         policy: The policy for changes of the table. With IGNORE, the merge requires no change.
             Changes that the other policies forbid raise an error after the merge.
         required: The names of properties that must have a column, such as keys.
@@ -307,8 +307,7 @@ class _Merge:
     def match_all(self, new_columns: Iterable[Column]) -> None:
         """Assign each column of the new schema to an existing column, or add it to the table.
 
-        An existing column that the same property fills already is preferred to one with the same
-        name.
+        A column that the same property already fills is preferred to a column of the same name.
         """
         all_columns = list(new_columns)
         unmatched = [column for column in all_columns if column.is_fed]
@@ -425,8 +424,8 @@ class _Merge:
         """Merge a column of the new schema without changing the table, under the policy IGNORE.
 
         If the table has a column of another type for the property, the property's values are
-        converted to that type. Otherwise the property is left out; if it must have a column, such
-        as a key, the change is recorded as refused.
+        converted to that type. Otherwise the property is left out; if it must have a column, as a
+        key must, the change is recorded as refused.
 
         Args:
             new: The column of the new schema.
@@ -503,7 +502,7 @@ class _Merge:
     def _release_property(self, new: Column) -> None:
         """Stop writing to the table column that stored the property of ``new`` so far, if any.
 
-        This is done before another table column is assigned to the property.
+        The caller then assigns another table column to the property.
         """
         at = self._by_feed.get(_get_feed(new))
         if at is not None:
@@ -547,7 +546,7 @@ def _join_structs(old: Struct, new: Struct, rules: _Rules, path: _Path) -> _Join
 
 
 def _fill_fields(type_: ColumnType, *, only_scalars: bool = False) -> ColumnType | None:
-    """Return the type of a table column, with its struct fields marked as filled from records.
+    """Return the type of a table column, with all struct fields marked as filled from records.
 
     Each field of a struct gets the feed `ColumnSource.PROPERTY`. A type without structs is returned
     unchanged. Return None if target-spark cannot write values of the type, such as a map.

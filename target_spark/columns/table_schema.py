@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 ORDINAL = "__target_spark_ordinal"
-"""Column of a DataFrame with a row's position in the input. It is not written to the table."""
+"""DataFrame column with the position of a row in the input. It is not written to the table."""
 
 DELETED_AT = "_sdc_deleted_at"
 """Column with the time at which the source deleted a row, if the row is kept."""
@@ -67,8 +67,10 @@ RAW_ID = "_airbyte_raw_id"
 EXTRACTED_AT = "_airbyte_extracted_at"
 """Column of Airbyte's destinations with the time at which the source read a record."""
 META = "_airbyte_meta"
-"""Column of Airbyte's destinations with metadata of a record as JSON, such as values that were set
-to null because they had a wrong type."""
+"""Column of Airbyte's destinations with metadata of a record as JSON.
+
+The metadata list, for example, values of a wrong type that were set to null.
+"""
 GENERATION = "_airbyte_generation_id"
 """Column of Airbyte's destinations with the generation id, which Airbyte increases for each full
 refresh of a stream."""
@@ -87,7 +89,7 @@ METADATA_COLUMNS: Mapping[str, ColumnType] = MappingProxyType(
         "_sdc_sync_started_at": Integer(),
     }
 )
-"""Metadata columns with the names and meanings of the Singer SDK's targets."""
+"""Metadata columns that targets of the Singer SDK add, with their types."""
 
 HISTORY_COLUMNS: Mapping[str, ColumnType] = MappingProxyType(
     {VALID_FROM: Timestamp(), VALID_TO: Timestamp(), IS_CURRENT: Boolean()}
@@ -153,7 +155,7 @@ class ColumnOptions:
 
     @property
     def nulls_invalid_values(self) -> bool:
-        """True if rows with conversion errors are loaded, with null instead of the bad value.
+        """True if rows with conversion errors are loaded, with null in place of invalid values.
 
         False if such rows are quarantined.
         """
@@ -199,8 +201,8 @@ class TableSchema:
         key_sources: Names of the properties that fill the key columns, in the same order.
         truncate_timestamps: True to truncate date-times to microseconds. False to quarantine rows
             with more digits.
-        filled: Names of the properties that fill text partition columns of a Delta table. A row
-            with an empty string in one of them is quarantined, because Delta would store null.
+        filled: Names of the properties that fill text partition columns of a Delta table. If one of
+            them is an empty string, the row is quarantined, because Delta would store null.
         nulls_invalid_values: True to load a row with conversion errors and write null instead of
             the bad values, unless a key or the deletion time is bad. False to quarantine the row.
         on_change: The policy for an existing table whose columns differ.
@@ -221,11 +223,11 @@ class TableSchema:
 
     @property
     def sources(self) -> dict[str, str]:
-        """Property names of those columns and struct fields that have another name in the table.
+        """Property names of columns and struct fields that have another name in the table.
 
-        The key of an item is the quoted path of the column or field, the value the name of the
-        property: ``{"`user_id`": "user-id"}``. In a path, ``element`` stands for the items of an
-        array. Names that differ only in case are left out.
+        Each key is the quoted path of a column or field, and each value the name of its property:
+        ``{"`user_id`": "user-id"}``. In a path, ``element`` stands for the items of an array. Names
+        that differ only in case are left out.
         """
         return dict(_find_renamed(self.columns))
 
@@ -252,9 +254,9 @@ class TableSchema:
 
     @property
     def must_fit(self) -> frozenset[str]:
-        """Names of the properties for which a value of the wrong type always quarantines the row.
+        """Names of properties in which an invalid value always quarantines the row.
 
-        They are the keys, `_sdc_deleted_at` and `_ab_cdc_deleted_at`. A bad value of another
+        They are the keys, `_sdc_deleted_at` and `_ab_cdc_deleted_at`. An invalid value of another
         property may be replaced by null (`nulls_invalid_values`).
         """
         return frozenset((*self.key_sources, DELETED_AT, CDC_DELETED_AT))
@@ -289,7 +291,7 @@ class TableSchema:
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """A change of a table column that a stream's schema requires, made or prevented by a policy.
+    """Change of a table column that a stream's schema requires and a policy allows or prevents.
 
     Attributes:
         kind: ``add`` or ``widen``: the column is added, or gets a wider type. ``omit``: the policy

@@ -223,7 +223,7 @@ class ColumnSource(Enum):
     NOTHING = "nothing"
     """No source, because the stream has no such property. The column is not written."""
     EMPTIED = "emptied"
-    """No source any more, for example because the property now fills another column. Null is
+    """No longer a source, for example because the property now fills another column. Null is
     written."""
 
 

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 APPENDING_FORMATS: Final = frozenset({"parquet"})
-"""Table formats without upserts: rows can only be appended, or the whole table overwritten."""
+"""Table formats without upserts: a run can only append rows or overwrite the whole table."""
 
 
 _PERCENTAGE: Final = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,9})?) ?%")
@@ -96,10 +96,10 @@ class QuarantineLimit:
 
     @property
     def judged_from(self) -> int:
-        """The number of rows of a stream from which on ``share`` is checked during the run.
+        """Minimum number of rows of a stream from which ``share`` is checked during the run.
 
-        With fewer rows, a few bad ones at the start could exceed a fraction that the whole stream
-        does not exceed. The number is at least 1,000, and large enough that ``share`` allows 10
+        With fewer rows, a few bad rows at the start could exceed the fraction, although the whole
+        stream does not. The number is at least 1,000, and large enough that ``share`` allows 10
         quarantined rows.
         """
         return max(_MIN_JUDGED_ROWS, ceil(_MIN_ALLOWED_ROWS / (self.share or 1)))
@@ -159,8 +159,9 @@ class StreamOptions:
         sort_by: The properties by which the rows of each file are sorted.
         file_bytes: The target size of files in bytes.
         hard_delete: True to delete rows that the source deleted; False to mark them as deleted.
-        by_cursor: If several rows have the same key: True to keep the row with the greatest cursor
-            value (the last one if equal), False to keep the last row in the input.
+        by_cursor: True to keep, of several rows with the same key, the row with the greatest cursor
+            (replication key) value, or the last of equal ones. False to keep the last row in the
+            input.
         least_version: The minimum generation id of the stream in an Airbyte catalog. A row in the
             table with a smaller id is replaced by a new row even if its cursor is greater.
         sync_id: Airbyte's id of the sync, which is stored in the metadata column of rows.
@@ -182,7 +183,7 @@ class StreamOptions:
     on_schema_change: OnSchemaChange | None = None
 
     def with_defaults(self, general: StreamOptions) -> StreamOptions:
-        """Return a copy of these options, with options that are not set taken from ``general``."""
+        """Return a copy of these options. Options that are not set are taken from ``general``."""
         chosen: dict[str, Any] = {}
         for option in fields(self):
             own = getattr(self, option.name)
@@ -191,9 +192,10 @@ class StreamOptions:
 
 
 _FILE_LIMITS: Final = FileLimits.from_config({LINE_SETTING: 4 << 20})
-"""Default limits on BATCH files, which bound the memory of Spark's JVM.
+"""Default limits on the files of BATCH messages, to limit the memory that Spark's JVM needs.
 
-A line may have 4 MiB: the JVM needs 520 MB for a file with 48 such lines."""
+A line may have 4 MiB. For a file with 48 such lines, the JVM needs 520 MB.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +208,7 @@ class LoadOptions:
     Attributes:
         path: The path or URL below which tables are stored.
         format: The table format: "delta", "iceberg" or "parquet".
-        every: Options of all streams.
+        every: Options that apply to every stream.
         streams: Options of single streams, by name; they override ``every``.
         full_refresh: Names of streams whose tables are overwritten in this run.
         table_prefix: The prefix of table names.
@@ -229,8 +231,8 @@ class LoadOptions:
             Airbyte. False for Singer, which has no such messages.
         namespaces_as_databases: True to use a stream's namespace as its database, if a catalog but
             no database is set.
-        staging: The folder or URL for files with uncommitted rows; None for the system's
-            temporary folder.
+        staging: The folder or URL for files with uncommitted rows; None for the system's temporary
+            folder.
         strict: True to validate each record against its schema before it is loaded.
         small_batches_without_spark: True to commit small batches with the library deltalake if
             possible, and to start Spark only when it is needed.
@@ -269,11 +271,14 @@ class LoadOptions:
         return self.format not in APPENDING_FORMATS
 
     def of(self, stream: StreamId) -> StreamOptions:
-        """Return the options of a stream, completed by the options of all streams."""
+        """Return the options of a stream.
+
+        An option that is not set for this stream has the value that is set for all streams.
+        """
         return self._get_stream_options(stream).with_defaults(self.every)
 
     def _get_stream_options(self, stream: StreamId) -> StreamOptions:
-        """Return the options that are set for this single stream, without those of all streams.
+        """Return the options that are set for this stream only, without the general options.
 
         Options from an Airbyte catalog override those of the settings.
         """
@@ -369,7 +374,7 @@ def split_identifier(catalog: str | None, database: str | None) -> tuple[str, ..
     """Return the catalog and the namespaces that precede the table name in SQL, as a tuple.
 
     A dot in the database separates nested namespaces: "main", "a.b" -> ``("main", "a", "b")``. If
-    only the catalog is set, the database is ``default``. If neither is set, return ``()``.
+    only the catalog is set, the database is ``default``. If neither is set, the tuple is empty.
     """
     if not catalog and not database:
         return ()

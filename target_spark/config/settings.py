@@ -135,11 +135,11 @@ RENAMED_SETTINGS: Final[Mapping[str, str]] = {
     "process_activate_version_messages": "ACTIVATE_VERSION is always applied, if the format can"
     " delete rows",
 }
-"""Settings that targets on singer_sdk 0.54 have and target-spark has not, with a sentence on the
+"""Settings of targets on singer_sdk 0.54 that target-spark lacks. Each has a sentence on the
 setting to use instead."""
 
 _DEFAULTS: Final = LoadOptions("")
-"""Options with their default values, which `SCHEMA` contains as the defaults of the settings."""
+"""Options with their default values. `SCHEMA` declares the same defaults for the settings."""
 
 SCHEMA: Final[JsonSchema] = {
     "type": "object",
@@ -454,10 +454,10 @@ _STRICT: Final[Mapping[str, Any]] = {
     "misfits": "quarantine",
     "max_quarantined": 0,
 }
-"""Settings and values that the setting ``strict: true`` implies."""
+"""Settings that the setting ``strict: true`` implies, with their values."""
 
 _LOCATION_SETTINGS: Final = ("path", "warehouse", "catalog", "database")
-"""Settings for the location of tables; at least one is required."""
+"""Settings that define the location of tables. At least one of them is required."""
 
 REQUIREMENTS: Final[JsonSchema] = {
     "anyOf": [_require_text(name) for name in _LOCATION_SETTINGS],
@@ -531,8 +531,8 @@ def _fits_schema(name: str, value: Any) -> bool:
 def _iterate_faults(config: Mapping[str, Any], refused: frozenset[str]) -> Iterator[str]:
     """Yield an error text for each error in settings that fit the JSON Schema.
 
-    ``refused`` are the names of settings that the JSON Schema rejects. ``config`` lacks these
-    settings.
+    ``refused`` are the names of settings that the JSON Schema rejects; ``config`` does not contain
+    them.
     """
     if not get_location(config) and refused.isdisjoint(_LOCATION_SETTINGS):
         yield (

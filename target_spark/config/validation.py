@@ -70,9 +70,9 @@ def _streams(config: _Settings) -> Iterator[tuple[str, _Settings]]:
 def iterate_settings(config: _Settings) -> Iterator[tuple[str, _Settings, _Settings]]:
     """Yield the settings for all streams, and then those of each single stream in ``streams``.
 
-    Each item is a tuple of the prefix of setting names in messages, such as "streams.users.", the
-    settings as they are given, and the effective settings: those for all streams, overridden by
-    those of the stream.
+    Each item is a tuple: the prefix of setting names in messages, such as "streams.users."; the
+    settings as the user wrote them; and the effective settings, which combine those for all streams
+    with those of the stream.
     """
     yield "", config, config
     for name, own in _streams(config):
@@ -130,7 +130,7 @@ def _check_report(config: _Settings) -> Iterator[str]:
 def _check_small_batches(table_format: str, config: _Settings) -> Iterator[str]:
     """Yield an error text for each setting that conflicts with ``small_batches: delta-rs``.
 
-    delta-rs, the library that then writes small batches, ignores such settings.
+    Small batches are then written with the library delta-rs, which ignores such settings.
     """
     if config.get("small_batches") != "delta-rs":
         return
@@ -174,9 +174,9 @@ def _check_remote(config: _Settings) -> Iterator[str]:
 
 
 def _check_exact_values(config: _Settings) -> Iterator[str]:
-    """Yield an error text for each Spark setting with which values would be stored inexactly.
+    """Yield an error text for each Spark setting that would make Spark store inexact values.
 
-    Such settings are, for example, legacy modes of Spark that change dates.
+    An example is a legacy mode that changes dates.
     """
     spark = config.get("spark")
     given = spark if isinstance(spark, Mapping) else {}
@@ -191,7 +191,7 @@ def _check_exact_values(config: _Settings) -> Iterator[str]:
 def _check_addresses(table_format: str, config: _Settings) -> Iterator[str]:
     """Yield an error text for each URL in the settings that Spark or the format cannot use.
 
-    Such URLs are, for example, S3 URLs with credentials, and remote URLs for Parquet tables.
+    Examples are S3 URLs with credentials, and remote URLs for Parquet tables.
     """
     addresses = {name: config.get(name) for name in ("path", "warehouse", "staging")}
     for setting, address in addresses.items():

@@ -1,7 +1,7 @@
 """Limits on the open connections of a server whose clients authenticate with a secret key.
 
-If there are too many connections, the oldest one that is not authenticated is closed. If all are
-authenticated, the one that has been idle longest is closed, and its client connects again.
+If a new connection exceeds a limit, the oldest unauthenticated connection is closed. If all are
+authenticated, the connection that has been idle longest is closed, and its client connects again.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ _UNAUTHENTICATED_LIMIT: Final = 64
 _PAUSE_SECONDS: Final = 1.0
 _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
-"""TCP keep-alive options: a client whose machine disappeared is detected after two minutes."""
+"""TCP keep-alive options, which detect after two minutes that the machine of a client is gone."""
 
 
 class AuthenticatedConnections:
     """The open connections of a server whose clients authenticate with a secret key.
 
-    If there are too many, the oldest connection that is not authenticated is closed. If all are
-    authenticated, the one that has been idle longest is closed.
+    At most 64 connections may be unauthenticated; a further one closes the oldest of them. If
+    ``limit`` is reached, a new connection also closes the oldest unauthenticated one or, if all are
+    authenticated, the one that has been idle longest.
 
     Args:
-        limit: The maximum number of connections. At most 64 of them are not authenticated.
+        limit: The maximum number of open connections.
     """
 
     def __init__(self, limit: int) -> None:
@@ -44,9 +45,9 @@ class AuthenticatedConnections:
         self._authenticated: OrderedDict[asyncio.StreamWriter, None] = OrderedDict()
 
     def add(self, connection: asyncio.StreamWriter) -> None:
-        """Add a new connection of a client, which is not yet authenticated.
+        """Add a new connection, whose client has not authenticated yet.
 
-        If there are too many connections, an old connection is closed.
+        If there are too many connections, an old one is closed.
         """
         if len(self._unauthenticated) >= self._unauthenticated_limit:
             self._close_oldest(self._unauthenticated)
@@ -108,9 +109,9 @@ def get_max_connections() -> int:
 
 
 async def serve_connections(listener: socket.socket) -> AsyncIterator[socket.socket]:
-    """Accept connections on a listening socket without end, and yield the socket of each.
+    """Accept connections on a listening socket until cancelled, and yield the socket of each.
 
-    While the process has no free file descriptors, retry every second. The first time, log a
+    If the process has no free file descriptor, retry every second. The first failure is logged as a
     warning.
     """
     loop = asyncio.get_running_loop()

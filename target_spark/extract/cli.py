@@ -235,8 +235,8 @@ class _TapSync:
         """Load into the tap the state that the user passed, or else the last state in the tables.
 
         A state that is stored in one table has the bookmarks of all streams. The bookmark of a
-        stream whose own table does not exist is ignored, because the older rows are missing: the
-        table was removed, or its name has changed.
+        stream whose own table does not exist is ignored, because the table was removed or renamed,
+        and its older rows are missing.
         """
         overwrites = _make_overwrite_check(self._target, self._options)
         if self._state is not None:
@@ -264,7 +264,7 @@ class _TapSync:
     def _find_missing_tables(
         self, spark: SparkSession, bookmarks: Collection[str]
     ) -> dict[str, str]:
-        """Return the name of each table that does not exist, by the name of its stream.
+        """Return the names of the tables that do not exist, by stream name.
 
         Only selected streams with a bookmark and selected child streams are checked. A child stream
         needs no bookmark: its parent's bookmark makes it skip the children of older parent records.
@@ -310,7 +310,7 @@ class _TapSync:
         return marker.state.encode()
 
     def _make_distributor(self, session: LoadSession) -> SparkDistributor | None:
-        """Return the distributor that lets Spark workers read the partitions of the tap's streams.
+        """Return the object that distributes the reading of the tap's streams to Spark workers.
 
         Return None, and log the reason, if this process must read all partitions.
         """
@@ -341,10 +341,10 @@ class _TapSync:
 
 
 class _LoaderOutput:
-    """Output of the tap, which passes its schemas, records and states to the loader as events.
+    """Output of the tap, which passes the tap's schemas, records and states to the loader.
 
-    After each event, and twice a second while the tap sends none, the loader is polled: it emits
-    states that are due, and commits batches that have reached their maximum age.
+    After each event, and twice a second while the tap sends none, the loader is polled. It then
+    emits states that are due, and commits batches that have reached their maximum age.
     """
 
     def __init__(
@@ -420,10 +420,10 @@ def _load_state(
     overwrites: Callable[[SyncStream, Any], bool],
     missing: Collection[str] = (),
 ) -> None:
-    """Load a state into the tap, without the bookmarks of streams that must be read in full.
+    """Load a state into the tap, without bookmarks of streams that must be read from the start.
 
     These are the streams whose tables are overwritten or do not exist. With a bookmark, the tap
-    would send only new rows of them, and the tables would lack all older rows.
+    would send only new rows, and the tables would lack all older rows.
 
     ``overwrites`` is a function that returns True for a stream whose table is overwritten, and
     ``missing`` has the names of the streams whose tables do not exist.
@@ -440,7 +440,7 @@ def _load_state(
 
 
 def _refuse_overwrites(tap: Tap, target: CommandTarget, options: LoadOptions) -> None:
-    """Raise if a backfill, which reads only a range of a stream, would overwrite the whole table.
+    """Check that a backfill of only a range of a stream does not overwrite a whole table.
 
     Raises:
         UnsupportedError: The write mode of a selected stream is overwrite.
@@ -456,7 +456,7 @@ def _refuse_overwrites(tap: Tap, target: CommandTarget, options: LoadOptions) ->
 
 
 def _leave() -> None:
-    """Raise SystemExit, which ends the sync of the tap after a signal as if it had succeeded."""
+    """Raise SystemExit to end the sync of the tap after a signal, as if it had succeeded."""
     raise SystemExit(0)
 
 

@@ -44,7 +44,7 @@ class TapDataSource(DataSource):
     Spark pickles them with the class when it sends the class to its Python processes."""
 
     preset: ClassVar[Mapping[str, str]] = {}
-    """Values of reader options that the user does not set, which `register_source` defines."""
+    """Default values of the reader options, which `register_source` sets in a subclass."""
 
     @classmethod
     def name(cls) -> str:
@@ -82,7 +82,7 @@ class TapDataSource(DataSource):
         raise UnsupportedError(_NO_STREAMING)
 
     def _get_options(self) -> ReadOptions:
-        """Return the options that the user set for `spark.read`, parsed and completed by `preset`.
+        """Return the parsed options of `spark.read`, with the defaults of `preset`.
 
         They are parsed once, and pickled with this object.
         """
@@ -101,10 +101,10 @@ class TapReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> list[TapPartition]:
-        """Return the input partitions that Spark's tasks read: groups of contexts of the stream.
+        """Return the input partitions of Spark, each a group of partitions of the tap's stream.
 
-        A context identifies a partition of a stream, as in singer_sdk, for example one parent
-        record. To list the contexts of a child stream, all records of its parent stream are read.
+        For a child stream, the tap has one partition per parent record. To list them, all records
+        of the parent stream are read.
         """
         from target_spark.extract.partition_reader import plan_groups
 
@@ -120,7 +120,7 @@ class TapReader(DataSourceReader):
 
 @dataclass
 class TapPartition(InputPartition):
-    """Spark input partition: a group of contexts of a stream, which one Spark task reads."""
+    """Input partition of Spark: a group of a stream's partitions, which one Spark task reads."""
 
     group: PartitionGroup
 
@@ -132,8 +132,8 @@ def register_source(
 
     Args:
         name: The name of the data source for `spark.read.format`.
-        settings: The settings of the tap. They may contain secrets, because Spark shows only
-            options in its plans and logs.
+        settings: The settings of the tap. They may contain secrets, because Spark does not show
+            them in its plans and logs.
         **preset: Default values of the data source's options.
     """
 

@@ -22,7 +22,7 @@ __all__ = ["ProcessDiedError", "run_in_fork"]
 _T = TypeVar("_T")
 
 _PARENT_DEATH: Final = 1
-"""Number of Linux's prctl option PR_SET_PDEATHSIG, which sets the signal that a process gets when
+"""Number of the Linux prctl option PR_SET_PDEATHSIG. It sets the signal that a process gets when
 its parent dies."""
 
 

@@ -36,13 +36,14 @@ if TYPE_CHECKING:
 __all__ = ["PartitionGroup", "plan_groups", "read_batches"]
 
 _IN_MEMORY: Final = 8 << 20
-"""Maximum bytes of the records of a context in memory; more are written to a temporary file."""
+"""Maximum bytes of a context's records in memory. Larger data are written to a temporary file."""
 
 _ROWS, _BYTES = 10_000, 4 << 20
-"""Approximate maximum rows and bytes of a record batch."""
+"""Approximate maximum number of rows, and of bytes, in a record batch."""
 
 _ALL_AT_ONCE: Final = 1 << 31
-"""Number of contexts above that of any stream, so that one call of `sync` passes all of them."""
+"""Number that exceeds the contexts of any stream, so that `sync` is called once with all of
+them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,8 @@ class PartitionGroup:
 def plan_groups(options: ReadOptions) -> list[PartitionGroup]:
     """Divide the contexts of a stream into at most ``options.partitions`` groups.
 
-    If ``options.partitions`` is None, each context is a separate group.
+    A context identifies a partition of the stream, such as one parent record. If
+    ``options.partitions`` is None, each context is a separate group.
 
     Raises:
         FrameError: The tap cannot list the contexts.
@@ -99,10 +101,11 @@ def _collect_parts(options: ReadOptions) -> list[WorkUnit | None]:
 
 
 class _ContextCollector:
-    """Output of a tap on the driver, which collects the contexts of a stream without its records.
+    """Tap output that collects the contexts of a stream, but not its records.
 
-    The tap also uses the object as its distributor (`tap_core.sync.work_units.WorkDistributor`): it
-    passes contexts to `sync` instead of reading them.
+    A context identifies a partition of the stream, such as one parent record. The tap uses this
+    object also as its distributor (`tap_core.sync.work_units.WorkDistributor`), and passes the
+    contexts to the method `sync` instead of reading their records.
     """
 
     most = _ALL_AT_ONCE
@@ -127,10 +130,9 @@ class _ContextCollector:
         return WorkResults((), [WorkResult(part.number) for part in parts])
 
     def read_here(self, _context: Any) -> tuple[()]:
-        """Return no records and set `is_read_here`; replaces the stream's `get_records`.
+        """Return no records and set `is_read_here`, in place of the stream's method `get_records`.
 
-        The tap calls `get_records` only if it has not passed the contexts to `sync`, because the
-        stream cannot be divided.
+        The tap calls `get_records` only if the stream cannot be divided into contexts (partitions).
         """
         self.is_read_here = True
         return ()
@@ -140,14 +142,14 @@ class _ContextCollector:
 
 
 def read_batches(options: ReadOptions, group: PartitionGroup) -> Iterator[pa.RecordBatch]:
-    """Read the contexts of a group, and yield their records as Arrow record batches.
+    """Read a group of partitions of a stream; yield their records as Arrow record batches.
 
     Args:
         options: The options of the DataFrame reader.
-        group: The contexts to read.
+        group: The partitions to read.
 
     Raises:
-        FrameError: All attempts to read a context failed, or a value cannot be converted to its
+        FrameError: All attempts to read a partition failed, or a value cannot be converted to its
             column's type.
     """
     converter = ArrowConverter(options.table_schema, nulls=options.nulls)
@@ -164,7 +166,7 @@ def read_batches(options: ReadOptions, group: PartitionGroup) -> Iterator[pa.Rec
 def _read_context(
     options: ReadOptions, group: PartitionGroup, part: WorkUnit | None, sink: _RecordBatchOutput
 ) -> bool:
-    """Read one context of a stream with retries. Return True if it has records.
+    """Read one context (partition) of a stream with retries. Return True if it has records.
 
     If ``part`` is None, read the whole stream.
 

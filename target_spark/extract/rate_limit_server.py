@@ -55,7 +55,7 @@ _PORT_SETTING: Final = "spark.tap.permits.port"
 
 _LAST_PORT: Final = 65_535
 _HANDSHAKE_SECONDS: Final = 3.0
-"""Seconds within which a client must authenticate."""
+"""Maximum time in seconds for a client to authenticate."""
 
 _BACKLOG: Final = 1024
 """Maximum number of connections that wait to be accepted."""
@@ -68,7 +68,7 @@ _T = TypeVar("_T")
 
 
 def use_job_rate_limit(tap: object, permits: RateLimitAddress | StaticShare | None) -> None:
-    """Apply a tap's rate limits to all processes of its Spark job together.
+    """Apply the rate limits of a tap to the total requests of all processes of a Spark job.
 
     Args:
         tap: The tap, whose HTTP requests are limited.
@@ -82,8 +82,7 @@ def use_job_rate_limit(tap: object, permits: RateLimitAddress | StaticShare | No
 class _RateLimitMessage(msgspec.Struct, frozen=True, array_like=True):
     """Message from a worker to the server that counts the HTTP requests of a Spark job.
 
-    The message either reserves requests, or reports the number of remaining requests that an API
-    returned.
+    The message either reserves requests, or reports how many requests an API still allows.
 
     Attributes:
         name: The name of the rate limit.
@@ -107,7 +106,7 @@ _decode_reservation: Final = msgspec.json.Decoder(Reservation).decode
 
 # ------------------------------------------------------------------------------ the driver
 class RateLimitServer:
-    """Server on the driver that applies the rate limits of an API to all processes of a Spark job.
+    """Server on the driver that applies rate limits to the HTTP requests of all Spark workers.
 
     The server counts the HTTP requests. It can be used as a context manager.
 
@@ -275,7 +274,7 @@ def _bind_socket(host: str, port: int) -> socket.socket:
 
 
 def _compute_proof(key: bytes, challenge: bytes) -> bytes:
-    """Return a client's response to a challenge, which proves that it has the secret key."""
+    """Return the response to a challenge, with which a client proves that it has the secret key."""
     return hmac.new(key, challenge, hashlib.sha256).hexdigest().encode()
 
 
@@ -286,7 +285,7 @@ def _replace_infinity(terms: RateLimits) -> RateLimits:
 
 
 def _restore_infinity(terms: RateLimits) -> RateLimits:
-    """Return the rate limits with infinity again where `_replace_infinity` has put -1."""
+    """Return the rate limits with each -1 of `_replace_infinity` converted back to infinity."""
     rates = tuple((math.inf if most < 0 else most, each) for most, each in terms.rates)
     return RateLimits(terms.kind, rates)
 
@@ -301,7 +300,7 @@ class RateLimitAddress:
     key: bytes = field(repr=False)
 
     def counters(self) -> RateCounterStore:
-        """Return this process's client for the rate limit server at this address."""
+        """Return the client of this process for the rate limit server at this address."""
         with _clients_lock:
             return _clients.setdefault((self, os.getpid()), _Client(self))
 
@@ -396,7 +395,7 @@ def _call_with_retries(call: Callable[[], _T], reason: Callable[[Exception], Exc
 
     The pauses before the retries are 0.5, 1 and 2 seconds.
 
-    ``reason`` converts the last error to the exception to raise.
+    ``reason`` is a function that converts the last error to the exception to raise.
     """
     pause = _FIRST_PAUSE_SECONDS
     for left in reversed(range(_ATTEMPTS)):
@@ -416,7 +415,7 @@ class StaticShare:
     """Fixed fraction of a rate limit, for a worker that cannot connect to a rate limit server.
 
     Time is divided into slots in which the rate limit allows one request. The slots are assigned in
-    turn to ``worker_count`` workers, of which this worker has the index ``number``.
+    turn to ``worker_count`` workers. This worker has the index ``number``.
     """
 
     number: int
@@ -464,7 +463,7 @@ class _SlotCounter:
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """Delay all later requests until an API resets its limit, if it allows no more now.
+        """Delay all later requests until an API resets its limit, if no requests remain.
 
         Args:
             name: The name of the rate limit.

@@ -1,8 +1,8 @@
 """Parser of the options of `spark.read.format("tap")`, which runs on the driver.
 
 Spark shows options in its plans, its UI and its event log, so they must not contain secrets.
-Settings come from files, from environment variables, or from a registered data source class, and
-are pickled in the objects that Spark sends to its workers.
+Settings come from files, environment variables, or a registered data source class. They are pickled
+in the objects that Spark sends to its workers.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ReadOptions:
     partitions: int | None = None
 
     def tap(self) -> Tap:
-        """Create the tap with its settings and state, and select only the stream to read."""
+        """Return a new tap with the settings and the state; only the stream to read is selected."""
         return select_single_stream(self.source.new(self.state), self.stream)
 
     def describe_error(self, error: BaseException) -> str:
@@ -147,7 +147,7 @@ def _discover_stream(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
 
 
 def _find_stream(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
-    """Find the schema of a stream by its name after stream maps, which may rename it.
+    """Find the schema of a stream by the name that stream maps give the stream.
 
     Returns:
         The schema, and the name of the stream in the tap.
@@ -240,7 +240,7 @@ def _parse_inline_settings(text: str, schema: Mapping[str, Any]) -> dict[str, An
 def _read_document(
     value: str | None, read: Callable[[str | bytes, str], dict[str, Any]], option: str
 ) -> dict[str, Any] | None:
-    """Return the JSON object that an option contains, or the JSON object in the file that it names.
+    """Return the JSON object in the value of an option, or in the file that the value names.
 
     Return None if the option is not set.
 

@@ -47,7 +47,7 @@ def with_retries(
         tries: The maximum number of attempts, at least 1.
         where: A description of the operation, with which log messages begin.
         describe: A function that returns the text of an error, without secrets.
-        not_retried: Exceptions that are not retried, in addition to configuration errors.
+        not_retried: Types of exceptions that are not retried, in addition to configuration errors.
 
     Raises:
         RetriesExhaustedError: The last attempt failed, or an error is not retried. The original

@@ -51,7 +51,10 @@ _OUTPUT_SCHEMA: Final = "stream INT, value BINARY"
 """Spark schema of the output of `SparkTask`."""
 
 _PROBE_ROWS: Final = 1 << 16
-"""More rows than `spark.range` has partitions, of which there is one for each task slot."""
+"""Number of rows in `spark.range` to find the number of task slots.
+
+It exceeds the number of partitions of `spark.range`, which has one for each task slot.
+"""
 
 _TASKS_PER_SLOT: Final = 8
 """Spark tasks per task slot of the cluster.
@@ -74,7 +77,7 @@ _ORDINAL: Final = r"CAST(regexp_extract(value, '^\\{\"n\":([0-9]+)', 1) AS BIGIN
 
 
 class SparkDistributor:
-    """Distributor that lets Spark workers sync the partitions of a tap's streams.
+    """Distributor of the partitions of a tap's streams to Spark workers, which sync them.
 
     A partition is a section of a stream that can be read independently, such as the child records
     of one parent record. An ordinal is the position of a row in the input.
@@ -114,7 +117,7 @@ class SparkDistributor:
         The rows of one call, which is one Spark job, are loaded before the next one starts."""
         self._parts_synced = 0
         self._tap_streams: dict[str, str] = {}
-        """Name of the tap's stream for each output stream, which stream maps may have renamed."""
+        """Name of the stream in the tap for each output stream. Stream maps may have renamed it."""
         self._addresses: list[str] = []
         """URLs of the temporary files, which `close` deletes."""
 
@@ -169,7 +172,7 @@ class SparkDistributor:
         )
 
     def _reserve_ordinals(self, results: Iterable[PartResult], first: int) -> dict[int, int]:
-        """Reserve the positions in the input (ordinals) of all rows that a Spark job has read.
+        """Reserve input positions (ordinals) for all rows that a Spark job has read.
 
         ``first`` is the number of the job's first partition among all partitions of the run.
 
@@ -197,7 +200,7 @@ class SparkDistributor:
                 self._staging_area.delete(spark, address)
 
     def _get_output_schemas(self, parts: Sequence[WorkUnit]) -> dict[str, SchemaEvent]:
-        """Return the schemas of all streams to which partitions may write rows, by stream name.
+        """Return the schemas of all streams that partitions may write to, by stream name.
 
         These are the streams of the partitions and their selected descendants, after stream maps.
         """
@@ -293,7 +296,7 @@ def _write_blocks(blocks: DataFrame, address: str) -> None:
 
 
 def _copy_rows_below(spark: SparkSession, address: str, destination: str, ordinal: int) -> None:
-    """Copy those rows of a Spark job whose position in the input is below ``ordinal`` to a URL.
+    """Copy the rows of a Spark job before the input position ``ordinal`` to another URL.
 
     This leaves out the rows of a failed partition and of all later partitions.
     """
@@ -367,10 +370,10 @@ def _count_task_slots(spark: SparkSession) -> int:
 
 
 def _run_cancellable(engine: SparkProvider, step: Callable[[SparkSession], _T]) -> _T:
-    """Call a function in a separate thread, wait for its result and return it.
+    """Call a function in a separate thread, and return its result.
 
-    If an exception such as KeyboardInterrupt is raised in the calling thread, cancel the Spark jobs
-    of the function.
+    If an exception such as KeyboardInterrupt is raised in the calling thread, the Spark jobs of the
+    function are cancelled.
 
     Raises:
         BaseException: The exception that the function raised.

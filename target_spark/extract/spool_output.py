@@ -1,9 +1,9 @@
 """Output files of a Spark task that reads partitions of a tap: one file per stream.
 
 Rows are written as JSON lines. If the worker and the driver share a folder, the files are in this
-folder with hidden names, which Spark ignores. After the job, `publish_files` renames the files of
-successful tasks, so files of lost or duplicate tasks stay hidden. Otherwise the rows are written to
-temporary files of the worker, and sent to the driver in blocks of lines.
+folder and have hidden names. Spark ignores hidden files. After the job, `publish_files` renames the
+files of successful tasks; those of lost or duplicate tasks stay hidden. Otherwise the rows are
+written to temporary files of the worker, and sent to the driver in blocks of lines.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from typing import IO, Final
 __all__ = ["SpoolOutput", "WriteFailedError", "publish_files"]
 
 _BLOCK: Final = 1 << 18
-"""Bytes after which a block of lines ends with its current line.
+"""Size in bytes from which a block of lines ends with the current line.
 
-Blocks are well below 512 KiB, half of a heap region of a JVM with a small heap: the garbage
-collector G1 treats larger objects separately."""
+Blocks are well below 512 KiB, half of a heap region of a JVM with a small heap. The garbage
+collector G1 stores larger objects separately.
+"""
 
 
 class WriteFailedError(BaseException):
@@ -77,9 +78,9 @@ class SpoolOutput:
                 self._kept[stream] = file.seek(0, os.SEEK_END)
 
     def share(self, streams: int) -> None:
-        """Open the files of all streams before a fork, so that the child can write to them too.
+        """Open the files of all streams before a fork, so that the child process can write to them.
 
-        Write buffers are flushed, because the child process would inherit and write them again.
+        Write buffers are flushed. Otherwise, the child process would inherit and write them again.
 
         Args:
             streams: The number of streams.
@@ -96,7 +97,7 @@ class SpoolOutput:
                 file.flush()
 
     def take_blocks(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the rows in blocks, as (stream number, lines of JSON), and then discard them.
+        """Yield the rows as blocks of (stream number, lines of JSON), and then discard them.
 
         Each block has complete lines. If the files are in a folder that the driver can read, yield
         nothing, because Spark then reads the rows from the files.

@@ -122,7 +122,7 @@ def _get_cached_tap(key: _CacheKey) -> Tap:
 class _CacheKey:
     """Key of the cached tap. Two keys are equal if their `TapSpec` objects have the same run id.
 
-    A `TapSpec` itself is no key, because its settings are a dict, which has no hash.
+    A `TapSpec` itself cannot be a key, because its settings are a dict, which has no hash.
     """
 
     source: TapSpec
@@ -154,7 +154,7 @@ def describe_error(source: TapSpec, error: BaseException) -> str:
 def drop_cached_tap() -> None:
     """Remove the tap from the cache of this process, so that `get_tap` creates a new tap.
 
-    This is necessary after an error, because the tap may be in an undefined state, and in a forked
-    process, because it must not use the connections of its parent.
+    This is necessary after an error, because the tap may be in an undefined state. It is also
+    necessary in a forked process, which must not use the connections of its parent.
     """
     _get_cached_tap.cache_clear()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["RESULT_STREAM", "PartResult", "SparkTask", "sync_part"]
 
 RESULT_STREAM: Final = -1
-"""Number in place of a stream's index for an output row that contains a `PartResult`, not rows."""
+"""Stream number of an output row that contains a `PartResult` instead of rows of a stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class PartResult:
     def to_json(self) -> bytes:
         """Return this result as one line of JSON, without the newline, for `read` on the driver.
 
-        Values are encoded as in a state, so that the driver finds the partition of a context.
+        Values are encoded as in a Singer state, so that the driver can identify the partition.
         """
         return encode_value(asdict(self))
 
@@ -140,8 +140,8 @@ class SparkTask:
     ) -> Mapping[str, Any]:
         """Sync a partition and return its bookmarks by stream.
 
-        If Spark repeats this task, sync in a forked child process, because the tap may have crashed
-        the worker process before. A crash of the child process raises an exception here.
+        If Spark repeats this task, the tap may have crashed the worker process. The partition is
+        then synced in a forked child process, whose crash raises an exception here.
         """
         if not _is_task_retry():
             return sync_part(self.source, part, sink)
@@ -159,7 +159,7 @@ class SparkTask:
 
 
 def _is_task_retry() -> bool:
-    """Return True if Spark repeats this task after a failure, such as a crash of its process."""
+    """Return True if Spark runs this task again after a failure, such as a crash of its process."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -188,8 +188,8 @@ def sync_part(source: TapSpec, part: WorkUnit, writer: ProtocolWriter) -> Mappin
 class _EventForwarder:
     """Output of a worker's cached tap, which passes the tap's events to ``listener``.
 
-    ``listener`` is the `emit` method of the partition that is being read, or None. A tap keeps its
-    output while it reads one partition after the other, so only ``listener`` changes.
+    ``listener`` is the `emit` method for the partition that is being read, or None. The tap keeps
+    the same output for all partitions, so only ``listener`` changes.
     """
 
     def __init__(self) -> None:
