@@ -73,7 +73,7 @@ Of the setting ``spark``, only the properties in `_RULES` are allowed."""
 _SPARK: Final = "spark"
 
 _TABLE_NAMES: Final = ("table", "table_prefix")
-"""Settings whose values are part of the path of a table, and could lead to another folder."""
+"""Settings that are part of a table's path, so that their values could lead to another folder."""
 
 # Values --------------------------------------------------------------------------------------
 
@@ -89,8 +89,8 @@ _URL: Final = r"https?://[^\s\x00-\x1f\x7f-\x9f]{1,2000}"
 _ENDPOINT: Final = r"(https?://)?[A-Za-z0-9.-]{1,253}(:\d{1,5})?/?"
 
 _REFERENCE_START: Final = "${"
-"""Start of a reference such as ``${env.HOME}``, which Spark or Hadoop replace by a value of the
-server's environment."""
+"""Start of a reference such as ``${env.HOME}``. Spark or Hadoop replace references by values from
+the server's environment."""
 
 # Keys ----------------------------------------------------------------------------------------
 
@@ -104,9 +104,9 @@ _DELTA: Final = r"spark\.databricks\.delta\."
 _DELTA_PROPERTY: Final = rf"{_DELTA}properties\.defaults\."
 
 _CATALOG_TYPES: Final = "hadoop|rest|glue"
-"""Iceberg catalog types that a call may use, as a pattern.
+"""Regular expression for the Iceberg catalog types that a call may use.
 
-Other types can load code that the client chooses: Hive's functions are jars, JDBC loads drivers.
+Other types can load code that the client chooses: Hive functions in jars, or JDBC drivers.
 """
 
 _CATALOG_CLASSES: Final = (
@@ -190,13 +190,13 @@ _RULES: Final = tuple(
         (r"spark\.hadoop\.fs\.gs\.project\.id", _WORD),
     )
 )
-"""Spark properties that a call may set: patterns of names, and of the values that each may have."""
+"""Spark properties that a call may set: pairs of patterns for the name and for the value."""
 
 
 def find_value_pattern(key: str) -> re.Pattern[str] | None:
     """Return the pattern of the values that a gRPC call may give the Spark property ``key``.
 
-    Return None if a call may not set the property at all.
+    If a call must not set the property, the result is None.
     """
     return next((value for pattern, value in _RULES if pattern.fullmatch(key)), None)
 
@@ -211,7 +211,7 @@ def _find_stream_settings(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class CallRules:
-    """Rules for the settings of a gRPC call of Fivetran, which the server's operator can extend.
+    """Rules for settings that a gRPC call of Fivetran may have. The operator can extend them.
 
     Attributes:
         allowance: Names of settings that calls may set in addition to `SETTINGS`.
@@ -317,7 +317,7 @@ class CallRules:
     def _find_untyped_catalogs(self, conf: Mapping[str, Any]) -> Iterator[str]:
         """Yield a message for each Iceberg catalog in Spark properties that has no type.
 
-        Without a type, Iceberg would use a Hive catalog, which calls may not use.
+        Without a type, Iceberg would use a Hive catalog, but calls may not use one.
         """
         for key, value in conf.items():
             is_catalog = re.fullmatch(_CATALOG, key) and "iceberg" in str(value).lower()

@@ -31,9 +31,8 @@ class AlterPlan:
         before: The table's columns before the change.
         after: The table's columns after the change.
         added: New columns.
-        widened: Columns with a new type, if the table format can change the type without rewriting
-            values.
-        converted: Columns with a new type, if their values must be rewritten.
+        widened: Columns whose type changes in place, without rewriting their values.
+        converted: Columns whose type changes by rewriting their values.
         narrowed: Columns that keep their type in the table, although their new Fivetran type allows
             fewer values.
         dropped: Columns to remove.
@@ -51,16 +50,17 @@ class AlterPlan:
     def changes_columns(self) -> bool:
         """True if the plan adds or drops columns of the table, or changes their types.
 
-        False if it changes only the key or Fivetran types, which are stored in a table property.
+        False if it changes only keys or Fivetran types, because these are stored in a table
+        property.
         """
         return bool(self.added or self.widened or self.converted or self.dropped)
 
     @property
     def keys_to_check(self) -> tuple[DestinationColumn, ...]:
-        """Key columns whose values must be checked for duplicates and nulls before the change.
+        """Key columns to check for duplicates and nulls before the change.
 
-        These are all key columns if the key changes or values of a key column are converted.
-        Otherwise the result is empty, because no check is needed.
+        All key columns are checked if the key changes or if values of a key column are converted.
+        Otherwise, the result is empty.
         """
         keys, old_keys = _marked_keys(self.after), _marked_keys(self.before)
         is_same_key = {key.column for key in keys} == {key.column for key in old_keys}
@@ -162,6 +162,7 @@ def _apply_request(
 def _marked_keys(fivetran_schema: FivetranSchema) -> tuple[DestinationColumn, ...]:
     """Return the columns that are marked as keys.
 
-    Unlike `FivetranSchema.keys`, the result does not contain an unmarked ``_fivetran_id``.
+    If there are none, the result is empty. `FivetranSchema.keys` would contain the id column
+    ``_fivetran_id`` in this case.
     """
     return tuple(column for column in fivetran_schema.columns if column.is_key)

@@ -38,12 +38,13 @@ __all__ = ["apply_plan"]
 _TIMESTAMP_NTZ: Final = "timestamp_ntz"
 
 _LOST_VALUE: Final = "target-spark: a value does not fit the new type"
-"""Message with which Spark fails to rewrite a table, if a value does not fit its column's new type.
+"""Error message of Spark for a value that does not fit the new type during a rewrite.
 
-All values fitted when they were checked, so another writer has added this one since."""
+All values were checked before, so another writer must have added this value meanwhile.
+"""
 
 _GENERATION_EXPRESSION: Final = "delta.generationExpression"
-"""Key of the metadata of a Delta column that stores the expression of a generated column."""
+"""Key of Delta column metadata that stores the expression of a generated column."""
 
 
 def apply_plan(
@@ -102,7 +103,7 @@ def apply_plan(
 def _is_rewritten(plan: AlterPlan, table_format: str) -> bool:
     """Return True if a change of the table requires rewriting all its rows.
 
-    That is so if a column's values must be converted, or if a Delta table drops a column.
+    Rewriting is required to convert values of a column, or to drop a column of a Delta table.
     """
     return bool(plan.converted or (plan.dropped and table_format == "delta"))
 
@@ -181,7 +182,7 @@ def _build_select_list(rows: DataFrame, existing: ExistingTable, plan: AlterPlan
 
 
 def _build_properties(existing: ExistingTable, plan: AlterPlan) -> Iterator[tuple[str, str]]:
-    """Yield name and value of each table property to set before the table's columns change.
+    """Yield the name and value of each table property to set before columns change.
 
     One property stores the Fivetran types, keys and names of the columns. Others enable the
     features of Delta Lake that the changes need, such as type widening.
@@ -200,7 +201,7 @@ def _build_properties(existing: ExistingTable, plan: AlterPlan) -> Iterator[tupl
 
 
 def _build_alter_clauses(plan: AlterPlan, table_format: str) -> Iterator[str]:
-    """Yield the clause of each ALTER TABLE statement that changes columns without a rewrite."""
+    """Yield the clauses of the ALTER TABLE statements that change columns without a rewrite."""
     changes = [SchemaChange("add", (c.column,), to_ddl(c, table_format)) for c in plan.added]
     changes += [SchemaChange("widen", (c.column,), to_ddl(c, table_format)) for c in plan.widened]
     yield from build_alter_statements(changes)
@@ -215,18 +216,18 @@ def _add_generated_columns(
     plan: AlterPlan,
     partition_specs: Sequence[PartitionSpec],
 ) -> DataFrame:
-    """Mark the generated columns in the rows with which a Delta table is overwritten.
+    """Mark the generated columns in the rows that overwrite a Delta table.
 
-    A generated column, such as the year of a date, is computed by Delta. It stays generated only if
-    the metadata of the written column contain its expression.
+    A generated column, such as the year of a date, is computed by Delta. After the overwrite, it is
+    still generated only if the metadata of the written column contain its expression.
 
     Args:
         changed: The rows after the change.
         stream: The stream of the table, for messages.
         existing: The table before the change.
         plan: The changes.
-        partition_specs: The partition columns that the setting ``partition_by`` defines, with
-            their expressions.
+        partition_specs: The partition columns that the setting ``partition_by`` defines, with their
+            expressions.
 
     Returns:
         The rows, with expressions in the metadata of generated columns.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["find_file_error", "read_files", "validate_files"]
 
 _MARK: Final = "target-spark batch file: "
-"""Text before the JSON-encoded message of a `BatchFileLoadError` in the text of a Spark error."""
+"""Text in a Spark error that precedes the JSON-encoded message of a `BatchFileLoadError`."""
 
 _MARKED_MESSAGE: Final = re.compile(re.escape(_MARK) + r'("(?:[^"\\]|\\.)*")')
 
@@ -62,7 +62,7 @@ def read_files(
     - ``OP``: the number of the `FileKind` of the row's file.
     - ``ORDINAL``: a unique number that increases from row to row and from file to file.
     - If there are update files, a boolean column for each non-key column, named by
-      ``unmodified_flag``. It is true if the row does not change the column's value in the table.
+      ``unmodified_flag``. True means that the row keeps the old value of the column in the table.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -73,9 +73,9 @@ def read_files(
 
 
 def find_file_error(error: BaseException) -> BatchFileLoadError | None:
-    """Return the error of a batch file that made a Spark action fail with ``error``.
+    """Return the error of a batch file, if it is the cause of the error of a Spark action.
 
-    Return None if the action failed for another reason.
+    If the action failed for another reason, return None.
     """
     for cause in iterate_causes(error):
         if isinstance(cause, BatchFileLoadError):

@@ -13,8 +13,8 @@ __all__ = ["BatchRequest", "FileKind", "FileParams", "RequestFile"]
 class FileKind(IntEnum):
     """Kind of a Fivetran batch file, which determines how its rows change the table.
 
-    The files of a request are applied in the order of the values: first earliest-start files, which
-    only history mode has, and last delete files.
+    The files of a request are applied in the order of these values: from earliest-start files,
+    which occur only in history mode, to delete files.
     """
 
     EARLIEST_START = 0
@@ -27,8 +27,8 @@ class FileKind(IntEnum):
 class RequestFile:
     """Batch file that a request of Fivetran names, with its kind.
 
-    ``key`` is the AES key that decrypts the file, or None if the file is not encrypted. It is not
-    part of the `repr`.
+    ``key`` is the AES key that decrypts the file, or None if the file is not encrypted. The `repr`
+    does not show it.
     """
 
     path: str
@@ -44,8 +44,7 @@ class FileParams:
         compression: The compression of the files.
         encryption: The encryption of the files.
         null: The text of a cell that means NULL.
-        unmodified: The text of a cell in an update file that means the unchanged value of the
-            table.
+        unmodified: The text of a cell in an update file that means: keep the value in the table.
     """
 
     compression: Compression = Compression.OFF

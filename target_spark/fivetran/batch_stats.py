@@ -29,11 +29,11 @@ from target_spark.fivetran.type_mapping import to_ddl
 __all__ = ["BatchStats", "count_rows"]
 
 _MAX_KEY_BYTES: Final = 64 << 20
-"""Maximum bytes of keys that are kept in memory for comparison."""
+"""Maximum size in bytes of the keys that are kept in memory for comparison."""
 
 _INEXACT_TYPES: Final = (DataType.FLOAT, DataType.DOUBLE)
-"""Types of which Arrow may regard two values as different that Spark regards as equal, or vice
-versa. For keys of these types, a repeated key is assumed."""
+"""Types for which Arrow and Spark may disagree on whether two values are equal. For keys of these
+types, a repeated key is assumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,8 @@ class BatchStats:
 
     Attributes:
         rows: The number of rows by kind of file. Kinds without rows are left out.
-        repeats: False if no primary key occurs twice in the compared files; True if one may.
+        repeats: False if all primary keys in the compared files are unique; True if one may be
+            repeated.
     """
 
     rows: Mapping[FileKind, int]
@@ -66,7 +67,7 @@ def count_rows(
     existing: ExistingTable,
     compared: Collection[FileKind] = frozenset(FileKind),
 ) -> BatchStats:
-    """Count the rows of Fivetran's batch files, and find out if a primary key is repeated.
+    """Count the rows of Fivetran's batch files, and detect repeated primary keys.
 
     Args:
         files: The files.

@@ -50,8 +50,8 @@ _TYPES: Final[Mapping[DataType, Any]] = {
     DataType.UTC_DATETIME: _UTC_TIMESTAMP,
     DataType.BINARY: pa.binary(),
 }
-"""Arrow types of Fivetran's types. Types that are missing here are text, except for DECIMAL, whose
-precision and scale belong to the column."""
+"""Arrow type for each Fivetran type. Types that are missing here are read as text. DECIMAL is an
+exception: its precision and scale belong to the column."""
 
 
 def arrow_type(column: DestinationColumn) -> Any:
@@ -86,7 +86,8 @@ def find_first_failure(values: Any, function: Callable[[Any], Any]) -> int:
 
     Args:
         values: An Arrow array for which the function fails as a whole.
-        function: Function that is called with slices of the array and fails by raising ValueError.
+        function: Function that is called with slices of the array. It raises ValueError if it
+            fails.
     """
     start, length = 0, len(values)
     while length > 1:
@@ -139,7 +140,7 @@ _MAX_DIGITS: Final = 38
 
 _LARGEST_FLOAT: Final = 3.4028234663852886e38
 _LARGEST_WRITTEN_FLOAT: Final = 3.4028237e38
-"""The largest FLOAT as Fivetran's guide writes it, rounded up."""
+"""The largest FLOAT, rounded up as in Fivetran's guide."""
 
 
 def _parse_decimals(texts: Any, column: DestinationColumn) -> Any:
@@ -200,15 +201,15 @@ def _parse_floats(texts: Any, column: DestinationColumn) -> Any:
 
 
 def _replace_infinite_floats(texts: Any, values: Any, overflown: Any) -> Any:
-    """Replace infinity by the largest FLOAT in those rows whose text is not infinity.
+    """Replace infinity by the largest FLOAT, in rows whose text is a finite number.
 
     Fivetran writes the largest FLOAT rounded up, as 3.4028237e38, which Arrow parses as infinity.
-    Negative numbers are handled in the same way.
+    The same applies to negative numbers.
 
     Args:
         texts: The texts of the numbers.
         values: The parsed numbers.
-        overflown: Array that is true for each finite text that was parsed as infinity.
+        overflown: Array that is true for each finite number that was parsed as infinity.
 
     Raises:
         ValueError: A number is larger than 3.4028237e38, or the values are not FLOAT.
@@ -276,8 +277,8 @@ def _slice_bytes(texts: Any, end: int) -> Any:
 def _check_range(values: Any, as_number: Any, first: int, last: int) -> Any:
     """Return an array of dates or timestamps; raise ValueError if one is out of bounds.
 
-    The bounds ``first`` and ``last`` are integers of the Arrow type ``as_number``, as which the
-    values are compared.
+    The values are compared as integers of the Arrow type ``as_number``. The smallest allowed
+    integer is ``first``, and the largest is ``last``.
     """
     bounds = pc.min_max(values.view(as_number)).as_py()
     if bounds["min"] is not None and not first <= bounds["min"] <= bounds["max"] <= last:
@@ -324,9 +325,10 @@ _CONVERTERS: Final[Mapping[DataType, Callable[[Any, DestinationColumn], Any]]] =
     DataType.BINARY: _decode_base64,
     DataType.NAIVE_TIME: _check_times,
 }
-"""Functions that convert an array of texts to the values of a Fivetran type, or check the texts.
+"""Functions that convert an array of texts to values, or check the texts, by Fivetran type.
 
-Each raises ValueError (as Arrow's errors are) if a text is not a valid value of the type."""
+Each raises ValueError, like Arrow, if a text is not a valid value of the type.
+"""
 
 _REASONS: Final[Mapping[DataType, str]] = {
     DataType.BOOLEAN: "is neither true nor false",

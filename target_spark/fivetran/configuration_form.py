@@ -53,20 +53,20 @@ FORM: Final[JsonSchema] = {
         name: {**SCHEMA["properties"][name], **shown} for name, shown in _FORM_SETTINGS.items()
     },
 }
-"""JSON Schema of the form.
+"""JSON Schema of the configuration form.
 
-A form cannot require one of two fields, so it requires the path, which all tables can have. A
-configuration without a path is valid if its catalog defines the location of files.
+A form cannot require one of two fields. Therefore it requires the path, which every table can have.
+A configuration without a path is valid if its catalog defines the location of files.
 """
 
 TESTS: Final[Mapping[str, str]] = {
     "settings": "Check the settings, Java and the libraries of the table format",
     "storage": "Create, write, read and remove a table",
 }
-"""Connection tests that Fivetran runs when a user sets up the destination: names and labels."""
+"""Connection tests that Fivetran runs when a user sets up the destination: labels by name."""
 
 _IGNORED_SETTINGS: Final = {"report": None, "dry_run": None}
-"""Settings that have no effect in a server, and are set to None before the validation."""
+"""Settings that a server ignores. They are set to None before the validation."""
 
 
 def parse_settings(configuration: Mapping[str, Any]) -> dict[str, Any]:

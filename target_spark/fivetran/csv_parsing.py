@@ -35,7 +35,7 @@ _MAX_LISTED: Final = 5
 
 
 class FileFaultError(Exception):
-    """Error for an invalid batch file, whose message lacks the name of the file.
+    """Error for an invalid batch file. The message does not contain the name of the file.
 
     The message is the end of a sentence, such as "names a column twice: id". The caller catches the
     error and puts "The batch file <name>" before the message.
@@ -99,10 +99,10 @@ def check_columns(names: Sequence[str], fivetran_schema: FivetranSchema, kind: F
 
 
 def key_columns(fivetran_schema: FivetranSchema, kind: FileKind) -> tuple[DestinationColumn, ...]:
-    """Return the columns that identify a row in the batch files of a kind.
+    """Return the columns that identify a row in batch files of the kind ``kind``.
 
-    In history mode, one of the columns is the start time of a version. A delete file does not have
-    this column, because a deletion concerns the current version.
+    In history mode, they include the start time of a row version. A delete file lacks this column,
+    because it always ends the current version.
     """
     keys, start = fivetran_schema.keys, fivetran_schema.by_name.get(START)
     if kind is FileKind.DELETE:
@@ -115,7 +115,7 @@ def key_columns(fivetran_schema: FivetranSchema, kind: FileKind) -> tuple[Destin
 def _get_required_columns(
     fivetran_schema: FivetranSchema, kind: FileKind
 ) -> tuple[DestinationColumn, ...]:
-    """Return the columns that a batch file of a kind must have."""
+    """Return the columns that every batch file of the kind ``kind`` must have."""
     if kind is FileKind.REPLACE:
         return fivetran_schema.columns
     end = fivetran_schema.by_name.get(END) if kind is FileKind.DELETE else None
@@ -164,7 +164,7 @@ def _parse_columns(
     Args:
         block: Complete rows of the file, without the header.
         count: The number of columns in the header.
-        type_: The Arrow type of the arrays: string, or binary to accept invalid UTF-8.
+        type_: The Arrow type of the arrays: string to reject invalid UTF-8, binary to accept it.
         null: The cell text that means NULL.
         handle_uneven_row: Function that is called for each row with more or fewer cells than the
             header. It returns "error" to fail or "skip" to skip the row.

@@ -84,13 +84,13 @@ def make_service(
 
 
 def _build_task_factory(response_class: Any) -> Callable[[str], Any]:
-    """Return a function that returns a response with a Task message for an error text."""
+    """Return a function that converts an error text to a response with a Task message."""
     return lambda text: response_class(task=proto_messages.Task(message=text))
 
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """Handlers of Fivetran's gRPC calls; each takes a request message and returns the response."""
+    """Handlers of Fivetran's RPCs. Each gets a request message and returns the response."""
 
     plugin: type[CommandTarget]
     shared_spark: SharedSpark
@@ -98,7 +98,7 @@ class _Calls:
     rules: CallRules
 
     def test(self, request: Any, call: RpcCall) -> Any:
-        """Handle Test: run the connection test that the request names."""
+        """Respond to the RPC `Test`: run the connection test that the request names."""
         call.note(request.name[:NAME_LIMIT])
         if request.name not in TESTS:
             raise UnsupportedError(f"There is no such test; the tests are {', '.join(TESTS)}.")
@@ -116,7 +116,7 @@ class _Calls:
         return proto_messages.TestResponse(success=True)
 
     def describe(self, request: Any, call: RpcCall) -> Any:
-        """Handle DescribeTable: return the columns of a table, or report that it does not exist."""
+        """Respond to the RPC `DescribeTable`: return the columns of a table, or "not found"."""
         stream = _get_stream_id(request.schema_name, request.table_name)
         with self._tables(request) as tables:
             existing = tables.describe(stream)
@@ -128,14 +128,14 @@ class _Calls:
         )
 
     def create(self, request: Any, call: RpcCall) -> Any:
-        """Handle CreateTable: create a table, and its schema if it does not exist."""
+        """Respond to the RPC `CreateTable`: create a table, and its schema if it does not exist."""
         stream = _get_stream_id(request.schema_name, request.table.name)
         with self._lock_table(request, stream, call) as tables:
             tables.create(stream, _parse_columns(tables, stream, request.table.columns))
         return proto_messages.CreateTableResponse(success=True)
 
     def alter(self, request: Any, call: RpcCall) -> Any:
-        """Handle AlterTable: change the columns or the keys of a table."""
+        """Respond to the RPC `AlterTable`: change the columns or the keys of a table."""
         stream = _get_stream_id(request.schema_name, request.table.name)
         with self._lock_table(request, stream, call) as tables:
             fivetran_schema = _parse_columns(tables, stream, request.table.columns)
@@ -144,7 +144,7 @@ class _Calls:
         return proto_messages.AlterTableResponse(success=True)
 
     def truncate(self, request: Any, call: RpcCall) -> Any:
-        """Handle Truncate: delete rows synced before a timestamp, or mark them as deleted."""
+        """Respond to the RPC `Truncate`: delete old rows of a table, or mark them as deleted."""
         soft = request.soft.deleted_column if request.HasField("soft") else None
         has_limit = request.HasField("utc_delete_before")
         before = _to_datetime(request.utc_delete_before) if has_limit else None
@@ -155,14 +155,14 @@ class _Calls:
         return proto_messages.TruncateResponse(success=True)
 
     def write(self, request: Any, call: RpcCall) -> Any:
-        """Handle WriteBatch: write the rows of batch files to a table."""
+        """Respond to the RPC `WriteBatch`: write the rows of batch files to a table."""
         from target_spark.fivetran.write_batch import write_batch
 
         files = self._iterate_files(request, FileKind.REPLACE, FileKind.UPDATE, FileKind.DELETE)
         return self._write(write_batch, request, files, call)
 
     def write_history(self, request: Any, call: RpcCall) -> Any:
-        """Handle WriteHistoryBatch: write batch files to a table that keeps all row versions."""
+        """Respond to the RPC `WriteHistoryBatch`: write batch files to a history mode table."""
         from target_spark.fivetran.write_history_batch import write_history_batch
 
         files = self._iterate_files(request, *FileKind)
@@ -180,7 +180,7 @@ class _Calls:
         return proto_messages.WriteBatchResponse(success=True)
 
     def _iterate_files(self, request: Any, *kinds: FileKind) -> Iterator[RequestFile]:
-        """Yield the batch files of these kinds that a request names.
+        """Yield the batch files of the given kinds that a request names.
 
         Raises:
             BatchFileLoadError: A file is not in a folder that the operator allows.
@@ -222,11 +222,11 @@ class _Calls:
 
     @contextmanager
     def _lock_table(self, request: Any, stream: StreamId, call: RpcCall) -> Iterator[TableService]:
-        """Context manager: lock a table for a call, and yield a `TableService`.
+        """Context manager that locks a table for a gRPC call, and yields a `TableService`.
 
-        Other calls for the table wait until the block ends. If the client of a waiting call has
-        disconnected meanwhile, the call ends with an error and changes nothing, because the client
-        may have repeated it.
+        Other calls for the table wait until the block ends. If the client of a waiting call
+        disconnects, the call ends with an error and changes nothing, because the client may have
+        repeated the call.
 
         Args:
             request: The request message, with the configuration.
@@ -292,5 +292,5 @@ def _to_datetime(stamp: Any) -> datetime:
 
 
 def _get_stream_id(schema: str, table: str) -> StreamId:
-    """Return the stream id of a table, whose namespace is its schema in Fivetran (may be "")."""
+    """Return the stream id of a table. Its namespace is the Fivetran schema, which may be ""."""
     return StreamId(table, schema or None)

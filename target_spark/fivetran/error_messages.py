@@ -24,17 +24,17 @@ _PERMISSION_ERROR: Final = re.compile(
     r"|INSUFFICIENT_PRIVILEGES|INSUFFICIENT_PERMISSIONS|Status Code: 40[13]|\b40[13] Forbidden"
     r"|Read-only file system"
 )
-"""Parts of error texts by which storages and catalogs report a missing permission."""
+"""Regular expression for error texts of storages and catalogs about a missing permission."""
 
 _LOCATION_ERROR: Final = re.compile(
     r"DELTA_CANNOT_CREATE_LOG_PATH|Mkdirs failed|No such file or directory|FileNotFoundException"
     r"|NoSuchBucket|bucket does not exist|No FileSystem for scheme|Not a directory|Is a directory"
     r"|File name too long|Too many levels of symbolic links"
 )
-"""Parts of error texts about a location, or a file of a table, that does not exist."""
+"""Regular expression for error texts about a location or a table file that does not exist."""
 
 _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]{5,}(?:\.[A-Z0-9_]+)*)\]")
-"""Spark's error condition in the text of an error, such as ``[TABLE_OR_VIEW_NOT_FOUND]``."""
+"""Regular expression for a Spark error condition, such as ``[TABLE_OR_VIEW_NOT_FOUND]``."""
 
 _MESSAGES: Final = {
     FailureKind.PASSING: "The storage or the catalog does not respond correctly. Try again; if the"

@@ -67,10 +67,10 @@ class ExistingTable:
 
 
 class TableLookup:
-    """Lookup of one table during a gRPC call of Fivetran, repeated before each attempt of a change.
+    """Lookup of one table during a gRPC call, which is repeated before each attempt to change it.
 
-    The id of the table is kept from the first lookup on. If the table has been replaced by another
-    table since then, a later lookup raises an error.
+    The first lookup stores the id of the table. If another table has replaced the table since then,
+    a later lookup raises an error.
     """
 
     def __init__(self, spark: SparkSession, options: LoadOptions, stream: StreamId) -> None:
@@ -110,7 +110,7 @@ class TableLookup:
 
 @contextmanager
 def ensure_not_replaced(spark: SparkSession, existing: ExistingTable) -> Iterator[None]:
-    """Context manager for a commit: check before and after it that the table was not replaced.
+    """Context manager for a commit, which checks before and after it that the table is the same.
 
     Raises:
         TableError: The table was removed or replaced after it was looked up.

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 BLOCK_BYTES: Final = 4 << 20
-"""Approximate bytes of a block of CSV rows. A longer row gets a longer block."""
+"""Approximate size in bytes of a block of CSV rows. A longer row gets a longer block."""
 
 READING_LOCK: Final = threading.Lock()
 """Lock that lets one gRPC call at a time read batch files in this process.
@@ -43,14 +43,16 @@ It limits memory use: a decompressor may need 128 MB, and a row of up to 64 MB s
 size. Spark's workers are separate processes and do not use the lock."""
 
 _MAX_ROW_BYTES: Final = 64 << 20
-"""Maximum bytes of a row.
+"""Maximum size of a row in bytes.
 
-Without it, a quoted cell that is never closed would read the rest of the file into memory."""
+Without this limit, a quoted cell that is never closed would read the rest of the file into memory.
+"""
 
 _MAX_CONTENT_BYTES: Final = 32 << 30
-"""Maximum bytes of a batch file's content, decompressed.
+"""Maximum size in bytes of a batch file's decompressed content.
 
-Without it, a file of 100 MB could contain terabytes, and other calls would wait for hours."""
+Without this limit, a file of 100 MB could contain terabytes, and other calls would wait for hours.
+"""
 
 _AES_BLOCK: Final = 16
 _AES_KEY_BYTES: Final = (16, 24, 32)
@@ -66,7 +68,7 @@ def file_error(file: RequestFile, reason: str) -> BatchFileLoadError:
 
 
 def identify_files(files: Iterable[RequestFile], params: FileParams) -> str:
-    """Return a text that is the same for the same batch files, and different for all others.
+    """Return a text that identifies batch files: equal for the same files, different for others.
 
     An encrypted file begins with random bytes, so its content identifies it. A file that is not
     encrypted may have the same rows as another one, so its path and modification time are included.
@@ -290,9 +292,9 @@ class _DecryptingFile:
 
 
 def _explain_read_error(error: OSError) -> str:
-    """Return why a batch file cannot be read, as the end of a sentence that begins with its name.
+    """Return the reason why a batch file cannot be read, as the end of a sentence.
 
-    For a missing file, the text begins with "does not exist".
+    The sentence begins with the name of the file. An example is "does not exist".
     """
     if isinstance(error, FileNotFoundError):
         return "does not exist. It must be on this server until the response to the call"
@@ -302,7 +304,7 @@ def _explain_read_error(error: OSError) -> str:
 
 
 def _explain_decompression_error(error: OSError, params: FileParams) -> str:
-    """Return why a batch file cannot be decompressed, as the end of a sentence.
+    """Return the reason why a batch file cannot be decompressed, as the end of a sentence.
 
     The caller puts "The batch file <name>" before the text, which is, for example, "is cut off: its
     ZSTD data has no end".

@@ -130,7 +130,7 @@ def _make_history_error(table: str, why: str) -> TableError:
 
 
 def select_versions(rows: DataFrame) -> DataFrame:
-    """Return the rows of a batch's replace and update files, each of which writes a row version.
+    """Return the rows of a batch that write row versions: those of replace and update files.
 
     Args:
         rows: The rows of all files of a WriteHistoryBatch request.
@@ -139,7 +139,7 @@ def select_versions(rows: DataFrame) -> DataFrame:
 
 
 def fill_unmodified(versions: DataFrame, table: DataFrame, schema: VersionedSchema) -> DataFrame:
-    """Fill the unmodified values in the row versions of a batch, from the row's previous version.
+    """Fill unmodified values in the row versions of a batch from the previous versions.
 
     An update file of history mode marks the values that an update does not change. These values are
     copied from the previous version of the row in the batch, or else in the table. An update of a
@@ -176,7 +176,7 @@ def fill_unmodified(versions: DataFrame, table: DataFrame, schema: VersionedSche
 def _find_base_versions(
     versions: DataFrame, table: DataFrame, schema: VersionedSchema
 ) -> DataFrame:
-    """Return the version of each row in the table from which a batch copies unmodified values.
+    """Return the table versions from which a batch copies unmodified values, one per row.
 
     The result has the columns of ``versions``; the column `OP` marks its rows as base versions
     (`FileKind.EARLIEST_START`, a kind that no version of a batch has).
@@ -241,7 +241,7 @@ def build_changes(
 
 
 def _aggregate_version_ends(rows: DataFrame, schema: VersionedSchema) -> DataFrame:
-    """Return the times at which a history mode batch removes or ends the versions of each row.
+    """Return the times from which a history mode batch removes or ends versions of each row.
 
     Args:
         rows: The rows of all files of the batch.
@@ -299,7 +299,8 @@ def _build_end_changes(
 ) -> DataFrame:
     """Return the changes that remove or end existing row versions in a history mode table.
 
-    Versions that the batch itself writes are left out: `_build_begin_changes` handles them.
+    Versions that the batch itself writes are left out; `_build_begin_changes` returns their
+    changes.
 
     Args:
         versions: The versions that the batch inserts or updates.

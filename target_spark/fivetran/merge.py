@@ -55,7 +55,7 @@ __all__ = [
 ]
 
 _BATCH_PROPERTY: Final = "target-spark-fivetran-batch"
-"""Name under which a commit to a table without a key stores the identity of its batch."""
+"""Property of a commit that stores the identity of its batch, for a table without a key."""
 
 _HISTORY_LIMIT: Final = 20
 """Number of a Delta table's latest commits that are searched for a removal of rows."""
@@ -67,7 +67,8 @@ _REMOVES_ROWS: Final = (
 
 _CAST_FAILURE: Final = "target-spark cast failure: "
 _FAILED_COLUMN: Final = re.compile(re.escape(_CAST_FAILURE) + r"(\d+)")
-"""Pattern of the error of a query whose values do not fit; the number is the column's index."""
+"""Regular expression for the error of a value that does not fit its column. It captures the index
+of the column."""
 
 
 def column_ref(column: DestinationColumn) -> Expression:
@@ -156,10 +157,10 @@ def collapse_by_key(
 
 
 def _last_set_value(column: DestinationColumn) -> Expression:
-    """Return a Spark aggregate expression for the last value that the rows of a key give a column.
+    """Return a Spark aggregate expression for the last value that rows of a key set in a column.
 
-    The expression is evaluated per key. Its result is a struct with the value, which may be null,
-    or null if all rows leave the column unmodified.
+    The expression is evaluated per key. Its result is a struct with the value, which may be null.
+    If no row changes the column, the result itself is null.
     """
     is_set = ~F.col(quote(unmodified_flag(column)))
     value = F.struct(column_ref(column).alias("is"))
@@ -167,7 +168,7 @@ def _last_set_value(column: DestinationColumn) -> Expression:
 
 
 def _combined_kind() -> Expression:
-    """Return a Spark aggregate expression for the kind of the row that combines a key's rows.
+    """Return a Spark aggregate expression for the kind (`FileKind`) of a key's combined row.
 
     The kind is deletion if the key has a deletion row, else replacement if it has a replacement
     row, else update.
@@ -220,8 +221,8 @@ def _append_to_delta(
 def append_if_empty(spark: SparkSession, rows: DataFrame, existing: ExistingTable) -> bool:
     """Append rows to a table if it is empty; return True if the rows were appended.
 
-    If another writer adds rows at the same time, the commit fails with the table format's conflict
-    error. The caller then tries again and finds a table that is not empty.
+    If another writer adds rows at the same time, the commit fails with a conflict error. The caller
+    then tries again, and the table is no longer empty.
     """
     if existing.format == "iceberg":
         is_empty, empty_at = find_empty_snapshot(spark, existing.table)
@@ -258,8 +259,8 @@ def build_merge(
         target: The SQL name of the table.
         fivetran_schema: The columns of the batch.
         kinds: The kinds of files in the batch, such as replace and delete files.
-        has_flags: True if the rows have boolean columns that mark unmodified values, for which the
-            table keeps its values. False if each row has all values.
+        has_flags: True if the rows have boolean columns that mark unmodified values; the table
+            keeps its own values for these. False if each row has all values.
     """
 
     def build_value(column: DestinationColumn) -> str:
@@ -303,7 +304,7 @@ def merge_rows(spark: SparkSession, rows: DataFrame, merge: Merge, existing: Exi
 
 @contextmanager
 def persisted(rows: DataFrame) -> Iterator[DataFrame]:
-    """Context manager: persist a DataFrame on disk during the block, to compute it only once."""
+    """Context manager that stores a DataFrame on disk in Spark, to compute it only once."""
     stored = rows.persist(StorageLevel.DISK_ONLY)
     try:
         yield stored

@@ -47,20 +47,20 @@ OP: Final = "__fivetran_op"
 """Column with the kind of a row, as the number of its `FileKind`."""
 
 ORDINAL: Final = "__fivetran_ordinal"
-"""Column with the position of a row among all files of the call: by file, then by row."""
+"""Column with the position of a row among all rows of the gRPC call, in the order of its files."""
 
 _ROW_BITS: Final = 40
-"""Number of low bits of `ORDINAL` that have the position of a row in its file. The higher bits have
-the index of the file in the call."""
+"""Number of low bits of `ORDINAL` that store the position of a row in its file. The higher bits
+store the index of the file in the gRPC call."""
 
 _BEYOND_MICROSECONDS: Final = r"\.\d{6}\d*[1-9]"
 
 _HEADER_BYTES: Final = 64 << 10
-"""Bytes of a batch file that `check_header` reads, in which the header must end."""
+"""Number of bytes that `check_header` reads from a batch file, including the whole header."""
 
 
 def unmodified_flag(column: DestinationColumn) -> str:
-    """Return the name of the boolean column that is true in rows which do not change ``column``."""
+    """Return the name of the flag column that is true in rows that do not change ``column``."""
     return f"__fivetran_kept_{column.column}"
 
 
@@ -79,7 +79,7 @@ def check_header(file: RequestFile, params: FileParams, fivetran_schema: Fivetra
 
 @contextmanager
 def convert_file_faults(file: RequestFile) -> Iterator[None]:
-    """Context manager: convert a `FileFaultError` to a `BatchFileLoadError` that names the file."""
+    """Context manager that converts a `FileFaultError` to an error that names the file."""
     try:
         yield
     except FileFaultError as error:
@@ -91,9 +91,9 @@ def read_cells(
 ) -> Iterator[tuple[dict[str, Any], int]]:
     """Yield the cells of a batch file as texts, one block of rows after the other.
 
-    Each item has an Arrow array of texts for each column of the file, by its name in the header,
-    and the number of rows before the block. ``size`` is the approximate number of CSV bytes per
-    block.
+    Each item is a tuple: the columns of the block by their names in the header, as Arrow arrays of
+    texts, and the number of rows before the block. ``size`` is the approximate number of CSV bytes
+    per block.
 
     Raises:
         BatchFileLoadError: The file is missing, truncated or damaged, or its key is wrong.
@@ -135,9 +135,10 @@ class RowReader:
 
     @property
     def flagged(self) -> tuple[DestinationColumn, ...]:
-        """Columns for which each row has a flag that marks an unmodified value.
+        """Columns that have a flag column in the record batches.
 
-        These are all non-key columns if the call has update files; otherwise the result is empty.
+        A flag is true if a row keeps the old value of the column in the table. If the call has
+        update files, all non-key columns have a flag; otherwise none has.
         """
         return self.fivetran_schema.non_key_columns if self.has_updates else ()
 
@@ -171,7 +172,7 @@ class _RowConverter:
         kind: The kind of the file.
         fivetran_schema: The columns of the table.
         flagged: The columns with a flag column that marks unmodified values.
-        unmodified: The cell text that means that the old value is kept; "" for no such text.
+        unmodified: The cell text that means: keep the old value; "" if there is no such text.
     """
 
     kind: FileKind
@@ -236,7 +237,7 @@ class _RowConverter:
 
 
 def _null_unmodified(cells: Any | None, flags: Any | None) -> Any | None:
-    """Return a column's cells, with null in place of each cell that an update leaves unmodified.
+    """Return a column's cells, with null in place of each cell marked as unmodified.
 
     Args:
         cells: The cells of a column, or None if the file lacks the column; the result is then None.

@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 __all__ = ["SharedSpark"]
 
 _LOCK_PREFIX: Final = "fivetran-"
-"""Prefix of the name under which a server locks the location of the tables.
+"""Prefix of the names of the locks that a server acquires for locations of tables.
 
-A server finds the JVMs that killed servers left by this prefix of their locks."""
+The next server uses this prefix to find JVMs that killed servers have left running.
+"""
 
 _ENFORCED_CONF: Final = {
     "spark.io.encryption.enabled": "true",
@@ -44,12 +45,12 @@ _ENFORCED_CONF: Final = {
 """Spark settings that a gRPC call cannot change."""
 
 _REFLECTION_FUNCTIONS: Final = ("reflect", "try_reflect", "java_method")
-"""SQL functions that can call any Java method, and can occur in a view or in a column default or
-constraint of a table."""
+"""SQL functions that can call any Java method. They can occur in views, and in column defaults and
+constraints of tables."""
 
 
 def _raise_permission_error(*_: object) -> str:
-    """Raise PermissionError; registered in place of SQL functions that can call Java methods."""
+    """Raise PermissionError. This function replaces SQL functions that can call Java methods."""
     raise PermissionError("SQL may not call Java in this server.")
 
 
@@ -68,7 +69,7 @@ class SharedSpark:
 
     @contextmanager
     def session(self, config: Mapping[str, Any]) -> Iterator[SparkSession]:
-        """Context manager: yield a Spark session for a gRPC call, in the thread of the call.
+        """Context manager that yields a Spark session for a gRPC call, in the thread of the call.
 
         Spark is started if necessary. If Spark is running with other settings, it is restarted as
         soon as no other call uses it.
@@ -95,7 +96,7 @@ class SharedSpark:
 
     @contextmanager
     def table_lock(self, table: str) -> Iterator[None]:
-        """Context manager: hold the lock of a table, so that no other call changes the table.
+        """Context manager that locks a table, so that no other call changes it.
 
         ``table`` is the `Table.key` of the table.
         """

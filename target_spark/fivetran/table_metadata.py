@@ -57,9 +57,9 @@ def reconcile(
 ) -> FivetranSchema:
     """Return the Fivetran schema of a table, from its actual columns and its stored schemas.
 
-    This is the first stored schema that matches the actual columns. If there is no such schema,
-    each column gets the Fivetran type of a matching stored column, or else a type that is derived
-    from its DDL type.
+    The result is the first stored schema that matches the actual columns. If none matches, each
+    column gets the Fivetran type of a matching stored column, or else a type derived from its DDL
+    type.
 
     Args:
         types: The DDL type of each actual column, in table order.

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 FIVETRAN_ID: Final = "_fivetran_id"
-"""Column with a row id that Fivetran adds to tables without a primary key."""
+"""Column with a row id. Fivetran adds it to tables without a primary key."""
 
 START: Final = "_fivetran_start"
 """Column with the start time of a row version, in tables in history mode. It is part of the key."""
@@ -44,7 +44,7 @@ DATETIME_TYPES: Final = (DataType.UTC_DATETIME, DataType.NAIVE_DATETIME)
 
 _MAX_DIGITS: Final = 38
 _DEFAULT_DIGITS: Final = (38, 10)
-"""Precision and scale of a DECIMAL for which Fivetran declares none."""
+"""Precision and scale of a DECIMAL column without declared precision and scale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,9 @@ class FivetranSchema:
 
     @property
     def keys(self) -> tuple[DestinationColumn, ...]:
-        """Primary key columns, or if there are none, Fivetran's id column ``_fivetran_id``.
+        """Primary key columns. If there are none, only Fivetran's id column ``_fivetran_id``.
 
-        The result is empty if the table lacks that column too.
+        The result is empty if the table lacks the id column too.
         """
         keys = tuple(column for column in self.columns if column.is_key)
         return keys or tuple(column for column in self.columns if column.name == FIVETRAN_ID)

@@ -54,7 +54,7 @@ class TableService:
         return self.lookup(stream).load()
 
     def lookup(self, stream: StreamId) -> TableLookup:
-        """Return a `TableLookup`, with which the call can look up a table several times.
+        """Return a `TableLookup`, so that a gRPC call can look up the table of a stream repeatedly.
 
         A lookup raises an error if the table has been replaced since the first lookup.
         """

@@ -57,8 +57,8 @@ def delete_rows(
         spark: The session.
         existing: The table.
         condition: The SQL condition.
-        mark: The boolean column to set to true instead of deleting the rows, or None to delete
-            them. Rows that are marked already are not counted.
+        mark: The boolean column that is set to true in the rows instead of deleting them; None to
+            delete them. Rows that were already marked are not counted.
     """
     statement = f"DELETE FROM {existing.ref}"  # noqa: S608  (the name is quoted)
     if mark is not None:

@@ -23,12 +23,13 @@ from target_spark.frames.sql_casts import exact_cast, has_no_timezone
 __all__ = ["Conversion", "get_conversion"]
 
 _BEYOND_BIGINT: Final = "9.223372036854775807E18D"
-"""The double 2^63 in SQL, the smallest one that is greater than every bigint.
+"""The double 2^63 in SQL, the smallest double that is greater than every bigint.
 
-Casting it to bigint returns the greatest bigint, so values are compared with it before a cast."""
+A cast of it to bigint returns the greatest bigint. So values are compared with it before a cast.
+"""
 
 _NON_FINITE: Final = "('NaN', 'Infinity', '-Infinity')"
-"""SQL list of the texts that stand for NaN and infinity in Fivetran's files."""
+"""SQL list of the texts for NaN and infinity in Fivetran's batch files."""
 
 
 class Conversion(NamedTuple):
@@ -147,12 +148,12 @@ def _build_digits_sql(number: str) -> str:
 
 
 def _cast(value: str, _old: str, new: str) -> _ConversionStep:
-    """Return the SQL of a cast that is exact, or null if the value does not fit."""
+    """Return the SQL of a cast that gives the exact value, or null if the value does not fit."""
     return _exact_step(f"try_cast({value} AS {new})")
 
 
 def _cast_and_compare(value: str, old: str, new: str) -> _ConversionStep:
-    """Return the SQL of a cast that may round; it is exact if a cast back gives the old value."""
+    """Return the SQL of a cast that may round, with a condition that the value is unchanged."""
     converted = f"try_cast({value} AS {new})"
     return _ConversionStep(converted, f"try_cast({converted} AS {old}) = {value}")
 
@@ -185,7 +186,7 @@ def _to_boolean(value: str, _old: str, _new: str) -> _ConversionStep:
 
 
 def _lose_all(_value: str, _old: str, new: str) -> _ConversionStep:
-    """Return the SQL of a conversion that is not possible, such as from a date to an integer.
+    """Return the SQL of an impossible conversion, such as from a date to an integer.
 
     The new value is null, and the condition ``same`` is always false.
     """
@@ -193,7 +194,7 @@ def _lose_all(_value: str, _old: str, new: str) -> _ConversionStep:
 
 
 def _exact_step(converted: str) -> _ConversionStep:
-    """Return the conversion step for SQL that yields null instead of an inexact value.
+    """Return the conversion step for SQL that never gives an inexact value, but null instead.
 
     Args:
         converted: The SQL expression of the new value.
@@ -215,7 +216,7 @@ _KINDS: Final[Mapping[str, str]] = MappingProxyType(
         "binary": "bytes",
     }
 )
-"""Kinds of DDL types, by the first word of the type. Types of a kind are converted in one way."""
+"""Kind of each DDL type, by the first word of the type. Types of a kind share conversions."""
 
 _CONVERTERS: Final[Mapping[tuple[str, str], _Converter]] = MappingProxyType(
     {
@@ -244,4 +245,5 @@ _CONVERTERS: Final[Mapping[tuple[str, str], _Converter]] = MappingProxyType(
 )
 """Functions that build the SQL of a conversion, by the kinds of the old and the new type.
 
-Conversions from and to text are not listed, and pairs that are missing cannot be converted."""
+Conversions from and to text are not listed. All other missing pairs cannot be converted.
+"""

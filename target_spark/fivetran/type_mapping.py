@@ -39,7 +39,7 @@ _DDL: Final[Mapping[DataType, str]] = MappingProxyType(
 _SUBSTITUTES: Final[Mapping[tuple[str, DataType], str]] = MappingProxyType(
     {("iceberg", DataType.SHORT): "int"}
 )
-"""Types that a table format lacks, and the types used instead."""
+"""DDL type that replaces a Fivetran type, by table format and type the format lacks."""
 
 _FIVETRAN_TYPES: Final[Mapping[str, DataType]] = MappingProxyType(
     {

@@ -99,7 +99,7 @@ def write_with_retry(
     batch: BatchRequest,
     write: Callable[[BatchTarget, Sequence[RequestFile], FileParams], int],
 ) -> BatchResult:
-    """Write batch files of Fivetran with the function ``write``; retry it after transient errors.
+    """Write batch files of Fivetran with the function ``write``. Retry after transient errors.
 
     Each attempt looks up the table again and opens the files again.
 

@@ -49,7 +49,7 @@ __all__ = ["write_history_batch"]
 
 _VERSION_KINDS: Final = frozenset({FileKind.REPLACE, FileKind.UPDATE})
 
-"""Kinds of files that write versions; the other kinds end versions."""
+"""Kinds of batch files that write row versions. The other kinds end or remove versions."""
 
 
 def write_history_batch(
@@ -114,7 +114,7 @@ def _merge(
 
 
 def _get_actions(stats: BatchStats) -> frozenset[str]:
-    """Return the actions that the MERGE of a batch needs, given the kinds of files with rows.
+    """Return the actions that the MERGE of a batch needs for its kinds of files.
 
     The actions are `BEGIN` (write a row version), `END` (end a row version) and `REMOVE` (delete a
     row version).

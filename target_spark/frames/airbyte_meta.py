@@ -31,7 +31,8 @@ UNCASTABLE = "DESTINATION_TYPECAST_ERROR"
 integer column."""
 
 UNREADABLE = "DESTINATION_SERIALIZATION_ERROR"
-"""Airbyte's reason for a null that replaces a value of a wrong structure."""
+"""Reason in `_airbyte_meta` for a null that replaces a value of a wrong structure, such as a text
+in a struct column."""
 
 
 NODE_DIGITS = 12
@@ -39,7 +40,7 @@ NODE_DIGITS = 12
 
 
 def constant_columns(sync_id: int | None) -> tuple[str, ...]:
-    """Return the SQL definitions of two helper columns that are constant in a batch of rows.
+    """Return the SQL definitions of two helper columns with the same value in all rows of a batch.
 
     - ``_meta``: the beginning of the JSON in ``_airbyte_meta``, to which the SQL of `build_meta`
       refers.
@@ -86,7 +87,8 @@ def meta_prefix(sync_id: int | None) -> str:
 def build_meta(changes: str | None) -> str:
     """Return the SQL expression for the column ``_airbyte_meta``, a JSON object.
 
-    Its list ``changes`` has the changes that the Airbyte source and this destination made to a row.
+    The object has a list ``changes`` of the changes that the Airbyte source and this destination
+    made to the row.
 
     Args:
         changes: The SQL of a JSON list of the changes that this destination made to the row; None
@@ -106,7 +108,7 @@ def _source_changes() -> str:
     """Return the SQL of a JSON list of the changes that the Airbyte source made to a row.
 
     The SQL reads the list from the column ``m``, a JSON object with the metadata that the source
-    sent with the row. The list is ``[]`` if the object contains no changes.
+    sent with the row. Without changes, the list is ``[]``.
     """
     changes = "get_json_object(`m`, '$.changes')"
     return f"if(coalesce(startswith({changes}, '['), false), {changes}, '[]')"
@@ -128,7 +130,7 @@ def change_entry(fields: str, field: str, reason: str) -> str:
 
 
 def changes_in_json(changes: list[str]) -> str:
-    """Return the SQL that joins arrays of change entries into one JSON list without duplicates.
+    """Return the SQL that combines arrays of change entries to one JSON list without duplicates.
 
     Duplicates occur if a nested value is also copied to a separate column, because both columns
     report the same change.

@@ -54,9 +54,10 @@ _METADATA_TYPES: Final = {**METADATA_COLUMNS, **HISTORY_COLUMNS, **AIRBYTE_COLUM
 
 
 class UnsupportedBatchError(Exception):
-    """Raised if the rows of a batch cannot be converted without Spark.
+    """Error for a batch of rows that cannot be converted without Spark.
 
-    The caller then converts them with Spark. The message gives the reason, but no value of a row.
+    The caller then converts the rows with Spark. The message gives the reason, but no value of a
+    row.
     """
 
 
@@ -64,10 +65,10 @@ class _Line(msgspec.Struct, gc=False):
     """One row of a spool file, which keeps uncommitted rows on disk as lines of JSON.
 
     Attributes:
-        n: The ordinal, which is the position of the row in the input.
+        n: The ordinal: the position of the row in the input.
         r: The record.
         t: The extraction time of the record, or None if unknown.
-        v: The table version, or None.
+        v: The Singer table version, or None.
         m: Metadata from the Airbyte source, or None.
     """
 
@@ -84,11 +85,11 @@ _NO_META: Final = (None, b"null")
 
 @dataclass(frozen=True, slots=True)
 class ArrowBatch:
-    """Rows to be committed together, as an Arrow table with the column types of the target table.
+    """Rows of one commit, as an Arrow table with the column types of the target table.
 
     Attributes:
-        table: The rows in the order of the files. The columns are those that the loader fills, and
-            a last one for the ordinal, which is the row's position in the input.
+        table: The rows in the order of the files. The columns are those that the loader fills,
+            followed by the ordinal, the row's position in the input.
         zoneless: The number of date-times without a time zone, which are read as UTC, by column.
             Columns without such date-times are left out.
     """
@@ -277,10 +278,10 @@ class _MetadataColumns:
         return (self._received if line.t is None else parsed[line.t] for line in self._lines)
 
     def _version_starts(self) -> Iterator[int]:
-        """Yield the start of each row's validity in microseconds since 1970: its extraction time.
+        """Yield the time from which each row is valid, in microseconds since 1970.
 
-        For a row without a valid extraction time, yield the time at which the batch's first row was
-        received.
+        This is the extraction time of the row or, if that is missing or invalid, the time at which
+        the batch's first row was received.
         """
         return (self._received if micros is None else micros for micros in self._extraction_times())
 

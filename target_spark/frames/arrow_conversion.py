@@ -1,10 +1,10 @@
 """Conversion of JSON records to Arrow record batches, with the same rules as the SQL conversions.
 
 All records of a batch are decoded together with msgspec, and each column is converted as a whole.
-If a column contains a value in a less common form, such as a number in quotes, the values of this
-column are converted one by one by `target_spark.frames.scalar_parsing`. A value that cannot be
-converted exactly is an error, or null if the caller requests nulls. Error messages contain the path
-of the value, but not the value.
+If a column contains a value in a less common form, such as a number in quotes, its values are
+converted one by one by `target_spark.frames.scalar_parsing`. A value that cannot be converted
+exactly is an error, or null if the caller requests nulls. Error messages contain the path of the
+value, but not the value.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _INSTANT: Final = pa.timestamp("us", "UTC")
 
 
 class ConversionError(Exception):
-    """Raised if a value cannot be converted exactly to the type of its column.
+    """Error for a value that cannot be converted exactly to the type of its column.
 
     Attributes:
         row: The index of the record in the list of records passed to `ArrowConverter.batch`.
@@ -203,7 +203,7 @@ class ArrowConverter:
 
     @cached_property
     def _column_decoders(self) -> list[msgspec.json.Decoder[Any]]:
-        """One JSON decoder for each column, in column order, to decode its values separately."""
+        """JSON decoders that decode the value of one column each, in column order."""
         types = (
             self._decoded_type(each.type, (each.source,), exact=True) for each in self._columns
         )
@@ -228,7 +228,7 @@ class ArrowConverter:
         return msgspec.defstruct("Record", fields, gc=False)
 
     def _decoded_type(self, type_: ColumnType, path: _Path, *, exact: bool) -> Any:
-        """Return the msgspec type that decodes the JSON values of a column, field or array item.
+        """Return the type to which msgspec decodes the values of a column, field or array item.
 
         Args:
             type_: The column type of the values.
@@ -299,7 +299,7 @@ class ArrowConverter:
         return self._to_scalar_array(type_, values, path)
 
     def _to_scalar_array(self, type_: ColumnType, values: list[Any], path: _Path) -> pa.Array:
-        """Convert scalar values as a whole, or one by one if a value has a less common form."""
+        """Convert all scalar values together, or one by one if a value has a less common form."""
         if self._counts_zoneless and isinstance(type_, Timestamp):
             count = sum(map(_has_no_timezone, map(_get_text, values)))
             self.zoneless += Counter({path[0]: count})
@@ -340,7 +340,7 @@ def _to_string_array(bodies: Sequence[bytes]) -> pa.Array:
 
 
 def _build_null_mask(values: list[Any]) -> pa.Array:
-    """Return a boolean Arrow array, which is true at the index of each None in ``values``."""
+    """Return a boolean Arrow array that is true at the index of each None in ``values``."""
     return pa.array([value is None for value in values], pa.bool_())
 
 
@@ -481,7 +481,7 @@ _DECODED_TYPES: Final[Mapping[type[ColumnType], Any]] = MappingProxyType(
         Binary: str,
     }
 )
-"""Python types to which the fast decoder decodes the JSON values of each column type."""
+"""Python type to which the fast decoder decodes the JSON values of each column type."""
 
 _COLUMN_CONVERTERS: Final[Mapping[type[ColumnType], Callable[[list[Any], Any], pa.Array]]] = (
     MappingProxyType(

@@ -42,7 +42,7 @@ __all__ = ["BatchFileFrame", "assign_ordinals", "reading_files", "spool_lines_fr
 _ONE_VALUE: Final = "(json_array_length(concat('[', {0}, ',0]')) <=> 2)"
 """SQL condition that the text ``{0}`` is exactly one valid JSON value.
 
-The text is inserted before the ``0`` of a JSON array: the array must be valid and have two items.
+The text is inserted into ``[…,0]``, which must then be a valid JSON array of two items.
 """
 
 _STRING: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
@@ -52,13 +52,14 @@ _WITHOUT_NAN: Final = rf"""
 """SQL that replaces NaN and infinities in the JSON text ``value`` by null, except inside strings.
 
 First the control character ``\\u0001``, which JSON text cannot contain, is added after each string
-and replaces each NaN and infinity. Then it is removed after strings, and becomes null elsewhere.
+and replaces each NaN and infinity. Then it is removed after strings, and replaced by null
+elsewhere.
 """
 
 _ESCAPE_SEQUENCE: Final = r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)"
 """Regular expression for an escape sequence in JSON text, such as ``\\n``.
 
-Its group 1 is not empty only if the escape is an unpaired surrogate, such as a single ``\\ud800``.
+Its group 1 matches only an unpaired surrogate, such as a single ``\\ud800``.
 """
 
 _HAS_UNPAIRED_SURROGATE: Final = rf"""
@@ -66,7 +67,7 @@ _HAS_UNPAIRED_SURROGATE: Final = rf"""
         AND exists(regexp_extract_all(`value`, r'{_ESCAPE_SEQUENCE}', 1), `x` -> `x` != ''))"""
 
 _SINGER_RECORD: Final = r'\A\{\s*+"type"\s*+:\s*+"RECORD"\s*+,.*"record"\s*+:\s*+\{'
-"""Regular expression for a Singer RECORD message, which is no record."""
+"""Regular expression for a line that is a Singer RECORD message, and not a plain record."""
 
 _READ_FAILURES: Final = re.compile(r"reading file (\S+?)\.(?:\s|$)|Path does not exist: (\S+)\. ")
 _INCOMPATIBLE_TYPES: Final = "CANNOT_MERGE_SCHEMAS"
@@ -76,14 +77,16 @@ _CORRUPT_FILE: Final = re.compile(
     r"Unexpected end of (?:input stream|ZLIB input stream)|not a (?:gzip|Parquet) file"
     r"|incorrect (?:header|data|length) check"
 )
-"""Error texts of a corrupt or truncated file. Their exceptions are otherwise the same as those of
-temporary storage failures, after which a read is repeated."""
+"""Error texts of a corrupt or truncated file.
+
+The exceptions themselves do not differ from those of temporary storage failures, which are retried.
+"""
 
 _TO_JSON_OPTIONS: Final = (
     r"map('timestampFormat', 'yyyy-MM-dd\'T\'HH:mm:ss.SSSSSSXXX',"
     r" 'timestampNTZFormat', 'yyyy-MM-dd\'T\'HH:mm:ss.SSSSSS')"
 )
-"""SQL of the options with which ``to_json`` writes timestamps."""
+"""SQL of the ``to_json`` options that define the text format of timestamps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +139,10 @@ class _Block:
 
 
 _BlockStarts: TypeAlias = dict[_Block, list[tuple[int, int | None]]]
-"""Ordinals (positions in the input) and table versions of the rows of each block, a section of a
-file. There is one tuple for each BATCH message that names the file: the ordinal of the block's
-first row, and the version of its rows or None."""
+"""First ordinal (input position) and table version of each block, a section of a file.
+
+A block has one such tuple for each BATCH message that names the file. The version may be None.
+"""
 
 
 _Numbers: TypeAlias = Mapping[str, Sequence[int]]
@@ -234,9 +238,10 @@ def assign_ordinals(
 
 
 def _group_files(files: Sequence[BatchFile]) -> list[list[int]]:
-    """Group files that Spark can read as one DataFrame. Return lists of indexes in ``files``.
+    """Group files that Spark can read as one DataFrame; return the indexes of each group.
 
-    The files of a group have the same format, and the same string columns that contain JSON.
+    The indexes are positions in ``files``. The files of a group have the same format, and the same
+    string columns contain JSON.
     """
     groups: dict[tuple[str, frozenset[str]], list[int]] = defaultdict(list)
     for number, file in enumerate(files):
@@ -247,7 +252,7 @@ def _group_files(files: Sequence[BatchFile]) -> list[list[int]]:
 def _create_scans(
     spark: SparkSession, files: Sequence[BatchFile], group: Sequence[int]
 ) -> Iterator[_Scan]:
-    """Yield the DataFrames that read one group of files, as `_Scan` objects.
+    """Yield `_Scan` objects with the DataFrames that read one group of files.
 
     One DataFrame reads all files of the group, unless they are Parquet files with incompatible
     column types. Then each file is read as a separate DataFrame.
@@ -335,10 +340,10 @@ def _compute_ordinals(
 
 
 def _build_offset_sql(ordinal_offsets: Sequence[tuple[int, int]], base_offset: int = 0) -> str:
-    """Return SQL that computes the number to add to an input position to get a row's ordinal.
+    """Return SQL for the number that is added to an input position to get the ordinal of a row.
 
-    The SQL reads the position from the column ``n``. In the position, each BATCH message counts as
-    one; in the ordinal, each line of a batch file counts as one.
+    The SQL reads the position from the column ``n``. A BATCH message counts as one in positions; in
+    ordinals, each line of its files counts as one.
 
     Args:
         ordinal_offsets: For each BATCH message, in order, a tuple of its position in the input and
@@ -509,9 +514,10 @@ def _build_record_sql(schema: StructType, in_json: Collection[str]) -> str:
 
 
 def _build_member_sql(name: str) -> str:
-    """Return the SQL of a JSON object's member, such as ``,"a":1``, for a column with JSON text.
+    """Return the SQL of a member of a JSON object, such as ``,"a":1``, from a text column.
 
-    The SQL returns "" if the value is null. A text that is not valid JSON becomes a JSON string.
+    The SQL returns "" if the value is null. A text with valid JSON is inserted as it is; any other
+    text becomes a JSON string.
     """
     value, key = quote(name), json.dumps(name, ensure_ascii=False)
     is_json = f"{value} != 'null' AND {_ONE_VALUE.format(value)}"
@@ -520,9 +526,10 @@ def _build_member_sql(name: str) -> str:
 
 
 def _replace_nan(value: str, type_: DataType, depth: int = 0) -> str:
-    """Return the SQL that replaces NaN and infinities in a value by null, as JSON has neither.
+    """Return the SQL that replaces NaN and infinities in a value by null.
 
-    ``depth`` is the number of enclosing SQL lambda functions, which makes argument names unique.
+    JSON has neither. ``depth`` is the number of enclosing SQL lambda functions. It is part of the
+    argument names, to make them unique.
     """
     kind: Any = type_
     name = type_.typeName()
@@ -544,13 +551,13 @@ def _replace_nan(value: str, type_: DataType, depth: int = 0) -> str:
 
 @contextmanager
 def reading_files(files: Sequence[BatchFile]) -> Iterator[None]:
-    """Context manager: convert Spark's errors about unreadable files to `FilesError`.
+    """Context manager that converts Spark's errors about unreadable files to `FilesError`.
 
     The error names the file and its stream. Errors that may be temporary, such as a storage that
     does not respond, are raised unchanged.
 
     Args:
-        files: The files of BATCH messages that Spark reads in the ``with`` block.
+        files: The files of BATCH messages that Spark reads meanwhile.
     """
     try:
         yield

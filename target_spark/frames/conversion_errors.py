@@ -60,7 +60,7 @@ _CACHED_SCHEMAS = 64
 _NO_DATE_TIME = "not a date-time (RFC 3339, to the microsecond, years 0001 to 9999)"
 
 _LONGEST_TYPE = 120
-"""Maximum length of a column type in an error text. The rest is cut and replaced by ``...``."""
+"""Maximum length of a column type in an error text. A longer type is cut off with ``...``."""
 
 _UNKNOWN_REASON = "the record does not have the structure that the schema declares"
 
@@ -68,10 +68,10 @@ _NO_FAULTS = "CAST(array() AS ARRAY<STRUCT<`path`: STRING, `why`: STRING>>)"
 
 
 class ErrorColumns(NamedTuple):
-    """SQL expressions that find and describe values of a row that do not fit their columns.
+    """SQL expressions that find and describe the invalid values of a row.
 
     Attributes:
-        precomputed: Definitions of helper columns that the other expressions use.
+        precomputed: Definitions of helper columns for the other expressions.
         any: A condition that is true if the row must be quarantined.
         reasons: An array of texts that describe the errors.
         changes: A JSON list with an Airbyte change entry for each value that became null. None if
@@ -146,7 +146,7 @@ def _build_fault_array(type_: ColumnType, *, truncate: bool) -> str:
 def _build_reasons_sql(faults: Mapping[str, str]) -> str:
     """Return the SQL of an array with the texts of the errors that a row has.
 
-    ``faults`` has the SQL condition that is true if the row has the error, by error text.
+    ``faults`` has a SQL condition for each error text. It is true if the row has the error.
     """
     cases = (
         f"CASE WHEN {condition} THEN {sql_literal(reason)} END"
@@ -156,7 +156,7 @@ def _build_reasons_sql(faults: Mapping[str, str]) -> str:
 
 
 def _find_line_errors(table_schema: TableSchema) -> dict[str, str]:
-    """Return the SQL conditions with which a row is quarantined in any case, by error text.
+    """Return the SQL conditions that always quarantine a row, by error text.
 
     Examples are a null record, a missing key, and an empty string in a partition column. Streams
     from Airbyte, which set other invalid values to null, also quarantine these rows.
@@ -193,7 +193,7 @@ class UnparsedReasons(NamedTuple):
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
 def build_unparsed_reasons(table_schema: TableSchema) -> UnparsedReasons:
-    """Return the SQL that names the values for which Spark's JSON reader rejected a record.
+    """Return the SQL that names the values that made Spark's JSON reader reject a record.
 
     An example is a string in a column whose declared type is a struct.
     """
@@ -218,10 +218,10 @@ def build_unparsed_reasons(table_schema: TableSchema) -> UnparsedReasons:
 def _find_faults(
     value: str, type_: ColumnType, path: str, depth: int = 0, *, truncate: bool
 ) -> Iterator[_Fault]:
-    """Yield the possible faults of a value: one for each scalar in it (or for the scalar itself).
+    """Yield the possible faults of a value: one for a scalar, or one for each scalar inside it.
 
     ``path`` is the path of the value inside its column. ``depth`` is the number of enclosing SQL
-    lambda functions, which makes argument names unique.
+    lambda functions. It is part of the argument names, to make them unique.
     """
     if isinstance(type_, Struct):
         for field in type_.fields:

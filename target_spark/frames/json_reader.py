@@ -54,8 +54,10 @@ variants by recursion, and deeper nesting could overflow the stack, which ends t
 WHOLE_FILES: Mapping[str, str] = MappingProxyType(
     {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 )
-"""Options with which Spark's file readers raise an error for a missing or corrupt file. The session
-may be configured to skip such files, and their rows would be lost without an error."""
+"""Options that make Spark's file readers raise an error for a missing or corrupt file.
+
+Otherwise, the session may be configured to skip such files, and their rows would be lost.
+"""
 
 READER_OPTIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -99,7 +101,7 @@ def read_lines(
 
 
 def record_type(table_schema: TableSchema, *, parse_numbers: bool = False) -> str:
-    """Return the Spark DDL type with which the JSON records of a stream are parsed.
+    """Return the Spark DDL type for parsing the JSON records of a stream.
 
     The type is STRING if a column of the table stores the whole record as JSON, else a STRUCT of
     the properties.
@@ -117,25 +119,26 @@ def record_type(table_schema: TableSchema, *, parse_numbers: bool = False) -> st
 def parse_record_text(table_schema: TableSchema) -> str:
     """Return the SQL that parses the properties of a record from the text column ``r``.
 
-    The SQL is used if a column of the table stores the whole record as JSON, because Spark's JSON
-    reader then returns the record as text.
+    This SQL is for tables with a column for the whole record as JSON. For these, Spark's JSON
+    reader returns the record as text.
     """
     return from_json(quote("r"), _struct_type(table_schema))
 
 
 def from_json(text: str, schema: str) -> str:
-    """Return a ``from_json`` SQL expression that parses a JSON text as the DDL type ``schema``.
+    """Return a ``from_json`` SQL expression that parses JSON as the DDL type ``schema``.
 
-    The expression uses `READER_OPTIONS`, the options of the JSON reader for spool files.
+    ``text`` is the SQL of the JSON text. The expression uses `READER_OPTIONS`, the options of the
+    JSON reader for spool files.
     """
     return _from_json(text, schema, READER_OPTIONS)
 
 
 def variants_from_json(text: str, schema: str) -> str:
-    """Return a ``from_json`` SQL expression for a DDL type that contains variants.
+    """Return a ``from_json`` SQL expression for a DDL type with variants.
 
-    A variant is Spark's type for any JSON value. A text with more than 1000 levels of nesting
-    becomes null.
+    ``text`` is the SQL of the JSON text, and ``schema`` the DDL type. A variant is Spark's type for
+    any JSON value. JSON with more than 1000 levels of nesting becomes null.
     """
     return _from_json(text, schema, {**READER_OPTIONS, "maxNestingDepth": _DEEPEST_VARIANT})
 
@@ -146,7 +149,7 @@ def _from_json(text: str, schema: str, options: Mapping[str, str]) -> str:
 
 
 def record_fields(table_schema: TableSchema, *, parse_numbers: bool = False) -> dict[str, str]:
-    """Return the Spark DDL type with which each property of a JSON record is parsed, by name.
+    """Return the Spark DDL types for parsing the properties of a JSON record, by name.
 
     Args:
         table_schema: The table schema of the stream.
@@ -174,7 +177,7 @@ def _format_struct(types: Mapping[str, str]) -> str:
 
 
 def source_type(type_: ColumnType, *, parse_numbers: bool = False) -> str:
-    """Return the Spark DDL type with which the JSON values of a column are parsed.
+    """Return the Spark DDL type for parsing the JSON values of a column.
 
     An example is STRING for timestamps, which are converted to the column type later.
 

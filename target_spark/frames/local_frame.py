@@ -1,4 +1,4 @@
-"""Small batches as DataFrames that are created from local data, without a Spark job.
+"""DataFrames of small batches, created from local data without a Spark job.
 
 The rows are read and converted in Python by `target_spark.frames.arrow_batch`, which is faster for
 small batches than a Spark job that reads files.
@@ -42,7 +42,7 @@ MAX_LOCAL_BYTES: Final = 4 * 1024 * 1024
 """Maximum size in bytes of the spool files of a batch that is converted in Python."""
 
 _COMPARED_EXACTLY: Final = (Boolean, Date, Decimal, Integer, Text, Timestamp)
-"""Types of key columns for which Spark and Arrow agree on which values are equal."""
+"""Types of key columns for which Spark and Arrow agree on whether two values are equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class LocalFrame:
 
     Attributes:
         df: The rows, converted to the column types. The columns are those that the loader fills,
-            and a last one for the ordinal, which is the row's position in the input.
+            followed by the ordinal, the row's position in the input.
         counts: The number of rows, and of date-times without a time zone per column.
         has_unique_keys: True if the table has keys, and all rows have different keys. False if two
             rows may have the same key, or the table has no keys.

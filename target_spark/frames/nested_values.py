@@ -18,8 +18,7 @@ _NULL_TEXT = "CAST(NULL AS STRING)"
 def extract_nested(table_schema: TableSchema) -> tuple[str, ...]:
     """Return SQL that copies nested primary keys and replication keys to a struct column.
 
-    The result is a tuple with the definition of this column, or an empty tuple if no key of the
-    table is nested.
+    The result is a tuple with the definition of the struct column. It is empty if no key is nested.
     """
     nested = [
         column
@@ -38,7 +37,7 @@ def extract_nested(table_schema: TableSchema) -> tuple[str, ...]:
 def _extract_text(path: tuple[str, ...], table_schema: TableSchema) -> str:
     """Return the SQL that extracts the value at ``path`` in a record as text.
 
-    If the path leads through a text column, the rest of the path is extracted from its JSON text.
+    If the path leads through a text column, the value is extracted from the JSON in this column.
     """
     column = table_schema.column_fed_by(path[0])
     value = quote("r", path[0])

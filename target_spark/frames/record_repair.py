@@ -34,7 +34,7 @@ _NO_PROPERTIES: Final = "CAST(array() AS ARRAY<STRING>)"
 
 
 class RepairPlan(NamedTuple):
-    """SQL that replaces values with a wrong structure by null, such as a string for an object.
+    """SQL that replaces values of a wrong structure, such as a string for an object, by null.
 
     Attributes:
         steps: Groups of definitions of helper columns. The caller adds them to the rows group by
@@ -50,8 +50,8 @@ class RepairPlan(NamedTuple):
 def structured_columns(table_schema: TableSchema) -> list[Column]:
     """Return the columns of type boolean, struct or array that are filled from properties.
 
-    Only a wrong value in one of these columns can make Spark's JSON reader reject the whole record,
-    because all other values are read as text.
+    Spark's JSON reader rejects a whole record only for a wrong value in such a column, because it
+    reads all other values as text.
     """
     return [
         column
@@ -75,7 +75,7 @@ def is_unreadable(type_: ColumnType) -> str:
 def build_repair(table_schema: TableSchema) -> RepairPlan:
     """Return the SQL that replaces values with a wrong structure, such as a string for an object.
 
-    The SQL replaces the values by null, for Airbyte streams, which keep rows with invalid values.
+    The values become null. This is for Airbyte streams, which keep rows with invalid values.
     """
     columns = structured_columns(table_schema)
     if not columns or table_schema.keeps_whole:

@@ -46,8 +46,10 @@ __all__ = ["BatchMetadata", "Counts", "SpoolFrame", "read_spool"]
 _LINE_ORDINAL = (
     r"""coalesce(`n`, try_cast(regexp_extract(`_corrupt`, r'\A\{"n":([0-9]+)', 1) AS BIGINT))"""
 )
-"""SQL of the ordinal (input position) of a spool file's line. If the line is not valid JSON, the
-ordinal is extracted from its beginning, such as ``{"n":17``."""
+"""SQL of the ordinal (input position) of a line in a spool file.
+
+If the line is not valid JSON, the ordinal is extracted from its start, such as ``{"n":17``.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ class Counts:
 def read_spool(
     spark: SparkSession, paths: Sequence[str], table_schema: TableSchema, metadata: BatchMetadata
 ) -> SpoolFrame:
-    """Return the rows in spool files as a `SpoolFrame`, which separates valid and invalid rows.
+    """Return the rows in spool files as a `SpoolFrame`, which separates good and bad rows.
 
     Args:
         spark: The session.
@@ -127,7 +129,7 @@ class SpoolFrame:
 
     @property
     def rows(self) -> DataFrame:
-        """All rows, good and bad: the table columns, and the columns ``ordinal`` and ``reasons``.
+        """All rows, good and bad, with the columns of the table and ``ordinal`` and ``reasons``.
 
         ``ordinal`` is the position of the row in the input. ``reasons`` is null in a good row, and
         an array of error texts in a bad row. The array is empty if Spark's JSON reader could not
@@ -141,7 +143,7 @@ class SpoolFrame:
         )
 
     def good(self, strict: bool) -> DataFrame:
-        """Return the good rows, whose values all fit their columns, with converted values.
+        """Return the rows whose values all fit their columns, with converted values.
 
         The columns are in table order. The last column is the ordinal, the row's position in the
         input. After the first action on the result, `counts` returns the number of rows.

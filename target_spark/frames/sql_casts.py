@@ -50,7 +50,7 @@ _CLOCK = "[0-9]{2}:[0-9]{2}:[0-9]{2}"
 _MICROS = "([.][0-9]{1,6}0*)?"
 """Regular expression for the decimal places of a second, to the microsecond."""
 _CUT = "([.][0-9]+)?"
-"""Regular expression for the decimal places of a second, if those after the sixth are dropped."""
+"""Regular expression for the decimal places of a second, if digits after the sixth are dropped."""
 _OFFSET = "[+-][0-9]{2}(:?[0-9]{2})?"
 
 _ANY_NUMBER = f"{_WHOLE}([.][0-9]+)?([eE][+-]?[0-9]+)?"
@@ -106,7 +106,7 @@ def is_scalar(type_: ColumnType) -> bool:
 
 
 def exact_cast(text: str, type_: ColumnType, *, truncate: bool = False) -> str:
-    """Return the SQL that converts a text to a type; its result is null if the text is not valid.
+    """Return the SQL that converts a text to a type; it yields null if the text is not valid.
 
     Args:
         text: The SQL expression of the text.
@@ -119,9 +119,9 @@ def exact_cast(text: str, type_: ColumnType, *, truncate: bool = False) -> str:
 
 
 def fast_cast(value: str, type_: ColumnType, *, truncate: bool = False) -> str:
-    """Return short SQL that converts values that are written in the common form of their type.
+    """Return short SQL that converts values in the most common form of their type.
 
-    Its result is null for other values, such as a date-time without seconds. `exact_cast` converts
+    The SQL yields null for other values, such as a date-time without seconds. `exact_cast` converts
     all valid forms, with SQL that is about four times as long.
 
     Args:
@@ -153,7 +153,7 @@ def has_no_timezone(text: str) -> str:
 
 
 def _if_match(text: str, pattern: str, value: str, otherwise: str = "NULL") -> str:
-    """Return SQL with the result ``value`` if the whole ``text`` matches ``pattern``."""
+    """Return SQL that yields ``value`` if ``text`` matches ``pattern``, and else ``otherwise``."""
     return rf"CASE WHEN {text} RLIKE r'\A{pattern}\z' THEN {value} ELSE {otherwise} END"
 
 

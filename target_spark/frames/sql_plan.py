@@ -63,8 +63,10 @@ BAD_ROWS_MARKER = "BAD_ROWS"
 _CACHED_SCHEMAS = 64
 
 _MAX_SEPARATE_EXPRESSIONS = 48
-"""Largest number of converted columns for which the SQL has one expression per column. For more
-columns, all columns of one type share an expression, because Spark compiles each expression."""
+"""Maximum number of columns to convert with one SQL expression per column.
+
+With more columns, the columns of one type share an expression, because Spark compiles each one.
+"""
 
 SEQUENCE_STEP = 2**20
 """Factor in ``_sdc_sequence``, which is the start of the run in milliseconds times this number,
@@ -97,7 +99,7 @@ class SelectPlan:
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
 def fast_plan(table_schema: TableSchema) -> SelectPlan:
-    """Return the SQL that converts values that are written in the most common form of their type.
+    """Return the SQL that converts values in the most common form of their type.
 
     Any other value, such as a number in quotes, fails the Spark job with `BAD_ROWS_MARKER`. The
     caller then uses `tolerant_plan`.
@@ -154,7 +156,7 @@ def key_values(table_schema: TableSchema) -> dict[str, str]:
 
 
 def find_corrupted_keys(table_schema: TableSchema) -> dict[str, str]:
-    """Return SQL conditions, by primary key property, that are true if the key may be corrupted.
+    """Return SQL conditions that are true if a key may be corrupted, by primary key property.
 
     If a record is read as text, Spark replaces an unpaired surrogate (an invalid Unicode escape) by
     a question mark, so two different keys may become equal. If records are not read as text, the
@@ -170,7 +172,7 @@ def find_corrupted_keys(table_schema: TableSchema) -> dict[str, str]:
 
 
 def converted_columns(table_schema: TableSchema) -> list[Column]:
-    """Return the columns with record values that are converted after JSON parsing, such as dates.
+    """Return the columns whose values must be converted after JSON parsing, such as dates.
 
     Booleans and text, which need no conversion, are left out.
     """
@@ -189,8 +191,8 @@ def build_arrays_by_type(
 
     Args:
         columns: The columns to convert.
-        build_sql: A function that returns the SQL that converts a value of a type. The SQL refers
-            to the value as the column ``i``.
+        build_sql: A function that returns the SQL to convert a value of a given type. In the SQL,
+            the value is the column ``i``.
         name: The prefix of the names of the array columns.
         value: A function that returns the SQL of a column's value before the conversion.
 
@@ -286,8 +288,8 @@ def _build_metadata_sql(name: str) -> str:
 def _convert_value(value: str, type_: ColumnType, convert: _Convert, depth: int = 0) -> str:
     """Return the SQL that converts a value, or the scalars inside a struct or an array.
 
-    ``convert`` returns the SQL that converts a scalar. ``depth`` is the number of enclosing SQL
-    lambda functions, which makes argument names unique.
+    ``convert`` is a function that returns the SQL to convert a scalar. ``depth`` is the number of
+    enclosing SQL lambda functions. It is part of the argument names, to make them unique.
     """
     if not is_converted(type_):
         return value
@@ -324,7 +326,7 @@ def count_missing_timezones(table_schema: TableSchema) -> Mapping[str, str]:
 
 
 def _count_zoneless(value: str, type_: ColumnType, depth: int = 0) -> Iterator[str]:
-    """Yield the SQL of the number of date-times without a time zone, for each part of a value."""
+    """Yield SQL that counts the date-times without a time zone in each part of a value."""
     if isinstance(type_, Timestamp | LocalTimestamp):
         yield f"if({has_no_timezone(value)}, 1, 0)"
     elif isinstance(type_, Struct):

@@ -40,12 +40,12 @@ __all__ = ["Action", "LoadedTables", "parse_actions", "run_actions"]
 logger = logging.getLogger(__name__)
 
 _VARIABLES: Final = "TARGET_SPARK_"
-"""Prefix of the environment variables with settings, which a program does not get."""
+"""Prefix of the environment variables with settings. Programs do not get these variables."""
 
 _TABLE: Final = re.compile(r"\{table:([^{}]+)\}")
 _POLL_SECONDS: Final = 0.1
 _GRACE_SECONDS: Final = 5.0
-"""Seconds for a program to end after SIGTERM, and for its last output to arrive."""
+"""Seconds to wait for a program to end after SIGTERM, and for its last output."""
 
 _LONGEST_LINE: Final = 1 << 20
 _LONGEST_PIECE: Final = 8_192
@@ -75,7 +75,8 @@ class Action:
     def label(self, hide: Callable[[str], str]) -> str:
         """Return a name of the action for messages, such as ``after_load.0 (OPTIMIZE sales)``.
 
-        ``hide`` removes secrets from the statement or command, which is then cut to a short text.
+        The function ``hide`` removes secrets from the statement or command. Long texts are
+        shortened.
         """
         if self.sql is None:
             text = hide(shlex.join(map(hide, self.command)))
@@ -90,7 +91,7 @@ class LoadedTables:
     """The tables that a run loaded, and the Spark process in which SQL statements can use them.
 
     Attributes:
-        engine: The Spark process of the run, which is started if a statement needs it.
+        engine: The Spark process of the run. It is started if a statement needs it.
         format: The table format, such as ``delta``.
         tables: The tables of the run's streams, by stream name.
     """
@@ -125,7 +126,7 @@ def run_actions(
     hide: Callable[[str], str],
     interrupted: threading.Event,
 ) -> list[AfterLoadError]:
-    """Run the actions for the outcome of a load, one after the other, and return their errors.
+    """Run the actions for the outcome of a load in order, and return the errors.
 
     After a failed action, only actions with ``"on": "always"`` run. Each action is added to the
     report with its duration and error; a failure is also added to the report's notes for the user.
@@ -169,7 +170,7 @@ def _run_action(
     hide: Callable[[str], str],
     interrupted: threading.Event,
 ) -> str | None:
-    """Run one action. Return None on success, else the failure: ``failed: exit code 1``."""
+    """Run one action; return None on success, else a text such as ``failed: exit code 1``."""
     try:
         if action.sql is None:
             return _run_command(action, report, hide, interrupted)
@@ -227,7 +228,7 @@ def _run_command(
 ) -> str | None:
     """Run a program with the report as JSON on its standard input, and log its output.
 
-    Return None on success, else the failure: ``failed: exit code 1``. The program is ended when
+    Return None on success, else a text such as ``failed: exit code 1``. The program is ended when
     ``interrupted`` is set.
     """
     with tempfile.TemporaryFile() as document:
@@ -261,7 +262,7 @@ def _run_command(
 def _wait(
     process: subprocess.Popen[bytes], seconds: float | None, interrupted: threading.Event
 ) -> str | None:
-    """Wait until a program ends. Return None, or the reason as text if it was ended early.
+    """Wait until a program ends. Return None, or the reason why it was ended early.
 
     The program is ended after ``seconds`` (None for no limit), or when ``interrupted`` is set.
     """
@@ -295,9 +296,10 @@ def _end_processes(process: subprocess.Popen[bytes]) -> None:
 def _log_output(
     pipe: IO[bytes], setting: str, hide: Callable[[str], str], kept: deque[str] | None
 ) -> None:
-    """Log each line of a program's output, without secrets, and append it to ``kept`` if given.
+    """Log each line of a program's output without secrets.
 
-    The log names the action by ``setting``, its path in the settings.
+    Log messages begin with ``setting``, the path of the action in the settings. If ``kept`` is not
+    None, the lines are also appended to it.
     """
     with pipe:
         for text in _read_lines(pipe, hide):
@@ -309,8 +311,8 @@ def _log_output(
 def _read_lines(pipe: IO[bytes], hide: Callable[[str], str]) -> Iterator[str]:
     """Yield the non-blank lines of a pipe, without the secrets that ``hide`` removes.
 
-    A line over 8,192 characters is yielded in pieces of this length. Of a line over 1 MiB, only
-    about the first MiB is yielded.
+    A line of more than 8,192 characters is yielded in pieces of this length. A line of more than 1
+    MiB is cut off after about 1 MiB.
     """
     while line := pipe.readline(_LONGEST_LINE):
         text = hide(line.decode("utf-8", "replace").rstrip())

@@ -126,8 +126,8 @@ _NO_ROWS: Final = Counts(0, {})
 class _PreparedColumns:
     """The columns of a table after the writer has created or altered it for a stream.
 
-    While the stream's table schema stays the same, the next commits use them without comparing the
-    columns with the table again.
+    While the stream's table schema stays the same, the next commits use these columns without
+    comparing them with the table again.
 
     Attributes:
         wanted: The table schema that the stream requires, for which the table was prepared.
@@ -190,9 +190,9 @@ class _TableProgress:
         Args:
             marker: The newest metadata in the table, or `NO_METADATA`.
             table: The table.
-            expected: The metadata that the table had when the run read the state from which it
-                resumes, or None if the run did not read them. If the table was restored or removed
-                since then, rows that the state covers are missing.
+            expected: The table's metadata when this run read the state to resume from; None if it
+                did not read them. They differ if the table was restored or removed since then, and
+                so lacks rows that the state covers.
 
         Raises:
             TableError: The table does not have the expected metadata.
@@ -268,7 +268,10 @@ class BatchWriter:
         return None if last is None else last.state
 
     def expect(self, found: Mapping[str, CommitMetadata]) -> None:
-        """Set the commit metadata, by `Table.key`, that tables must have when first read."""
+        """Store the commit metadata that tables must have when this run first reads them.
+
+        ``found`` has the metadata by `Table.key`.
+        """
         self._expected = found
 
     def write(self, request: CommitRequest) -> CommitResult:
@@ -314,7 +317,7 @@ class BatchWriter:
 
     @contextmanager
     def _with_reachable_spool(self, request: CommitRequest) -> Iterator[CommitRequest]:
-        """Context manager: copy a request's local spool files to where Spark can read them.
+        """Context manager that copies local spool files of a request to storage that Spark reads.
 
         The yielded request has the URLs of the copies, which are deleted when the block ends. If
         the setting ``staging`` is not a remote URL, nothing is copied.
@@ -341,9 +344,9 @@ class BatchWriter:
 
     @contextmanager
     def _with_spool_lines(self, request: CommitRequest) -> Iterator[tuple[CommitRequest, int]]:
-        """Context manager: convert the files of BATCH messages in a commit request to JSON lines.
+        """Context manager that converts the files of BATCH messages to files of JSON lines.
 
-        The JSON lines are removed when the block ends.
+        The new files are removed when the block ends.
 
         Yields:
             The commit request without files of BATCH messages, and the number of rows that were
@@ -375,7 +378,7 @@ class BatchWriter:
             remove_batch_files(self._engine.spark(), files)
 
     def _write(self, attempt: CommitAttempt) -> Verified:
-        """Create or alter the table if necessary, then make the commit that a request describes.
+        """Create or alter the table if necessary, then make the requested commit.
 
         The commit writes rows (see `_write_rows`), deletes the rows of other Singer table versions,
         or removes all rows (an overwrite without rows). The caller retries it after errors.
@@ -705,7 +708,7 @@ class BatchWriter:
         return written.verify(request, frame.counts(request.count))
 
     def _evaluates_twice(self, spark: SparkSession, request: CommitRequest) -> bool:
-        """Return True if the commit (a MERGE) would compute the batch's DataFrame twice.
+        """Return True if the commit is a MERGE that would compute the DataFrame of the batch twice.
 
         The caller then writes the DataFrame to temporary files first, so that it is computed only
         once.
@@ -727,8 +730,8 @@ class BatchWriter:
 
         A row is good if each of its values can be stored in its column. Every other row is bad.
 
-        If so many rows of the stream are bad that states after them must be held back, the commit
-        of the good rows stores a state from before them. An overwrite is then not committed at all,
+        If the stream has too many bad rows, later states must be held back. The commit of the good
+        rows then stores a state from before these rows. An overwrite is then not committed at all,
         so that the table keeps its old rows.
 
         Raises:
@@ -868,7 +871,8 @@ class BatchWriter:
         """Commit the rows of a batch that do not fit their schema to the quarantine table.
 
         If the rows were already quarantined before a retry of the commit, nothing is written again.
-        Return their number, which must be ``count``, and the reasons for which they do not fit.
+        The result has the number of rows, which must be ``count``, and the reasons why they do not
+        fit.
 
         Raises:
             QuarantineError: There are more bad rows than the user allows; nothing is written.
