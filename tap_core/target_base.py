@@ -76,8 +76,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     """Base class of targets. Define ``name``, ``config_jsonschema`` and ``default_sink_class``."""
 
     message_reader_class: type[Any] = SimpleSingerReader
-    """Class that reads and parses the input. A custom class needs the method
-    ``process_lines(file_input, callbacks)``."""
+    """Class that reads the input; a custom class has ``process_lines(file_input, callbacks)``."""
 
     default_sink_class: type[Sink]
     """Sink class of all streams, unless `get_sink_class` is overridden."""
@@ -107,10 +106,9 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     ) -> None:
         """Load and validate the settings of the target.
 
-        ``config`` is a dict of settings; paths of settings files are deprecated. If
-        ``parse_env_config`` is True, environment variables are read too. If ``setup_mapper`` is
-        True, the stream maps are created. ``message_reader`` reads the input; by default, it is a
-        new ``message_reader_class`` object.
+        ``config`` is a dict; paths of settings files are deprecated. With ``parse_env_config``,
+        settings are also read from environment variables. With ``setup_mapper``, the stream maps
+        are created. ``message_reader`` is by default an object of ``message_reader_class``.
 
         Raises:
             ConfigValidationError: The settings are invalid; ``errors`` lists all faults.
@@ -134,10 +132,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
 
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
-        """Add the SDK's settings, such as the batch size, to a config schema, in place.
-
-        Settings of a capability are added only if the target has the capability.
-        """
+        """Add the SDK's settings for the target's capabilities to a config schema, in place."""
         for settings, capability in (
             (ADD_RECORD_METADATA_CONFIG, None),
             (TARGET_LOAD_METHOD_CONFIG, None),
@@ -278,18 +273,12 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         self._router.process_record(message_dict)
 
     def _process_batch_message(self, message_dict: dict[str, Any]) -> None:
-        """Load the files that a BATCH message names.
-
-        The records that the sinks of the stream have buffered before are written first.
-        """
+        """Write a stream's buffered records, then load the files that a BATCH message names."""
         self._assert_line_requires(message_dict, requires={"stream", "encoding", "manifest"})
         self._router.process_batch(message_dict)
 
     def _process_activate_version_message(self, message_dict: dict[str, Any]) -> None:
-        """Activate the table version that an ACTIVATE_VERSION message names.
-
-        The records that the sinks of the stream have buffered before are written first.
-        """
+        """Write a stream's buffered records, then activate the table version in the message."""
         for route in self._router.get_routes(message_dict["stream"]):
             sink = self.get_sink(route.alias)
             if not sink.process_activate_version_messages:
@@ -424,11 +413,11 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
 
     @final
     def drain_all(self, *, is_endofpipe: bool = False) -> None:
-        """Write the buffered records of all sinks, and then emit the state.
+        """Write the buffered records of all sinks (drain them), then emit the state.
 
-        If ``is_endofpipe`` is True, the sinks are also cleaned up. If writing fails for a sink, the
-        writing that has started for other sinks is completed. Then the state of the written records
-        is emitted, unless the target may store records later, and the error is raised.
+        If ``is_endofpipe`` is True, clean up the sinks too. If a sink fails, complete the drains
+        that have started, emit the state of the written records, and then raise the error. The
+        state is not emitted if the target may store records later.
         """
         try:
             self._drain_all(self._sinks_to_clear, 1)
@@ -495,10 +484,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     # States
 
     def _process_state_message(self, message_dict: dict[str, Any]) -> None:
-        """Store the state in a STATE message.
-
-        The state is emitted when all records that precede it are written.
-        """
+        """Store the state of a STATE message until all records before the message are written."""
         self._assert_line_requires(message_dict, requires={"value"})
         self._latest_state = message_dict["value"]
 
@@ -511,11 +497,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         self._states.add(dump_json(state, default=str).encode())
 
     def _emit_state(self, state: bytes) -> None:
-        """Write a state, given as encoded JSON, to standard output.
-
-        If the target overrides `_write_state_message`, that method is called with the decoded
-        state.
-        """
+        """Write an encoded state, by `_write_state_message` if the target overrides that method."""
         if type(self)._write_state_message is Target._write_state_message:
             write_state_line(state)
         else:
@@ -538,10 +520,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             super()._handle_termination(signum, frame)
 
     def _finish_after_signal(self) -> None:
-        """Emit the state and clean up the sinks after a signal, without writing buffered records.
-
-        If the target overrides `drain_all`, no state is emitted.
-        """
+        """Emit the state and clean up the sinks after a signal; discard buffered records."""
         self.logger.info("Stopping after a signal: buffered records are not written.")
         self._states.release()
         if not self._has_ended:
@@ -551,7 +530,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
 
 
 def _stores_in_clean_up(sink: Sink) -> bool:
-    """Return True if a sink may store its records durably not before `Sink.clean_up`."""
+    """Return True if a sink may store its records durably only when `Sink.clean_up` is called."""
     declared = sink.stores_in_clean_up
     return is_any_overridden(sink, Sink, "clean_up") if declared is None else declared
 

@@ -28,10 +28,7 @@ StrPath: TypeAlias = str | os.PathLike[str]
 """Path of a file, as text or as an object such as `pathlib.Path`."""
 
 RecordBodyEncoder: TypeAlias = Callable[[Record], bytes]
-"""Function that encodes a record as the body of a message, such as a Singer RECORD message.
-
-The values of the record already have the types of the schema.
-"""
+"""Function that encodes a record, after conversion to the schema, as the body of a message."""
 
 
 class TapState(TypedDict, total=False):

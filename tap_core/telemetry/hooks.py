@@ -126,8 +126,7 @@ def trace_request(
 ) -> AbstractContextManager[Callable[[int], None]]:
     """Return a context manager that records an HTTP request as an OpenTelemetry span.
 
-    The context manager yields a function. The caller must call the function with the status code of
-    the response.
+    It yields a function that the caller must call with the status code of the response.
 
     Args:
         stream: Name of the stream that sends the request.
@@ -165,9 +164,6 @@ def count_commit(stream: str, quarantined: int, nbytes: int) -> None:
 
 
 def count_retry(kind: str) -> None:
-    """Add a retry to the OpenTelemetry metric of retries.
-
-    ``kind`` is ``http`` for an HTTP request, or ``storage`` for a storage operation.
-    """
+    """Count a retry; ``kind`` is ``http`` for a request, ``storage`` for a storage operation."""
     if (telemetry := _active) is not None:
         telemetry.count_retry(kind)

@@ -49,7 +49,7 @@ _COUNTERS: Final[Mapping[str, tuple[str, str, str]]] = {
     "quarantined": ("tap_core.quarantined", "{record}", "Records written to a quarantine."),
     "retries": ("tap_core.retries", "{retry}", "Repeated requests and storage operations."),
 }
-"""OpenTelemetry name, unit and description of each counter, by its name in this package."""
+"""Name, unit and description of each counter, by its name in this package."""
 
 _DURATIONS: Final[Mapping[str, tuple[str, str, tuple[float, ...]]]] = {
     "sync_duration": ("tap_core.stream.duration", "Sync of a stream.", _RUN_BOUNDS),
@@ -57,14 +57,10 @@ _DURATIONS: Final[Mapping[str, tuple[str, str, tuple[float, ...]]]] = {
     "batch_processing_time": ("tap_core.batch.duration", "Commit of a batch.", _RUN_BOUNDS),
     "request": ("http.client.request.duration", "Duration of HTTP requests.", _REQUEST_BOUNDS),
 }
-"""OpenTelemetry name, description and bounds of each histogram of seconds, by its name in this
-package."""
+"""Name, description and bounds of each histogram of seconds, by its name in this package."""
 
 _TAGS: Final[Mapping[str, str]] = {"stream": _STREAM, "status": "tap_core.status"}
-"""OpenTelemetry attribute for each tag of a Singer METRIC log line.
-
-Other tags are dropped, because they may have many values.
-"""
+"""OpenTelemetry attribute for each tag of METRIC lines; tags that are not listed are dropped."""
 
 
 class Telemetry:
@@ -83,10 +79,7 @@ class Telemetry:
 
     @contextmanager
     def run_span(self, name: str) -> Iterator[Trace]:
-        """Context manager that records a run as an OpenTelemetry span.
-
-        The span is the parent of the spans of the run's streams.
-        """
+        """Context manager that records a run as a span, the parent of the spans of its streams."""
         span = self._begin_span(name, self._parents[-1], {})
         parent = _make_parent_context(span)
         self._parents.append(parent)
@@ -154,8 +147,7 @@ class Telemetry:
     ) -> Iterator[Callable[[int], None]]:
         """Context manager that records an HTTP request as a span, and its duration as a metric.
 
-        The context manager yields a function. The caller must call the function with the status
-        code of the response.
+        It yields a function that the caller must call with the status code of the response.
         """
         from tap_core.redaction.http import collect_sent_secrets
 
@@ -217,7 +209,7 @@ class Telemetry:
     def _record_seconds(self, metric: str, seconds: float, attributes: Mapping[str, Any]) -> None:
         """Add a duration in seconds to an OpenTelemetry histogram.
 
-        ``metric`` is the name of the histogram, a key of `_DURATIONS`, such as ``sync_duration``.
+        ``metric`` is a key of `_DURATIONS`, such as ``sync_duration``.
         """
         if self._exporters.meter is not None:
             _get_histogram(self._exporters.meter, metric).record(seconds, attributes)
@@ -244,10 +236,7 @@ class Telemetry:
 
 @contextmanager
 def _end_span(span: Span) -> Iterator[Trace]:
-    """Context manager that ends a span at the end of the block.
-
-    If the block raises an exception, the span is marked as failed.
-    """
+    """Context manager that ends a span; an exception in the block marks the span as failed."""
     trace = Trace(span)
     try:
         yield trace

@@ -34,10 +34,7 @@ class DefaultInstanceProperty:
         self.__doc__ = fget.__doc__
 
     def __get__(self, instance: _P | None, owner: type[_P]) -> Any:
-        """Return the value of the property for ``instance``.
-
-        If the property is read on the class, return the value for a new instance.
-        """
+        """Return the value for ``instance``; if read on the class, the value for a new instance."""
         return self.fget(owner() if instance is None else instance)
 
 

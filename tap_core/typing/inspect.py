@@ -69,10 +69,7 @@ def append_type(type_dict: JsonSchema, new_type: str) -> JsonSchema:
 
 
 def is_secret_type(type_dict: JsonSchema) -> bool:
-    """Return True if a schema has the keyword ``secret`` or ``writeOnly``.
-
-    The keyword may also be in a nested property, at any depth.
-    """
+    """Return True if a schema or a nested property has the keyword ``secret`` or ``writeOnly``."""
     if type_dict.get(JSONSCHEMA_ANNOTATION_WRITEONLY):
         return True
     if type_dict.get(JSONSCHEMA_ANNOTATION_SECRET):
@@ -195,10 +192,7 @@ def is_date_or_datetime_type(type_dict: JsonSchema) -> bool:
 
 
 def get_datelike_property_type(property_schema: JsonSchema) -> str | None:
-    """Return the format of a string schema if it is ``date-time``, ``date`` or ``time``.
-
-    Return None for any other schema.
-    """
+    """Return the format of a string schema: date-time, date, time, or None for any other."""
     for schema in (property_schema, *property_schema.get("anyOf", ())):
         if "string" in schema.get("type", ()) and schema.get("format") in _DATELIKE:
             return str(schema["format"])

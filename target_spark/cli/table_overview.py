@@ -39,10 +39,8 @@ __all__ = [
 _LAST_RUNS: Final = 5
 _MAX_REASONS: Final = 5
 _TIME_COLUMNS: Final = ("_sdc_received_at", EXTRACTED_AT)
-"""Columns from which the age of the newest row is computed.
-
-They have the time at which target-spark received a row, or an Airbyte source read it.
-"""
+"""Columns for the age of the newest row: the time at which target-spark received a row, or at which
+an Airbyte source read it."""
 
 _COUNT_COLUMNS: Final = ("written", "inserted", "updated", "deleted", "quarantined")
 

@@ -52,8 +52,7 @@ _WITHOUT_NAN: Final = rf"""
 """SQL that replaces NaN and infinities in the JSON text ``value`` by null, except inside strings.
 
 First the control character ``\\u0001``, which JSON text cannot contain, is added after each string
-and replaces each NaN and infinity. Then it is removed after strings, and replaced by null
-elsewhere.
+and replaces each NaN and infinity. Then it is removed after strings, and becomes null elsewhere.
 """
 
 _ESCAPE_SEQUENCE: Final = r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)"
@@ -77,10 +76,8 @@ _CORRUPT_FILE: Final = re.compile(
     r"Unexpected end of (?:input stream|ZLIB input stream)|not a (?:gzip|Parquet) file"
     r"|incorrect (?:header|data|length) check"
 )
-"""Error texts of a corrupt or truncated file.
-
-The exceptions themselves do not differ from those of temporary storage failures, which are retried.
-"""
+"""Error texts of a corrupt or truncated file. The exceptions themselves are the same as for
+temporary storage failures, which are retried."""
 
 _TO_JSON_OPTIONS: Final = (
     r"map('timestampFormat', 'yyyy-MM-dd\'T\'HH:mm:ss.SSSSSSXXX',"
@@ -240,8 +237,7 @@ def assign_ordinals(
 def _group_files(files: Sequence[BatchFile]) -> list[list[int]]:
     """Group files that Spark can read as one DataFrame; return the indexes of each group.
 
-    The indexes are positions in ``files``. The files of a group have the same format, and the same
-    string columns contain JSON.
+    The files of a group have the same format, and the same string columns that contain JSON.
     """
     groups: dict[tuple[str, frozenset[str]], list[int]] = defaultdict(list)
     for number, file in enumerate(files):
@@ -516,8 +512,7 @@ def _build_record_sql(schema: StructType, in_json: Collection[str]) -> str:
 def _build_member_sql(name: str) -> str:
     """Return the SQL of a member of a JSON object, such as ``,"a":1``, from a text column.
 
-    The SQL returns "" if the value is null. A text with valid JSON is inserted as it is; any other
-    text becomes a JSON string.
+    The SQL returns "" if the value is null. A text that is not valid JSON becomes a JSON string.
     """
     value, key = quote(name), json.dumps(name, ensure_ascii=False)
     is_json = f"{value} != 'null' AND {_ONE_VALUE.format(value)}"

@@ -257,7 +257,7 @@ class BatchWriter:
 
     @property
     def can_widen(self) -> CanWiden:
-        """Function that returns True if the format can change an old type (DDL) to a new one."""
+        """Function that returns True if the format can change one column type (DDL) to another."""
         return self._writer.can_widen
 
     @property
