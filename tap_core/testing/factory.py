@@ -331,7 +331,7 @@ def _add_suite(
 def _iterate_attribute_params(
     template: type[AttributeTestTemplate], streams: Iterable[Stream]
 ) -> Iterator[TestParam]:
-    """Yield a `TestParam` for each property of the streams to which a property test applies."""
+    """Yield a `TestParam` for each property that a property test applies to."""
     for stream in streams:
         schema = stream.stream_maps[-1].transformed_schema
         for name, definition in schema.get("properties", {}).items():

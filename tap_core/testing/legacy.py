@@ -150,7 +150,7 @@ def sync_end_to_end(tap: Tap, target: Target, *mappers: Any) -> None:
     Args:
         tap: The tap.
         target: The target.
-        mappers: Mappers, in the order in which messages pass through them.
+        mappers: Mappers, in the order of use.
     """
     messages, _ = capture_output(tap.sync_all)
     for mapper in mappers:

@@ -55,7 +55,7 @@ def run_destination_command(context: typer.Context) -> int:
             ``context.obj`` the target class.
 
     Returns:
-        The exit code: 0 on success, 1 if errors were written as trace messages.
+        The exit code: 0 on success, 1 after errors, which are written as trace messages.
     """
     with StdoutWriter.open() as wire:
         state = _CommandState(context.obj, wire)
@@ -148,7 +148,7 @@ def _check_operator_allows(plugin: str, config: Mapping[str, Any]) -> None:
     do. The operator allows it with an environment variable.
 
     Args:
-        plugin: The name of the target, from which the variable's name is derived.
+        plugin: The name of the target. The name of the variable is derived from it.
         config: The settings.
 
     Raises:

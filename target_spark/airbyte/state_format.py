@@ -32,7 +32,7 @@ class PerStreamStateFormat:
 
     In a STATE message on standard output, Airbyte expects the number of rows since the previous
     state of the same stream or, for a global state, since the previous global state. The encoder
-    keeps the counts from which these numbers are computed.
+    stores the counts to compute these numbers.
     """
 
     def __init__(self) -> None:

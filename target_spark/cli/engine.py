@@ -30,7 +30,7 @@ def start(settings: SparkSettings) -> tuple[int, list[str]]:
     Wait until Spark has started in this process.
 
     Args:
-        settings: The settings with which a run would start Spark.
+        settings: The Spark settings of a run.
 
     Returns:
         The exit code, and the lines to print.
@@ -67,8 +67,8 @@ def show_engines(settings: SparkSettings) -> tuple[int, list[str]]:
     """Describe the running background Spark processes (engines) of the current user.
 
     Returns:
-        The exit code, which is 0 if a run with these settings would use an engine, else 1; and the
-        lines to print.
+        The exit code and the lines to print. The code is 0 if a run with these settings would use
+        an engine, else 1.
 
     Raises:
         SparkUnavailableError: Another user has access to the folder of an engine.
@@ -93,7 +93,7 @@ def stop(settings: SparkSettings) -> tuple[int, list[str]]:
     """Stop the background Spark process (engine) with these settings, unless a run uses it.
 
     Returns:
-        The exit code, which is 1 if a run uses the engine, else 0; and the lines to print.
+        The exit code and the lines to print. The code is 1 if a run uses the engine, else 0.
 
     Raises:
         SparkUnavailableError: Another user has access to the folder of the engine.

@@ -69,8 +69,7 @@ def write_html_report(
     Raises:
         ConfigurationError: A library of the extra ``report`` is missing.
         OSError: The file cannot be written.
-        TargetSparkError: The table in which target-spark records its runs is missing or empty, or
-            cannot be read.
+        TargetSparkError: The table of runs is missing or empty, or cannot be read.
     """
     try:
         import jinja2

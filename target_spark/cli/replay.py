@@ -56,7 +56,7 @@ _NO_LIMIT: Final = 1 << 62
 """Batch limit that is never reached, so that all records are loaded in one batch."""
 
 _POSITION: Final = "__target_spark_place"
-"""Column with the position of a record in the order in which records were quarantined."""
+"""Column that numbers the records in the order of their quarantine."""
 
 _ORDER: Final = ("quarantined_at", "run", "batch", "ordinal")
 """Columns of the quarantine table that determine the order of its records."""
@@ -107,7 +107,7 @@ def replay(config: Mapping[str, Any], described: SchemaEvent, *, overwrite: bool
 
     Args:
         config: The validated settings of the target.
-        described: The schema of the stream, with which the records are converted.
+        described: The schema of the stream. It determines the conversion of the records.
         overwrite: True to replace rows of the table that have the same key as a record. False to
             leave these rows unchanged, and to keep the records in the quarantine.
 
@@ -151,7 +151,7 @@ def reload_records(
         options: The options of the load.
         run: The identity of the run.
         folder: The local folder for uncommitted rows.
-        described: The schema of the stream, with which the records are converted.
+        described: The schema of the stream. It determines the conversion of the records.
         overwrite: True to replace rows of the table that have the same key as a record. False to
             leave these rows unchanged, and to keep the records in the quarantine.
 
@@ -252,7 +252,7 @@ class ReplayWriter(BatchWriter):
             yield count
 
     def records(self, described: SchemaEvent) -> Iterator[Rows]:
-        """Yield the quarantined records as events for the loader, oldest quarantined one first.
+        """Yield the quarantined records as events for the loader, in the order of their quarantine.
 
         Records that are not JSON objects are left out, and counted in `unreadable`.
         """
@@ -302,13 +302,12 @@ class ReplayWriter(BatchWriter):
     def _get_unloaded_records(self, spark: SparkSession, table: Table) -> DataFrame:
         """Return the quarantined records without those that an interrupted replay has loaded.
 
-        An additional column has the number of each record, in the order in which the records were
-        quarantined.
+        An additional column numbers the records in the order of their quarantine.
 
         Args:
             spark: The session.
-            table: The table of the stream. The metadata of its last commit have the id of a replay
-                whose rows were committed.
+            table: The table of the stream. If an interrupted replay has committed rows, the
+                metadata of the last commit contain its id.
         """
         quarantined = self._writer.rows(spark, self._quarantine_table)
         missing = {

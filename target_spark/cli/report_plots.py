@@ -39,9 +39,10 @@ _MAX_LEGEND_LENGTH: Final = 14
 _REMOVED_ELEMENTS: Final = {"comment", "desc", "script", "style", "title"}  # the title is "Pygal"
 _OTHERS: Final = "other streams"
 _FONT_SIZES: Final = Style(label_font_size=13, major_label_font_size=13, legend_font_size=14)
-"""Font sizes in pixels from which pygal computes the layout of a chart.
+"""Font sizes in pixels, for the computation of a chart's layout by pygal.
 
-The report's style sheet sets the same sizes."""
+The report's style sheet sets the same sizes.
+"""
 
 
 @dataclass(frozen=True, slots=True)

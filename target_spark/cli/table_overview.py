@@ -39,8 +39,7 @@ __all__ = [
 _LAST_RUNS: Final = 5
 _MAX_REASONS: Final = 5
 _TIME_COLUMNS: Final = ("_sdc_received_at", EXTRACTED_AT)
-"""Columns for the age of the newest row: the time at which target-spark received a row, or at which
-an Airbyte source read it."""
+"""Columns with the time when target-spark received, or an Airbyte source read, a row."""
 
 _COUNT_COLUMNS: Final = ("written", "inserted", "updated", "deleted", "quarantined")
 

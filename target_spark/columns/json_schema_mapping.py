@@ -235,8 +235,8 @@ def _to_string_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
 def _find_common_type(types: Sequence[ColumnType]) -> ColumnType:
     """Return a column type that can store the values of all given types.
 
-    Equal types give the same type, integer and double give double, integers and decimals give a
-    decimal. All other mixtures, and decimals of more than 38 digits, give text.
+    For equal types, the result is the same type; for integer and double, it is double; for integers
+    and decimals, a decimal. For all other mixtures, and for more than 38 digits, it is text.
     """
     distinct = set(types)
     if len(distinct) == 1:

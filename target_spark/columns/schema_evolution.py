@@ -52,8 +52,8 @@ from target_spark.tables.identifiers import fold_case, is_internal
 __all__ = ["CanWiden", "any_widening", "can_share_batch", "diff_with_table", "merge_table_schemas"]
 
 CanWiden: TypeAlias = Callable[[str, str], bool]
-"""Function that takes an old and a new type as DDL, such as ``int`` and ``bigint``, and returns
-True if the table format can change the type of a column without rewriting its values."""
+"""Function with two DDL types, such as ``int`` and ``bigint``, as arguments. It returns True if the
+table format can change a column from the first to the second without rewriting values."""
 
 _Path: TypeAlias = tuple[str, ...]
 
@@ -500,7 +500,7 @@ class _Merge:
         self._by_feed[_get_feed(self.columns[at])] = at
 
     def _release_property(self, new: Column) -> None:
-        """Stop writing to the table column that stored the property of ``new`` so far, if any.
+        """Stop writing to the table column, if any, that has stored the property of ``new``.
 
         The caller then assigns another table column to the property.
         """
@@ -553,8 +553,8 @@ def _fill_fields(type_: ColumnType, *, only_scalars: bool = False) -> ColumnType
 
     Args:
         type_: The type of the column.
-        only_scalars: True to return None also for booleans, structs and arrays, to which a nested
-            key cannot be written.
+        only_scalars: True to return None also for booleans, structs and arrays. A nested key cannot
+            be written to these.
     """
     if isinstance(type_, UnmanagedType) or (
         only_scalars and isinstance(type_, Boolean | Struct | Array)
@@ -579,7 +579,7 @@ def _fill_fields(type_: ColumnType, *, only_scalars: bool = False) -> ColumnType
 def _wider_scalar(old: ColumnType, new: ColumnType) -> ColumnType | None:
     """Return a scalar type that can store the values of both types, or None if no type can.
 
-    ``int`` and ``bigint`` give ``bigint``; ``varchar(10)`` and any type give ``string``.
+    For ``int`` and ``bigint`` it is ``bigint``; for ``varchar(10)`` and any other type, ``string``.
     """
     if isinstance(old, UnmanagedType) and LIMITED_TEXT.fullmatch(old.written):
         return Text()

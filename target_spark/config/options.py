@@ -125,7 +125,7 @@ class RunInfo:
     """Identity of one run of a job. A job loads the same tables again in each run.
 
     Attributes:
-        job: The name of the job, under which the tables store its states.
+        job: The name of the job. Tables store the states of the job with this name.
         id: A unique id of the run.
         started: The start of the run, in milliseconds since 1970.
         replays: True if the run loads quarantined rows again.
@@ -312,7 +312,7 @@ class LoadOptions:
 
     @property
     def runs_table(self) -> Table:
-        """The table of runs, to which each run of target-spark appends one row per stream.
+        """The table of runs. Each run of target-spark appends one row per stream to it.
 
         It is in the location that the settings for all streams define.
         """
@@ -365,7 +365,7 @@ class LoadOptions:
 def uses_paths(table_format: str, catalog: str | None) -> bool:
     """Return True if tables are addressed by their path, even if a database is set.
 
-    That is the case for Iceberg without a catalog.
+    Only Iceberg tables without a catalog are addressed in this way.
     """
     return table_format == "iceberg" and not catalog
 

@@ -437,7 +437,7 @@ SCHEMA: Final[JsonSchema] = {
 
 
 def _require_text(name: str, **more: Any) -> JsonSchema:
-    """Return a JSON Schema of an object in which the setting ``name`` is a non-empty string.
+    """Return a JSON Schema that requires the setting ``name`` to be a non-empty string.
 
     Args:
         name: The name of the setting.
@@ -724,12 +724,12 @@ def shared_folders(config: Mapping[str, Any], scratch: str = "") -> dict[str, st
 
 
 def spark_settings(config: Mapping[str, Any], scratch: str = "") -> SparkSettings:
-    """Convert the target's settings to the settings with which Spark is started.
+    """Convert the target's settings to the settings for the start of Spark.
 
     Args:
         config: The settings of the target.
-        scratch: The run's private folder for temporary files. With it, Spark tests at its start
-            that the executors can access the folders they share with this machine. "" for no test.
+        scratch: The run's private folder for temporary files. If it is not "", Spark tests at its
+            start that the executors can access the folders that they share with this machine.
     """
     complete = with_defaults(config)
     return SparkSettings(

@@ -111,7 +111,7 @@ class RateLimitServer:
     The server counts the HTTP requests. It can be used as a context manager.
 
     Args:
-        host: The host name with which executors connect to the driver (``spark.driver.host``).
+        host: The host name of the driver for executors (``spark.driver.host``).
         bind: The address to listen on (``spark.driver.bindAddress``); None for ``host``.
         port: The port to listen on; 0 for any free port.
     """
@@ -177,7 +177,7 @@ class RateLimitServer:
 
     @property
     def address(self) -> RateLimitAddress:
-        """The host, port and secret key with which workers connect to this server."""
+        """The host, port and secret key that workers need to connect to this server."""
         return RateLimitAddress(self._host, self._port, self._key)
 
     def _run(self) -> None:
@@ -274,7 +274,7 @@ def _bind_socket(host: str, port: int) -> socket.socket:
 
 
 def _compute_proof(key: bytes, challenge: bytes) -> bytes:
-    """Return the response to a challenge, with which a client proves that it has the secret key."""
+    """Return the response to a challenge, as a proof that a client has the secret key."""
     return hmac.new(key, challenge, hashlib.sha256).hexdigest().encode()
 
 
@@ -414,8 +414,8 @@ def _call_with_retries(call: Callable[[], _T], reason: Callable[[Exception], Exc
 class StaticShare:
     """Fixed fraction of a rate limit, for a worker that cannot connect to a rate limit server.
 
-    Time is divided into slots in which the rate limit allows one request. The slots are assigned in
-    turn to ``worker_count`` workers. This worker has the index ``number``.
+    Time is divided into slots. In each slot, the rate limit allows one request. The slots are
+    assigned in turn to ``worker_count`` workers. This worker has the index ``number``.
     """
 
     number: int
@@ -429,8 +429,8 @@ class StaticShare:
 class _SlotCounter:
     """Request counter of one worker, which delays each request to a time slot of this worker.
 
-    A time slot is a period in which the rate limit allows one request. `StaticShare` assigns the
-    slots to the workers in turn.
+    In a time slot, the rate limit allows one request. `StaticShare` assigns the slots to the
+    workers in turn.
     """
 
     is_shared = True
@@ -482,7 +482,7 @@ def _next_slot(after: float, slot_seconds: float, share: StaticShare) -> float:
 
     Args:
         after: The time after which the slot must start, in seconds since 1970.
-        slot_seconds: The length of a time slot, in which the limit allows one request.
+        slot_seconds: The length of a time slot. In each slot, the limit allows one request.
         share: The time slots of this worker.
     """
     round_seconds = slot_seconds * share.worker_count

@@ -45,7 +45,7 @@ def with_retries(
     Args:
         step: The function to call.
         tries: The maximum number of attempts, at least 1.
-        where: A description of the operation, with which log messages begin.
+        where: A description of the operation, for the beginning of log messages.
         describe: A function that returns the text of an error, without secrets.
         not_retried: Types of exceptions that are not retried, in addition to configuration errors.
 

@@ -57,9 +57,10 @@ It exceeds the number of partitions of `spark.range`, which has one for each tas
 """
 
 _TASKS_PER_SLOT: Final = 8
-"""Spark tasks per task slot of the cluster.
+"""Number of Spark tasks per task slot of the cluster.
 
-More tasks than slots balance partitions that take different times to read."""
+If partitions need different times, many small tasks use the slots more evenly.
+"""
 
 MAX_PARTS_PER_JOB: Final = 1_000
 """Maximum number of partitions that one Spark job syncs, on clusters with at most 15 task slots."""
@@ -73,7 +74,7 @@ _MAX_OPEN_FILES: Final = "spark.sql.maxConcurrentOutputFileWriters"
 """Spark setting for the number of files that a task writes at once, one per stream."""
 
 _ORDINAL: Final = r"CAST(regexp_extract(value, '^\\{\"n\":([0-9]+)', 1) AS BIGINT)"
-"""SQL of the ordinal of a row, which is at the beginning of its line."""
+"""SQL that extracts the ordinal (input position) of a row from the beginning of its line."""
 
 
 class SparkDistributor:
@@ -218,7 +219,7 @@ class SparkDistributor:
         return schemas
 
     def _get_table_versions(self, parts: Sequence[WorkUnit]) -> dict[str, int]:
-        """Return the Singer table version of each stream to which the partitions write rows.
+        """Return the Singer table version of each stream that the partitions write rows for.
 
         Streams without a table version are left out.
         """

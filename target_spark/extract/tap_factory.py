@@ -29,7 +29,7 @@ __all__ = ["TapSpec", "describe_error", "drop_cached_tap", "get_tap", "import_ta
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TapSpec:
-    """Class name, settings and catalog of a tap, from which a Spark worker creates the tap.
+    """Class name, settings and catalog of a tap, for creating the tap in a Spark worker.
 
     The object can be pickled. `repr` does not show the settings, as they may contain secrets.
 

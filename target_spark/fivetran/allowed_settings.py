@@ -194,7 +194,7 @@ _RULES: Final = tuple(
 
 
 def find_value_pattern(key: str) -> re.Pattern[str] | None:
-    """Return the pattern of the values that a gRPC call may give the Spark property ``key``.
+    """Return the pattern of allowed values for the Spark property ``key`` in a gRPC call.
 
     If a call must not set the property, the result is None.
     """
@@ -215,8 +215,8 @@ class CallRules:
 
     Attributes:
         allowance: Names of settings that calls may set in addition to `SETTINGS`.
-        roots: Folders and URLs below which tables may be stored; empty to allow any location.
-        folders: Folders from which batch files may be read; empty to allow any folder.
+        roots: Folders and URLs that tables may be stored below; empty to allow any location.
+        folders: Folders of batch files that may be read; empty to allow any folder.
         roots_variable: The environment variable that sets ``roots``, for messages.
         folders_variable: The environment variable that sets ``folders``, for messages.
     """
@@ -232,7 +232,7 @@ class CallRules:
         """Read the rules from environment variables, such as ``TARGET_SPARK_ALLOW_PATHS``.
 
         Args:
-            plugin: The name of the program, from which the variables' prefix is derived.
+            plugin: The name of the program. The prefix of the variables is derived from it.
             environment: The environment variables.
         """
         roots_variable = get_variable_name(plugin, "ALLOW_PATHS")

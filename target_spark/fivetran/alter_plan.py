@@ -105,8 +105,8 @@ def plan_changes(
         types: The DDL type of each of the table's columns, by name.
         requested_schema: The requested columns.
         table_format: The format of the table.
-        can_widen: Function that takes an old and a new DDL type and returns True if the format can
-            change the type without rewriting values.
+        can_widen: Function that returns True if the format can change an old DDL type to a new one
+            without rewriting values.
         drops: True to drop columns that are not requested, False to keep them as non-key columns.
         reserved: Column names that new columns must not have in the table.
     """

@@ -155,8 +155,8 @@ def _check_keys(changed: DataFrame, stream: StreamId, plan: AlterPlan) -> None:
 def _build_select_list(rows: DataFrame, existing: ExistingTable, plan: AlterPlan) -> Iterator[str]:
     """Yield the SELECT expression of each column of the table after the change.
 
-    Columns that Fivetran does not know, such as generated partition columns, are included. If a
-    value does not fit the new type of its column, the query fails.
+    Columns that only the table has, such as generated partition columns, are included. If a value
+    does not fit the new type of its column, the query fails.
 
     Args:
         rows: The current rows of the table.

@@ -32,8 +32,8 @@ _MAX_KEY_BYTES: Final = 64 << 20
 """Maximum size in bytes of the keys that are kept in memory for comparison."""
 
 _INEXACT_TYPES: Final = (DataType.FLOAT, DataType.DOUBLE)
-"""Types for which Arrow and Spark may disagree on whether two values are equal. For keys of these
-types, a repeated key is assumed."""
+"""Types whose values Arrow and Spark may compare differently. For keys of these types, a repeated
+key is assumed."""
 
 
 @dataclass(frozen=True, slots=True)

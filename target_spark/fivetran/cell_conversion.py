@@ -25,7 +25,7 @@ __all__ = ["CellConversionError", "arrow_type", "convert_column", "find_first_fa
 
 
 class CellConversionError(Exception):
-    """Raised if the text of a cell is not a valid value of its column's type.
+    """Error for the text of a cell that is not a valid value of its column's type.
 
     Attributes:
         row: Index of the cell in the array of texts, from 0.
@@ -82,10 +82,10 @@ def convert_column(column: DestinationColumn, texts: Any) -> Any:
 
 
 def find_first_failure(values: Any, function: Callable[[Any], Any]) -> int:
-    """Return the index of the first array value for which a function fails, by binary search.
+    """Find the first array value that makes a function fail, by binary search; return its index.
 
     Args:
-        values: An Arrow array for which the function fails as a whole.
+        values: An Arrow array that makes the function fail.
         function: Function that is called with slices of the array. It raises ValueError if it
             fails.
     """

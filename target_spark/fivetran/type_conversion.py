@@ -194,7 +194,7 @@ def _lose_all(_value: str, _old: str, new: str) -> _ConversionStep:
 
 
 def _exact_step(converted: str) -> _ConversionStep:
-    """Return the conversion step for SQL that never gives an inexact value, but null instead.
+    """Return the conversion step for SQL that results in null instead of an inexact value.
 
     Args:
         converted: The SQL expression of the new value.

@@ -49,7 +49,7 @@ class BatchResult:
 
 @dataclass(frozen=True, slots=True)
 class BatchTarget:
-    """Table to which the batch files of a Fivetran request are written, with the requested columns.
+    """Table that the batch files of a Fivetran request are written to, and its columns.
 
     Attributes:
         tables: The `TableService` of the gRPC call.
@@ -108,8 +108,8 @@ def write_with_retry(
         stream: The stream of the table.
         fivetran_schema: The columns of the request.
         batch: The files.
-        write: Function that takes the table, the files and their format, writes the files to the
-            table, and returns the number of rows.
+        write: Function that writes the files to the table and returns the number of rows. Its
+            arguments are the table, the files and their format.
 
     Raises:
         TableError: The table does not exist, lacks a column, or has a column whose type does not

@@ -42,9 +42,8 @@ NODE_DIGITS = 12
 def constant_columns(sync_id: int | None) -> tuple[str, ...]:
     """Return the SQL definitions of two helper columns with the same value in all rows of a batch.
 
-    - ``_meta``: the beginning of the JSON in ``_airbyte_meta``, to which the SQL of `build_meta`
-      refers.
-    - ``_ids``: the random prefix of ``_airbyte_raw_id``, to which the SQL of `raw_id` refers.
+    - ``_meta``: the beginning of the JSON in ``_airbyte_meta``, for the SQL of `build_meta`.
+    - ``_ids``: the random prefix of ``_airbyte_raw_id``, for the SQL of `raw_id`.
 
     Args:
         sync_id: Airbyte's id of the sync; None to omit the id from the JSON.
@@ -69,7 +68,7 @@ def get_extracted_at() -> str:
     """Return the SQL expression for ``_airbyte_extracted_at``, the extraction time of a record.
 
     A time without a time zone is read as UTC. For a record without a valid extraction time, the
-    result is the time at which the first row of the batch was received.
+    result is the time when the first row of the batch was received.
     """
     return "coalesce(try_cast(substring_index(`t`, 'Z', 1) AS TIMESTAMP), `_received_at`)"
 

@@ -56,7 +56,7 @@ _METADATA_TYPES: Final = {**METADATA_COLUMNS, **HISTORY_COLUMNS, **AIRBYTE_COLUM
 class UnsupportedBatchError(Exception):
     """Error for a batch of rows that cannot be converted without Spark.
 
-    The caller then converts the rows with Spark. The message gives the reason, but no value of a
+    The caller then converts the rows with Spark. The message contains the reason, but no value of a
     row.
     """
 
@@ -271,7 +271,7 @@ class _MetadataColumns:
     def _extraction_times(self) -> Iterator[int | None]:
         """Yield the extraction time of each row in microseconds since 1970; None if it is invalid.
 
-        For a row without an extraction time, yield the time at which the batch's first row was
+        For a row without an extraction time, yield the time when the batch's first row was
         received.
         """
         parsed = self._parse_times()
@@ -280,8 +280,8 @@ class _MetadataColumns:
     def _version_starts(self) -> Iterator[int]:
         """Yield the time from which each row is valid, in microseconds since 1970.
 
-        This is the extraction time of the row or, if that is missing or invalid, the time at which
-        the batch's first row was received.
+        This is the extraction time of the row or, if that is missing or invalid, the time when the
+        batch's first row was received.
         """
         return (self._received if micros is None else micros for micros in self._extraction_times())
 

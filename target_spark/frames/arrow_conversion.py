@@ -97,7 +97,8 @@ class ArrowConverter:
         table_schema: The table schema of the stream.
         nulls: True to convert invalid values to null, and to accept records whose primary key is
             null or missing. False to raise an error in both cases.
-        counts_zoneless: True to count date-times without a time zone, which takes extra time.
+        counts_zoneless: True to count date-times without a time zone. Counting makes the conversion
+            slower.
 
     Attributes:
         schema: The Arrow schema of the record batches.
@@ -228,7 +229,7 @@ class ArrowConverter:
         return msgspec.defstruct("Record", fields, gc=False)
 
     def _decoded_type(self, type_: ColumnType, path: _Path, *, exact: bool) -> Any:
-        """Return the type to which msgspec decodes the values of a column, field or array item.
+        """Return the type for decoding the values of a column, field or array item with msgspec.
 
         Args:
             type_: The column type of the values.
@@ -449,7 +450,7 @@ def _reject(_values: list[Any], _type: ColumnType) -> pa.Array:
 
 
 def _get_storage_type(type_: ColumnType) -> pa.DataType:
-    """Return the Arrow type in which the results of `parse_scalar` for a column are collected.
+    """Return the Arrow type of an array with the results of `parse_scalar` for a column.
 
     For timestamps, it is a 64-bit integer of microseconds since 1970. For all other types, it is
     the Arrow type of the column.
@@ -481,7 +482,7 @@ _DECODED_TYPES: Final[Mapping[type[ColumnType], Any]] = MappingProxyType(
         Binary: str,
     }
 )
-"""Python type to which the fast decoder decodes the JSON values of each column type."""
+"""Python type that the fast decoder returns for JSON values of each column type."""
 
 _COLUMN_CONVERTERS: Final[Mapping[type[ColumnType], Callable[[list[Any], Any], pa.Array]]] = (
     MappingProxyType(

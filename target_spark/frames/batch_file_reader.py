@@ -97,7 +97,7 @@ class BatchFileFrame:
         rows: The number of rows in the spool files.
         ordinal_offsets: For each BATCH message, a tuple of its ordinal and the number of lines in
             its files. The ordinals of all later messages are increased by this number.
-        nans_replaced: The number of rows in which NaN or an infinity was replaced by null.
+        nans_replaced: The number of rows where NaN or an infinity was replaced by null.
         has_deletes: True if some rows may be delete records (with ``_sdc_deleted_at``).
     """
 
@@ -422,7 +422,7 @@ def _get_position(block: _Block) -> tuple[str, int]:
 def _write_spool_lines(spark: SparkSession, read: DataFrame, starts: str, path: str) -> int:
     """Write rows to spool files as lines of JSON, and replace NaN and infinities by null.
 
-    Return the number of rows in which a value was replaced.
+    Return the number of rows with a replaced value.
 
     ``read`` has the columns of `_Scan.lines`, and ``starts`` is the SQL of a table with the first
     ordinal (position in the input) of each block.

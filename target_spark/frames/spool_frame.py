@@ -64,8 +64,8 @@ class BatchMetadata:
             values.
         sync_id: Airbyte's id of the sync; None if it is unknown.
         starts: The first ordinal (position in the input) of each partition that Spark workers read,
-            by partition number. Their rows are spooled with the position in the partition, to which
-            the first ordinal is added. Empty if no rows were read by Spark workers.
+            by partition number. Spool files contain the position of a row in its partition; the
+            first ordinal is added to it. Empty if Spark workers read no rows.
     """
 
     received_at: datetime
@@ -83,7 +83,7 @@ class Counts:
         rows: The number of rows.
         zoneless: The number of date-times without a time zone, which are read as UTC, by column.
             Columns without such date-times are left out.
-        nulled: The number of rows in which an invalid value was replaced by null.
+        nulled: The number of rows with an invalid value that was replaced by null.
     """
 
     rows: int

@@ -60,7 +60,7 @@ class Action:
 
     Attributes:
         setting: The path of the action in the settings, such as ``after_load.0``.
-        on: ``complete``, ``failed`` or ``always``: the outcomes after which the action runs.
+        on: The outcome of the load that starts the action: ``complete``, ``failed`` or ``always``.
         sql: The statement; None for a program.
         command: The program and its arguments; empty for a statement.
         timeout_seconds: The longest duration of a program; None for no limit.
@@ -88,7 +88,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class LoadedTables:
-    """The tables that a run loaded, and the Spark process in which SQL statements can use them.
+    """The tables that a run loaded, and the Spark process for SQL statements on them.
 
     Attributes:
         engine: The Spark process of the run. It is started if a statement needs it.

@@ -130,7 +130,7 @@ class _PreparedColumns:
     comparing them with the table again.
 
     Attributes:
-        wanted: The table schema that the stream requires, for which the table was prepared.
+        wanted: The table schema that the stream requires.
         table_schema: The table schema for writing rows: the columns of ``wanted``, with the types
             that they have in the existing table.
     """
