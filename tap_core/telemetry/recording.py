@@ -1,6 +1,6 @@
 """Spans and metrics of the runs in progress, recorded with OpenTelemetry.
 
-Attributes have the names of OpenTelemetry's semantic conventions, where one exists.
+Attributes have names from OpenTelemetry's semantic conventions, if these define one.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Telemetry:
 
     @contextmanager
     def run_span(self, name: str) -> Iterator[Trace]:
-        """Context manager that records a run as a span, the parent of the spans of its streams."""
+        """Context manager that records a run as a span. Spans of streams become its children."""
         span = self._begin_span(name, self._parents[-1], {})
         parent = _make_parent_context(span)
         self._parents.append(parent)

@@ -13,7 +13,7 @@ class SuiteConfig:
     """Options of the standard tests: record limits, and streams that may be empty."""
 
     max_records_limit: int | None = 150
-    """Maximum number of records per partition of a stream (its context); None for no limit."""
+    """Maximum number of records per partition (context) of a stream; None for no limit."""
 
     ignore_no_records: bool = False
     """True if every stream may be empty."""

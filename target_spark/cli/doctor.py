@@ -250,7 +250,7 @@ def _get_pyspark_version() -> str:
 
 
 def _describe_jars(config: Mapping[str, Any]) -> str:
-    """Return a text that lists the required jars: each is on this machine, or to be downloaded.
+    """Return a text with the required jars: each is on this machine, or will be downloaded.
 
     Raises:
         SparkUnavailableError: The format does not support this Spark version, or a configured jar
@@ -523,9 +523,9 @@ def _check_read_rows(rows: Sequence[tuple[Any, ...]]) -> None:
 
 @contextlib.contextmanager
 def _remove_created_afterwards(spark: SparkSession, table: Table) -> Iterator[None]:
-    """Context manager that at its end removes a test table's database and folder.
+    """Context manager that finally removes a test table's database and folder.
 
-    They are kept if they existed before the block, or are not empty.
+    Both are kept if they existed before the block, or are not empty.
     """
     database = quote(*table.identifier[:-1])
     fresh_database = bool(database) and not spark.catalog.databaseExists(database)

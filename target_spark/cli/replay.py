@@ -232,7 +232,7 @@ class ReplayWriter(BatchWriter):
 
     @contextmanager
     def opened(self, table: Table) -> Iterator[int]:
-        """Context manager: copy the quarantined records of ``table`` to temporary files.
+        """Context manager that copies the quarantined records of ``table`` to temporary files.
 
         Yield the number of records to load. Records that an interrupted replay has loaded are not
         counted.
@@ -357,8 +357,8 @@ class ReplayWriter(BatchWriter):
 
         The id marks the records that this run loads, so that the next run can complete the replay.
 
-        ``positions`` are the numbers, from `_get_unloaded_records`, of the records that stay in the
-        quarantine and get no id.
+        ``positions`` are the numbers, assigned by `_get_unloaded_records`, of records that stay in
+        the quarantine. These get no id.
         """
         path = self._folder.new_path("stay")
         path.write_text("".join(f'{{"{_POSITION}":{each}}}\n' for each in positions), "ascii")

@@ -51,7 +51,7 @@ def select_one(events: Iterable[Event], stream: str) -> SchemaEvent:
 def _parse_documents(text: str) -> list[Any]:
     """Parse a text that is either one JSON document or lines of Singer messages.
 
-    Return a list: of the JSON document only, or of the SCHEMA messages.
+    The result is a list of the one JSON document, or of all SCHEMA messages.
 
     Raises:
         UnsupportedError: A line with a SCHEMA message is not valid JSON.

@@ -39,7 +39,7 @@ __all__ = [
 _LAST_RUNS: Final = 5
 _MAX_REASONS: Final = 5
 _TIME_COLUMNS: Final = ("_sdc_received_at", EXTRACTED_AT)
-"""Columns with the time when target-spark received, or an Airbyte source read, a row."""
+"""Columns with the time when target-spark received a row, or an Airbyte source read it."""
 
 _COUNT_COLUMNS: Final = ("written", "inserted", "updated", "deleted", "quarantined")
 

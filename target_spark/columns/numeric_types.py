@@ -33,7 +33,7 @@ __all__ = [
 _Schema = Mapping[str, Any]
 
 _DIGITS_OF_BITS = {8: 3, 16: 5, 32: 10, 64: 20}
-"""Digits before the decimal point of a decimal column that replaces an integer column, by bits.
+"""Integer digits of the decimal type that replaces an integer type, by the bits of the integer.
 
 64-bit integers have at most 19 digits, but Delta Lake requires 20 for their replacement.
 """

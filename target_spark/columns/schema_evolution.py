@@ -52,8 +52,8 @@ from target_spark.tables.identifiers import fold_case, is_internal
 __all__ = ["CanWiden", "any_widening", "can_share_batch", "diff_with_table", "merge_table_schemas"]
 
 CanWiden: TypeAlias = Callable[[str, str], bool]
-"""Function with two DDL types, such as ``int`` and ``bigint``, as arguments. It returns True if the
-table format can change a column from the first to the second without rewriting values."""
+"""Function that returns True if the table format can change a column from an old to a new DDL type,
+such as ``int`` to ``bigint``, without rewriting values."""
 
 _Path: TypeAlias = tuple[str, ...]
 
@@ -131,7 +131,7 @@ def can_share_batch(old: TableSchema, new: TableSchema) -> bool:
 
 
 def _map_paths(columns: Iterable[Column]) -> dict[_Path, _Path]:
-    """Return the path of the column or struct field that stores each value of a record.
+    """Return the path in the table for each value of a record, by its path in the record.
 
     For example, ``user.id`` is stored in the field ``id`` of the column ``user``: ``{("property",
     "user", "property", "id"): ("user", "id")}``. In the keys, a `ColumnSource` precedes each name.

@@ -166,7 +166,7 @@ class ColumnOptions:
         """Name of the column with the table version of a row.
 
         It is `_airbyte_generation_id` for Airbyte, else `_sdc_table_version`. A source increases
-        the version when it sends all rows again, to replace those of an earlier version.
+        the version when it sends all rows again, to replace all earlier rows.
         """
         return GENERATION if self.airbyte else TABLE_VERSION
 

@@ -130,7 +130,7 @@ def _check_report(config: _Settings) -> Iterator[str]:
 def _check_small_batches(table_format: str, config: _Settings) -> Iterator[str]:
     """Yield an error text for each setting that conflicts with ``small_batches: delta-rs``.
 
-    Small batches are then written with the library delta-rs, which ignores such settings.
+    With this value, the library delta-rs writes small batches. It ignores such settings.
     """
     if config.get("small_batches") != "delta-rs":
         return

@@ -343,8 +343,8 @@ class _TapSync:
 class _LoaderOutput:
     """Output of the tap, which passes the tap's schemas, records and states to the loader.
 
-    After each event, and twice a second while the tap sends none, the loader is polled. It then
-    emits states that are due, and commits batches that have reached their maximum age.
+    After each event, and twice a second while the tap sends none, `Loader.poll` is called. It emits
+    states that are due, and commits batches that have reached their maximum age.
     """
 
     def __init__(
@@ -371,7 +371,7 @@ class _LoaderOutput:
 
     @contextmanager
     def polling(self) -> Iterator[None]:
-        """Context manager: call `Loader.poll` twice a second in a thread while the block runs.
+        """Context manager that calls `Loader.poll` twice a second in a thread during the block.
 
         `Loader.poll` commits batches that have reached their maximum age, and emits states. Without
         the thread, this would not happen while the tap waits for its source.
@@ -409,7 +409,7 @@ def _make_overwrite_check(
 
 
 def _get_outputs(stream: SyncStream, target: CommandTarget) -> set[StreamId]:
-    """Return the streams that the target loads for a stream of the tap, after its stream maps."""
+    """Return the streams that the target's stream maps create from a stream of the tap."""
     events = target.make_event_mapper()(get_schemas(stream))
     return {event.stream for event in events if isinstance(event, SchemaEvent)}
 

@@ -42,8 +42,7 @@ _ROWS, _BYTES = 10_000, 4 << 20
 """Approximate maximum number of rows, and of bytes, in a record batch."""
 
 _ALL_AT_ONCE: Final = 1 << 31
-"""Number that exceeds the contexts of any stream, so that `sync` is called once with all of
-them."""
+"""Number above that of any stream's contexts, so that all are passed to one call of `sync`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,7 @@ _decode_reservation: Final = msgspec.json.Decoder(Reservation).decode
 
 # ------------------------------------------------------------------------------ the driver
 class RateLimitServer:
-    """Server on the driver that applies rate limits to the HTTP requests of all Spark workers.
+    """Server on the driver that limits the HTTP request rate of all processes of a Spark job.
 
     The server counts the HTTP requests. It can be used as a context manager.
 

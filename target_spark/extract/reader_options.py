@@ -147,10 +147,10 @@ def _discover_stream(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
 
 
 def _find_stream(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
-    """Find the schema of a stream by the name that stream maps give the stream.
+    """Find a stream by its name after stream maps, which may rename streams.
 
     Returns:
-        The schema, and the name of the stream in the tap.
+        The schema of the stream, and its name in the tap.
 
     Raises:
         UnsupportedError: The tap has no stream with this name.

@@ -78,7 +78,7 @@ _ORDINAL: Final = r"CAST(regexp_extract(value, '^\\{\"n\":([0-9]+)', 1) AS BIGIN
 
 
 class SparkDistributor:
-    """Distributor of the partitions of a tap's streams to Spark workers, which sync them.
+    """Object that lets Spark workers sync the partitions of a tap's streams.
 
     A partition is a section of a stream that can be read independently, such as the child records
     of one parent record. An ordinal is the position of a row in the input.

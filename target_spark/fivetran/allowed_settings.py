@@ -215,8 +215,8 @@ class CallRules:
 
     Attributes:
         allowance: Names of settings that calls may set in addition to `SETTINGS`.
-        roots: Folders and URLs that tables may be stored below; empty to allow any location.
-        folders: Folders of batch files that may be read; empty to allow any folder.
+        roots: Folders and URLs that may contain tables; empty to allow any location.
+        folders: Folders that may contain batch files; empty to allow any folder.
         roots_variable: The environment variable that sets ``roots``, for messages.
         folders_variable: The environment variable that sets ``folders``, for messages.
     """

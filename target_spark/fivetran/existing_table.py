@@ -67,7 +67,7 @@ class ExistingTable:
 
 
 class TableLookup:
-    """Lookup of one table during a gRPC call, which is repeated before each attempt to change it.
+    """Lookup of a table, repeated before each attempt of a gRPC call to change the table.
 
     The first lookup stores the id of the table. If another table has replaced the table since then,
     a later lookup raises an error.
@@ -110,7 +110,7 @@ class TableLookup:
 
 @contextmanager
 def ensure_not_replaced(spark: SparkSession, existing: ExistingTable) -> Iterator[None]:
-    """Context manager for a commit, which checks before and after it that the table is the same.
+    """Context manager that checks before and after a commit that the table is still the same.
 
     Raises:
         TableError: The table was removed or replaced after it was looked up.

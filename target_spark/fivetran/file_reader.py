@@ -170,8 +170,8 @@ def _find_last_row_end(chunk: bytes, is_open: bool) -> tuple[int, bool]:
         is_open: True if the chunk begins inside a quoted cell.
 
     Returns:
-        The offset after the last complete row, or 0 if no row ends in the chunk; and True if the
-        chunk ends inside a quoted cell.
+        A tuple: the offset after the last complete row (0 if no row ends in the chunk), and True if
+        the chunk ends inside a quoted cell.
     """
     is_open_after = is_inside = is_open ^ bool(chunk.count(_QUOTE) & 1)
     end = len(chunk)

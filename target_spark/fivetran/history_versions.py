@@ -176,7 +176,7 @@ def fill_unmodified(versions: DataFrame, table: DataFrame, schema: VersionedSche
 def _find_base_versions(
     versions: DataFrame, table: DataFrame, schema: VersionedSchema
 ) -> DataFrame:
-    """Return the table versions from which a batch copies unmodified values, one per row.
+    """Return the existing row versions from which a batch copies unmodified values.
 
     The result has the columns of ``versions``; the column `OP` marks its rows as base versions
     (`FileKind.EARLIEST_START`, a kind that no version of a batch has).
@@ -241,7 +241,7 @@ def build_changes(
 
 
 def _aggregate_version_ends(rows: DataFrame, schema: VersionedSchema) -> DataFrame:
-    """Return the times from which a history mode batch removes or ends versions of each row.
+    """Return the times at which a history mode batch removes or ends versions, by row.
 
     Args:
         rows: The rows of all files of the batch.

@@ -39,7 +39,7 @@ _DDL: Final[Mapping[DataType, str]] = MappingProxyType(
 _SUBSTITUTES: Final[Mapping[tuple[str, DataType], str]] = MappingProxyType(
     {("iceberg", DataType.SHORT): "int"}
 )
-"""DDL type that replaces a Fivetran type, by table format and type the format lacks."""
+"""DDL type that replaces a Fivetran type that a table format lacks, by format and type."""
 
 _FIVETRAN_TYPES: Final[Mapping[str, DataType]] = MappingProxyType(
     {

@@ -5,8 +5,8 @@ A batch is one commit, and repeating it gives the same table. Files are applied 
   earliest start  Remove the row's versions that start at or after this time, and end the active
                   version one millisecond before this time.
   replace         Write a version of the row.
-  update          Write a version whose unmodified values are copied from the previous version; for
-                  the row's first version in the batch, from the active version in the table.
+  update          Write a version whose unmodified values are copied from the row's previous version
+                  in the batch or else in the table.
   delete          End the active version.
 
 An update of a row without versions has no effect. `target_spark.fivetran.history_versions` computes

@@ -105,7 +105,7 @@ def read_arrow_batch(
 
     Args:
         paths: Local paths or ``file:`` URLs of the spool files.
-        table_schema: The schema to whose column types the values are converted.
+        table_schema: The schema with the column types of the converted values.
         metadata: Times and ids of the batch, which fill the metadata columns.
 
     Raises:

@@ -498,4 +498,4 @@ _COLUMN_CONVERTERS: Final[Mapping[type[ColumnType], Callable[[list[Any], Any], p
         }
     )
 )
-"""Functions that convert the decoded values of a column at once, by column type."""
+"""Functions that convert all decoded values of a column together, by column type."""

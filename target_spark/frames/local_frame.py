@@ -72,7 +72,7 @@ def read_local_frame(
     Args:
         spark: The session. It must not be a session of Spark Connect.
         paths: The paths of the spool files.
-        table_schema: The schema to whose column types the values are converted.
+        table_schema: The schema with the column types of the converted values.
         metadata: Times and ids of the batch, which fill the metadata columns.
 
     Returns:

@@ -57,9 +57,9 @@ class BatchMetadata:
     """Times and ids of a batch of rows, which fill metadata columns such as ``_sdc_received_at``.
 
     Attributes:
-        received_at: The time when the first row of the batch was received. It is also the
-            extraction time of records without one.
-        batched_at: The time after which no more rows were added to the batch.
+        received_at: The time when the first row of the batch was received. It is also used as the
+            extraction time of records that have none.
+        batched_at: The time when the batch was closed, so that no more rows were added.
         sync_started_at: The start of the run, in milliseconds since 1970; later runs have larger
             values.
         sync_id: Airbyte's id of the sync; None if it is unknown.
@@ -99,7 +99,7 @@ def read_spool(
     Args:
         spark: The session.
         paths: The paths or URLs of the spool files.
-        table_schema: The schema to whose column types the values are converted.
+        table_schema: The schema with the column types of the converted values.
         metadata: Times and ids of the batch, which fill the metadata columns.
     """
     return SpoolFrame(spark, tuple(paths), table_schema, metadata)

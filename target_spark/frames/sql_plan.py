@@ -69,9 +69,9 @@ With more columns, the columns of one type share an expression, because Spark co
 """
 
 SEQUENCE_STEP = 2**20
-"""Factor in ``_sdc_sequence``, which is the start of the run in milliseconds times this number,
-plus the record's position in the input. Numbers of later runs are larger, unless a run has more
-records than this for each millisecond until the next run starts."""
+"""Factor in ``_sdc_sequence``. The value of this column is the start of the run in milliseconds
+times the factor, plus the record's position in the input. Values of later runs are larger, unless a
+run has more records than the factor for each millisecond until the next run starts."""
 
 _UNPAIRED_SURROGATE = (
     r"r'\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]..'"

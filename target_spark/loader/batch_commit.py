@@ -731,7 +731,7 @@ class BatchWriter:
         A row is good if each of its values can be stored in its column. Every other row is bad.
 
         If the stream has too many bad rows, later states must be held back. The commit of the good
-        rows then stores a state from before these rows. An overwrite is then not committed at all,
+        rows then stores a state from before this batch. An overwrite is then not committed at all,
         so that the table keeps its old rows.
 
         Raises:
@@ -904,7 +904,7 @@ class BatchWriter:
         return attempt.bad
 
     def _make_marker(self, table: Table, covered: CoveredState | None) -> CommitMetadata:
-        """Return the metadata of the next commit to a table, which stores the state ``covered``."""
+        """Return the metadata of the next commit to a table, including the state ``covered``."""
         run, progress = self._run, self._tables[table.key]
         return CommitMetadata(
             job=run.job,
