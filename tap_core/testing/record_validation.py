@@ -142,7 +142,7 @@ def find_invalid_values(
 
 
 def format_faults(faults: Sequence[RecordFault]) -> str:
-    """Return the first ten errors as text: a line with the error, then a line with its remedy."""
+    """Return the first ten errors as text: one line for each error, and one for its remedy."""
     lines = [f"  {fault}\n    To fix it: {fault.remedy}." for fault in faults[:_MAX_FAULTS]]
     if len(faults) > _MAX_FAULTS:
         lines.append(f"  and {len(faults) - _MAX_FAULTS} more")

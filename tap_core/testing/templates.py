@@ -172,15 +172,15 @@ class ValueType:
     is_declared: Callable[[JsonSchema], bool | None]
     """Function that returns True if a property's schema allows the type."""
     fits: Callable[[Any], object]
-    """Function that checks a value. For an invalid value, it returns a false result or raises an
+    """Function that returns true for a valid value, and otherwise returns false or raises an
     error."""
 
 
 class AttributeTestTemplate(StreamTestTemplate):
     """Base class of tests that run once per property of a stream.
 
-    ``self.attribute_name`` is the name of the property. Subclasses set `value_type`. Instead, they
-    may override `evaluate`, which chooses the properties, and `test`.
+    ``self.attribute_name`` is the name of the property. Subclasses set `value_type`, or override
+    both `evaluate` (which chooses the properties) and `test`.
     """
 
     attribute_name: str

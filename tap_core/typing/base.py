@@ -85,5 +85,5 @@ class JSONTypeHelper(Generic[T]):
         return json.dumps(self.to_dict(), **kwargs)
 
     def _type_names(self, name: str) -> list[str]:
-        """Return the value of ``type``: a list with ``name``, and with ``"null"`` if nullable."""
+        """Return the keyword ``type`` as a list of ``name`` and, if nullable, of ``"null"``."""
         return [name, "null"] if self.nullable else [name]

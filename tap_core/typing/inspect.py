@@ -241,7 +241,7 @@ def _apply(
     *,
     one_of: bool = False,
 ) -> bool:
-    """Return the result of a test of a schema, or of the schemas that it combines.
+    """Return True if a schema, or the list of schemas that it combines, passes a test.
 
     With ``anyOf``, one of the schemas in the list must pass the test; with ``allOf``, all must.
 

@@ -122,7 +122,7 @@ class Property(JSONTypeHelper[T], Generic[T]):
         return dict(schema)
 
     def to_dict(self) -> JsonSchema:
-        """Return a dict of the property's name to its JSON Schema: ``{"id": {"type": …}}``."""
+        """Return a dict with the property's JSON Schema under its name: ``{"id": {"type": …}}``."""
         schema = self.type_dict
         if self.title:
             schema["title"] = self.title

@@ -96,8 +96,8 @@ class _CommandState:
         """Create the target with the settings in ``config_input``; redact their secrets in output.
 
         Raises:
-            ConfigurationError: ``after_load`` is set, but the operator of this machine has not
-                allowed it by an environment variable.
+            ConfigurationError: ``after_load`` is set, but no environment variable of this machine's
+                operator allows it.
             ConfigValidationError: Settings are invalid; the message lists all errors.
         """
         config = _parse_spark_settings(config_input.config)

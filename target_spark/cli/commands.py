@@ -341,8 +341,8 @@ def _print_overview(
 ) -> int:
     """Run a command that reads tables and prints text, such as `runs`; return its exit code.
 
-    ``find`` reads the tables, and ``describe`` returns the text to print for the settings and the
-    result of ``find``.
+    The function ``find`` reads the tables. ``describe`` gets the settings and the result of
+    ``find``, and returns the text to print.
     """
 
     def act(target: CommandTarget) -> int:

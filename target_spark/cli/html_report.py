@@ -116,7 +116,10 @@ def write_html_report(
 def _read_page(
     options: LoadOptions, reader: TableReader, limit: int, clean: Callable[[str], str]
 ) -> dict[str, Any]:
-    """Read the tables, and return the values for the template of the HTML report."""
+    """Read the tables, and return the values for the template of the HTML report.
+
+    The function ``clean`` redacts secrets in a text. ``limit`` is the maximum number of runs.
+    """
     rows = read_run_rows(reader, options, limit)
     if not rows:
         raise TableError(f"The table of runs ({options.runs_table.key}) is empty.")

@@ -1,4 +1,4 @@
-"""Handling of Fivetran's WriteBatch: rows of batch files replace, update or delete rows of a table.
+"""Execution of Fivetran's WriteBatch: batch files replace, update or delete rows of a table.
 
 - A batch is one commit, so it is applied completely or not at all. A repeated batch changes
   nothing. In a table without a key it is recognized by its files, if no commit after it has updated

@@ -1,4 +1,4 @@
-"""Handling of Fivetran's WriteHistoryBatch: write batch files to a table that keeps row versions.
+"""Execution of Fivetran's WriteHistoryBatch: write batch files to a table that keeps row versions.
 
 A batch is one commit, and repeating it gives the same table. Files are applied in this order:
 
