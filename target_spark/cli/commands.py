@@ -311,7 +311,7 @@ def show(
 
 @commands.command(cls=AirbyteCommand)
 def spec(context: typer.Context, *, debug: Debug = False) -> int:  # noqa: ARG001
-    """Print the JSON Schema of the settings, as the Airbyte protocol requires."""
+    """Print the JSON Schema of the settings for Airbyte."""
     return _run_airbyte(context)
 
 
