@@ -175,7 +175,7 @@ def fivetran_test(
     seconds: _Seconds = 3600,
     resumes: _Resumes = 2,
 ) -> int:
-    """Test a connector or destination with the calls that Fivetran makes.
+    """Test a connector or destination as Fivetran calls it.
 
     Call each method of its server, such as the configuration form and the connection tests. Report
     the rows that a destination would contain, and each violation of the rules in docs/fivetran.md.

@@ -317,7 +317,7 @@ def spec(context: typer.Context, *, debug: Debug = False) -> int:  # noqa: ARG00
 
 @commands.command(cls=AirbyteCommand)
 def check(context: typer.Context, config: ConfigPath, *, debug: Debug = False) -> int:  # noqa: ARG001
-    """Check the settings and the storage, as the Airbyte protocol requires."""
+    """Check the settings and the storage for Airbyte."""
     return _run_airbyte(context)
 
 
@@ -329,7 +329,7 @@ def write(
     *,
     debug: Debug = False,  # noqa: ARG001
 ) -> int:
-    """Load the messages of an Airbyte source, as the Airbyte protocol requires."""
+    """Load the messages of an Airbyte source."""
     return _run_airbyte(context)
 
 
