@@ -307,7 +307,7 @@ def _check_name(name: str, location: str) -> None:
         StreamMapConfigError: The name has a lone surrogate.
     """
     try:
-        name.encode()
+        str(name).encode()
     except UnicodeEncodeError:
         raise StreamMapConfigError(
             f"The name {name!r} in {location} has a lone surrogate, which is not valid in UTF-8:"

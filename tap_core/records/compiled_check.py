@@ -7,7 +7,7 @@ Property names are inserted into the generated code as string literals.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -78,15 +78,15 @@ def compile_record_check(
             {name: deselected[name] for name in names if name in deselected},
             len(sample),
         )
-        for names in _divide(list(sample))
+        for names in _divide(list(sample)) or [[]]  # the number is checked also without properties
     ]
     return lambda record: all(fits(record) for fits in parts)
 
 
-def _divide(names: list[str]) -> Iterator[list[str]]:
-    """Yield the names in lists of at most `_MAX_INLINE_PROPERTIES`."""
-    for start in range(0, len(names), _MAX_INLINE_PROPERTIES):
-        yield names[start : start + _MAX_INLINE_PROPERTIES]
+def _divide(names: list[str]) -> list[list[str]]:
+    """Return the names in lists of at most `_MAX_INLINE_PROPERTIES`."""
+    starts = range(0, len(names), _MAX_INLINE_PROPERTIES)
+    return [names[start : start + _MAX_INLINE_PROPERTIES] for start in starts]
 
 
 def _compile_check(

@@ -43,7 +43,10 @@ DEFAULT_MAX_KEY_LENGTH = 255
 _NO_MAX_LEVEL = -1
 _FIRST_COMPILATION = 16
 _COMPILATION_GROWTH = 16
-"""Factor by which the number of records between two compilations of a `QuickFlattener` grows."""
+"""Factor by which the number of records between two compilations of a `QuickFlattener` grows.
+
+Only records that the compiled functions could not flatten are counted.
+"""
 _MAX_CACHED_KEYS = 4096
 """Maximum number of cached column names per object, because objects may have arbitrary keys."""
 

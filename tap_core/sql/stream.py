@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date, datetime, time, timedelta, timezone
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -327,6 +327,10 @@ def _warn_without_log(stream: SQLStream) -> None:
         )
 
 
+_CONVERSION_ERRORS: Final = (ArithmeticError, LookupError, TypeError, ValueError)
+"""Errors that Python or a driver raises for a value that does not fit a type."""
+
+
 @contextmanager
 def _name_stream_in_errors(stream: SQLStream) -> Iterator[None]:
     """Context manager for reading rows, which names the stream if a value cannot be converted.
@@ -337,10 +341,10 @@ def _name_stream_in_errors(stream: SQLStream) -> Iterator[None]:
     """
     try:
         yield
-    except (ArithmeticError, LookupError, TypeError, ValueError, sa.exc.StatementError) as error:
+    except (*_CONVERSION_ERRORS, sa.exc.StatementError) as error:
         reason = error.orig if isinstance(error, sa.exc.StatementError) else error
-        if isinstance(error, sa.exc.DBAPIError) and not isinstance(error, sa.exc.DataError):
-            raise  # such as a lost connection
+        if not (isinstance(error, sa.exc.DataError) or isinstance(reason, _CONVERSION_ERRORS)):
+            raise  # such as a lost connection, or a fault in the query
         first_line = next(iter(str(reason).splitlines()), "")
         raise DataError(
             f"Stream '{stream.name}': a value does not fit the type of its column"

@@ -215,7 +215,7 @@ class StateDocument:
             return line
 
     def record_state(self, line: bytes) -> None:
-        """Record a state that the tap's code has written, with which the next one is compared."""
+        """Record the state that the tap's code has written; the next state is compared with it."""
         with self.lock:
             self.last_text = line
             self._touched += 1

@@ -36,8 +36,7 @@ from tap_core.types import Context, Record, TapState
 __all__ = ["StreamStateManager"]
 
 _CLOCK_TOLERANCE = dt.timedelta(days=1)
-"""Difference between the present and a bookmark that clocks and local times without a zone explain.
-"""
+"""A bookmark may be this far in the future, as clocks differ and local times may have no zone."""
 
 _Manager = TypeVar("_Manager", bound="StreamStateManager")
 _Params = ParamSpec("_Params")

@@ -318,6 +318,17 @@ def test_check_of_a_very_wide_object_is_not_compiled() -> None:
     assert not serializer.fits({**sample, "a": {**sample["a"], "n2999": 1}})
 
 
+def test_record_is_checked_after_a_sample_with_only_deselected_properties() -> None:
+    names = [f"n{number}" for number in range(3_000)]
+    schema = {"properties": {**{name: {} for name in names}, "a": {"type": "integer"}}}
+    hidden = [("properties", name) for name in names]
+    mask = SelectionMask({(): True, **dict.fromkeys(hidden, False)})
+    serializer = create_serializer(schema, mask, dict.fromkeys(names))
+    assert serializer.fits(dict.fromkeys(names))
+    for record in ({"undeclared": 1}, {"a": "text"}, {"a": 1}):
+        assert not serializer.fits(record)
+
+
 def test_record_with_many_properties_is_checked_by_several_functions(monkeypatch) -> None:
     lines = []
 
