@@ -49,7 +49,7 @@ def exclude_null_dict(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 @dataclass
 class Message:
-    """Base class of Singer messages. Each subclass is the message for one ``type``."""
+    """Base class of Singer messages. Each subclass represents one message type."""
 
     type: SingerMessageType = field(init=False)
 
@@ -61,7 +61,10 @@ class Message:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Message:
-        """Create a Singer message from a parsed JSON object, whose ``type`` is ignored."""
+        """Create a message of this class from a parsed JSON object.
+
+        The ``type`` in the object is ignored.
+        """
         return cls(**{key: value for key, value in data.items() if key != "type"})
 
 
@@ -108,7 +111,7 @@ class RecordMessage(Message):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the message as a dict. The record is not copied. Its null values are kept."""
+        """Return the message as a dict. The record is not copied, and keeps its null values."""
         required = {"type": "RECORD", "stream": self.stream, "record": self.record}
         optional = (("version", self.version), ("time_extracted", self.time_extracted))
         return required | exclude_null_dict(optional)
@@ -144,7 +147,7 @@ class SchemaMessage(Message):
 
 @dataclass
 class StateMessage(Message):
-    """STATE message: a state that may be stored once all earlier records have been loaded."""
+    """STATE message: bookmarks that are valid once all earlier records have been loaded."""
 
     value: Mapping[str, Any]
 
@@ -154,7 +157,7 @@ class StateMessage(Message):
 
 @dataclass
 class ActivateVersionMessage(Message):
-    """ACTIVATE_VERSION message: only rows of the stream with this ``version`` are still valid."""
+    """ACTIVATE_VERSION message: declares all rows of a stream with another version obsolete."""
 
     stream: str
     version: int

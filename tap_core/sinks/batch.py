@@ -1,7 +1,7 @@
 """`BatchSink`: base class of sinks that collect records and write them in batches.
 
 Names and signatures are those of singer_sdk. A batch begins with its first record and ends when it
-is drained, that is, written.
+is drained (written to the destination).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class BatchSink(SinkOverrides, Sink):
         return self._pending_batch
 
     def start_batch(self, context: dict[str, Any]) -> None:
-        """Prepare a new batch, whose ``context`` has a ``batch_id`` and a ``batch_start_time``."""
+        """Prepare a new batch. Its ``context`` contains ``batch_id`` and ``batch_start_time``."""
 
     def process_record(self, record: Record, context: dict[str, Any]) -> None:
         """Append a record to the current batch, in ``context["records"]``."""
@@ -37,7 +37,8 @@ class BatchSink(SinkOverrides, Sink):
 
     @abc.abstractmethod
     def process_batch(self, context: dict[str, Any]) -> None:
-        """Write the records of a batch, which are in ``context["records"]``.
+        """Write the records in ``context["records"]`` to the destination.
 
-        They must be stored durably when this method returns, because the state is written next.
+        The records must be stored durably when this method returns, because the target then writes
+        the state.
         """

@@ -1,9 +1,8 @@
 """Reader of the batch files that a BATCH message lists.
 
-The records equal those of RECORD messages: values have JSON types and are converted to the types of
-the schema. A file may contain 1 for true, for example, or a Parquet timestamp. Stream maps,
-validation and sinks therefore need no special case for files. Memory use does not depend on the
-file size.
+Values are converted to the JSON types that the schema declares. A file may contain 1 for true, for
+example, or a Parquet timestamp. The records then equal those of RECORD messages, so stream maps,
+validation and sinks need no special case for files. Memory use does not depend on the file size.
 
 Source: the BATCH message of the Meltano Singer SDK ("Batch messages").
 """
@@ -29,9 +28,9 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 
 def get_batch_config(config: Any) -> BatchConfig | None:
-    """Return the setting ``batch_config`` in a plugin's settings, parsed.
+    """Parse the setting ``batch_config`` of a plugin.
 
-    Return None if the setting is missing or names no ``storage``.
+    Return None if the setting is missing or has no ``storage``.
     """
     given = config.get("batch_config") or {}
     return BatchConfig.from_dict(given) if given.get("storage") else None
@@ -80,7 +79,8 @@ class BatchFileReader:
 def _compile_conform(stream: str, schema: JsonSchema) -> Callable[[Record], Record]:
     """Return a function that converts the values of a record to the types in a JSON Schema.
 
-    The function keeps undeclared properties. ``stream`` is the stream's name, for warnings.
+    The function keeps properties that the schema does not declare. Warnings contain the name
+    ``stream``.
     """
     open_schema = _allow_extra_properties(schema)
     shape = compile_conformer_only(
@@ -114,11 +114,11 @@ def _allow_extra_properties(schema: Any) -> Any:
 
 
 def _make_null_remover(schema: Any) -> Callable[[Any], Any] | None:
-    """Return a function that removes properties with null from a value of a Parquet file, in place.
+    """Return a function that removes null properties from a value of a Parquet file, in place.
 
-    Only nulls that the schema forbids are removed: Parquet stores a missing property as null, so
-    the property was missing in the original record. The function returns the value. Return None if
-    values of this schema contain no objects with declared properties.
+    Parquet stores a missing property as null. The function therefore removes only nulls that the
+    schema forbids, and returns the changed value. Return None instead of a function if the schema
+    declares no object with properties.
     """
     if not isinstance(schema, dict):
         return None
@@ -138,7 +138,11 @@ def _make_null_remover(schema: Any) -> Callable[[Any], Any] | None:
 
 
 def _make_null_property_remover(properties: JsonSchema) -> Callable[[Any], Any]:
-    """Return the function of `_make_null_remover` for an object with these properties."""
+    """Return a function that removes null properties from an object, in place.
+
+    ``properties`` are the schemas of the object's properties. The function removes only nulls that
+    these schemas forbid, also in nested objects.
+    """
     strict = [name for name, each in properties.items() if not _allows_null(each)]
     removers = ((name, _make_null_remover(each)) for name, each in properties.items())
     nested = [(name, inner) for name, inner in removers if inner is not None]

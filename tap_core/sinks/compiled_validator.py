@@ -82,7 +82,7 @@ _UNDECIDED: Final = ["return False"]
 """Source lines for a schema that only jsonschema can check."""
 
 _SMALL_SCHEMA: Final = 20
-"""Maximum number of JSON objects in a schema whose check of a record needs no deadline."""
+"""Maximum number of JSON objects in a schema that needs no deadline for checking a record."""
 
 
 def compile_validator(
@@ -96,7 +96,7 @@ def compile_validator(
     Args:
         schema: The JSON Schema.
         formats: String formats to check, such as "date-time". Other formats are ignored.
-        conforms: Returns True if a value has a format; None to check no formats.
+        conforms: Function that returns True if a string has a format; None to check no formats.
     """
     generator = _CodeGenerator(formats, conforms)
     try:
@@ -135,7 +135,7 @@ class _CodeGenerator:
     def add_function(self, schema: Any, beginning: Sequence[str] = ()) -> str:
         """Generate a function that checks values against a schema, and return its name.
 
-        ``beginning`` are the first source lines of the function.
+        ``beginning`` are source lines to put at the start of the function.
         """
         value = self._new_variable()
         return self._add_function(value, [*beginning, *self._check(schema, value)])
@@ -232,10 +232,10 @@ class _CodeGenerator:
         return lines
 
     def _check_time(self, schemas: Any) -> list[str]:
-        """Return the source line that checks the deadline, for code that a record runs repeatedly.
+        """Return a source line that raises an error if the validation of a record takes too long.
 
-        Return no line if ``schemas``, which the code checks, are small: a record has a limited
-        number of values, and each is checked at most once for each schema.
+        Code that runs repeatedly for one record needs this line if it checks a value against many
+        ``schemas``. Return no line if ``schemas`` are small.
         """
         if count_objects(schemas, most=_SMALL_SCHEMA) <= _SMALL_SCHEMA:
             return []
@@ -324,8 +324,8 @@ class _CodeGenerator:
     def _unnest(self, item: str, body: list[str]) -> list[str]:
         """Move source lines with nested blocks to a new function, and return a line that calls it.
 
-        Otherwise nested schemas would exceed Python's limit on nested blocks. Lines without blocks
-        are returned unchanged. ``item`` is the variable that the lines check.
+        Python limits the number of nested blocks, and deeply nested schemas would exceed the limit.
+        Lines without blocks are returned unchanged. ``item`` is the name of the variable to check.
         """
         if not any(line.endswith(":") for line in body):
             return body
@@ -352,7 +352,7 @@ def _get_classes(schema: dict[str, Any]) -> frozenset[type]:
 
 
 def _are_exclusive(branches: list[Any]) -> bool:
-    """Return True if no value can match two schemas of a ``oneOf``, because their types differ."""
+    """Return True if at most one schema of a ``oneOf`` can match a value, by the schemas' types."""
     if not all(isinstance(branch, dict) and "type" in branch for branch in branches):
         return False
     classes = [_get_classes(branch) for branch in branches]

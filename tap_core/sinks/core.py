@@ -1,8 +1,8 @@
 """`Sink`: base class for writing the records of one stream.
 
-Public members, signatures and hooks are those of singer_sdk (version 0.54), so that a target
-migrates by changing an import. `tap_core.sinks.pipeline` decides once per sink which hooks each
-record needs; a hook that is not overridden costs no time per record.
+Public members, signatures and overridable methods (hooks) are those of singer_sdk 0.54, so a
+target migrates by changing an import. `tap_core.sinks.pipeline` decides once per sink which hooks
+to call. A hook that is not overridden costs no time per record.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ __all__ = [
 
 
 class Sink(abc.ABC):
-    """Base class of `BatchSink` and `RecordSink`; the sinks of a target subclass one of these.
+    """Base class of `BatchSink` and `RecordSink`; subclass one of these two for a target.
 
-    A sink writes the records of one stream with one schema. When the schema changes, a new sink is
-    created, and the old sink is drained (writes its last records) and cleaned up.
+    A sink writes the records of one stream with one schema. When the schema changes, the target
+    creates a new sink. The old sink writes its last records (it is drained) and is cleaned up.
     """
 
     logger: logging.Logger
@@ -68,13 +68,17 @@ class Sink(abc.ABC):
     """True if an invalid record ends the run; False if it is only logged."""
 
     stores_in_clean_up: ClassVar[bool | None] = None
-    """True if records are stored durably only after `clean_up`, so that no state is emitted as soon
-    as a batch is written, but only when all sinks are drained; None if that is so for sinks that
-    override `clean_up`."""
+    """True if records are stored durably only after `clean_up`.
+
+    States are then written when all sinks are drained, instead of after each batch. None means
+    True for sinks that override `clean_up`, and False for all others.
+    """
 
     whole_batch_files: bool = False
-    """True if each batch file is one batch, regardless of its size; if False, its records
-    are batched like all others, and memory is bounded."""
+    """True to write each batch file as one batch, regardless of its size.
+
+    If False, records of files are batched like all others, so that memory use is bounded.
+    """
 
     def __init__(
         self,
@@ -149,7 +153,7 @@ class Sink(abc.ABC):
 
     @property
     def datetime_error_treatment(self) -> DatetimeErrorTreatmentEnum:
-        """Treatment of dates and times in records that cannot be parsed; by default an error."""
+        """Reaction to a date or time text that cannot be parsed; by default an error is raised."""
         return DatetimeErrorTreatmentEnum.ERROR
 
     @property
@@ -274,7 +278,7 @@ class Sink(abc.ABC):
         return record
 
     def _refuse(self, error: InvalidRecord) -> None:
-        """Log the error of an invalid record, and raise it if the sink does not skip such records.
+        """Log the error of an invalid record, and raise it unless the sink skips invalid records.
 
         Raises:
             InvalidRecord: `fail_on_record_validation_exception` is true.
@@ -328,7 +332,8 @@ class Sink(abc.ABC):
     def process_batch(self, context: dict[str, Any]) -> None:
         """Write the records of the batch in ``context``.
 
-        They must be stored durably when this method returns, because the state is written next.
+        The records must be stored durably when this method returns, because the target then writes
+        the state.
         """
         raise NotImplementedError("No handling exists for process_batch().")
 
@@ -342,9 +347,9 @@ class Sink(abc.ABC):
         return self._context_draining
 
     def mark_drained(self) -> None:
-        """Add the records of a written batch to the totals, and reset the counters for the next.
+        """Add the number of records in the written batch to the totals, and reset the counters.
 
-        The SDK calls this method after each drain.
+        The SDK calls this method after each drain, that is, after each written batch.
         """
         self.drained_state = self._draining_state
         self._draining_state = None
@@ -366,7 +371,7 @@ class Sink(abc.ABC):
         )
 
     def setup(self) -> None:
-        """Prepare the sink, for example create its table; called once after its creation."""
+        """Prepare the sink, for example create its table. The SDK calls this once per sink."""
         self.logger.debug("Setting up %s", self.stream_name)
 
     def clean_up(self) -> None:
@@ -395,11 +400,11 @@ class Sink(abc.ABC):
             self.process_batch(context)
 
     def _prepare_file_record(self, record: Record, context: dict[str, Any]) -> Record:
-        """Prepare a record of a batch file for writing: validate, parse and preprocess it.
+        """Validate, parse and preprocess a record of a batch file, so that it can be written.
 
         Args:
             record: Record from the file.
-            context: Context of the batch, which the hooks of the sink get.
+            context: Context of the batch: the dict that is passed to the sink's methods.
         """
         if self.include_sdc_metadata_properties:
             message = record_message(self.stream_name, record, None, None)

@@ -1,4 +1,4 @@
-"""Support for a message reader that a target's developer wrote, in place of the SDK's reader."""
+"""Support for a message reader that the developer of a target wrote to replace the SDK's reader."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["run_custom_reader"]
 
 
 class _Stopped(Exception):  # noqa: N818  nothing went wrong
-    """Raised between two messages, after a termination signal, to end a custom message reader."""
+    """Signal to end a custom message reader between two messages, after a termination signal."""
 
 
 def run_custom_reader(

@@ -1,7 +1,7 @@
 """Parsing of the dates, times and date-times in records.
 
-The date properties are found once per schema. Only top-level properties are parsed; nested ones
-stay text. The sink's `datetime_error_treatment` defines the result for a value that cannot be
+The date and time properties are found once per schema. Only top-level properties are parsed; nested
+properties remain text. `Sink.datetime_error_treatment` defines the result for a text that cannot be
 parsed.
 """
 
@@ -74,11 +74,14 @@ def parse_datetimes_lenient(
 ) -> None:
     """Replace the date and time texts of a record by parsed values, in place.
 
-    The result for a text that cannot be parsed is defined by ``treatment``: an error, null or the
-    maximum date.
+    Args:
+        record: Record to change.
+        fields: Properties to parse.
+        treatment: Result for a text that cannot be parsed: an error, null or the maximum date.
+        logger: Logger for the warnings.
 
     Raises:
-        ValueError: A text cannot be parsed, and the treatment is to raise an error.
+        ValueError: A text cannot be parsed, and ``treatment`` is to raise an error.
     """
     by_name = {field.name: field for field in fields}
     for name, value in list(record.items()):

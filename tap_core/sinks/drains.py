@@ -1,4 +1,4 @@
-"""Draining of sinks in parallel threads, and output of a state to stdout."""
+"""Writing of several sinks in parallel threads, and output of a state to stdout."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def run_in_threads(function: Callable[[_T], None], items: Sequence[_T], parallel
 
 
 def write_state_line(line: bytes) -> None:
-    """Write ``line``, such as a STATE message, and a line feed to ``sys.stdout``, and flush it.
+    """Write a line, such as a STATE message, to ``sys.stdout``, and flush it.
 
-    ``line`` has no line feed at its end.
+    ``line`` has no line feed at its end; it is added.
     """
     binary = getattr(sys.stdout, "buffer", None)
     if binary is None:

@@ -1,7 +1,7 @@
-"""`InputRouter`: passes the events of a target's input to the target's hooks and to its sinks.
+"""`InputRouter`: passes the input of a target to the target's overridden methods and its sinks.
 
-A record goes to one sink for each stream map of its stream. A hook of singer_sdk that a target
-overrides gets each message as a dict; otherwise rows go to the sinks without messages.
+A record goes to one sink for each stream map of its stream. If a target overrides a message method
+of singer_sdk, that method gets each message as a dict. Otherwise rows go to the sinks directly.
 """
 
 # ruff: noqa: SLF001  the hooks of a target and of a sink have an underscore
@@ -40,9 +40,9 @@ __all__ = ["InputRouter"]
 
 
 class InputRouter:
-    """Router that passes the events of a target's input to the target's hooks and sinks.
+    """Router that passes each event of a target's input to overridden methods and sinks.
 
-    It stores the routes of each stream: the sinks that receive its records.
+    It stores the routes of each stream. A route leads to one sink that receives the records.
     """
 
     def __init__(self, target: Any) -> None:
@@ -54,7 +54,7 @@ class InputRouter:
     # Events
 
     def process_event(self, event: Event, counts: Counter[str]) -> None:
-        """Process an event of the input, and count its messages in ``counts`` by message type."""
+        """Pass an event of the input on. Add the number of its messages, by type, to ``counts``."""
         target = self._target
         if isinstance(event, Rows):
             counts["RECORD"] += len(event.rows)
@@ -100,7 +100,7 @@ class InputRouter:
     ) -> None:
         """Create the sinks of a stream, one per stream map, and route its records to them.
 
-        Without stream maps (None) the stream has one sink, which gets its records unchanged.
+        If ``stream_maps`` is None, the stream has one sink, which gets the records unchanged.
         """
         if stream_maps is None:
             self._routes[name] = (StreamRoute(name),)
@@ -115,7 +115,7 @@ class InputRouter:
             )
 
     def get_routes(self, stream_name: str) -> tuple[StreamRoute, ...]:
-        """Return the routes of a stream: by default one, to the sink of the same name.
+        """Return the routes of a stream; without stream maps, one route to the sink of that name.
 
         Raises:
             RecordsWithoutSchemaException: The stream has no schema.
@@ -134,7 +134,7 @@ class InputRouter:
         return pipeline
 
     def remove_pipeline(self, sink: Sink) -> None:
-        """Remove the compiled pipeline of a sink that another sink has replaced."""
+        """Remove the compiled pipeline of a sink, because a new sink has replaced the sink."""
         self._pipelines.pop(sink, None)
 
     # Records
@@ -162,9 +162,10 @@ class InputRouter:
             target._handle_max_record_age()
 
     def _process_rows_directly(self, sink: Sink, rows: Rows, times: Sequence[str | None]) -> None:
-        """Add the rows of an event to one sink. ``times`` are the extraction times of the rows.
+        """Add rows to one sink; ``times`` contains the extraction time of each row.
 
-        This is the fast path for a stream without stream maps or overridden hooks of the target.
+        This fast path is for streams without stream maps, if the target overrides no message
+        method.
         """
         target, pipeline = self._target, self.get_pipeline(sink)
         add_record, counts_bytes, version = pipeline.add_record, pipeline.counts_bytes, rows.version
@@ -253,7 +254,7 @@ class InputRouter:
     # Batch files
 
     def process_unchecked_batch(self, message: dict[str, Any]) -> None:
-        """Process a BATCH message, passed as a dict, whose number of files is not checked yet.
+        """Check the number of files in a BATCH message, passed as a dict, and load them.
 
         Such messages come from a message reader that the target's developer has written.
 
@@ -347,7 +348,7 @@ class InputRouter:
 
 
 def _refuse(error: InvalidRecord, sinks: Sequence[Sink]) -> None:
-    """Log, for each sink of an invalid record, that the record is skipped.
+    """Log that an invalid record is skipped, once for each of its sinks.
 
     Raises:
         InvalidRecord: A sink does not skip invalid records.

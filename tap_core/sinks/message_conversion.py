@@ -1,4 +1,4 @@
-"""Conversion of internal events to Singer messages, for the hooks of a target's developer.
+"""Conversion of internal events to Singer messages, for the overridden methods of a target.
 
 Numbers with a fraction become `Decimal` and integers keep all digits, as in singer_sdk.
 """
@@ -31,10 +31,10 @@ _decode: Final[Callable[[bytes], Any]] = msgspec.json.Decoder(float_hook=Decimal
 def record_message(
     stream: str, record: Record, extracted: str | None, version: int | None
 ) -> dict[str, Any]:
-    """Return the RECORD message for a record as a dict, as hooks of singer_sdk get it.
+    """Return the RECORD message for a record, as a dict like in singer_sdk.
 
-    ``extracted`` is the extraction time in ISO 8601, and ``version`` the table version. If they are
-    None, the message does not have them.
+    ``extracted`` is the extraction time in ISO 8601, and ``version`` the table version. The message
+    does not contain them if they are None.
     """
     message: dict[str, Any] = {"type": "RECORD", "stream": stream, "record": record}
     if version is not None:
@@ -93,7 +93,7 @@ def decode_state(body: bytes) -> Any:
 
 
 def schema_message(event: SchemaEvent) -> dict[str, Any]:
-    """Return the SCHEMA message for an event as a dict, as hooks of singer_sdk get it.
+    """Return the SCHEMA message for an event, as a dict like in singer_sdk.
 
     Numbers with a fraction in the schema are `Decimal`.
     """
@@ -118,7 +118,7 @@ def _with_decimals(value: Any) -> Any:
 
 
 def version_message(event: ActivateVersion) -> dict[str, Any]:
-    """Return the ACTIVATE_VERSION message for an event as a dict, as hooks of singer_sdk get it."""
+    """Return the ACTIVATE_VERSION message for an event, as a dict like in singer_sdk."""
     return {
         "type": "ACTIVATE_VERSION",
         "stream": event.stream.name,
@@ -127,9 +127,9 @@ def version_message(event: ActivateVersion) -> dict[str, Any]:
 
 
 def batch_message(event: BatchFiles) -> dict[str, Any]:
-    """Return the BATCH message for an event as a dict, as hooks of singer_sdk get it.
+    """Return the BATCH message for an event, as a dict like in singer_sdk.
 
-    It has the encoding and the URLs of the files.
+    It contains the encoding and the URLs of the files.
     """
     message: dict[str, Any] = {
         "type": "BATCH",

@@ -1,8 +1,8 @@
 """Compilation of the steps that process a record in a sink, once per sink.
 
 The steps and their order are those of singer_sdk: context, ``_sdc_`` columns, validation, date
-parsing, `preprocess_record`, key check, `process_record`. If the sink overrides the hook of a step,
-the hook is called; otherwise faster code with the same result is used.
+parsing, `preprocess_record`, key check, `process_record`. If a sink overrides the method for a
+step, that method is called. Otherwise faster code with the same result is used.
 """
 
 # ruff: noqa: SLF001  the hooks of a sink have an underscore, authors override them
@@ -33,7 +33,7 @@ class RecordPipeline:
     """Compiled function that processes the records of one sink."""
 
     add_record: Callable[[Record, str | None, int | None], bool]
-    """Function that adds a record, with its ``time_extracted`` and its table version, to the sink.
+    """Function that adds a record to the sink; called with record, extraction time and version.
 
     It may change the record. It returns True if the sink is then full and must be drained.
     """
@@ -46,7 +46,7 @@ def compile_pipeline(sink: Sink) -> RecordPipeline:
     """Combine the steps that process a sink's records, such as validation, into one function.
 
     Steps that this sink does not need are left out, for speed. The sink's schema must not change
-    later.
+    afterwards.
     """
     adds_metadata = sink.include_sdc_metadata_properties
     check = _compile_check(sink, removes_metadata=not adds_metadata)
@@ -126,7 +126,7 @@ def _do_nothing(_record: Record) -> None:
 
 
 def _compile_validation(sink: Sink) -> _Step:
-    """Return a function that validates a record; an invalid one is logged or is an error."""
+    """Return a function that validates a record, and lets the sink log or raise any error."""
     validator = sink._validator
     if validator is None:
         return _do_nothing
@@ -149,7 +149,10 @@ def _compile_validation(sink: Sink) -> _Step:
 
 
 def _handle_invalid(sink: Sink, validate: _Step) -> _Step:
-    """Return a function that calls ``validate``, and lets the sink log or raise its error."""
+    """Return a function that calls ``validate`` and passes an `InvalidRecord` error to the sink.
+
+    The sink logs the error, and raises it unless invalid records are skipped.
+    """
 
     def validate_and_handle(record: Record) -> None:
         try:
@@ -205,7 +208,8 @@ def _compile_key_check(sink: Sink) -> _Step:
 def _compile_is_full(sink: Sink) -> Callable[[], bool]:
     """Return a function that returns True if the current batch of the sink is full.
 
-    It calls the sink's ``is_full``, unless a batch is full at a fixed number of records.
+    The function compares the number of records with a fixed limit if the sink has one, because
+    that is fast. Otherwise it calls the sink's ``is_full``.
     """
     is_limited_otherwise = sink.MAX_BYTES is not None or _is_overridden(
         sink, "is_full", "current_size", "batch_size_rows"

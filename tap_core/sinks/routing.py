@@ -1,6 +1,7 @@
-"""Routes from a stream to the sinks that write its records, as the stream maps define.
+"""Routes that connect each stream of a target's input to the sinks that write its records.
 
-Routes are determined once per schema. Records of batch files use the same routes.
+The stream maps define the routes. Routes are determined once per schema. Records of batch files use
+the same routes.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ class StreamRoute:
     """Route from a stream of a target's input to one sink.
 
     Attributes:
-        alias: Name of the sink's stream, which a stream map may have changed.
-        transform: Stream map, which returns a changed record, or None to drop the record. It is
-            None if records are not changed.
+        alias: Stream name of the sink. A stream map may have changed it.
+        transform: Function that returns a changed record, or None to drop the record. The
+            attribute is None if records are passed on unchanged.
     """
 
     alias: str
@@ -29,12 +30,12 @@ class StreamRoute:
 
 
 def make_routes(stream_maps: Iterable[Any]) -> tuple[StreamRoute, ...]:
-    """Return the routes of a stream: one for each stream map, to the sink for its output."""
+    """Return one route for each stream map, to the sink for the output of that map."""
     return tuple(StreamRoute(each.stream_alias, _transform(each)) for each in stream_maps)
 
 
 def _transform(stream_map: Any) -> Callable[[Record], Record | None] | None:
-    """Return the function by which a stream map changes records, or None if it changes nothing."""
+    """Return the function of a stream map that changes records; None if it changes nothing."""
     from tap_core.mapper.stream_maps import SameRecordTransform
 
     if type(stream_map) is SameRecordTransform and not stream_map.flattening_enabled:

@@ -58,7 +58,7 @@ def remove_metadata_columns(schema: JsonSchema) -> None:
 
 
 def _require_properties(schema: JsonSchema) -> dict[str, Any]:
-    """Return the ``properties`` of a stream's schema, by name.
+    """Return the ``properties`` of a stream's schema: a dict from name to schema.
 
     Raises:
         InvalidJSONSchema: ``properties`` is not an object.

@@ -1,7 +1,7 @@
-"""Deferred handling of termination signals such as SIGTERM, between messages.
+"""Deferred reaction to termination signals such as SIGTERM, between messages.
 
-The signal handler only records the signal and ends a wait for input, so that a write in progress is
-not interrupted. A second signal ends the process at once.
+The signal handler only records the signal and ends a wait for input. So a write in progress is not
+interrupted. A second signal ends the process at once.
 """
 
 from __future__ import annotations
@@ -16,21 +16,19 @@ __all__ = ["TerminationSignals"]
 
 
 class TerminationSignals:
-    """Termination signals, such as SIGTERM, that a plugin receives and handles between messages."""
+    """Record of received termination signals, such as SIGTERM, for a plugin to act on later."""
 
     def __init__(self) -> None:
-        """Create an object without received signals.
-
-        Signals are only recorded in a ``with`` block of `deferred`.
-        """
+        """Create an object without received signals. `deferred` starts the recording of signals."""
         self.received: list[int] = []
         self._wake_up: WakeupPipe | None = None
 
     @contextlib.contextmanager
     def deferred(self) -> Iterator[WakeupPipe]:
-        """Record signals during the ``with`` block instead of ending the process.
+        """Context manager that records signals inside its block instead of ending the process.
 
-        Yield a pipe that becomes readable on a signal, to end a wait for input.
+        Yield a pipe that becomes readable on a signal. The caller waits for the pipe and the input
+        at the same time, so that a signal ends the wait.
         """
         if self._wake_up is not None:
             yield self._wake_up
@@ -43,9 +41,9 @@ class TerminationSignals:
                 self._wake_up = None
 
     def record(self, signum: int) -> bool:
-        """Record a signal in a block of `deferred`. A second signal ends the process immediately.
+        """Record a signal if `deferred` is active. A second signal ends the process immediately.
 
-        Return False outside such a block, in which case the caller must handle the signal.
+        Return False if `deferred` is not active; the caller must then react to the signal.
         """
         if self._wake_up is None:
             return False

@@ -1,4 +1,4 @@
-"""`StateEmitter`: emits each state of a target's input once all records before it are drained."""
+"""`StateEmitter`: writes each state of a target's input after all records before it are stored."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["StateEmitter"]
 
 
 class StateEmitter:
-    """Emitter of the states of a target's input, each after all records before it are written.
+    """Writer of the states in a target's input. A state waits for all records before it.
 
     Args:
-        write: Writes an encoded state to the output of the target.
+        write: Function that writes an encoded state to the output of the target.
     """
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
@@ -27,13 +27,14 @@ class StateEmitter:
         self.newest: bytes | None = None
         """Newest state of the input, encoded; None before the first."""
         self.is_early = True
-        """True to emit each state as soon as possible; False to emit only when all sinks are
-        drained, because the target stores the records then."""
+        """True to write each state as soon as possible. False to wait until all sinks are drained,
+        because the target stores the records only then.
+        """
 
     def add(self, state: bytes) -> None:
-        """Add an encoded state of the input. Emit it at once if all records before it are written.
+        """Add an encoded state of the input. Write it at once if all records before it are stored.
 
-        A state that is empty or equal to the state before it is ignored.
+        A state that is empty or equal to the previous state is ignored.
         """
         if state == self.newest:
             return
@@ -44,14 +45,14 @@ class StateEmitter:
             self.release()
 
     def release(self) -> None:
-        """Call `emit` if states may be emitted before the end of the input (``is_early``)."""
+        """Call `emit` if ``is_early`` is True, that is, if states may be written before the end."""
         if self.is_early:
             self.emit()
 
     def emit(self) -> None:
-        """Emit the newest state whose preceding records are all written, if it is not emitted yet.
+        """Write the newest state for which all earlier records are stored, unless already written.
 
-        Call this after all sinks have written their records.
+        Call this method after the sinks have written their records.
         """
         if not self.watermark.is_waiting:
             return

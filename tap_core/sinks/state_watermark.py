@@ -1,6 +1,6 @@
-"""Selection of the newest state that a target may write: all records before it are drained.
+"""Selection of the newest state that a target may write, because all earlier records are stored.
 
-States are numbered as they arrive. A sink with undrained records, called a holder, stores the
+States are numbered as they arrive. A sink with unwritten records is called a holder. It stores the
 number of states that arrived before its first such record; later states must wait for it. Of
 consecutive states that wait for the same holders, only the newest is kept. This module does no I/O.
 """
@@ -16,9 +16,9 @@ _Holder = TypeVar("_Holder", bound=Hashable)
 
 
 class StateWatermark(Generic[_Holder]):
-    """Queue of encoded states that wait until all records before them are drained (written).
+    """Queue of encoded states. Each state waits until all records before it are written.
 
-    A holder is an object with undrained records, such as a sink.
+    A holder is an object with unwritten records, such as a sink.
     """
 
     def __init__(self) -> None:
@@ -28,35 +28,35 @@ class StateWatermark(Generic[_Holder]):
 
     @property
     def holders(self) -> KeysView[_Holder]:
-        """The objects, such as sinks, that have undrained records, as a view that stays current."""
+        """Objects with unwritten records, such as sinks, as a view that follows later changes."""
         return self._since.keys()
 
     @property
     def is_waiting(self) -> bool:
-        """True if a state waits in the queue until the records before it are drained."""
+        """True if the queue contains a state."""
         return bool(self._waiting)
 
     def add_holder(self, holder: _Holder) -> None:
-        """Register an object, such as a sink, that now has undrained records.
+        """Register an object, such as a sink, that now has unwritten records.
 
         Nothing changes if it is already registered.
         """
         self._since.setdefault(holder, self._seen)
 
     def remove_holder(self, holder: _Holder) -> None:
-        """Remove an object, such as a sink, whose records are now all drained."""
+        """Remove an object, such as a sink, because all its records are now written."""
         self._since.pop(holder, None)
 
     def add_state(self, state: bytes) -> None:
-        """Add an encoded state to the queue, to be taken once all records before it are drained."""
+        """Add an encoded state to the queue, until `take` returns or skips it."""
         self._seen += 1
         self._waiting.append((self._seen, state))
         self._drop_superseded()
 
     def take(self) -> bytes | None:
-        """Return the newest state whose preceding records are all drained; None if there is none.
+        """Return the newest state for which all earlier records are written, or None.
 
-        The state and all older ones are removed from the queue.
+        Remove this state and all older states from the queue.
         """
         reached = min(self._since.values(), default=self._seen)
         covered = [state for number, state in self._waiting if number <= reached]
@@ -65,9 +65,10 @@ class StateWatermark(Generic[_Holder]):
         return covered[-1] if covered else None
 
     def _drop_superseded(self) -> None:
-        """Remove each state that becomes ready together with a newer one, because `take` skips it.
+        """Remove each state that becomes ready together with a newer state.
 
-        This is so if no object's undrained records begin between the two states.
+        Two states become ready together if no object registered its first unwritten record between
+        them. `take` would return only the newer state.
         """
         starts = set(self._since.values())
         kept = [

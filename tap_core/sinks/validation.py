@@ -68,14 +68,14 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
 
     @cached_property
     def validator(self) -> Draft202012Validator:
-        """The validator of the package jsonschema for the records' schema, created when needed."""
+        """Validator of the package jsonschema for the records' schema, created when needed."""
         return validator_class()(self.schema, format_checker=self._get_format_checker())
 
     @cached_property
     def certain_check(self) -> Callable[[Any], bool]:
-        """Fast compiled function that returns True for a valid record.
+        """Fast compiled function that returns True only for valid records.
 
-        If it returns False or raises an error, call `validate_with_jsonschema`, which decides.
+        If it returns False or raises an error, call `validate_with_jsonschema` to decide.
         """
         if not self._validate_formats:
             return compile_validator(self.schema)
@@ -98,7 +98,7 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
         self.validate_with_jsonschema(record)
 
     def validate_with_jsonschema(self, record: Record) -> None:
-        """Check a record with the package jsonschema, if `certain_check` has not accepted it.
+        """Check a record with the package jsonschema. Call it if `certain_check` is not True.
 
         Raises:
             InvalidRecord: The record does not match the schema.
