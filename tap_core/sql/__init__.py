@@ -1,4 +1,4 @@
-"""Base classes for SQL taps and targets; each is imported on first access."""
+"""Base classes for SQL taps and targets. Each class is imported on first access."""
 
 from __future__ import annotations
 

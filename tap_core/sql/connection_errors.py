@@ -94,7 +94,8 @@ def _unreadable_url() -> ConfigurationError:
 def _make_connection_error(context: sa.engine.ExceptionContext) -> BaseException | None:
     """Return the error to raise for a failed connection; None if another operation failed.
 
-    This is a handler for SQLAlchemy's event ``handle_error``. None keeps the original error.
+    SQLAlchemy calls this function for its event ``handle_error``, and raises its own error if the
+    result is None.
     """
     original, engine = context.original_exception, context.engine
     if engine is None or context.connection is not None:
@@ -115,6 +116,6 @@ def _make_connection_error(context: sa.engine.ExceptionContext) -> BaseException
 
 
 def _hide_password(password: str, text: str) -> str:
-    """Replace a password in a text, also one that is too short to be a secret elsewhere."""
+    """Replace a password in a text by a placeholder, even if the password is very short."""
     hidden = Secrets.from_values([password]).hide_values(text)
     return hidden.replace(password, HIDDEN) if password else hidden

@@ -1,11 +1,13 @@
 """`SQLConnector`: database access of a SQL tap or target.
 
-A connector has one SQLAlchemy engine, created on first use by `create_engine`. Error messages
-contain no passwords: see `tap_core.sql.connection_errors`. All tables of a database schema are
-reflected with one query. If it fails because one table cannot be read, each table is reflected
-separately, and unreadable tables are logged and skipped. Methods that a subclass overrides are
-called for every table or column, with singer_sdk's arguments. If a table already matches its
-stream, only its columns are read. A change of a column's type never loses values.
+- A connector has one SQLAlchemy engine, which `create_engine` creates on first use.
+- Error messages contain no passwords: see `tap_core.sql.connection_errors`.
+- One query reads the metadata of all tables in a database schema. If it fails because one table
+  cannot be read, each table is read separately, and unreadable tables are logged and skipped.
+- Methods that a subclass overrides are called for every table or column, with singer_sdk's
+  arguments.
+- If a table already matches its stream, only its columns are read. A change of a column's type
+  never loses values.
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ __all__ = [
 
 _T = TypeVar("_T")
 _Key: TypeAlias = tuple[str | None, str]
-"""Database schema (None for the default one) and table."""
+"""Key of a table: the names of the database schema (None for the default schema) and the table."""
 _Type: TypeAlias = sa.types.TypeEngine[Any]
 _Name: TypeAlias = str | FullyQualifiedName
 
@@ -187,7 +189,7 @@ class SQLConnector:
 
     @contextmanager
     def _connect(self) -> Iterator[sa.Connection]:
-        """Context manager for a connection that streams query results, if the driver can."""
+        """Context manager for a connection that streams query results if the driver can."""
         with self._engine.connect().execution_options(stream_results=True) as connection:
             yield connection
 
@@ -449,10 +451,10 @@ class SQLConnector:
     def _get_listed_objects(
         self, engine: sa.Engine, inspected: sa.Inspector, schema: str
     ) -> Collection[tuple[str, bool]] | None:
-        """Return the (name, is_view) pairs to discover, from an overridden `get_object_names`.
+        """Return the tables and views to discover, as (name, is_view) pairs.
 
-        Return None if `get_object_names` is not overridden. Then all tables and views are
-        discovered.
+        The pairs are the result of `get_object_names` if a subclass overrides that method. Return
+        None otherwise, to discover all tables and views.
         """
         if not is_any_overridden(self, SQLConnector, "get_object_names"):
             return None
@@ -507,7 +509,7 @@ class SQLConnector:
         return split_name(full_table_name)
 
     def table_exists(self, full_table_name: str | FullyQualifiedName) -> bool:
-        """Return True if the database has a table of this name."""
+        """Return True if the database has a table with the name ``full_table_name``."""
         _, schema, table = self.parse_full_table_name(full_table_name)
         return sa.inspect(self._engine).has_table(table, schema)
 
@@ -516,9 +518,10 @@ class SQLConnector:
         full_table_name: str | FullyQualifiedName,
         column_names: Collection[str] | None = None,
     ) -> dict[str, sa.Column[Any]]:
-        """Return a table's columns by name, in the order of the table.
+        """Return the columns of a table by name, in the order of the table.
 
-        If ``column_names`` is passed, return only these columns; the case of a name is ignored.
+        If ``column_names`` is passed, return only columns with these names, ignoring upper and
+        lower case.
         """
         _, schema, table = self.parse_full_table_name(full_table_name)
         requested = {name.casefold() for name in column_names or ()}
@@ -546,7 +549,7 @@ class SQLConnector:
     # Columns
 
     def column_exists(self, full_table_name: _Name, column_name: str) -> bool:
-        """Return True if a table has a column of this name; case matters."""
+        """Return True if a table has the column ``column_name``; upper and lower case differ."""
         return column_name in self.get_table_columns(full_table_name)
 
     def prepare_column(self, full_table_name: _Name, column_name: str, sql_type: _Type) -> None:
@@ -595,9 +598,9 @@ class SQLConnector:
             connection.execute(statement)
 
     def _adapt_column_type(self, full_table_name: _Name, column_name: str, sql_type: _Type) -> None:
-        """Alter the type of a column if it cannot store the values of ``sql_type``.
+        """Alter the type of a column if it cannot store values of ``sql_type``.
 
-        The new type can store the existing values too.
+        The new type can store both the existing values and values of ``sql_type``.
 
         Raises:
             NotImplementedError: The column must be altered, and `allow_column_alter` is false.
@@ -628,7 +631,7 @@ class SQLConnector:
         return bool(self._compile_type_name(current) == self._compile_type_name(sql_type))
 
     def _compile_type_name(self, sql_type: _Type) -> str:
-        """Return the SQL name of a type in this database, or SQLAlchemy's name if SQL lacks one."""
+        """Return the SQL name of a type in this database, or SQLAlchemy's name if there is none."""
         try:
             return sql_type.compile(dialect=self._dialect)
         except (sa.exc.CompileError, NotImplementedError):  # a reflected type without a name
@@ -637,9 +640,9 @@ class SQLConnector:
     def _merge_column_types(self, current: _Type, new: _Type) -> _Type:
         """Return a column type for values of both ``current`` and ``new``.
 
-        It is ``new`` if ``current`` would round or truncate values of ``new``, or if ``new`` is
-        wider and the column may be altered. Otherwise it is the result of `merge_sql_types`. For
-        SQLite it is always that result, because SQLite's columns store any value unchanged.
+        Return ``new`` if ``current`` would round or truncate its values, or if ``new`` is wider and
+        columns may be altered. Otherwise, and always for SQLite, return the result of
+        `merge_sql_types`. SQLite's columns store any value unchanged.
         """
         if self._dialect.name != "sqlite" and (
             loses_precision(current, new) or (self.allow_column_alter and is_wider(current, new))
@@ -652,8 +655,8 @@ class SQLConnector:
     ) -> sa.DDL:
         """Return the ALTER TABLE statement that changes a column's type.
 
-        `get_column_alter_ddl` builds it. For PostgreSQL, which needs another syntax, that method
-        is only called if a subclass overrides it.
+        Call `get_column_alter_ddl` to build it, except for PostgreSQL, which needs another syntax.
+        If a subclass overrides `get_column_alter_ddl`, call it for PostgreSQL too.
         """
         if is_any_overridden(self, SQLConnector, "get_column_alter_ddl"):
             return self.get_column_alter_ddl(
@@ -687,13 +690,13 @@ class SQLConnector:
     # Merging of types
 
     def merge_sql_types(self, sql_types: Sequence[_Type]) -> _Type:
-        """Return the most general of several column types, to which a column can be altered.
+        """Return the most general of several column types.
 
         Args:
             sql_types: Types to merge; the first is the current type of the column.
 
         Raises:
-            ValueError: ``sql_types`` is empty, or the column cannot be altered to such a type.
+            ValueError: ``sql_types`` is empty, or the column cannot be altered to the result.
         """
         if not sql_types:
             raise ValueError("Expected at least one member in `sql_types` argument.")
@@ -770,7 +773,7 @@ class SQLConnector:
     # Schemas
 
     def schema_exists(self, schema_name: str) -> bool:
-        """Return True if the database has a database schema of this name."""
+        """Return True if the database contains the schema ``schema_name``."""
         return schema_name in sa.inspect(self._engine).get_schema_names()
 
     def create_schema(self, schema_name: str) -> None:
@@ -884,7 +887,7 @@ class SQLConnector:
     def delete_old_versions(
         self, *, full_table_name: _Name, version_column_name: str, current_version: int
     ) -> None:
-        """Delete the rows whose table version is lower than the current one.
+        """Delete the rows whose table version is lower than ``current_version``.
 
         Rows without a version are kept.
         """
@@ -913,12 +916,13 @@ class _SchemaReflection:
         inspect_single: Callable[..., _T],
         kind: ObjectKind = ObjectKind.TABLE,
     ) -> Mapping[Any, _T]:
-        """Return metadata of all tables, by (schema, table), without tables that cannot be read.
+        """Return the metadata of all tables, by (schema, table); skip tables that cannot be read.
 
         Args:
-            inspect_many: Method of the inspector for all tables, such as ``get_multi_columns``.
-            inspect_single: Method of the inspector for one table, such as ``get_columns``.
-            kind: Kind of object: table or view.
+            inspect_many: Method of the inspector that reads all tables, such as
+                ``get_multi_columns``.
+            inspect_single: Method of the inspector that reads one table, such as ``get_columns``.
+            kind: Kind of object to read: tables or views.
         """
         try:
             return inspect_many(schema=self._schema, kind=kind)
@@ -952,7 +956,10 @@ class _SchemaReflection:
             return None
 
     def _list_names(self, kind: ObjectKind) -> list[str]:
-        """Return the names of all tables, or of all views including materialized views."""
+        """Return the names of all tables, or of all views, in the database schema.
+
+        Views include materialized views.
+        """
         if kind is ObjectKind.TABLE:
             return self._inspected.get_table_names(schema=self._schema)
         names = self._connector._get_view_names(self._inspected, self._schema)  # noqa: SLF001
@@ -965,10 +972,10 @@ class _SchemaReflection:
 def _find_keys(
     primary: ReflectedPrimaryKeyConstraint | None, indices: Sequence[ReflectedIndex]
 ) -> list[str]:
-    """Return the columns of the reflected primary key or, if that is None, of a unique index.
+    """Return the columns of the primary key or, if ``primary`` is None, of the first unique index.
 
-    For a table without a primary key, SQLAlchemy reflects a key without columns; the result is then
-    an empty list, as in singer_sdk. The index is the first unique one without expressions.
+    For a table without a primary key, SQLAlchemy passes a ``primary`` without columns; the result
+    is then an empty list, as in singer_sdk. Indexes on expressions are skipped.
     """
     if primary and "constrained_columns" in primary:
         return list(primary["constrained_columns"])
@@ -987,7 +994,10 @@ def _make_ddl(statement: str, context: dict[str, object]) -> sa.DDL:
 
 
 def _keeps_values(option: _Type, current: _Type) -> bool:
-    """Return True if a change of a column from ``current`` to ``option`` keeps all values."""
+    """Return True if all values of a column survive a change of its type.
+
+    ``current`` is the type of the column, and ``option`` the possible new type.
+    """
     if not is_text(option):
         return str(option) == str(current)
     length = getattr(option, "length", None) or 0

@@ -1,8 +1,8 @@
 """Bulk INSERT with minimal work per record.
 
 Column names, column order and value conversions are determined once per table. Each record then
-needs one function call that extracts its values. If SQLAlchemy would only call ``executemany`` of
-the database driver, the driver is called directly, which is faster.
+needs one function call that extracts its values. If SQLAlchemy would only pass the rows to the
+database driver's ``executemany``, this module calls the driver directly, because that is faster.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ class _DriverInsert:
     Attributes:
         text: SQL text of the statement.
         keys: Parameter names of the driver; None if its parameters are positional.
-        converters: Pairs of a column's position and its conversion functions by class of a value.
-        processors: Pairs of a column's position and a function that converts each of its values.
+        converters: Pairs of a column position and a dict of conversion functions by Python class;
+            values of other classes stay unchanged.
+        processors: Pairs of a column position and a function that converts every value.
     """
 
     text: str
@@ -43,7 +44,7 @@ class _DriverInsert:
 
 @dataclass(frozen=True)
 class BulkInsert:
-    """INSERT statement for a table, which inserts many rows at once by `run`."""
+    """INSERT statement for a table. The method `run` inserts many rows at once."""
 
     statement: sa.Executable
     columns: tuple[str, ...]
@@ -54,8 +55,8 @@ class BulkInsert:
 
         Args:
             connection: Open connection.
-            rows: Lists of values in column order. Values that the driver does not accept are
-                converted in place.
+            rows: Lists of values in column order. They may be changed: values that the driver does
+                not accept are converted in place.
         """
         if self.driver_insert is None:
             named = [dict(zip(self.columns, row, strict=True)) for row in rows]
@@ -71,8 +72,8 @@ def prepare_insert(
 ) -> BulkInsert:
     """Return a bulk insert for a statement and its columns.
 
-    If SQLAlchemy would only call the driver's ``executemany`` for an INSERT, the driver is called
-    directly. Any other statement is executed by SQLAlchemy.
+    If SQLAlchemy would only pass the rows to the driver's ``executemany``, the bulk insert calls
+    the driver directly. Otherwise, and for statements other than INSERT, SQLAlchemy executes it.
     """
     driver_insert = None
     if isinstance(statement, sa.Insert) and _uses_executemany(dialect):
@@ -83,13 +84,13 @@ def prepare_insert(
 def make_extractor(
     properties: Sequence[str], columns: Sequence[str], conform: Callable[[Record], Record]
 ) -> RowExtractor:
-    """Return a function that returns a record's values in column order, with None if missing.
+    """Return a function that returns a record's values in column order. A missing value is None.
 
     Args:
         properties: Names of the declared properties, in the order of the columns.
         columns: Names of the columns.
         conform: Function that renames the properties of a record to column names. It is called only
-            for records with undeclared properties, because one of them may have the name of a
+            for a record with undeclared properties, because such a property may have the name of a
             column.
     """
     declared, ordered, names = frozenset(properties), tuple(properties), tuple(columns)
@@ -111,7 +112,7 @@ def _uses_executemany(dialect: Dialect) -> bool:
 def _compile_for_driver(
     statement: sa.Insert, columns: Sequence[str], dialect: Dialect
 ) -> _DriverInsert:
-    """Compile an INSERT to SQL text for the database driver, and find its columns' conversions."""
+    """Compile an INSERT to SQL text and value conversions, for execution by the database driver."""
     compiled: Any = statement.compile(dialect=dialect, column_keys=list(columns))
     escaped: Mapping[str, str] = compiled.escaped_bind_names
     keys = None if compiled.positional else tuple(escaped.get(name, name) for name in columns)

@@ -1,8 +1,8 @@
 """Conversion of record values that the database driver does not accept.
 
-Conversions are chosen once per column, by its JSON Schema, its type and the database. Values that
-the driver accepts stay unchanged. Adapters that a target registers with the driver take precedence.
-If a column stores no offset, datetimes are converted to UTC, so that no information is lost.
+The conversions of a column are chosen once, by its JSON Schema, its type and the database. Values
+that the driver accepts stay unchanged. An adapter (converter) that a target registers with the
+driver takes precedence. Datetimes are converted to UTC if the column stores no offset.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NUMBERS: Final = frozenset({"number", "integer"})
 
 
 class ConvertingType(sa.types.UserDefinedType[Any]):
-    """SQLAlchemy type that converts values for the database driver, by the class of the value.
+    """SQLAlchemy type that converts values for the database driver, depending on their class.
 
     Args:
         converters: Conversion functions by class. Values of other classes stay unchanged.
@@ -85,9 +85,10 @@ def make_binder(
 def _get_column_binding(
     column_type: sa.types.TypeEngine[Any], dialect: Dialect
 ) -> sa.types.TypeEngine[Any] | None:
-    """Return a column type that accepts dicts and lists, such as JSON, as the driver's parameters.
+    """Return the type by which SQLAlchemy passes dicts and lists to the driver, such as JSON.
 
-    Return None for any other type; objects and arrays are then written as JSON text.
+    Return None if ``column_type`` does not accept them. Objects and arrays are then written as JSON
+    text.
     """
     if isinstance(column_type, sa.JSON):  # None becomes the SQL NULL, not the JSON null
         return column_type.adapt(type(column_type), none_as_null=True)
@@ -102,7 +103,7 @@ def _get_column_binding(
 
 
 def _sqlite_converters(kinds: frozenset[str]) -> dict[type, Callable[[Any], Any]]:
-    """Return functions that convert values which SQLite's driver rejects, by Python class.
+    """Return conversion functions by Python class, for values that SQLite's driver rejects.
 
     ``kinds`` are the JSON types that the property allows, such as ``string``.
     """
@@ -119,7 +120,10 @@ def _format_with_space(instant: datetime) -> str:
 
 
 def _has_adapter(dialect: Dialect, kind: type) -> bool:
-    """Return True if a target has registered an adapter for a class with SQLite's driver."""
+    """Return True if a target has registered an adapter with SQLite's driver for a class.
+
+    An adapter converts values of the class for the database.
+    """
     driver: Any = dialect.dbapi
     adapters = getattr(driver, "adapters", {})
     adapter = adapters.get((kind, getattr(driver, "PrepareProtocol", None)))
@@ -131,7 +135,10 @@ def _lacks_time_zone(column_type: sa.types.TypeEngine[Any]) -> bool:
 
 
 def _to_utc(instant: datetime) -> datetime:
-    """Convert a datetime with an offset to UTC without one; return any other unchanged."""
+    """Convert a datetime with an offset to UTC, and remove its offset.
+
+    A datetime without an offset is returned unchanged.
+    """
     if instant.tzinfo is None:
         return instant
     return instant.astimezone(timezone.utc).replace(tzinfo=None)

@@ -1,7 +1,7 @@
 """Conversion of a database result to records, in pages of rows.
 
 At most one page of rows is in memory, and a page has fewer rows if rows are large. Values keep the
-driver's types, unless no other code uses the records before they are encoded. Then values of types
+driver's types if other code uses the records before they are encoded. Otherwise values of types
 that JSON does not support are converted to text, as in `tap_core.records.conform`.
 """
 
@@ -47,15 +47,15 @@ MAX_PAGE_ROWS = 1000
 PAGE_BYTES = 1 << 18
 """Target size of a page in bytes.
 
-The values of such a page are still in the CPU cache when they are encoded, which saves about a
+The CPU cache still contains the values of such a page when they are encoded. This saves about a
 fifth of the time per row.
 """
 
 MAX_PAGE_BYTES = 4 << 20
-"""Target size of a page in bytes if fetching takes most of the time (a remote database)."""
+"""Target size of a page in bytes if most of the time is spent on fetching (a remote database)."""
 
 _SLOW_FETCH_RATIO = 3
-"""Ratio of total fetch time to total processing time above which pages grow."""
+"""Ratio of fetch time to processing time, both in total. Pages grow above this ratio."""
 
 _SAMPLED_ROWS = 8
 
@@ -71,8 +71,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 class TextRule(NamedTuple):
     """Rule for converting a column's values, such as dates, to text while rows are read.
 
-    The rule applies to values of certain Python types, by ``kinds`` and ``others``. Values of other
-    types stay unchanged.
+    ``kinds`` and ``others`` define the Python types of the values to convert. Values of other types
+    stay unchanged.
     """
 
     kinds: frozenset[type]
@@ -83,9 +83,10 @@ class TextRule(NamedTuple):
 
 
 def iterate_pages(result: sa.CursorResult[Any]) -> Iterator[Sequence[Sequence[Any]]]:
-    """Yield the rows of a query result in pages; each page is fetched when it is requested.
+    """Yield the rows of a query result in pages. Each page is fetched when it is requested.
 
-    The values are those of the driver; the caller must convert them with `get_processors`.
+    The values are those of the database driver. The caller must convert them with the functions
+    from `get_processors`.
     """
     fetch, size, waited, worked = _get_fetch(result), FIRST_PAGE_ROWS, 0.0, 0.0
     requested_at = perf_counter()
@@ -100,16 +101,17 @@ def iterate_pages(result: sa.CursorResult[Any]) -> Iterator[Sequence[Sequence[An
 
 
 def get_processors(result: sa.CursorResult[Any]) -> Sequence[ColumnProcessor | None]:
-    """Return for each column the function that converts the driver's values, or None.
+    """Return the functions that convert the driver's values, one for each column of a result.
 
-    The list is empty if `iterate_pages` yields rows that SQLAlchemy has already converted.
+    The function is None for a column without conversion. The list is empty if SQLAlchemy has
+    already converted the rows of `iterate_pages`.
     """
     metadata = _get_metadata(result)
     return () if metadata is None else metadata._processors  # noqa: SLF001 - see `_get_metadata`
 
 
 def _get_fetch(result: sa.CursorResult[Any]) -> Callable[[int], Sequence[Sequence[Any]]]:
-    """Return a function that fetches the next rows of a query result; its argument is their number.
+    """Return a function that fetches the next n rows of a query result, with n as its argument.
 
     If possible, it returns the driver's rows, because SQLAlchemy's row objects are slower.
     """
@@ -129,7 +131,7 @@ def _get_metadata(result: Any) -> Any:
 def _estimate_row_bytes(page: Sequence[Sequence[Any]]) -> int:
     """Return the size in bytes of the largest row in a sample of a page's rows.
 
-    The next page's number of rows depends on it.
+    The size determines the number of rows in the next page.
     """
     step = len(page) // _SAMPLED_ROWS or 1
     return max(sum(map(getsizeof, row)) for row in page[::step])
@@ -196,7 +198,7 @@ def get_text_columns(
 
 
 def _get_text_rule(column_type: Any, schema: JsonSchema) -> TextRule | None:
-    """Return the rule for converting a column's values to text, or None if JSON supports them."""
+    """Return the rule for converting a column's values to text; None if they need no conversion."""
     kind = infer_value_type(column_type)
     if kind is bytes and is_boolean_type(schema):
         return TextRule(frozenset((bytes,)), r"VALUE != b'\x00'")
@@ -226,7 +228,7 @@ _EXPRESSIONS: dict[type, str] = {
     bytes: "VALUE.hex()",
     UUID: "str(VALUE)",
 }
-"""Conversions of `tap_core.records.conform` as source of expressions.
+"""Source code of the conversions in `tap_core.records.conform`, as expressions by type.
 
-A function call per value would double the cost.
+Expressions are used because a function call per value would double the cost.
 """

@@ -1,9 +1,9 @@
-"""`SQLSink`: writes the rows of one stream into one table.
+"""`SQLSink`: writes the records of one stream into one table.
 
 Public members, signatures and overridable methods are those of singer_sdk (version 0.54). A batch
 is written in one transaction, and `process_batch` returns after the commit. Property names are
-converted to column names once per stream, unless a subclass overrides `conform_record`, which is
-then called for each record.
+converted to column names once per stream. If a subclass overrides `conform_record`, it is called
+for each record instead.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ class SQLSink(BatchSink, Generic[_C]):
     def generate_insert_statement(
         self, full_table_name: _Name, schema: JsonSchema
     ) -> str | sa.Executable:
-        """Return the INSERT statement with the column names as parameters.
+        """Return the INSERT statement. Its parameters have the names of the columns.
 
         Override it to return another statement, such as one that updates existing rows. Returning
         text is deprecated.
@@ -313,9 +313,10 @@ class SQLSink(BatchSink, Generic[_C]):
     def _find_unstorable_value(
         self, reason: BaseException, plan: _Plan, records: list[Record]
     ) -> UnstorableValueError:
-        """Return the error for a batch that the database rejected, with the value if it is found.
+        """Return the error for a rejected batch; its message has the rejected value, if found.
 
-        The rows are inserted again on trial to find the value. Errors of this search are ignored.
+        To find the value, rows are inserted again in a transaction. Errors of this search are
+        ignored.
         """
         cell = None
         with (
@@ -326,14 +327,14 @@ class SQLSink(BatchSink, Generic[_C]):
         return make_unstorable_error(self.stream_name, self.connector._dialect.name, reason, cell)  # noqa: SLF001
 
     def _get_plan(self, full_table_name: _Name, schema: JsonSchema) -> _Plan:
-        """Return the prepared INSERT for a table and a schema. The last one is cached."""
+        """Return the prepared INSERT for a table and a schema. The last result is cached."""
         table, plan = str(full_table_name), self._plan
         if plan is None or plan.table != table or plan.schema is not schema:
             plan = self._plan = self._make_plan(full_table_name, schema)
         return plan
 
     def _make_plan(self, full_table_name: _Name, schema: JsonSchema) -> _Plan:
-        """Prepare an INSERT: its statement, and the function that extracts a record's values."""
+        """Prepare an INSERT statement, and a function that extracts the values from a record."""
         statement = self.generate_insert_statement(full_table_name, schema)
         if isinstance(statement, str):
             warnings.warn(
@@ -381,8 +382,8 @@ class SQLSink(BatchSink, Generic[_C]):
     def activate_version(self, new_version: int) -> None:
         """Delete the rows of older table versions, or mark them as deleted (see ``hard_delete``).
 
-        Rows are marked by a time in the column ``_sdc_deleted_at``. Nothing is changed if the
-        stream has no version column, because old and new rows cannot be distinguished.
+        Rows are marked by a time in the column ``_sdc_deleted_at``. If the stream has no version
+        column, nothing changes, because old and new rows cannot be distinguished.
 
         Args:
             new_version: Table version of the current rows.
@@ -411,7 +412,10 @@ class SQLSink(BatchSink, Generic[_C]):
             self.connector.prepare_column(table, name, sql_type=sql_type)
 
     def _mark_old_versions(self, new_version: int) -> None:
-        """Set the deletion time in all rows of older versions that are not marked as deleted."""
+        """Set the deletion time in rows of versions older than ``new_version``.
+
+        Rows that are already marked as deleted keep their time.
+        """
         connector, table = self.connector, self.full_table_name
         quote = connector._dialect.identifier_preparer.quote  # noqa: SLF001
         version, deleted = quote(self.version_column_name), quote(self.soft_delete_column_name)

@@ -58,7 +58,7 @@ NULLS_LAST_DIALECTS = frozenset(("postgresql", "oracle", "redshift", "snowflake"
 
 
 _LONGEST_OFFSET = timedelta(days=1)
-"""More than the difference between UTC and any local time."""
+"""Upper limit of the difference between UTC and any local time."""
 
 _AFTER_MINUTES = len("2024-01-05 10:00") + 1
 """Position in the text of a date-time after its minutes, counted from 1 as in SQL."""
@@ -81,7 +81,7 @@ class SQLStream(Stream, abc.ABC):
     """True to count the rows of a sync by ``COUNT(*)`` for messages like Airbyte's ESTIMATE."""
 
     supports_nulls_first: bool = False
-    """True if the database supports ``NULLS FIRST``; not needed for `NULLS_LAST_DIALECTS`."""
+    """True if the database supports ``NULLS FIRST``. Not needed for `NULLS_LAST_DIALECTS`."""
 
     def __init__(
         self,
@@ -148,9 +148,9 @@ class SQLStream(Stream, abc.ABC):
 
     @property
     def name_in_namespace(self) -> str:
-        """Name of the stream within its `namespace`, which is the table name.
+        """Name of the stream within its `namespace`: the name of the table.
 
-        If the catalog entry has no schema or no table, or has a database, use the stream's name.
+        It is the stream's own name if the catalog entry has a database, or lacks a schema or table.
         """
         entry = self._singer_catalog_entry
         is_identified = self.namespace and entry.table and not entry.database
@@ -177,12 +177,15 @@ class SQLStream(Stream, abc.ABC):
 
     @property
     def is_sorted(self) -> bool:
-        """True if the stream is incremental, because its query sorts rows by replication key."""
+        """True if the stream is incremental. Its query then sorts the rows by replication key."""
         return self.replication_method == REPLICATION_INCREMENTAL
 
     @property
     def check_sorted(self) -> bool:
-        """False if the query sorts rows by text, as a collation of the database defines."""
+        """True to raise an error for rows out of order. False if the replication key is text.
+
+        The database sorts text by the rules of a collation, which can differ from Python's order.
+        """
         return not _sorts_by_collation(self)
 
     def apply_catalog(self, catalog: Catalog) -> None:
@@ -212,13 +215,13 @@ class SQLStream(Stream, abc.ABC):
     ) -> sa.Select[Any]:
         """Return the query sorted by the replication key and filtered to start at the bookmark.
 
-        Rows with the value of the bookmark, or of the end of a backfill, are included. Without a
-        replication key the query is returned unchanged.
+        Rows whose key equals the bookmark, or the end of a backfill, are included. If the stream
+        has no replication key, the query is returned unchanged.
 
         Args:
             query: Query to filter.
             table: Table of the query.
-            context: Context of the sync, or None.
+            context: Values that identify the partition to sync, or None.
         """
         if self.replication_key:
             column = table.columns[self.replication_key]
@@ -249,7 +252,7 @@ class SQLStream(Stream, abc.ABC):
         """Yield the rows as records, sorted by the replication key if there is one.
 
         Raises:
-            NotImplementedError: A context was passed, but tables have no partitions.
+            NotImplementedError: ``context`` is not None, but tables have no partitions.
             DataError: A value cannot be converted to the type of its column, or compared with it.
         """
         if context:
@@ -265,10 +268,10 @@ class SQLStream(Stream, abc.ABC):
                     yield from read(page)
 
     def estimate_sync(self) -> tuple[int | None, int | None] | None:
-        """Return a pair: the number of rows that this sync will read, and None for the bytes.
+        """Return the number of rows that this sync will read, and None for the number of bytes.
 
-        The database counts the rows. Return None instead of a pair if `estimates_by_count` is False
-        or if a subclass overrides `get_records`.
+        The database counts the rows. Return None instead of the pair if `estimates_by_count` is
+        False or if a subclass overrides `get_records`.
         """
         if not self.estimates_by_count or is_any_overridden(self, SQLStream, "get_records"):
             return None
@@ -278,9 +281,9 @@ class SQLStream(Stream, abc.ABC):
             return connection.execute(sa.select(sa.func.count()).select_from(rows)).scalar(), None
 
     def _conformed_properties(self) -> Mapping[str, JsonSchema]:
-        """Return the schemas of properties whose values are converted to JSON while rows are read.
+        """Schemas, by name, of the properties that are converted to JSON while rows are read.
 
-        The result is empty if other code may use the values first: an overridden method, the tap's
+        The mapping is empty if other code may use the values first: an overridden method, the tap's
         own conversion of values, a stream map, a child stream, or a caller outside of a sync.
         """
         plan = get_plan(self)
@@ -317,7 +320,7 @@ def _get_table(stream: SQLStream, names: Mapping[str, object]) -> sa.Table:
 
 
 def _warn_without_log(stream: SQLStream) -> None:
-    """Log a warning if a stream is LOG_BASED but has no log from which changes could be read."""
+    """Log a warning if a stream is LOG_BASED but has no change log to read."""
     if stream.replication_method == REPLICATION_LOG_BASED and stream.change_log is None:
         stream.log(
             "Stream '%s' has no log to read: LOG_BASED reads all its rows in each sync, and no"
@@ -333,11 +336,11 @@ _CONVERSION_ERRORS: Final = (ArithmeticError, LookupError, TypeError, ValueError
 
 @contextmanager
 def _name_stream_in_errors(stream: SQLStream) -> Iterator[None]:
-    """Context manager for reading rows, which names the stream if a value cannot be converted.
+    """Context manager that adds the stream's name to errors about values that cannot be converted.
 
     Raises:
         DataError: SQLAlchemy, the driver or the database could not convert a value to the type of
-            its column, or the bookmark or start date to that of the replication key.
+            its column. The value is that of a row, the bookmark or the start date.
     """
     try:
         yield
@@ -355,9 +358,10 @@ def _name_stream_in_errors(stream: SQLStream) -> Iterator[None]:
 
 
 def _build_order(column: sa.Column[Any], stream: SQLStream) -> sa.ColumnElement[Any]:
-    """Return the order of a query by the replication key: ascending, nulls first if possible.
+    """Return the ORDER BY expression for the replication key: ascending, nulls first if possible.
 
-    If nulls were last, an interrupted sync would not have read them, and no bookmark includes them.
+    Rows with null must come first, because an interrupted sync continues from its bookmark and
+    would never read nulls at the end.
     """
     order, dialect = column.asc(), stream.connector._dialect.name  # noqa: SLF001
     may_be_last = column.nullable and dialect in NULLS_LAST_DIALECTS
@@ -367,8 +371,8 @@ def _build_order(column: sa.Column[Any], stream: SQLStream) -> sa.ColumnElement[
 def _sorts_by_collation(stream: SQLStream) -> bool:
     """Return True if the query of a stream sorts its rows by a replication key of text.
 
-    The order is that of the column's collation, not that of the code points, by which Python sorts.
-    Return False if the query is overridden, because it may not sort.
+    The database then sorts by a collation, but Python sorts text by code points. Return False if a
+    subclass overrides the query, because it may not sort.
     """
     if is_any_overridden(stream, SQLStream, "apply_query_filters", "build_query", "get_records"):
         return False
@@ -392,10 +396,10 @@ def _get_query_columns(query: sa.Select[Any]) -> dict[str, Any]:
 def _limit_rows(
     query: sa.Select[Any], column: sa.Column[Any], start: Any, stream: SQLStream
 ) -> sa.Select[Any]:
-    """Return the query with a WHERE clause for rows from ``start`` on, and up to a backfill's end.
+    """Add a WHERE clause to a query, for rows from ``start`` to the end of a backfill, if any.
 
-    The end of the backfill is included, because the column's type may be less precise than the
-    value. The sync later drops the rows that are not in the range of a backfill.
+    The end itself is included, because the column's type may be less precise than the value. The
+    sync later drops rows outside the range of the backfill.
     """
     limits = stream._read_range  # noqa: SLF001
     last = None if limits is None else limits.last
@@ -422,12 +426,12 @@ def _limit_sqlite_rows(
     first: tuple[str, str] | None,
     last: tuple[str, str] | None,
 ) -> sa.Select[Any]:
-    """Return the query with a WHERE clause for the text that SQLite stores for dates and times.
+    """Add a WHERE clause to a query that compares SQLite's texts of dates and times.
 
-    Programs write the text with a blank or a T, with or without seconds and a fraction, and with or
-    without an offset. ``first`` and ``last`` are results of `_to_sqlite_texts`: rows with an offset
-    are compared with the first text of the pair, and rows in UTC with the second one. For each
-    limit, the first condition can use an index, and the second one is exact.
+    Programs store such texts with a blank or a T, with or without seconds, fraction and offset.
+    ``first`` and ``last`` are the limits as returned by `_to_sqlite_texts`. The first text of such
+    a pair is for rows with an offset, the second for rows in UTC. Each limit becomes two
+    conditions: a coarse one that can use an index, and an exact one.
     """
     text = sa.type_coerce(column, sa.String)
     normal = sa.func.replace(text, "T", " ")
@@ -447,11 +451,10 @@ def _limit_sqlite_rows(
 
 
 def _to_column_type(value: Any, column: sa.Column[Any]) -> Any:
-    """Convert a bookmark to the column's type, such as text to a datetime.
+    """Convert a bookmark to the type of a column, such as text to a datetime.
 
-    A number for a REAL column is left for the database to convert, because 0.7 in double precision
-    is greater than 0.7 in a REAL column. Any other value that is not text, or cannot be parsed, is
-    returned unchanged.
+    The database converts numbers for a REAL column, because 0.7 in double precision is greater than
+    0.7 in such a column. A value that is not text, or cannot be parsed, is returned unchanged.
     """
     if isinstance(column.type, sa.REAL):
         return sa.cast(value, column.type)
@@ -467,9 +470,9 @@ def _to_column_type(value: Any, column: sa.Column[Any]) -> Any:
 
 
 def _to_sqlite_texts(value: Any, shift: timedelta) -> tuple[str, str]:
-    """Return a date-time plus ``shift`` as text in its own offset and in UTC, both without offset.
+    """Add ``shift`` to a date-time, and return it as two texts: local time and UTC, without offset.
 
-    A value that is no date-time, such as a time, is returned twice.
+    For a value that is no date-time, such as a time, both texts are equal.
     """
     instant = parse_instant(value)
     if instant is None:
@@ -488,7 +491,7 @@ def _to_local_text(instant: datetime) -> str:
 
 
 def _to_sqlite_time(value: Any) -> str:
-    """Return a time as text without its offset; return other values as they are written."""
+    """Return a time as text without its offset. Any other value is converted by ``str``."""
     try:
         return time.fromisoformat(value).replace(tzinfo=None).isoformat()
     except (TypeError, ValueError):
@@ -498,14 +501,14 @@ def _to_sqlite_time(value: Any) -> str:
 def _shorten(text: str) -> str:
     """Return the shortest text that SQLite may store for a date-time or a time.
 
-    Zeros at the end of the fraction, seconds and a time that are zero may be missing.
+    Trailing zeros of the fraction are removed; so are seconds and a time of day that are zero.
     """
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return text.removesuffix(":00").removesuffix(" 00:00")
 
 
 def _read_instant(value: str, column: sa.Column[Any]) -> datetime:
-    """Parse a date-time; for a column without a time zone, return it in UTC without an offset.
+    """Parse a date-time. For a column without time zone, convert it to UTC and remove the offset.
 
     Raises:
         ValueError: The text is not a date-time.

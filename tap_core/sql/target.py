@@ -57,9 +57,9 @@ class SQLTarget(Target):
         return self._target_connector
 
     def _connector_for(self, connector_class: type[SQLConnector]) -> SQLConnector:
-        """Return the target's only connector of a class, created at the first call.
+        """Return the target's connector of a class; create it at the first call.
 
-        All sinks share a connector, so that the load method ``overwrite`` drops each table only
+        All sinks share this connector, so that the load method ``overwrite`` drops each table only
         once per run.
         """
         default_sink_class = getattr(self, "default_sink_class", None)
@@ -85,9 +85,9 @@ class SQLTarget(Target):
 
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
-        """Add the settings of the target's capabilities to the JSON Schema of the settings.
+        """Add the settings of the target's capabilities to a JSON Schema of settings, in place.
 
-        Examples are ``default_target_schema`` and ``hard_delete``. The schema is changed in place.
+        Examples of such settings are ``default_target_schema`` and ``hard_delete``.
         """
         for settings, capability in (
             (TARGET_SCHEMA_CONFIG, TargetCapabilities.TARGET_SCHEMA),
@@ -115,7 +115,7 @@ class SQLTarget(Target):
         schema: JsonSchema | None = None,
         key_properties: Sequence[str] | None = None,
     ) -> Sink:
-        """Return the sink of a stream; with a ``schema``, create the sink if it does not exist.
+        """Return the sink of a stream. If ``schema`` is passed, create the sink if needed.
 
         Raises:
             RecordsWithoutSchemaException: The sink does not exist and no schema was passed.

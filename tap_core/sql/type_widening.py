@@ -1,4 +1,4 @@
-"""Comparison of column types, to decide if and how the type of a column must change.
+"""Comparison of column types, to decide whether and how the type of a column must change.
 
 Types are compared by the Python type of their values, not by their names.
 """

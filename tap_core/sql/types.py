@@ -20,7 +20,7 @@ from tap_core.types import JsonSchema
 __all__ = ["JSONSchemaToSQL", "JSONtoSQLHandler", "SQLToJSONSchema"]
 
 JSONtoSQLHandler: TypeAlias = type[TypeEngine[Any]] | Callable[[JsonSchema], TypeEngine[Any]]
-"""A SQLAlchemy type, or a function from a property's schema to one."""
+"""SQLAlchemy type, or a function that returns one for a property's JSON Schema."""
 
 
 class SQLToJSONSchema:
@@ -57,7 +57,7 @@ class SQLToJSONSchema:
 
     @singledispatchmethod
     def to_jsonschema(self, column_type: TypeEngine[Any]) -> JsonSchema:  # noqa: ARG002
-        """Return the JSON Schema of a column type; that of text if no method is registered."""
+        """Return the JSON Schema of a column type. Types without a registered method are text."""
         return _schema(th.StringType)
 
     @to_jsonschema.register
@@ -95,7 +95,7 @@ class SQLToJSONSchema:
 
     @to_jsonschema.register
     def string_to_jsonschema(self, column_type: sqltypes.String) -> JsonSchema:
-        """Return the JSON Schema of a text column, with its maximum length if it has one."""
+        """Return the JSON Schema of a text column, including its maximum length, if any."""
         if column_type.length:
             return dict(th.StringType(max_length=column_type.length).type_dict)
         return _schema(th.StringType)
@@ -121,9 +121,9 @@ def _schema(type_helper: type[th.JSONTypeHelper[Any]]) -> JsonSchema:
 class JSONSchemaToSQL:
     """Converter from a property's JSON Schema to the SQLAlchemy type of its column.
 
-    The column type is decided by ``x-sql-datatype``, the ``format`` of a string or ``type``, in
-    this order. Otherwise it is that of the first option of ``anyOf`` that has one, or
-    `fallback_type`. A registered handler replaces the default one.
+    The type is chosen by ``x-sql-datatype``, else by ``format`` of a string, else by ``type``. If
+    none of them has a handler, the options of ``anyOf`` are tried in order, and then
+    `fallback_type` is used. A registered handler replaces the default one.
     """
 
     def __init__(self, *, max_varchar_length: int | None = None) -> None:
@@ -237,7 +237,7 @@ class JSONSchemaToSQL:
     def handle_raw_string(self, schema: JsonSchema) -> TypeEngine[Any]:
         """Return VARCHAR with the schema's ``maxLength``, for a string without a known format.
 
-        A ``maxLength`` above ``max_varchar_length`` is lowered to it.
+        The length is at most ``max_varchar_length``.
         """
         length: int | None = schema.get("maxLength")
         if length and self._max_varchar_length:
@@ -245,7 +245,7 @@ class JSONSchemaToSQL:
         return sqltypes.VARCHAR(length)
 
     def _get_type_from_schema(self, schema: JsonSchema) -> TypeEngine[Any] | None:
-        """Return the column type by ``x-sql-datatype``, ``format`` or ``type``, or None.
+        """Return the column type by ``x-sql-datatype``, ``format`` or ``type``; None if unknown.
 
         An ``x-sql-datatype`` without a handler causes a warning.
         """
@@ -274,7 +274,7 @@ class JSONSchemaToSQL:
         return self._invoke_handler(handler, schema) if handler else None
 
     def _handle_string_type(self, schema: JsonSchema) -> TypeEngine[Any]:
-        """Return the column type for a string: by its ``format`` or, if unknown, VARCHAR."""
+        """Return the column type for a string by its ``format``; VARCHAR for an unknown format."""
         return self._handle_format(schema) or self.handle_raw_string(schema)
 
     def _handle_singer_decimal(self, schema: JsonSchema) -> TypeEngine[Any]:

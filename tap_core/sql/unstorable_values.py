@@ -73,7 +73,7 @@ def find_driver_error(error: Exception) -> BaseException | None:
 def make_unstorable_error(
     stream: str, dialect: str, reason: BaseException, cell: Cell | None
 ) -> UnstorableValueError:
-    """Return the error for a rejected value; its message has the stream, the column and advice.
+    """Return an error whose message has the stream, the column, the rejected value and advice.
 
     Args:
         stream: Name of the stream.
@@ -99,8 +99,8 @@ def find_cell(
 ) -> Cell | None:
     """Return the first value that the database rejects, found by inserting rows on trial.
 
-    A value counts as rejected if a row with this value, and null in all other columns, is rejected.
-    Return None if there is no such value, or if the database might not roll back a trial.
+    A value is rejected if the database rejects a row that has this value, and null in all other
+    columns. Return None if there is no such value, or if the database may not roll back a trial.
     """
     if connection.dialect.name not in _ROLLS_BACK:
         return None
@@ -130,7 +130,7 @@ def _find_row(
 ) -> list[Any]:
     """Return the first of ``rows`` that the database rejects, found by bisection.
 
-    At least one row must be rejected. ``is_rejected`` returns True if a list of rows contains one.
+    At least one row must be rejected. ``is_rejected`` returns True for a list with a rejected row.
     """
     while len(rows) > 1:
         half = len(rows) // 2
@@ -139,9 +139,9 @@ def _find_row(
 
 
 def _format_value(value: Any) -> str:
-    """Return a value as text for an error message, of at most 60 characters and an ellipsis.
+    """Return a value as text for an error message, shortened to 60 characters and an ellipsis.
 
-    If messages must not show record values, return its type and length instead.
+    If messages must not contain record values, return the value's type and length instead.
     """
     if not are_rows_shown():
         return describe_value(value)
