@@ -3,8 +3,8 @@
 - `BookmarkCursor.advance` is called for each record, so it must be fast. It compares two values of
   the same type and format directly. For all other values it calls `ReplicationKeyComparator`,
   which has the same result but is slower.
-- The state dict only changes in `settle`, which must be called before other code reads the dict.
-  Changes that other code makes to the dict take effect at the next `settle` or `reload`.
+- The state dict changes only in `settle`. Call `settle` before other code reads the dict.
+  If other code changes the dict, the cursor uses the change at the next `settle` or `reload`.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _FRACTION_START = 20
 
 
 class BookmarkCursor:
-    """Cursor that advances a bookmark through the replication key values of a stream or partition.
+    """Tracker of the latest replication key value while a stream or partition is read.
 
-    The attribute ``latest`` is the latest value. At first it is the value in the state dict (in its
-    progress markers if the stream is not sorted). An equal or greater value always becomes the
-    latest value. The effect of a smaller value depends on two arguments:
+    The attribute ``latest`` starts with the value in the state dict; for an unsorted stream, with
+    that of its progress markers. An equal or greater value becomes the latest value. The effect of
+    a smaller value depends on two arguments:
 
     - ``check_sorted`` and ``is_sorted``: `InvalidStreamSortException` is raised.
     - ``check_sorted`` and not ``is_sorted``: the value is ignored, so the greatest value is kept.
@@ -154,9 +154,9 @@ class BookmarkCursor:
         self._compare_and_advance(value)
 
     def settle(self) -> bool:
-        """Write the cursor's latest value to the state dict; return True if the dict has changed.
+        """Write the latest value to the state dict. Return True if the dict has changed.
 
-        A later value that other code has written to the state dict is kept.
+        If other code has written a later value to the state dict, that value is kept.
         """
         if not self._is_started:
             return False
@@ -179,9 +179,9 @@ class BookmarkCursor:
         return True
 
     def reload(self) -> None:
-        """Set the latest value to that in the state dict.
+        """Set the latest value to the value in the state dict.
 
-        A later value that is not yet written is discarded.
+        A latest value that `settle` has not yet written is discarded.
         """
         bookmark = self._bookmark_dict()
         self._is_started = bookmark is not None
@@ -195,9 +195,10 @@ class BookmarkCursor:
         self._set_latest(latest)
 
     def _bookmark_dict(self) -> dict[str, Any] | None:
-        """Return the dict that holds the bookmark: the state dict, or its progress markers.
+        """Return the dict that contains the bookmark.
 
-        Progress markers are used for an unsorted stream. Return None if the state has none yet.
+        It is the state dict or, for an unsorted stream, the progress markers in it. Return None if
+        an unsorted stream has no progress markers yet.
         """
         return self.state if self._is_sorted else get_progress_markers(self.state)
 
@@ -211,10 +212,10 @@ class BookmarkCursor:
         return bookmark.get("replication_key_value") is self._stored
 
     def _may_replace(self, bookmark: dict[str, Any]) -> bool:
-        """Return True if the latest value may replace a value that other code has stored.
+        """Return True if the latest value may replace the value that other code has stored.
 
-        ``bookmark`` is the dict with the stored value. If that is later and ``check_sorted`` is
-        True, it is kept.
+        ``bookmark`` is the dict with the stored value. A later stored value may not be replaced if
+        ``check_sorted`` is True.
         """
         other_value = bookmark.get("replication_key_value")
         return (
@@ -225,7 +226,9 @@ class BookmarkCursor:
         )
 
     def _compare_and_advance(self, value: Any) -> None:
-        """Advance to a value by the comparator, because `advance` could not compare it directly.
+        """Compare a value with the comparator, and advance to it.
+
+        `advance` calls this method for values that Python cannot compare directly.
 
         Raises:
             InvalidStreamSortException: The stream is sorted and the value is not in order.
@@ -241,7 +244,7 @@ class BookmarkCursor:
             raise InvalidStreamSortException(format_sort_error(self.replication_key, new, old))
 
     def _start(self) -> None:
-        """Start the progress markers of an unsorted stream, which the next `settle` writes."""
+        """Start the progress markers of an unsorted stream. The next `settle` writes them."""
         self._is_started = self._needs_markers = True
         if self._on_first_marker is not None:
             self._on_first_marker()
@@ -259,9 +262,9 @@ class BookmarkCursor:
         )
 
     def _set_latest(self, value: Any) -> None:
-        """Set the latest value, and its type and format if these allow a direct comparison.
+        """Set the latest value, and store its type and format for fast comparisons in `advance`.
 
-        `advance` compares a value of the same type and format without the comparator.
+        The type is stored only if Python can compare two values of that type and format directly.
         """
         self.latest = value
         self._length = 0
@@ -271,9 +274,9 @@ class BookmarkCursor:
             self._kind = type(value)
 
     def _is_simple(self, value: Any) -> bool:
-        """Return True if values with the type and format of ``value`` can be compared directly.
+        """Return True if Python can compare values like ``value`` correctly without the comparator.
 
-        The comparison with Python's operators then has the same result as the comparator.
+        Values are alike if they have the same type and format.
         """
         if not self._order.is_plain(value):
             return False
@@ -288,11 +291,11 @@ class BookmarkCursor:
         return type(value) in {int, float, dt.date}
 
     def _has_full_form(self, text: str) -> bool:
-        """Return True if a text is a complete ISO 8601 date or date-time; store its format.
+        """Return True if a text is a complete ISO 8601 date or date-time, and store its format.
 
-        The format is the length, the separator and the zone. Texts of the same format have the same
-        order as their points in time. `advance` checks the end of a text from ``_tail_start``: it
-        must be the zone or, for a text without a zone, digits.
+        The format is the length, the separator and the zone. Texts of the same format sort like
+        their points in time. In later texts, `advance` checks the part from ``_tail_start`` on: it
+        must be the zone or, in texts without a zone, digits.
         """
         form = _FULL_FORM.fullmatch(text)
         if form is None:
@@ -306,7 +309,7 @@ class BookmarkCursor:
         return True
 
     def _is_valid_datetime(self, text: str) -> bool:
-        """Return True if a text with the length and separators of a date-time is a valid one."""
+        """Return True if a text is a valid date-time. Its length and separators must be right."""
         try:
             dt.datetime.fromisoformat(text[:_SECONDS_END])
         except ValueError:

@@ -1,10 +1,10 @@
-"""Policy for the frequency of optional STATE messages.
+"""Policy that limits how often optional STATE messages are written.
 
-A state after every ``STATE_MSG_FREQUENCY`` records, and at the end of a stream or tap, is always
-written (see `tap_core.sync.state_frequency`). A state at the end of a partition, or of a child
-stream's context, is optional: these states together may have 2 % of the bytes of the rows written
+A state is always written after every ``STATE_MSG_FREQUENCY`` records, and at the end of a stream or
+tap (see `tap_core.sync.state_frequency`). A state at the end of a partition, or of the records of
+one parent, is optional. All optional states together may have 2 % of the bytes of the rows written
 so far, plus an allowance, so that a small sync writes all of them. If a source is slow, an optional
-state is written every few seconds in any case.
+state is still written every few seconds.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ __all__ = ["CheckpointPolicy"]
 class CheckpointPolicy:
     """Byte budget that decides if an optional STATE message may be written.
 
-    The budget grows with the written rows and shrinks with each written state. The states of n
-    equal partitions then take O(n) bytes in total; one state per partition would take O(n²).
+    The budget grows with the written rows and shrinks with each written state. A state has an entry
+    for each partition, so writing it after each of n partitions would take O(n²) bytes. With the
+    budget, the states take O(n) bytes in total.
 
     Args:
         share: Bytes of state allowed per byte of rows.
@@ -45,11 +46,11 @@ class CheckpointPolicy:
         self._since = clock()
 
     def record_rows(self, nbytes: int) -> None:
-        """Add a share of ``nbytes``, the size of written rows, to the budget for STATE messages."""
+        """Increase the budget for STATE messages, in proportion to ``nbytes`` of written rows."""
         self._credit += nbytes * self._share
 
     def is_due(self, state_size_estimate: int) -> bool:
-        """Return True if an optional STATE message of about this size in bytes may be written.
+        """Return True if an optional STATE message of the estimated size in bytes may be written.
 
         This is the case if the budget allows it, or if no state was written for ``seconds``.
         """

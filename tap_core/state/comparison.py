@@ -1,12 +1,12 @@
 """Comparison of two replication key values.
 
 - The property's schema decides how values are compared. Date-times and dates are compared as
-  points in time (a date is its midnight, a value without an offset is in UTC), numbers and
-  decimals in text (``x-singer.decimal``) as numbers, and all other values as text.
+  points in time. A date is its midnight, and a value without an offset is in UTC. Numbers, also
+  decimals in text (``x-singer.decimal``), are compared as numbers, and all other values as text.
 - A comparison never raises. Values that do not match the schema are compared as text, with
   one warning per stream.
-- Values come from a record (a Python object) or from a state (JSON), which an earlier version of
-  the tap may have written. So values of any two types can be compared.
+- Values come from a record (a Python object) or from a state (JSON). An earlier version of the
+  tap may have written the state. So values of any two types can be compared.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class ReplicationKeyComparator:
 
     @property
     def is_declared(self) -> bool:
-        """True if the values belong to a cursor of an Airbyte manifest, which declares a format.
+        """True if the values belong to the cursor of an Airbyte manifest, which declares a format.
 
-        Values in other formats are then ignored, and the bookmark never decreases.
+        In this case, values in other formats are ignored, and the bookmark never decreases.
         """
         return False
 
@@ -78,7 +78,7 @@ class ReplicationKeyComparator:
         self.warn_once(NULL_VALUE, NULL_VALUE)
 
     def is_plain(self, value: Any) -> bool:  # noqa: ARG002  for subclasses
-        """Return True if Python can compare a replication key value without a conversion."""
+        """Return True if Python's operators can compare a value without a conversion."""
         return True
 
     def to_state_value(self, value: Any) -> Any:
@@ -89,9 +89,10 @@ class ReplicationKeyComparator:
         return value.hex() if isinstance(value, bytes) else to_json_compatible(value)
 
     def parse_bound(self, text: str) -> Any:
-        """Parse the start or end of a backfill's range to a value of the replication key's type.
+        """Parse the start or end of the range that a backfill reads.
 
-        Return None if the text is not a number, or not a date-time, as the type requires.
+        For a numeric replication key return a number, otherwise the date-time text itself. Return
+        None if the text is not a number or not a date-time, respectively.
         """
         if self.kind is not ValueKind.NUMBER:
             return None if parse_instant(text) is None else text
@@ -131,10 +132,10 @@ class ReplicationKeyComparator:
 
 
 def _to_common_type(left: Any, right: Any) -> tuple[Any, Any]:
-    """Return both values; convert a float to a Decimal if the other value is a Decimal.
+    """Return both values. A float is converted to a Decimal if the other value is a Decimal.
 
     A state stores the Decimal 49.49 as a number, which is read back as the nearest float. Without
-    the conversion the two would not be equal.
+    the conversion, the two values would differ.
     """
     if isinstance(left, Decimal) and isinstance(right, float):
         return left, Decimal(repr(right))
@@ -157,7 +158,7 @@ def make_comparator(property_schema: Any) -> ReplicationKeyComparator:
 
 
 def is_missing(value: Any) -> bool:
-    """Return True if a value is None or NaN, which are both null in a JSON state."""
+    """Return True if a value is None or NaN. A JSON state stores both as null."""
     if isinstance(value, Decimal):
         return value.is_nan()
     return value is None or (isinstance(value, float) and value != value)  # noqa: PLR0124  NaN
@@ -187,7 +188,7 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
 
 
 def parse_number(value: Any) -> int | float | Decimal | None:
-    """Return a number unchanged, and text that is a number as a Decimal.
+    """Return a number unchanged, and convert the text of a number to a Decimal.
 
     Return None for NaN and for all other values.
     """
@@ -201,17 +202,17 @@ def parse_number(value: Any) -> int | float | Decimal | None:
 
 
 def _number_object(value: Any) -> int | float | Decimal | None:
-    """Return a value if it is a number, or None for text and all other values."""
+    """Return a value if it is a number; None for text and all other values."""
     return None if isinstance(value, str) else parse_number(value)
 
 
 def _datetime_object(value: Any) -> ParsedInstant | None:
-    """Return a datetime object as a point in time, or None for a value of another type."""
+    """Return a datetime object as a point in time; None for a value of another type."""
     return parse_instant(value) if isinstance(value, dt.datetime) else None
 
 
 def _date_object(value: Any) -> ParsedInstant | None:
-    """Return the midnight of a date object as a point in time, or None for another type."""
+    """Return the midnight of a date object as a point in time; None for another type."""
     is_day = isinstance(value, dt.date) and not isinstance(value, dt.datetime)
     return parse_instant(value) if is_day else None
 
@@ -221,5 +222,7 @@ _READERS = {
     ValueKind.NUMBER: (parse_number,),
     ValueKind.TEXT: (_number_object, _datetime_object, _date_object),
 }
-"""Conversions for a comparison, in the order of the attempts: the first that supports both values
-is used. A conversion returns None for a value that it does not support."""
+"""Functions that convert a value for a comparison, in the order in which they are tried.
+
+The first function that supports both values is used. It returns None for unsupported values.
+"""

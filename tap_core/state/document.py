@@ -2,13 +2,13 @@
 
 - The dict is authoritative. A tap's code may have references to it and to dicts inside it, so this
   module never replaces or copies it.
-- JSON text is cached per partition. Code that changes a state dict calls `touch`. Dicts that a
-  tap's code may change without a call (`share`) are encoded at every `encode` until the sync ends
-  (`unshare`).
+- A context is a dict of values that identifies a partition, such as ``{"region": "eu"}``.
+- JSON text is cached per partition. Code that changes a state dict calls `touch`. If the tap's code
+  may change a dict without a call, `share` disables its cache until the sync ends (`unshare`).
 - Appended partitions and replaced lists of partitions are detected without `touch`.
 - Top-level keys of the document other than ``bookmarks`` are written too.
 - Threads may share a document. Code that changes a state dict must hold ``lock`` from the call of
-  `touch` to the end of the change. Otherwise, text encoded in between would be cached as current.
+  `touch` to the end of the change. Otherwise an unfinished change could be cached as current.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tap_core.types import Context, TapState
 __all__ = ["PER_STREAM_KEYS", "StateDocument"]
 
 PER_STREAM_KEYS: Final = frozenset({"bookmarks", "currently_syncing"})
-"""Top-level keys of a state document that are about single streams, unlike all others."""
+"""Top-level keys of a state document whose values belong to single streams."""
 
 _BYTES_PER_CHANGE = 100
 
@@ -52,7 +52,7 @@ class StateDocument:
         self.runs: int = 0
         """Number of syncs started with this document."""
         self.input_state: Mapping[str, Any] = {}
-        """State of an earlier sync that was passed to the tap, with streams that have no use."""
+        """State of an earlier sync that was passed to the tap. It may contain unknown streams."""
 
     def load(self, state: Mapping[str, Any], *, keep_other_keys: bool) -> None:
         """Merge the state of an earlier sync into the state dict.
@@ -80,9 +80,9 @@ class StateDocument:
             return self._get_encoded(stream_id).state
 
     def context_state(self, stream_id: str, partition_context: Context | None) -> dict[str, Any]:
-        """Return the state dict of a partition, or of the stream if the context is None.
+        """Return the state dict of a partition; if ``partition_context`` is None, of the stream.
 
-        A missing dict is created. The lookup takes constant time for any number of partitions.
+        A missing dict is created. The time does not depend on the number of partitions.
 
         Raises:
             ValueError: Two partitions in the state have this context.
@@ -98,7 +98,9 @@ class StateDocument:
             return entry
 
     def has_partition(self, stream_id: str, partition_context: Context) -> bool:
-        """Return True if the stream's state has a partition with this context, in constant time.
+        """Return True if the stream's state contains the partition ``partition_context``.
+
+        The time does not depend on the number of partitions.
 
         Raises:
             ValueError: Two partitions in the state have this context.
@@ -112,7 +114,7 @@ class StateDocument:
         return entries
 
     def reset_progress_markers(self) -> None:
-        """Delete the progress markers of an earlier, interrupted sync, at the start of a sync."""
+        """Delete the progress markers that an interrupted sync left, when a new sync begins."""
         for state in self.tap_state.get("bookmarks", {}).values():
             partitions = state.get("partitions") if isinstance(state, dict) else None
             for entry in (state, *(partitions or ())):
@@ -122,7 +124,7 @@ class StateDocument:
         self.refresh()
 
     def replace(self, state: Mapping[str, Any]) -> None:
-        """Replace the contents of the state dict by a copy of ``state``, at the start of a sync."""
+        """Replace the contents of the state dict by a copy of ``state``, when a sync begins."""
         with self.lock:
             self.tap_state.clear()
             self.tap_state.update(copy.deepcopy(dict(state)))
@@ -133,33 +135,33 @@ class StateDocument:
     # Change tracking
 
     def change(self, stream_id: str, partition_context: Context | None = None) -> dict[str, Any]:
-        """Return the state dict of a partition, or of the stream if the context is None.
+        """Return the state dict of a partition or stream, for the caller to change.
 
-        The caller may change the dict, so its cached JSON text is discarded. A missing dict is
-        created. The caller must hold ``lock`` until the change is complete.
+        The stream's own dict is returned if ``partition_context`` is None. A missing dict is
+        created. The cached JSON text of the dict is discarded. The caller must hold ``lock`` until
+        the change is complete.
         """
         with self.lock:
             self._touched += 1
             return self._get_encoded(stream_id).change(partition_context)
 
     def touch(self, stream_id: str, partition_context: Context | None = None) -> None:
-        """Discard the cached JSON text of a partition's state dict, because the dict has changed.
+        """Discard the cached JSON text of a changed state dict.
 
-        If the context is None, discard the text of the stream's state dict.
+        It is the dict of the partition ``partition_context`` or, if that is None, of the stream.
         """
         with self.lock:
             self._touched += 1
             self._get_encoded(stream_id).touch(partition_context)
 
     def share(self, stream_id: str | None = None, partition_context: Context | None = None) -> None:
-        """Mark a state dict as one that the tap's code may change at any time.
+        """Disable the cache for a state dict that the tap's code may change at any time.
 
-        Its JSON text is no longer cached, but encoded at every `encode`. A missing partition is
-        created.
+        From now on, every `encode` makes the dict's JSON text anew. A missing partition is created.
 
         Args:
             stream_id: Name of the stream; None for the whole document.
-            partition_context: Context of the partition; None for the stream with all its
+            partition_context: Values that identify the partition; None for the stream with all its
                 partitions.
         """
         with self.lock:
@@ -178,7 +180,7 @@ class StateDocument:
     def refresh(self) -> None:
         """Discard the cached JSON text and the index of every stream.
 
-        It is called if any part of the state may have changed.
+        Call this if any part of the state may have changed.
         """
         with self.lock:
             self._touched += 1
@@ -189,7 +191,7 @@ class StateDocument:
 
     @property
     def encoded_bytes(self) -> int:
-        """Total number of JSON bytes encoded so far; bytes taken from the cache do not count."""
+        """Total number of JSON bytes encoded so far, without bytes taken from the cache."""
         return self._encoder.made
 
     @property
@@ -221,7 +223,7 @@ class StateDocument:
             self._touched += 1
 
     def _encode_parts(self) -> Iterator[Iterable[bytes]]:
-        """Yield the JSON text of the document in parts: groups of bytes objects to concatenate."""
+        """Yield the JSON text of the document in parts. Each part is a group of bytes objects."""
         before = b"{"
         for key, value in list(self.tap_state.items()):  # the tap's code may add keys meanwhile
             if key == "bookmarks" and isinstance(value, dict):

@@ -46,7 +46,7 @@ class EncodedStreamState:
     def refresh(self) -> None:
         """Discard the index of the partitions and all cached JSON text of this state.
 
-        It is called if any part of the state dict may have changed.
+        Call this if any part of the state dict may have changed.
         """
         self._index: PartitionIndex | None = None
         self._around_partitions: tuple[bytes, bytes] | None = None
@@ -55,7 +55,7 @@ class EncodedStreamState:
         self._stale: set[int] = set()
 
     def index(self, *, add: bool) -> PartitionIndex:
-        """Return the index of the stream's partitions; an empty index if there are no partitions.
+        """Return the index of the stream's partitions. Without partitions, the index is empty.
 
         Args:
             add: True to store an empty ``partitions`` list in the state if it has no list, so that
@@ -71,10 +71,10 @@ class EncodedStreamState:
         return self._index
 
     def change(self, context: Context | None) -> dict[str, Any]:
-        """Return the state dict of a context's partition, or of the stream if the context is None.
+        """Return the state dict of a partition or stream, for the caller to change.
 
-        The caller may change the dict, so its cached JSON text is discarded. A missing partition is
-        created.
+        ``context`` identifies the partition; None means the stream. The cached JSON text of the
+        dict is discarded. A missing partition is created.
         """
         if not context:
             self._around_partitions = None
@@ -85,10 +85,10 @@ class EncodedStreamState:
         return index.entries[position]
 
     def touch(self, context: Context | None) -> None:
-        """Discard the cached text of a partition, after its state dict was changed.
+        """Discard the cached text of a partition after a change of its state dict.
 
-        If the context is None, discard the text of the stream's other values, but not of its
-        partitions.
+        ``context`` identifies the partition. If it is None, discard only the text of the stream's
+        own values.
         """
         if not context:
             self._around_partitions = None
@@ -96,10 +96,10 @@ class EncodedStreamState:
             self._stale.add(position)
 
     def share(self, context: Context | None) -> None:
-        """Disable the cache of JSON text for a partition; with None, for the whole stream.
+        """Disable the cache of JSON text for a partition; if ``context`` is None, for the stream.
 
-        It is called when the tap's code gets a reference to the state dict and may change it at any
-        time.
+        Call this when the tap's code gets the state dict, because it may then change the dict at
+        any time.
         """
         if context:
             self._shared_positions.add(self.index(add=True).position_or_add(context))
@@ -166,8 +166,8 @@ class EncodedStreamState:
     def _start_list(self, entries: list[Any]) -> None:
         """Discard all cached text, because the state dict now has another ``partitions`` list.
 
-        If the cache was disabled for partitions of the old list, it is disabled for the whole
-        stream, because these partitions may have other positions in the new list.
+        If the cache was disabled for a partition of the old list, disable it for the whole stream.
+        The partition may have another position in the new list.
         """
         self._shared = self._shared or (bool(self._shared_positions) and bool(self._texts))
         self._entries = entries

@@ -31,7 +31,7 @@ def encode_value(value: Any) -> bytes:
 
 
 def _default(value: Any) -> Any:
-    """Convert a value that the json module cannot encode to one that it can.
+    """Convert a value that the json module cannot encode to a value that it can encode.
 
     Raises:
         ValueError: The value is a Decimal. The caller must use `_encode_exactly` instead.
@@ -69,7 +69,7 @@ def _key(key: Any) -> str:
 
 
 class Encoder:
-    """JSON encoder of state values, which counts the encoded bytes in ``made``."""
+    """JSON encoder of state values. The attribute ``made`` counts the encoded bytes."""
 
     __slots__ = ("made",)
 

@@ -1,7 +1,8 @@
 """State manager of one stream: starting values, bookmarks, and their finalization.
 
-- A stream with ``state_partitioning_keys`` is treated as unsorted, because the contexts that share
-  a bookmark are not sorted among each other.
+- A context is a dict of values that identifies a partition or a parent record.
+- A stream with ``state_partitioning_keys`` is treated as unsorted: several contexts share a
+  bookmark, and their records together are not sorted.
 - Each state dict of an unsorted stream gets a signpost, the upper limit of its bookmark. A sorted
   stream needs no signpost, because its bookmark is exact.
 - Every change of a state dict in this module is reported to the `StateDocument`.
@@ -46,9 +47,9 @@ _Result = TypeVar("_Result")
 def _locked(
     method: Callable[Concatenate[_Manager, _Params], _Result],
 ) -> Callable[Concatenate[_Manager, _Params], _Result]:
-    """Decorator that runs a method with the lock of the state document.
+    """Decorator that runs a method while it holds the lock of the state document.
 
-    The lock keeps the document from being encoded in the middle of a change.
+    The document is therefore never encoded in the middle of a change.
     """
 
     @functools.wraps(method)
@@ -68,8 +69,8 @@ class StreamStateManager:
         is_sorted: True if records arrive in ascending order of the replication key.
         check_sorted: True to raise an error for records that are not in order.
         tap_name: Name of the tap, for the logger.
-        state_partitioning_keys: Context keys that identify a bookmark; None for all keys, an empty
-            list for a single bookmark.
+        state_partitioning_keys: Keys of a partition's values (its context) that identify a
+            bookmark; None for all keys, an empty list for a single bookmark.
         document: State document shared by all streams of a tap. By default a new document is
             created for ``tap_state``.
         order: Comparator of replication key values. By default they are compared as text.
@@ -127,16 +128,16 @@ class StreamStateManager:
 
     @_locked
     def get_context_state(self, context: Context | None) -> dict[str, Any]:
-        """Return the state dict of a context's partition, or of the stream if the context is None.
+        """Return the state dict of the partition that ``context`` identifies.
 
-        A missing dict is created.
+        If the context is None, return the state dict of the stream. A missing dict is created.
         """
         return self._get_state(context, self.document.context_state)
 
     def get_state_partition_context(self, context: Context | None) -> Context | None:
         """Return the items of a context that identify its bookmark; None if the context is None.
 
-        These are the items with a key in ``state_partitioning_keys``, or all if that is None.
+        Only items with a key in ``state_partitioning_keys`` are returned; if that is None, all.
         """
         keys = self.state_partitioning_keys
         if context is None or keys is None:
@@ -148,14 +149,18 @@ class StreamStateManager:
         return self.document.partitions(self.stream_name)
 
     def touch(self, context: Context | None = None) -> None:
-        """Discard the cached JSON text of a context's state dict, because the dict has changed."""
+        """Discard the cached JSON text of a state dict that has changed.
+
+        ``context`` identifies the partition; None means the stream.
+        """
         self.document.touch(self.stream_name, self.get_state_partition_context(context))
 
     @_locked
     def share(self, context: Context | None = None) -> None:
-        """Mark the state dict of a context as one that the tap's code may change at any time.
+        """Disable the cache for a state dict that the tap's code may change at any time.
 
-        Its JSON text is not cached from now on, but encoded again for each STATE message.
+        ``context`` identifies the partition; None means the stream. From now on the JSON text is
+        made anew for each STATE message.
         """
         partition = self.get_state_partition_context(context)
         if not partition or not self._limit_of_run.is_beyond(partition):
@@ -172,13 +177,13 @@ class StreamStateManager:
         config: Mapping[str, Any],
         compare_start_date_fn: Callable[[str, str], str] | None = None,
     ) -> None:
-        """Store the replication key value from which a context is read, before it is read.
+        """Store the replication key value at which reading will start.
 
         The value is the bookmark or, if there is no bookmark, the setting ``start_date``. Nothing
         is stored for FULL_TABLE streams.
 
         Args:
-            context: Context of the partition, or None.
+            context: Values that identify the partition to read; None for the stream.
             replication_method: Replication method of the stream, such as ``INCREMENTAL``.
             replication_key: Replication key of the stream. A bookmark of another key is ignored.
             config: Configuration of the tap, for ``start_date``.
@@ -201,9 +206,10 @@ class StreamStateManager:
     def get_starting_replication_value(
         self, context: Context | None, replication_method: str
     ) -> Any | None:
-        """Return the replication key value from which a context is read in this sync.
+        """Return the replication key value at which reading starts in this sync.
 
-        Return None for a FULL_TABLE stream, and for a context that is read from the beginning.
+        ``context`` identifies the partition. Return None for a FULL_TABLE stream, and if reading
+        starts at the beginning.
         """
         state = self.get_context_state(context)
         if replication_method == REPLICATION_FULL_TABLE:
@@ -217,7 +223,7 @@ class StreamStateManager:
         *,
         context: Context | None = None,
     ) -> None:
-        """Set the signpost of a context: the highest value that its bookmark may get in this sync.
+        """Set the signpost of a partition: the greatest bookmark that it may get in this sync.
 
         Nothing is done if ``value`` is empty, or if the stream is sorted and needs no signpost.
         """
@@ -235,12 +241,12 @@ class StreamStateManager:
         replication_key: str,
         state: dict[str, Any] | None = None,
     ) -> BookmarkCursor:
-        """Return a cursor that advances the bookmark through the records of one context.
+        """Return a cursor that advances a bookmark while the records of a partition are read.
 
         Args:
-            context: Context of the partition, or None.
+            context: Values that identify the partition, or None for the stream.
             replication_key: Replication key of the stream.
-            state: State dict to update instead of the context's.
+            state: State dict to update. By default it is the partition's own.
         """
         return BookmarkCursor(
             self.get_context_state(context) if state is None else state,
@@ -276,9 +282,9 @@ class StreamStateManager:
 
     @_locked
     def finalize_state(self, state: dict[str, Any] | None = None) -> None:
-        """Store the progress marker in a state dict as the bookmark, at the end of a context.
+        """Store the progress marker in a state dict as the bookmark, after all records are read.
 
-        ``state`` is the state dict of the context; None means that of the stream.
+        ``state`` is the state dict of a partition; by default it is that of the stream.
         """
         state = self.stream_state if state is None else state
         state_dicts.finalize_state_progress_markers(state, order=self.order)
@@ -309,12 +315,12 @@ class StreamStateManager:
     def close_window(
         self, context: Context | None, *, replication_key: str, until: str | None = None
     ) -> None:
-        """Store the progress marker of a context as its bookmark at the end of a time window.
+        """Store the progress marker of a partition as its bookmark at the end of a time window.
 
         Unlike in `finalize_state`, the starting value is kept, because more windows may follow.
 
         Args:
-            context: Context of the partition, or None.
+            context: Values that identify the partition, or None for the stream.
             replication_key: Replication key of the stream.
             until: Replication key value at the end of the window. An earlier bookmark is advanced
                 to it.
@@ -327,12 +333,15 @@ class StreamStateManager:
 
     @_locked
     def replace_bookmark(self, context: Context | None, value: Any) -> None:
-        """Replace the bookmark of a context by ``value``, the same bookmark in another format."""
+        """Replace a bookmark by ``value``, which is the same bookmark in another format.
+
+        ``context`` identifies the partition; None means the stream.
+        """
         self._change(context)["replication_key_value"] = value
 
     @property
     def reads_everything(self) -> bool:
-        """True if this run reads every context from the beginning, without a bookmark."""
+        """True if this run reads all partitions from the beginning, without a bookmark."""
         return bool(self._limit_of_run.reads_everything)
 
     @_locked
@@ -349,8 +358,8 @@ class StreamStateManager:
             replication_key: Replication key of the stream, or None.
             saw_all: True if this run has read all partitions of the source. If False, no partition
                 is removed from the state.
-            keeps: Called with the context of each stored partition that this run did not read. If
-                it returns False, the partition is removed from the state.
+            keeps: Function that returns False to remove a partition from the state. It is called
+                with the context of each stored partition that this run did not read.
 
         Returns:
             True if the state changed.
@@ -370,9 +379,9 @@ class StreamStateManager:
         return pruned or changed
 
     def is_state_non_resumable(self, context: Context | None = None) -> bool:
-        """Return True if an interruption would lose the progress of a context.
+        """Return True if an interruption would lose the progress of a partition or stream.
 
-        This is the case while the state dict has progress markers.
+        This is the case while its state dict has progress markers.
         """
         return state_dicts.is_state_non_resumable(self.get_context_state(context))
 
@@ -388,7 +397,7 @@ class StreamStateManager:
 
         Args:
             ex: Exception with the two replication key values.
-            current_context: Context of the record.
+            current_context: Values that identify the record's partition or parent record.
             record_count: Number of the record in the sync of the stream.
             partition_record_count: Number of the record in the partition.
         """
@@ -403,12 +412,12 @@ class StreamStateManager:
         )
 
     def _change(self, context: Context | None) -> dict[str, Any]:
-        """Return the state dict of a context for the caller to change; mark it as changed."""
+        """Return the state dict of a partition for the caller to change, and mark it as changed."""
         return self._get_state(context, self.document.change)
 
     @property
     def _limit_of_run(self) -> PartitionLimit:
-        """Partition limit of the current run, created from the state when the run starts."""
+        """Partition limit of the current run. It is created from the state when the run starts."""
         if self._limit is None or self._limit[0] != self.document.runs:
             state = state_dicts.get_state_if_exists(self.document.tap_state, self.stream_name) or {}
             limit = PartitionLimit(self.stream_name, state, self.partition_limit, self.order)
@@ -420,11 +429,10 @@ class StreamStateManager:
         context: Context | None,
         take: Callable[[str, Context | None], dict[str, Any]],
     ) -> dict[str, Any]:
-        """Return the state dict of a context.
+        """Return the state dict of the partition that ``context`` identifies.
 
-        For a partition beyond the partition limit, return a dict that is kept only in memory. For
-        any other context, call ``take``, a method of the document, with the stream's name and the
-        context.
+        Beyond the partition limit, the dict is kept only in memory. Otherwise call ``take``, a
+        method of the state document, with the stream's name and the context.
         """
         partition, limit = self.get_state_partition_context(context), self._limit_of_run
         if not partition or limit.is_idle or self._has_entry(partition):
@@ -442,7 +450,7 @@ class StreamStateManager:
         return self.document.has_partition(self.stream_name, partition)
 
     def _visit(self, context: Context | None) -> None:
-        """Record that this run reads a context, so that its partition is kept in the state."""
+        """Record that this run reads a partition, so that it is kept in the state."""
         limit = self._limit_of_run
         if limit.reads_everything is None:
             limit.reads_everything = True
@@ -450,10 +458,10 @@ class StreamStateManager:
             limit.visit(partition)
 
     def _is_finished_beyond(self, context: Context | None) -> bool:
-        """Return True if a context's partition is finished, but has no entry in the state.
+        """Return True if a partition beyond the partition limit is finished.
 
-        Such a partition is beyond the partition limit. Its bookmark is already included in the
-        shared bookmark, which is the smallest of all partitions.
+        Such a partition has no entry in the state. The bookmark that all such partitions share
+        already includes its bookmark.
         """
         partition, limit = self.get_state_partition_context(context), self._limit_of_run
         return not (
@@ -496,7 +504,7 @@ class StreamStateManager:
             )
 
     def _log_start(self, value: Any) -> None:
-        """Log the value from which a context is read: at INFO for the first one, else at DEBUG."""
+        """Log the value at which reading starts: for the first partition at INFO, then at DEBUG."""
         if value is None:
             return
         level = logging.DEBUG if self._start_was_logged else logging.INFO
@@ -505,10 +513,10 @@ class StreamStateManager:
 
 
 def _later_start(bookmark: Any, start_date: Any, compare: Callable[[str, str], str] | None) -> Any:
-    """Return the starting value of a context: the bookmark or, without one, ``start_date``.
+    """Return the value at which reading starts: the bookmark or, without one, ``start_date``.
 
-    If both exist and ``compare`` is not None, the result of ``compare`` is returned. An empty or
-    zero bookmark counts as missing, as in singer_sdk.
+    If both exist and ``compare`` is not None, return the result of ``compare``. An empty or zero
+    bookmark counts as missing, as in singer_sdk.
     """
     if not start_date:
         return bookmark or None

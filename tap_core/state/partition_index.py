@@ -1,11 +1,12 @@
 """Index of the list of partitions in a state document, for lookup in constant time.
 
-- In the document, the partitions of a stream are a list of ``{"context": {...}, ...}``. The index
-  does not change the list, except to append a partition.
-- Two contexts are the same partition if they are equal with Python's ``==`` (1 and 1.0 are, 1
-  and "1" are not), or if they are equal after conversion to JSON and back.
-- Entries appended to the list by other code are added to the index. After any other change of
-  the list the index is rebuilt.
+- In the document, the partitions of a stream are a list of ``{"context": {...}, ...}``. A context
+  contains the values that identify a partition. The index does not change the list, except to
+  append a partition.
+- Two contexts are the same partition if they are equal with Python's ``==`` (1 and 1.0 are, 1 and
+  "1" are not), or if they are equal after conversion to JSON and back.
+- Entries appended to the list by other code are added to the index. After any other change of the
+  list the index is rebuilt.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ _DUPLICATE = -1
 
 
 def freeze_context(context: Context) -> Hashable:
-    """Return a hashable key for a context; equal contexts have equal keys, also nested ones.
+    """Return a hashable key for a context, the dict of values that identifies a partition.
+
+    Equal contexts have equal keys, even if they are nested.
 
     Raises:
         StateFileError: The context is nested too deeply.
@@ -39,9 +42,10 @@ def freeze_context(context: Context) -> Hashable:
 
 
 class PartitionIndex:
-    """Index of a state's ``partitions`` list, which finds a partition's entry by its context.
+    """Index of a state's ``partitions`` list, to find an entry by its context quickly.
 
-    Entries without a context stay in the list, but are not in the index.
+    The context of a partition is the dict of values that identifies it. Entries without a context
+    stay in the list, but are not in the index.
 
     Args:
         entries: The ``partitions`` list, which is not copied.
@@ -109,7 +113,7 @@ class PartitionIndex:
         return len(self.entries) - 1
 
     def _look_up(self, context: Context) -> int | None:
-        """Bring the index up to date, and return a partition's position, or None if absent."""
+        """Update the index, and return the position of a partition; None if it is absent."""
         key = freeze_context(context)
         self._catch_up()
         position = self._positions.get(key)
@@ -127,9 +131,9 @@ class PartitionIndex:
         self._recent_entry = {}
 
     def _catch_up(self) -> None:
-        """Add to the index all entries that were appended to the ``partitions`` list meanwhile.
+        """Add all entries to the index that other code has appended to the ``partitions`` list.
 
-        If the list has changed in another way, the whole index is rebuilt.
+        If the list has changed in another way, rebuild the whole index.
         """
         entries, count = self.entries, self._count
         is_prefix = not count or (
@@ -149,9 +153,9 @@ class PartitionIndex:
         self._first, self._last = (entries[0], entries[-1]) if entries else (None, None)
 
     def _add(self, position: int) -> bool:
-        """Add the entry at a position of the list of partitions to the index.
+        """Add an entry of the ``partitions`` list to the index, by its position in the list.
 
-        Return True if an earlier entry has the same context; the index then marks the context as a
+        Return True if an earlier entry has the same context. The index then marks the context as a
         duplicate.
         """
         context = _get_context(self.entries[position])
@@ -192,9 +196,10 @@ def _frozen(value: Any) -> Hashable:
 
 
 def _as_read_back(value: Any) -> Hashable:
-    """Convert a value that JSON does not support to the value it has after encoding and parsing.
+    """Convert a value to the value that it becomes when written as JSON and read again.
 
-    Example: a `datetime.date` becomes its ISO 8601 text.
+    It is called for values that JSON does not support. Example: a `datetime.date` becomes its ISO
+    8601 text.
     """
     for kind, read_back in _READ_BACK:
         if isinstance(value, kind):

@@ -1,17 +1,18 @@
-"""Limit of the number of partitions with a separate bookmark; one shared bookmark beyond it.
+"""Limit on the number of partitions with a separate bookmark.
 
-- Up to ``limit`` partitions have an entry in the state. For partitions *beyond the limit*, the
+- Up to ``limit`` partitions have an entry in the state. All others are *beyond the limit*: their
   state dict exists only in memory, while they are synced.
-- The first partition beyond the limit sets ``partition_limit_reached`` in the stream's state.
-  From then on a partition without an entry starts from the shared bookmark, which is stored at
-  the top level of the stream's state, or from the beginning if there is no shared bookmark.
+- The first partition beyond the limit sets ``partition_limit_reached`` in the stream's state. From
+  then on, a partition without an entry starts from the shared bookmark. It is stored at the top
+  level of the stream's state. Without a shared bookmark, such a partition starts from the
+  beginning.
 - The shared bookmark is set at the end of the stream, and then replaces the entries. It is the
-  minimum of the bookmarks of all partitions: those with an entry and those beyond the limit. Unless
-  this run has read every partition, the previous shared bookmark is included. If a partition has no
-  bookmark, the first ``limit`` entries are kept, and all other partitions start from the beginning.
+  smallest bookmark of all partitions, with or without an entry. Unless this run has read every
+  partition, the previous shared bookmark is included. If a partition has no bookmark, the first
+  ``limit`` entries are kept, and all other partitions start from the beginning.
 - Therefore no partition is ever read from a later position than its own bookmark.
-- When every partition has an entry again, after the limit was raised, ``partition_limit_reached``
-  and the shared bookmark are removed.
+- After the limit was raised, every partition can have an entry again. Then
+  ``partition_limit_reached`` and the shared bookmark are removed.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ def resolve_limit(stream: str, declared: Any, configured: Any) -> int | None:
 class PartitionLimit:
     """Limit on the number of partitions with a separate bookmark, for one stream and one run.
 
-    If there are more partitions than the limit, the bookmarks are replaced at the end of the stream
-    by one shared bookmark, which is the smallest of them.
+    If there are more partitions than the limit, one shared bookmark replaces all bookmarks at the
+    end of the stream. It is the smallest of them.
 
     Args:
         stream: Name of the stream, for log messages.
@@ -83,9 +84,9 @@ class PartitionLimit:
         self._visited: set[Hashable] = set()
         self._lowest = _Lowest(order)
         self.was_passed = False
-        """True if there are more partitions than the limit, in the source or in the state."""
+        """True if the source or the state has more partitions than the limit."""
         self.reads_everything: bool | None = None
-        """True if this run reads every context from the beginning; None before the first one."""
+        """True if this run reads all partitions from the beginning; None before the first one."""
 
     # State of a partition
 
@@ -99,10 +100,9 @@ class PartitionLimit:
         return self.limit is None or entries < self.limit
 
     def beyond(self, context: Context) -> dict[str, Any]:
-        """Return the state dict of a partition beyond the limit, which is kept only in memory.
+        """Return the state dict of a partition beyond the limit, which exists only in memory.
 
-        A missing dict is created with the bookmark that partitions shared in an earlier run, if
-        any.
+        A missing dict is created with the shared bookmark of an earlier run, if any.
         """
         state = self._beyond.setdefault(freeze_context(context), {})
         if not state:
@@ -151,10 +151,10 @@ class PartitionLimit:
     # End of partitions
 
     def finish(self, state: dict[str, Any]) -> None:
-        """Include the bookmark of a finished partition beyond the limit in the shared bookmark.
+        """Include the bookmark of a finished partition in the shared bookmark.
 
         ``state``, the partition's state dict, is then discarded. Nothing is done for a partition
-        with an entry in the state.
+        with an entry in the stream's state.
         """
         context = state.get("context")
         if not self._beyond or not context:
@@ -165,10 +165,10 @@ class PartitionLimit:
             self._lowest.add(state)
 
     def finish_all(self, *, ended: bool, order: ReplicationKeyComparator) -> None:
-        """Call `finish` for each partition beyond the limit that is not finished yet.
+        """Call `finish` for each unfinished partition without an entry in the stream's state.
 
-        Before that, the partition's progress marker becomes its bookmark if ``ended`` is True;
-        otherwise the marker is deleted.
+        If ``ended`` is True, the progress marker of the partition first becomes its bookmark.
+        Otherwise the marker is deleted.
         """
         for state in list(self._beyond.values()):
             if ended:
@@ -204,9 +204,10 @@ class PartitionLimit:
         *,
         saw_all: bool,
     ) -> None:
-        """Replace the partitions in the stream's state, ``entries``, by their smallest bookmark.
+        """Replace the partitions in a stream's state by one shared bookmark, their smallest.
 
-        If one of them has no bookmark, the first ``limit`` partitions are kept instead.
+        ``entries`` are the partitions. If one of them has no bookmark, keep the first ``limit``
+        partitions instead.
         """
         if not self.was_passed:
             self.pass_limit(state, len(entries))
@@ -223,7 +224,7 @@ class PartitionLimit:
 
 
 class _Lowest:
-    """Smallest bookmark of several partitions, whose state dicts are passed to `add`."""
+    """Smallest bookmark of several partitions. `add` is called for each partition."""
 
     def __init__(self, order: ReplicationKeyComparator) -> None:
         self._order = order
@@ -231,7 +232,7 @@ class _Lowest:
         self._value: Any = None
 
     def add(self, state: dict[str, Any]) -> None:
-        """Compare the bookmark in a partition's state dict with the smallest bookmark so far."""
+        """Compare a partition's bookmark, in its state dict, with the smallest bookmark so far."""
         key, value = (state.get(name) for name in _BOOKMARK_KEYS)
         if is_missing(value) or value == "":
             key = None
@@ -242,9 +243,10 @@ class _Lowest:
         self._keys.add(key)
 
     def get(self, key: str | None) -> Any:
-        """Return the smallest bookmark of all partitions, for the replication key ``key``.
+        """Return the smallest bookmark of the partitions added so far.
 
-        Return None if any partition has no bookmark, or a bookmark of another key.
+        Return None if a partition has no bookmark, or if its bookmark is not of the replication key
+        ``key``.
         """
         return self._value if key is not None and self._keys == {key} else None
 
@@ -256,12 +258,12 @@ def retain_entries(
 ) -> list[dict[str, Any]]:
     """Return the partition entries to keep in the state at the end of a stream.
 
-    An entry is kept if it has no context, if this run has started to read its partition, or if
-    ``keeps`` returns True for its context.
+    An entry is kept if it has no context (the values that identify a partition), if this run has
+    read its partition, or if ``keeps`` returns True for its context.
 
     Args:
         entries: Entries of the list ``partitions`` in the stream's state.
-        limit: Partition limit of the run, which knows the partitions that were read.
+        limit: Partition limit of the run, which records the partitions that were read.
         keeps: Function that returns False for the context of an obsolete partition.
     """
     return [

@@ -28,13 +28,13 @@ class ReadRange:
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """Range of a backfill in the type of one stream's replication key, such as int or text.
+    """Range of a backfill, with values of a stream's replication key type, such as int or text.
 
     Attributes:
         start: Start of the range, inclusive; the stream is read from this value.
         end: End of the range, exclusive; None if it has no end. Later records are not written.
-        last: Value up to which the stream is read, inclusive; None to read all later records, which
-            is necessary to sync their child streams.
+        last: Value up to which the stream is read, inclusive; None to read all later records,
+            which is necessary to sync their child streams.
     """
 
     start: Any
@@ -43,7 +43,7 @@ class KeyRange:
 
 
 def parse_range(start: str, end: str) -> ReadRange | None:
-    """Return the range of the options ``--from`` and ``--to``; None if neither was passed.
+    """Parse the options ``--from`` and ``--to`` to a range; return None if neither was passed.
 
     An option that was not passed is an empty string.
 

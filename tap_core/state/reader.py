@@ -1,11 +1,10 @@
 """Reader of state files.
 
-- A state file is one JSON document, or several lines of JSON (the output of
-  ``tap | target > state.json``). The last complete line is the state.
+- A state file is one JSON document, or several lines of JSON (the output of ``tap | target >
+  state.json``). The last complete line is the state.
 - A truncated last line is skipped with a warning, because its writer was interrupted. Any other
-  invalid line is an error with file and line. An empty state instead would cause a full sync
-  without notice.
-- The state is extracted from a STATE message and from the JSON object in which Meltano stores it.
+  invalid line is an error with file and line. An empty state would cause a full sync unnoticed.
+- If the document is a STATE message or Meltano's wrapper object, the state inside it is used.
 - A number is read as float if the float has the same text, otherwise as Decimal.
 """
 
@@ -89,7 +88,7 @@ def _make_syntax_error(source: str, line: int, error: ValueError) -> StateFileEr
 def _unwrap(document: Any, location: str) -> dict[str, Any]:
     """Return the state in a JSON document: a STATE message, Meltano's format or the state itself.
 
-    None gives ``{}``. ``location`` is the file and line, for the error message.
+    If the document is None, return ``{}``. ``location`` is the file and line, for error messages.
 
     Raises:
         StateFileError: The state is not a JSON object.
@@ -110,7 +109,7 @@ def _unwrap(document: Any, location: str) -> dict[str, Any]:
 def as_bytes(text: str | bytes) -> bytes:
     """Return JSON text as UTF-8 bytes without a byte order mark and trailing blanks or NUL bytes.
 
-    Files with these are accepted, although they are not valid JSON.
+    Files with such additional bytes are accepted, although they are not valid JSON.
     """
     content = text.encode(errors="surrogatepass") if isinstance(text, str) else text
     return content.removeprefix(b"\xef\xbb\xbf").rstrip(b" \t\r\n\0")
@@ -131,13 +130,13 @@ def parse_json(text: bytes) -> Any:
 
 
 def _number(text: str) -> float | Decimal:
-    """Convert a JSON number to a float if that has the same text, otherwise to a Decimal."""
+    """Convert a JSON number to a float if the float has the same text, otherwise to a Decimal."""
     nearest = float(text)
     return nearest if repr(nearest) == text else Decimal(text)
 
 
 def check_bookmarks(state: Mapping[str, Any]) -> None:
-    """Check the types in a state: each stream's bookmark is an object, ``partitions`` a list.
+    """Check that each stream's bookmark is an object, and its ``partitions`` a list.
 
     Raises:
         StateFileError: A value has the wrong type; the message has its path in the state.

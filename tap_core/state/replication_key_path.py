@@ -1,7 +1,7 @@
 """Lookup of a replication key in a record, at the top level or nested.
 
 States and catalogs store a replication key as one string. The property names of a nested key are
-joined by dots, such as ``meta.updated_at``. The schema decides where to split the string: a
+joined by dots, such as ``meta.updated_at``. The schema decides where to split the string. A
 property whose name contains dots takes precedence over a nested property.
 """
 
@@ -27,7 +27,7 @@ def parse_path(key: str, schema: Any) -> tuple[str, ...]:
 
 
 def _find_path(key: str, schema: Any) -> tuple[str, ...]:
-    """Return the path to a replication key in a schema, or an empty tuple without one."""
+    """Return the path to a replication key in a schema; an empty tuple if there is none."""
     properties = _properties(schema)
     if key in properties:
         return (key,)

@@ -1,17 +1,17 @@
 """State dicts of streams and partitions: their keys, and functions that change them.
 
-- A *state dict* is the entry of one stream, or of one partition, in a state document. Its
-  format is that of singer_sdk, so either SDK can resume from a state of the other.
+- A *state dict* is the entry of one stream, or of one partition, in a state document. Its format is
+  that of singer_sdk, so either SDK can resume from a state of the other.
 - ``replication_key_value`` is the bookmark: every record up to this value was written.
-- ``progress_markers`` has the highest value so far of an unsorted stream during a sync. Records
-  with smaller values may still follow, so the value becomes the bookmark only when the stream, or
-  the partition, has ended. Markers of an interrupted sync are deleted when the next one starts.
-- ``replication_key_signpost`` is the time (or log position) at which the sync began, and the upper
-  limit of the bookmark, because a record changed after this time may have been missed.
+- ``progress_markers`` contains the highest value of an unsorted stream so far. Records with smaller
+  values may still follow. So the value becomes the bookmark only at the end of the stream or
+  partition. The next sync deletes markers that an interrupted sync left.
+- ``replication_key_signpost`` is the time (or log position) at which the sync began. It is the
+  upper limit of the bookmark, because the sync may miss records that changed after this time.
 - ``progress_tracking`` is the older name of ``progress_markers``; it is still read.
 
-The functions have the names and arguments of ``singer_sdk.helpers._state``. They search the
-list of partitions linearly; a sync uses `StateDocument` instead.
+The functions have the names and arguments of ``singer_sdk.helpers._state``. They search the list of
+partitions linearly; a sync uses `StateDocument` instead.
 """
 
 from __future__ import annotations
@@ -96,7 +96,8 @@ def get_state_if_exists(
     Args:
         tap_state: State dict of the whole tap.
         tap_stream_id: Name of the stream.
-        state_partition_context: Context of the partition. By default the stream's dict is used.
+        state_partition_context: Values that identify the partition. By default the stream's dict
+            is used.
         key: Key of the value to return. By default the whole state dict is returned.
 
     Raises:
@@ -147,7 +148,10 @@ def write_stream_state(
     *,
     state_partition_context: Context | None = None,
 ) -> None:
-    """Set ``key`` to ``val`` in the state dict of a stream or partition; create a missing dict."""
+    """Set ``key`` to ``val`` in the state dict of a stream or partition.
+
+    A missing dict is created.
+    """
     get_writeable_state_dict(tap_state, tap_stream_id, state_partition_context)[key] = val
 
 
@@ -171,19 +175,19 @@ def reset_state_progress_markers(
 def write_replication_key_signpost(
     stream_or_partition_state: dict[str, Any], new_signpost_value: Any
 ) -> None:
-    """Set the signpost in a state dict: the highest value that may become the bookmark."""
+    """Set the signpost in a state dict: the upper limit of the bookmark."""
     stream_or_partition_state[SIGNPOST_MARKER] = to_json_compatible(new_signpost_value)
 
 
 def write_starting_replication_value(
     stream_or_partition_state: dict[str, Any], initial_value: Any
 ) -> None:
-    """Store the replication key value from which this sync reads; None to read from the start."""
+    """Store the replication key value at which this sync starts; None for the beginning."""
     stream_or_partition_state[STARTING_MARKER] = to_json_compatible(initial_value)
 
 
 def get_starting_replication_value(stream_or_partition_state: dict[str, Any] | None) -> Any | None:
-    """Return the replication key value from which this sync reads; None if from the start."""
+    """Return the replication key value at which this sync starts; None for the beginning."""
     return (stream_or_partition_state or {}).get(STARTING_MARKER)
 
 
@@ -240,9 +244,9 @@ def increment_state(
 def open_progress_markers(
     state: dict[str, Any], on_first_marker: Callable[[], object] | None
 ) -> dict[str, Any]:
-    """Return the ``progress_markers`` of a state dict; create the dict of markers if absent.
+    """Return the ``progress_markers`` of a state dict; create them if they are absent.
 
-    ``on_first_marker`` is called if the dict is created.
+    ``on_first_marker`` is called if the markers are created.
     """
     markers = get_progress_markers(state)
     if markers is None:
@@ -267,8 +271,9 @@ def get_progress_markers(state: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def format_sort_error(replication_key: str, new: Any, old: Any) -> str:
-    """Return the message for a record whose value ``new`` is smaller than the last value ``old``.
+    """Return the error message for a record that is out of order.
 
+    ``new`` is the record's replication key value, and smaller than ``old``, the value before it.
     The message advises to set ``is_sorted = False``.
     """
     return (
@@ -278,10 +283,10 @@ def format_sort_error(replication_key: str, new: Any, old: Any) -> str:
 
 
 def _warn_once(order: ReplicationKeyComparator | None, sentence: str) -> None:
-    """Log ``sentence`` as a warning: once per comparator, or at every call if ``order`` is None.
+    """Log ``sentence`` as a warning, once per comparator; at every call if ``order`` is None.
 
-    Nothing is logged for the cursor of an Airbyte manifest (``is_declared``), because such streams
-    resume from time windows.
+    Log nothing for the cursor of an Airbyte manifest (``is_declared``), because such streams resume
+    from time windows.
     """
     if order is None:
         logger.warning(sentence)
@@ -293,7 +298,7 @@ def _warn_once(order: ReplicationKeyComparator | None, sentence: str) -> None:
 
 
 def is_state_non_resumable(stream_or_partition_state: Mapping[str, Any]) -> bool:
-    """Return True if a state dict has progress markers, which an interrupted sync would lose."""
+    """Return True if a state dict has progress markers. An interruption would lose them."""
     return (
         PROGRESS_MARKERS in stream_or_partition_state
         or _OLD_PROGRESS_MARKERS in stream_or_partition_state
@@ -303,7 +308,7 @@ def is_state_non_resumable(stream_or_partition_state: Mapping[str, Any]) -> bool
 def is_final(stream_or_partition_state: Mapping[str, Any]) -> bool:
     """Return True if a state dict has no values that exist only during a sync.
 
-    These are the progress markers, the signpost and the starting value.
+    Such values are the progress markers, the signpost and the starting value.
     """
     return stream_or_partition_state.keys().isdisjoint(_KEYS_DURING_SYNC)
 
@@ -313,8 +318,8 @@ def finalize_state_progress_markers(
 ) -> dict[str, Any] | None:
     """Store the progress marker of a state dict as the bookmark at the end of a stream.
 
-    If the signpost is smaller than the marker (by ``order``), the signpost becomes the bookmark.
-    The signpost, the markers and the starting value are deleted.
+    If the signpost (the bookmark's upper limit) is smaller than the marker by ``order``, the
+    signpost becomes the bookmark. The signpost, the markers and the starting value are deleted.
 
     Returns:
         The deleted markers other than the replication key and its value, or None.
@@ -328,9 +333,9 @@ def promote_progress_markers(
 ) -> dict[str, Any] | None:
     """Store the progress marker of a state dict as the bookmark while the stream is still read.
 
-    If the signpost is smaller than the marker (by ``order``), the signpost becomes the bookmark.
-    The signpost and the markers are deleted. Unlike in `finalize_state_progress_markers`, the
-    starting value is kept.
+    If the signpost (the bookmark's upper limit) is smaller than the marker by ``order``, the
+    signpost becomes the bookmark. The signpost and the markers are deleted. Unlike in
+    `finalize_state_progress_markers`, the starting value is kept.
 
     Returns:
         The deleted markers other than the replication key and its value, or None.
@@ -348,7 +353,7 @@ def promote_progress_markers(
 def advance_bookmark(
     state: dict[str, Any], key: str, value: Any, order: ReplicationKeyComparator
 ) -> None:
-    """Set the bookmark in a state dict to ``value``, a value of the replication key ``key``.
+    """Set the bookmark in a state dict to ``value``; ``key`` is the replication key.
 
     For the cursor of an Airbyte manifest (``order.is_declared``), a greater bookmark is kept.
     """
@@ -371,7 +376,14 @@ def log_sort_error(
 ) -> None:
     """Log that a record of a sorted stream is out of order, by calling ``log_fn`` with a message.
 
-    The message has the contexts and the numbers of the record in the stream and the partition.
+    Args:
+        ex: Exception with the two replication key values.
+        log_fn: Function that logs a message.
+        stream_name: Name of the stream.
+        current_context: Values that identify the record's partition or parent record.
+        state_partition_context: Values that identify the record's bookmark.
+        record_count: Number of the record in the stream.
+        partition_record_count: Number of the record in the partition.
     """
     message = f"Sorting error detected in '{stream_name}' on record #{record_count}"
     if partition_record_count != record_count:
