@@ -1,4 +1,4 @@
-"""Base classes of streams; `RESTStream` and `GraphQLStream` are imported on first use."""
+"""Base classes of streams. `RESTStream` and `GraphQLStream` are imported on first use."""
 
 from __future__ import annotations
 

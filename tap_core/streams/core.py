@@ -2,9 +2,9 @@
 
 Public members, signatures and underscore hooks are those of the Meltano Singer SDK 0.54, so that a
 tap migrates by changing an import. Most methods delegate to functions in
-`tap_core.streams.declarations`, `tap_core.streams.state` and `tap_core.sync`. A subclass that
-overrides a hook listed in `sync.override_detection.OVERRIDABLE_HOOKS` is synced through its hooks,
-record by record. All other streams use a faster loop that does not call the hooks.
+`tap_core.streams.declarations`, `tap_core.streams.state` and `tap_core.sync`. If a subclass
+overrides a hook in `sync.override_detection.OVERRIDABLE_HOOKS`, the sync calls the hooks for each
+record. For all other streams it uses a faster loop that does not call the hooks.
 """
 
 from __future__ import annotations
@@ -98,8 +98,10 @@ class Stream(StreamProperties, abc.ABC):
     """Class of the parent stream, or None; a child is synced once for each record of its parent."""
 
     ignore_parent_replication_key: bool = False
-    """True if a change of this stream does not change the parent's replication key. The parent is
-    then read in full if this stream is selected."""
+    """True if the parent's replication key does not change when a record of this stream changes.
+
+    The parent is then read in full if this stream is selected.
+    """
 
     allow_any_replication_key: bool = False
     """True if the user may choose the replication key in the catalog, as for a database table."""
@@ -108,34 +110,40 @@ class Stream(StreamProperties, abc.ABC):
     """Number of records after which a state is written."""
 
     ABORT_AT_RECORD_COUNT: int | None = None
-    """Number of records after which the sync is aborted, for connection tests; None: no limit."""
+    """Number of records after which the sync is aborted, for connection tests, or None."""
 
     state_partition_limit: int | None = None
-    """Maximum number of partitions with their own bookmark, None for no limit.
+    """Maximum number of partitions with their own bookmark; None for no limit.
 
-    If there are more partitions, one bookmark, the oldest, is used for all. The user's setting of
+    If there are more partitions, all of them use one bookmark, the oldest. The user's setting of
     the same name can lower the number.
     """
 
     max_parallel_partitions: int = 1
-    """Number of threads that may sync contexts. Set it above 1 only if this stream, and the code it
-    uses, is thread-safe. The user's setting of the same name can lower it."""
+    """Maximum number of threads that sync partitions of this stream.
+
+    Set it above 1 only if this stream, and the code that it uses, is thread-safe. The user's
+    setting of the same name can lower it.
+    """
 
     add_context_to_records: bool = True
-    """True if values of the context are added to records that lack them, as in the Singer SDK."""
+    """True if records get the values of their context that they lack, as in the Singer SDK."""
 
     previously_sent_state: Mapping[str, Any] | None = None
-    """State up to which records were sent, if all records are read again for new child streams. The
-    state of the run itself starts empty."""
+    """State up to which earlier runs have sent records; None in a normal run.
+
+    It is set if all records are read again for new child streams. The state of the run itself then
+    starts empty.
+    """
 
     change_log: ChangeLog | None = None
-    """Log from which a LOG_BASED stream is read after its snapshot; None for none."""
+    """Change log from which a LOG_BASED stream is read after its snapshot, or None."""
 
     context: Context | None = None
     """Context that is being synced, read-only; change it in `preprocess_context`."""
 
     _is_read_by_one: bool = False
-    """True if one process must read all contexts, because it counts the stream's jobs."""
+    """True if one process must read all contexts, because that process counts the stream's jobs."""
 
     _HOOKS: ClassVar[Mapping[str, Any]] = {}
     _stream_version: int | None = None
@@ -155,7 +163,7 @@ class Stream(StreamProperties, abc.ABC):
         replication_method = AuthorProperty[str]()
         """FULL_TABLE, INCREMENTAL or LOG_BASED."""
         state_partitioning_keys = AuthorProperty[Sequence[str] | None]()
-        """Context keys that identify a bookmark, as a sequence of strings."""
+        """Context keys that identify a bookmark, as a sequence of strings; None for all keys."""
         is_sorted = AuthorProperty[bool]()
         """True if records arrive in ascending order of the replication key; False by default."""
         check_sorted = AuthorProperty[bool]()
@@ -209,8 +217,9 @@ class Stream(StreamProperties, abc.ABC):
     def replication_path(self) -> tuple[str, ...]:
         """Path to the replication key in a record, as a tuple of property names.
 
-        The key ``meta.at`` gives ``("meta", "at")``, unless the schema has a top-level property of
-        that name. A top-level property has a path of one name; without a key the path is ``()``.
+        The key ``meta.at`` becomes ``("meta", "at")``, unless the schema has a top-level property
+        of that name. A top-level key has a path of one name. If the stream has no key, the path is
+        ``()``.
         """
         key = require_single_key(self.name, self.replication_key)
         return parse_path(key, self.effective_schema) if key else ()
@@ -227,8 +236,8 @@ class Stream(StreamProperties, abc.ABC):
     def retain_partition(self, context: Context) -> bool:  # noqa: ARG002 - for overrides
         """Return False to delete the bookmark of a partition that the source no longer has.
 
-        The default returns True, which keeps the bookmark. A sync that read all existing partitions
-        calls this method at its end, once for each other partition in the state.
+        The default returns True, which keeps the bookmark. The method is called at the end of a
+        sync that has read all existing partitions, once for each other partition in the state.
         """
         return True
 
@@ -275,26 +284,29 @@ class Stream(StreamProperties, abc.ABC):
 
     @property
     def effective_schema(self) -> JsonSchema:
-        """JSON Schema by which records are converted: the input catalog's, or else the tap's."""
+        """JSON Schema for converting records: from the input catalog or, without one, the tap."""
         return self.schema if self._input_schema is None else self._input_schema
 
     @property
     def metadata(self) -> MetadataMapping:
-        """Singer metadata by breadcrumb: from the input catalog, or else the tap's defaults."""
+        """Singer metadata by breadcrumb, from the input catalog or, without one, from the tap."""
         if self._metadata is None:
             self._metadata = get_stream_metadata(self, self._tap_input_catalog)
         return self._metadata
 
     @property
     def mask(self) -> SelectionMask:
-        """Selection by breadcrumb: True for a selected property; ``()`` is the stream itself."""
+        """Selection of properties: a dict from breadcrumb to True (selected) or False.
+
+        The breadcrumb ``()`` stands for the stream itself.
+        """
         if self._mask is None:
             self._mask = self.metadata.resolve_selection()
         return self._mask
 
     @property
     def selected(self) -> bool:
-        """True if the catalog selects this stream; if False, it is read only for its children."""
+        """True if the catalog selects this stream. If False, it is read only for its children."""
         return self.mask.get((), True)
 
     @selected.setter
@@ -320,7 +332,7 @@ class Stream(StreamProperties, abc.ABC):
 
     @property
     def _singer_catalog_entry(self) -> CatalogEntry:
-        """Catalog entry of this stream, which discovery writes: schema, metadata and keys."""
+        """Catalog entry of this stream, with schema, metadata and keys, as written by discovery."""
         return make_catalog_entry(self)
 
     @property
@@ -334,12 +346,13 @@ class Stream(StreamProperties, abc.ABC):
     def get_records(
         self, context: Context | None
     ) -> Iterable[Record | tuple[Record, Context | None]]:
-        """Yield the records of one context.
+        """Yield the records of the stream, or of one of its partitions.
 
         Every stream must implement this method; HTTP streams inherit an implementation.
 
         Args:
-            context: Partition or parent context to read; None if the stream has no partitions.
+            context: Values that identify the partition or the parent record to read; None if the
+                stream has neither.
 
         Returns:
             Records as dicts from property name to value.
@@ -361,7 +374,7 @@ class Stream(StreamProperties, abc.ABC):
 
         Args:
             row: Record, which may be changed in place.
-            context: Context of the record, or None.
+            context: Values that identify the record's partition or parent record, or None.
 
         Returns:
             The record to write, or None to drop it.
@@ -374,15 +387,19 @@ class Stream(StreamProperties, abc.ABC):
         return row
 
     def preprocess_context(self, context: Context) -> Context:
-        """Change a context before its records are read, and return it; unchanged by default."""
+        """Return the context to use for reading a partition; by default the context unchanged.
+
+        A context is a dict of values that identifies the partition or the parent record.
+        """
         return context
 
     def get_child_context(self, record: Record, context: Context | None) -> Context | None:
-        """Return the context in which the children of a record are synced.
+        """Return the values of a record that its child streams need, such as its key.
 
-        The default returns the stream's own context if there is one, else the whole record.
-        Override it in every parent stream, to pass only the values that its children need. To sync
-        the children several times per record, override `generate_child_contexts` instead.
+        The result is the context of the children. By default it is the stream's own context or,
+        without one, the whole record. Override it in every parent stream, to pass only the needed
+        values. To sync the children several times per record, override `generate_child_contexts`
+        instead.
 
         Args:
             record: Record of this stream, after `post_process`.
@@ -406,10 +423,11 @@ class Stream(StreamProperties, abc.ABC):
     def generate_child_contexts(
         self, record: Record, context: Context | None
     ) -> Iterable[Context | None]:
-        """Yield the contexts in which the children of a record are synced.
+        """Yield a context for each time that the child streams of a record are to be synced.
 
-        The default yields the result of `get_child_context`. Override it to sync the children
-        several times, or not at all, for one record.
+        A context is a dict with the values that the children need. The default yields the result of
+        `get_child_context`. Override it to sync the children several times, or not at all, for one
+        record.
 
         Args:
             record: Record of this stream, after `post_process`.
@@ -443,8 +461,8 @@ class Stream(StreamProperties, abc.ABC):
     ) -> Iterable[tuple[BaseBatchFileEncoding, list[str]]]:
         """Write records to batch files, and yield the encoding and the file URLs of each batch.
 
-        Override it for APIs or databases that can export files. An override that reads rows with
-        `_sync_records` must include them in the next batch that it yields.
+        Override it for APIs or databases that can export files. If an override reads rows with
+        `_sync_records`, the next batch that it yields must include them.
         """
         from tap_core.batch.batchers import Batcher
 
@@ -456,23 +474,25 @@ class Stream(StreamProperties, abc.ABC):
     def estimate_sync(self) -> tuple[int | None, int | None] | None:
         """Return the estimated numbers of rows and bytes of a sync, as a pair; None if unknown.
 
-        Called before the first record, if the output protocol has estimates (as Airbyte has) and
-        `Tap.estimate_sync` returns no total. The default returns None.
+        The sync calls it before the first record, if the output protocol has estimates (as
+        Airbyte's has) and `Tap.estimate_sync` returns no total. The default returns None.
         """
         return None
 
     def update_estimate(self, rows: int | None = None, nbytes: int | None = None) -> None:
         """Update the estimated total of rows and bytes of this stream in the current sync.
 
-        Call it during the sync as often as needed; each estimate replaces the one before. It has no
-        effect for an output protocol without estimates, such as Singer.
+        Call it during the sync as often as needed; each estimate replaces the previous one. It has
+        no effect if the output protocol has no estimates, such as Singer's.
         """
         sync.estimates.emit_stream_estimate(self, rows, nbytes)
 
     # State
 
     def get_starting_timestamp(self, context: Context | None) -> datetime | None:
-        """Return the timezone-aware time from which a context is read; None reads all records.
+        """Return the timezone-aware time from which to read records; None to read all.
+
+        ``context`` contains the values that identify the partition, or is None.
 
         Raises:
             StreamSetupError: The value is not a date-time. The error is also a ValueError.
@@ -486,10 +506,11 @@ class Stream(StreamProperties, abc.ABC):
         return self._parse_datetime(value)
 
     def get_starting_replication_key_value(self, context: Context | None) -> Any | None:
-        """Return the replication key value from which this sync reads the context.
+        """Return the replication key value from which this sync reads; None for the beginning.
 
-        The value is the bookmark at the start of the sync, or else ``start_date``. None means to
-        read from the beginning. Use this method for replication keys that are not date-times.
+        The value is the bookmark at the start of the sync, or else ``start_date``. ``context``
+        contains the values that identify the partition, or is None. Use this method for replication
+        keys that are not date-times.
         """
         self._tap.run.settle()
         return self.state_manager.get_starting_replication_value(context, self.replication_method)
@@ -497,8 +518,8 @@ class Stream(StreamProperties, abc.ABC):
     def compare_start_date(self, value: str, start_date_value: str) -> str:
         """Return the later of a bookmark and the setting ``start_date``.
 
-        Date-time keys, and the key of ``incremental_sync``, are compared. For any other key the
-        bookmark is returned. Override it for keys such as epoch seconds.
+        Values of date-time keys, and of the key of ``incremental_sync``, are compared. For any
+        other key the bookmark is returned. Override it for keys such as epoch seconds.
         """
         if self._reader.has_cursor:
             return self._reader.find_later(value, start_date_value)
@@ -509,9 +530,9 @@ class Stream(StreamProperties, abc.ABC):
     def get_replication_key_signpost(self, context: Context | None = None) -> datetime | Any | None:
         """Return the greatest bookmark that this sync may store, or None for no limit.
 
-        For date-time keys it is the start time of the tap: records that change during the sync may
-        be missing from pages already read. Override it for keys of other types, such as event
-        identifiers or log positions. It is None for ``incremental_sync``, which has an end time.
+        For date-time keys it is the start time of the tap, because pages that were already read may
+        lack records that change during the sync. Override it for keys of other types, such as event
+        identifiers or log positions. With ``incremental_sync``, which has an end time, it is None.
         """
         del context
         if self._reader.has_cursor or not self.is_timestamp_replication_key:
@@ -539,15 +560,16 @@ class Stream(StreamProperties, abc.ABC):
         return get_stream_state(self)
 
     def get_context_state(self, context: Context | None) -> dict[str, Any]:
-        """Return the state of one context, as a mutable dict; created if it is missing.
+        """Return the state of one partition, as a mutable dict; create it if it is missing.
 
-        If the stream has no partitions, or if the context has no key in
-        ``state_partitioning_keys``, the result is the state of the whole stream.
+        ``context`` contains the values that identify the partition. If the stream has no
+        partitions, or the context has no key in ``state_partitioning_keys``, return the state of
+        the whole stream.
         """
         return get_partition_state(self, context)
 
     def _get_state_partition_context(self, context: Context | None) -> Context | None:
-        """Return the items of a context that identify its bookmark, by default all of them."""
+        """Return the items of a context that identify its bookmark; by default all items."""
         return self.state_manager.get_state_partition_context(context)
 
     def _parse_datetime(self, value: str) -> datetime:
@@ -558,11 +580,11 @@ class Stream(StreamProperties, abc.ABC):
     def _write_replication_key_signpost(
         self, context: Context | None, value: datetime | str | float | None
     ) -> None:
-        """Store the greatest bookmark that a context may get in this sync (its signpost)."""
+        """Store the signpost of a context: the greatest bookmark that it may get in this sync."""
         self.state_manager.write_replication_key_signpost(value, context=context)
 
     def _write_starting_replication_value(self, context: Context | None) -> None:
-        """Store the replication key value from which this sync reads a context."""
+        """Store the replication key value at which this sync starts to read a context."""
         config = {"start_date": find_first_value(self)}
         self.state_manager.write_starting_replication_value(
             context, self.replication_method, self.replication_key, config, self.compare_start_date
@@ -571,7 +593,7 @@ class Stream(StreamProperties, abc.ABC):
     def _increment_stream_state(
         self, latest_record: Record, *, context: Context | None = None
     ) -> None:
-        """Advance the bookmark of a context to the replication key value of a record.
+        """Advance the bookmark to the replication key value of a record.
 
         Raises:
             InvalidStreamSortException: The stream is sorted and the record is out of order.
@@ -580,11 +602,14 @@ class Stream(StreamProperties, abc.ABC):
         advance_bookmark(self, latest_record, context)
 
     def _finalize_state(self, state: dict[str, Any] | None = None) -> None:
-        """Replace the progress markers in ``state``, by default the stream's, by a bookmark."""
+        """Store the progress markers in ``state`` (by default the stream's) as the bookmark."""
         finalize_state(self, state)
 
     def finalize_state_progress_markers(self, state: dict[str, Any] | None = None) -> None:
-        """Store progress markers as bookmarks: of ``state``, or of the stream and its children."""
+        """Store the progress markers in ``state`` as the bookmark, and write a STATE message.
+
+        Without ``state``, do so for the stream and its selected children.
+        """
         if state:
             self._finalize_state(state)
         elif not finalize_with_children(self):
@@ -595,16 +620,19 @@ class Stream(StreamProperties, abc.ABC):
 
     @final
     def sync(self, context: Context | None = None) -> None:
-        """Sync this stream: all of its partitions, or only ``context`` if it is not None."""
+        """Sync this stream: the partition ``context`` or, if that is None, all partitions."""
         sync.engine.sync_stream(self, context)
 
     def _prepare_for_threads(self, threads: int) -> None:
-        """Create what copies of this stream share, such as an HTTP session, before threads read."""
+        """Create objects that the threads will share, such as an HTTP session, before they read."""
 
     def _sync_records(
         self, context: Context | None = None, *, write_messages: bool = True
     ) -> Iterator[Record]:
-        """Sync ``context``, by default all contexts; yield and optionally write each record."""
+        """Sync the partition ``context``, by default all partitions, and yield each record.
+
+        Records are also written, unless ``write_messages`` is False.
+        """
         return sync.compat_path.sync_with_hooks(self, context, write_messages=write_messages)
 
     def _sync_batches(self, batch_config: BatchConfig, context: Context | None = None) -> None:
@@ -622,7 +650,7 @@ class Stream(StreamProperties, abc.ABC):
         child_context: Context | None = None,
         partition_context: Context | None = None,
     ) -> None:
-        """Add missing values of the partition context to a record, then sync its children."""
+        """Add missing values of ``partition_context`` to a record, then sync its child streams."""
         if self.add_context_to_records:
             for key, value in (partition_context or {}).items():
                 record.setdefault(key, value)
@@ -630,7 +658,7 @@ class Stream(StreamProperties, abc.ABC):
             sync.child_streams.sync_child_contexts(self, record, child_context)
 
     def _sync_children(self, child_context: Context | None) -> None:
-        """Sync the selected child streams with one child context."""
+        """Sync the selected child streams for one context, that is, for one parent record."""
         sync.child_streams.sync_children(self, child_context)
 
     def _check_max_record_limit(self, current_record_index: int) -> None:
@@ -644,7 +672,7 @@ class Stream(StreamProperties, abc.ABC):
     @final
     @property
     def has_selected_descendents(self) -> bool:
-        """True if a child stream, or a descendant of one, is selected."""
+        """True if a child stream, or one of its own descendants, is selected."""
         return any(child.selected or child.has_selected_descendents for child in self.child_streams)
 
     @final
@@ -683,7 +711,7 @@ class Stream(StreamProperties, abc.ABC):
         sync.messages.write_schema_message(self)
 
     def _generate_record_messages(self, record: Record) -> Iterator[RecordMessage]:
-        """Yield the RECORD messages of a record; delete its deselected properties, in place."""
+        """Yield the RECORD messages of a record, after deleting deselected properties in place."""
         return sync.messages.generate_record_messages(self, record)
 
     def _write_record_message(self, record: Record) -> None:
@@ -721,7 +749,10 @@ class Stream(StreamProperties, abc.ABC):
     def get_record_counter(
         self, *, endpoint: str | None = None, log_interval: float = metrics.DEFAULT_LOG_INTERVAL
     ) -> metrics.Counter:
-        """Return a counter that logs this stream's records, every ``log_interval`` seconds."""
+        """Return a counter that logs the number of this stream's records as a metric.
+
+        It logs every ``log_interval`` seconds.
+        """
         return metrics.record_counter(self.name, endpoint=endpoint, log_interval=log_interval)
 
     def get_batch_counter(self) -> metrics.Counter:
@@ -733,7 +764,7 @@ class Stream(StreamProperties, abc.ABC):
         return metrics.sync_timer(self.name)
 
     def _log_metric(self, point: metrics.Point[Any]) -> None:
-        """Log a data point of a metric with the stream's logger for metrics."""
+        """Log one data point of a metric."""
         metrics.log(self.metrics_logger, point=point)
 
 

@@ -1,7 +1,7 @@
-"""Route of an HTTP stream's requests: the origins that may receive the stream's credentials.
+"""Rules for the credentials of an HTTP stream: the origins (scheme, host, port) that may get them.
 
-These are the origin of ``url_base``, the origin of a pagination's first request if only the tap's
-code determines it, and the stream's ``allowed_hosts``.
+These are the origin of ``url_base`` and the stream's ``allowed_hosts``. If only the tap's code
+determines the first request of a pagination, its origin is added.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["find_first_origin", "make_route", "make_session_authenticator"]
 
 
 def make_route(stream: Any, authenticator: Auth) -> Route:
-    """Return the rules that decide which hosts may receive an authenticator's credentials.
+    """Return the rules for the hosts that may receive the credentials of an authenticator.
 
     ``stream`` is an HTTP stream.
     """
@@ -59,11 +59,11 @@ def make_session_authenticator(stream: Any, authenticator: Auth) -> Auth:
 
 
 def find_first_origin(stream: Any, request: requests.PreparedRequest) -> Origin | None:
-    """Return the origin of a pagination's first request, if it may also receive credentials.
+    """Return the origin of a pagination's first request, if it may receive credentials.
 
-    Return None for the origin of ``url_base``, which receives them anyway. In a child stream, the
-    URL may contain values of a parent's record. Its origin is then only returned if the URL without
-    a context has the same origin.
+    Return None for the origin of ``url_base``, which receives them anyway. The URL of a child
+    stream may contain values of a parent record, which are not trusted. Its origin is returned only
+    if the URL without these values has the same origin.
     """
     origin = parse_origin(request.url)
     if origin is None or origin == _find_base_origin(stream):
@@ -73,10 +73,10 @@ def find_first_origin(stream: Any, request: requests.PreparedRequest) -> Origin 
 
 
 def _find_own_origins(stream: Any) -> tuple[Origin | None, Origin | None]:
-    """Return the origins to which a stream may send its credentials: scheme, host and port.
+    """Return two origins (scheme, host and port) that may receive a stream's credentials.
 
-    The first is that of ``url_base``, the second that of the pagination's first request if it
-    differs. None takes the place of an origin that does not exist.
+    The first is the origin of ``url_base``. The second is that of the pagination's first request,
+    if different. None takes the place of an origin that does not exist.
     """
     return _find_base_origin(stream), stream._first_origin
 

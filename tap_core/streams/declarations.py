@@ -1,7 +1,7 @@
-"""Declarations of a stream: name, keys, schema, metadata, and the catalog entry made of them.
+"""Declarations of a stream: name, keys, schema, metadata, and the resulting catalog entry.
 
-`tap_core.Stream` inherits the properties and calls the functions of this module. They only use the
-author's class and the input catalog: they read no records and write no messages.
+`tap_core.Stream` inherits the properties and calls the functions of this module. They use only the
+author's class and the input catalog. They read no records and write no messages.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _Reader = TypeVar("_Reader", bound=ContextReader)
 
 
 class StreamProperties:
-    """Properties that an author sets as class attributes of a stream, or overrides."""
+    """Properties of a stream that the author of a tap sets as class attributes or overrides."""
 
     name: str
     forced_replication_method: str | None
@@ -106,9 +106,10 @@ class StreamProperties:
     def replication_key(self) -> str | None:
         """Name of the property that grows with every change of a record, as a string.
 
-        Without a key (None, the default) the stream is FULL_TABLE. With a key it is INCREMENTAL:
-        the greatest value is stored in the state, and `get_starting_replication_key_value` returns
-        it in the next sync. An input catalog replaces the key.
+        A stream without a key (None, the default) is FULL_TABLE. A stream with a key is
+        INCREMENTAL: the greatest value is stored in the state, and
+        `get_starting_replication_key_value` returns it in the next sync. An input catalog replaces
+        the key.
 
         Example:
             replication_key = "updated_at"
@@ -136,9 +137,10 @@ class StreamProperties:
     def state_partitioning_keys(self) -> Sequence[str] | None:
         """Context keys that identify a bookmark, as a sequence of strings.
 
-        With None (the default), each context has a bookmark. With an empty list, the stream has one
-        bookmark. With any value other than None, the stream is not treated as sorted, because
-        several contexts may share a bookmark.
+        A context contains the values that identify a partition or a parent record. With None (the
+        default), each context has its own bookmark. With an empty list, the whole stream has one.
+        Unless the value is None, several contexts may share a bookmark, so the stream is not
+        treated as sorted.
         """
         if self._state_partitioning_keys is None:
             return self._reader.state_partitioning_keys
@@ -153,8 +155,8 @@ class StreamProperties:
     def is_sorted(self) -> bool:
         """True if records arrive in ascending order of the replication key; False by default.
 
-        Set it to True if the API or database guarantees the order: an interrupted sync then resumes
-        at its last record. A record out of order is an error, unless `check_sorted` is False.
+        Set it to True if the API or database guarantees the order. An interrupted sync then resumes
+        at its last record. A record out of order raises an error, unless `check_sorted` is False.
 
         Example:
             is_sorted = True
@@ -163,15 +165,16 @@ class StreamProperties:
 
     @property
     def check_sorted(self) -> bool:
-        """True if a record out of order in a sorted stream is an error; True by default."""
+        """True if a record out of order in a sorted stream raises an error; True by default."""
         return True
 
     @property
     def partitions(self) -> list[dict[str, Any]] | None:
-        """Contexts that the stream is synced for, one after the other, as a list of dicts or None.
+        """Partitions of the stream: for each, a dict of the values that identify it; None if none.
 
-        The default returns the contexts in the state. Override it to read the stream once for each
-        of several values, such as accounts or regions. Each context has a separate bookmark, unless
+        The stream is read once for each dict (the context), in this order. The default returns the
+        contexts in the state. Override it to read the stream once for each of several values, such
+        as accounts or regions. Each context has a separate bookmark, unless
         `state_partitioning_keys` combines several.
 
         Example:
@@ -183,7 +186,7 @@ class StreamProperties:
 
     @property
     def _reader(self) -> ContextReader:
-        """`ContextReader` that reads the records of this stream, one context after the other."""
+        """`ContextReader` that reads this stream, one partition after the other."""
         return self._get_reader(ContextReader)
 
     def _get_reader(self, make_reader: Callable[[Any], _Reader]) -> _Reader:
@@ -194,7 +197,7 @@ class StreamProperties:
 
 
 def load_schema(stream_name: str, source: object) -> tuple[JsonSchema, Path | None]:
-    """Return a schema as a dict, with the path of the file that it was read from.
+    """Return a schema as a dict, and the path of its file if it was read from one.
 
     Args:
         stream_name: Name of the stream, for error messages.
@@ -227,7 +230,7 @@ def load_schema(stream_name: str, source: object) -> tuple[JsonSchema, Path | No
 
 
 def require_single_key(stream_name: str, key: Any) -> str | None:
-    """Return a replication key after a check that it is a string; None for an empty key.
+    """Check that a replication key is a string, and return it; return None for an empty key.
 
     Raises:
         InvalidReplicationKeyException: ``key`` is a list of several keys, which is not supported.
@@ -260,7 +263,7 @@ def has_datetime_replication_key(stream: SyncStream) -> bool:
 
 
 def get_stream_metadata(stream: SyncStream, catalog: Catalog | None) -> MetadataMapping:
-    """Return a stream's Singer metadata: from the catalog, or else the tap's defaults."""
+    """Return a stream's Singer metadata from the catalog or, without one, the tap's defaults."""
     entry = catalog.get_stream(stream.tap_stream_id) if catalog else None
     if entry:
         return entry.metadata
@@ -285,8 +288,8 @@ def get_stream_metadata(stream: SyncStream, catalog: Catalog | None) -> Metadata
 def read_catalog_keys(entry: CatalogEntry) -> tuple[Sequence[str], str | None, str | None]:
     """Return the primary keys, replication key and replication method of a catalog entry.
 
-    A value that the entry lacks is taken from the entry's metadata. If it is missing there too, the
-    primary keys are empty, and the other values are None.
+    A value that is missing in the entry is taken from the metadata of the entry. If both lack it,
+    the primary keys are empty, and the other values are None.
     """
     root = entry.metadata.get(())
     return (

@@ -2,9 +2,9 @@
 
 It is a REST stream that sends a query and its variables in the request body. A response with errors
 and without data raises an error, even if its HTTP status is 200. If a response has both, the errors
-are logged as a warning. A cursor such as ``pageInfo.endCursor`` is read from each page by the
-`tap_core.pagination.JSONPathPaginator` that ``get_new_paginator`` returns, and `get_url_params`
-makes it a variable of the next query. Source: GraphQL specification, section 7.1.
+are logged as a warning. To read further pages, the paginator from ``get_new_paginator`` (a
+`tap_core.pagination.JSONPathPaginator`) reads a cursor such as ``pageInfo.endCursor``, and
+`get_url_params` makes it a variable of the next query. Source: GraphQL specification, section 7.1.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ __all__ = ["GraphQLStream"]
 
 _LONGEST_MESSAGES = 500
 _MOST_SEARCHED = 100_000
-"""Maximum number of characters that are searched for secrets before they are shortened."""
+"""Maximum number of characters of a text that are searched for secrets."""
 
 
 class _GraphQLBase(RESTStream[_TToken], abc.ABC, Generic[_TToken]):
-    """Base class of `GraphQLStream` that declares the properties an author overrides."""
+    """Base class of `GraphQLStream`, with the properties that the author of a tap overrides."""
 
     @property
     def records_jsonpath(self) -> str:
@@ -46,7 +46,7 @@ class _GraphQLBase(RESTStream[_TToken], abc.ABC, Generic[_TToken]):
     def query(self) -> str:
         """GraphQL query, as a string, such as ``users { id }``; required.
 
-        ``query { ... }`` is added around a text that does not start with ``query``.
+        A text that does not start with ``query`` is sent as ``query { text }``.
 
         Raises:
             NotImplementedError: The class does not define a query.
@@ -103,7 +103,7 @@ class GraphQLStream(_GraphQLBase[_TToken], abc.ABC, Generic[_TToken]):
         return {"query": separator.join(lines), "variables": variables}
 
     def _check_document(self, document: Any) -> None:
-        """Check a response for GraphQL errors; if it also has data, they are only logged.
+        """Raise an error for a response with GraphQL errors; only log them if it also has data.
 
         Raises:
             FatalAPIError: The response has errors and no data.

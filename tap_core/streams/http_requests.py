@@ -1,7 +1,7 @@
-"""Functions that send the requests of a stream and report their failures.
+"""Functions that send the requests of a stream and report failures.
 
-They wait for the rate limits, trace each request, and hide secrets in messages. HTTP streams and
-the streams of manifests use them.
+They wait for the rate limits, trace each request, and hide secrets in messages. HTTP streams, and
+streams defined by manifests, use them.
 """
 
 from __future__ import annotations
@@ -78,14 +78,14 @@ def send_within_limits(
 
 
 def get_user_agent(config: Mapping[str, Any]) -> str:
-    """Return the ``User-Agent`` of a tap: its setting ``user_agent``, or else the SDK's version."""
+    """Return the ``User-Agent`` of a tap: the setting ``user_agent`` or, by default, the SDK's."""
     return str(config.get("user_agent", f"tap-core/{PluginBase.get_sdk_version()}"))
 
 
 def describe_failure(response: requests.Response, secrets: Secrets, path: str | None) -> str:
     """Return the error message for a response with an error status, without secrets.
 
-    ``path`` is the path of the stream, which the message has if the response's URL has no path.
+    ``path`` is the path of the stream. The message contains it if the response's URL has no path.
     """
     secrets |= collect_sent_secrets(response.request)
     shown = secrets.hide(urlsplit(response.url).path or path or "")
@@ -113,7 +113,7 @@ def annotate_errors(
     tries: RetryState,
     secrets: Callable[[], Secrets],
 ) -> Iterator[None]:
-    """Add the stream, the request and the number of tries to errors of the ``with`` block.
+    """Context manager that adds the stream, the request and the number of tries to errors.
 
     Args:
         stream: Name of the stream.

@@ -4,9 +4,9 @@ Public members, signatures and underscore hooks are those of the Meltano Singer 
 tap migrates by changing an import. Helpers that call no method of the stream are in
 `tap_core.http`; those that do are in `tap_core.streams.http_requests` and ``credential_route``.
 
-Credentials are only sent to the origin of ``url_base``. A URL that comes from a response (the next
-page, a record's URL, a redirect) gets credentials only on that origin and on `allowed_hosts`. Log
-messages and errors name the stream and the request, without secrets.
+Credentials are sent only to the origin of ``url_base`` and to `allowed_hosts`. This also applies to
+a URL that comes from a response (the next page, a record's URL, a redirect). Log messages and
+errors name the stream and the request, without secrets.
 """
 
 from __future__ import annotations
@@ -132,22 +132,25 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     attribute of the same name is a limit that all of its streams share."""
 
     respect_retry_after: bool = True
-    """True if the wait that the server requests with ``Retry-After`` (up to an hour) is used. With
-    False every wait comes from `backoff_wait_generator`."""
+    """True to wait as long as the server requests with ``Retry-After``, up to an hour.
+
+    If False, every wait comes from `backoff_wait_generator`.
+    """
 
     allowed_hosts: Collection[str] = ()
     """Other hosts that may receive this stream's credentials if a response refers to them:
     ``files.example.com``, ``files.example.com:8443``, ``*.example.com``."""
 
     max_response_bytes: int | None = MAX_RESPONSE_BYTES
-    """Maximum size of a decoded response in bytes, None for no limit. Its parsed JSON may need four
-    times as much memory in addition."""
+    """Maximum size of a decoded response in bytes; None for no limit. Its parsed JSON may need four
+    times as much memory in addition.
+    """
 
     max_response_seconds: float | None = MAX_RESPONSE_SECONDS
-    """Maximum seconds from the first to the last byte of a response, None for no limit."""
+    """Maximum seconds from the first to the last byte of a response; None for no limit."""
 
     incremental_sync: DatetimeBasedCursor | None = None
-    """Cursor by which the stream is read in time windows; None reads the stream as a whole.
+    """Cursor that divides the stream into time windows; None to read the stream as a whole.
 
     The cursor field is the replication key, unless the stream or a catalog defines another one.
     """
@@ -163,7 +166,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     """Filter for the records of the current window; None if the API filters them."""
 
     _first_origin: Origin | None = None
-    """Origin of the first request of the current pagination, if only author code defines it."""
+    """Origin of the first request of the current pagination, if only the tap's code defines it."""
 
     _page_size: int = DEFAULT_PAGE_SIZE
     _LOG_REQUEST_METRICS: bool = True
@@ -193,10 +196,11 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     @property
     @abc.abstractmethod
     def url_base(self) -> str:
-        """Base URL of all requests, as a string; the URL of a request is ``url_base + path``.
+        """Base URL of all requests, as a string. The URL of a request is ``url_base + path``.
 
         There is no default. Set it as a class attribute, or override it if it depends on settings.
-        A ``{key}`` in it is replaced by a setting or a value of the context.
+        A ``{key}`` in it is replaced by a setting or a value of the context (the values that
+        identify a partition or parent record).
 
         Example:
             url_base = "https://api.example.com/v3"
@@ -230,7 +234,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         The default is empty. Override it to send filters, the page size and the page token.
 
         Args:
-            context: Context of the stream, or None.
+            context: Values that identify the partition or parent record to read, or None.
             next_page_token: Value from the paginator; None for the first page unless the paginator
                 has a start value.
 
@@ -284,11 +288,11 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     ) -> JSONPayload:
         """Return the body of the request for a page.
 
-        The default returns None, which sends no body. Override it for APIs that take parameters in
-        the body; `payload_as_json` selects JSON or form encoding.
+        The default returns None, which sends no body. Override it for APIs that expect parameters
+        in the body; `payload_as_json` selects JSON or form encoding.
 
         Args:
-            context: Context of the stream, or None.
+            context: Values that identify the partition or parent record to read, or None.
             next_page_token: Value from the paginator, as in `get_url_params`.
 
         Returns:
@@ -327,11 +331,11 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
     @property
     def timeout(self) -> float:
-        """Timeout in seconds for opening a connection, and for each read from it."""
+        """Timeout in seconds for opening a connection, and for each read from the connection."""
         return DEFAULT_REQUEST_TIMEOUT
 
     def get_http_request(self, *, page: PageContext) -> HTTPRequest:
-        """Return the request for a page; override it to change the result of ``super()``."""
+        """Return the request for a page. Override it to change the request from ``super()``."""
         context, token = page.stream_context, page.next_page_token
         return HTTPRequest(
             url=self.get_url(context),
@@ -372,9 +376,9 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     def _build_request(
         self, request: HTTPRequest, find_params: Callable[[], Any]
     ) -> requests.PreparedRequest:
-        """Add the bounds of the current time window to a request, and prepare it.
+        """Prepare a request, with the bounds of the current time window if there is one.
 
-        ``find_params`` returns the query parameters, including those of the time window.
+        ``find_params`` is called afterwards and returns the query parameters, including the bounds.
         """
         if self.incremental_sync is not None and self.stream_interval is not None:
             self.incremental_sync.put(request, self.stream_interval)
@@ -469,11 +473,14 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
             raise FatalAPIError(self.response_error_message(response), response=response)
 
     def response_error_message(self, response: requests.Response) -> str:
-        """Return the message of the error that is raised for a failed response, without secrets."""
+        """Return the error message for a failed response, without secrets."""
         return describe_failure(response, self._secrets(), self.path)
 
     def _check_body(self, response: requests.Response) -> None:
-        """Check a successful response's body, early enough to retry. The default does nothing."""
+        """Raise an error for an invalid body of a successful response, while a retry is possible.
+
+        The default does nothing.
+        """
 
     # Retries
 
@@ -511,7 +518,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         return 5
 
     def backoff_jitter(self, value: float) -> float:
-        """Return a wait in seconds with a random number of seconds added.
+        """Add a random number of seconds to a wait, and return the sum.
 
         The default adds up to one second. Override it to return ``value`` for exact waits.
 
@@ -521,7 +528,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         return random_jitter(value)
 
     def backoff_runtime(self, *, value: Callable[[Any], _TNum]) -> Generator[_TNum, Any, None]:
-        """Return a wait generator that calls ``value`` with each error to get the seconds to wait.
+        """Return a generator of waits that depend on the error. ``value`` computes each wait.
 
         Args:
             value: Function from the raised error to the seconds to wait.
@@ -533,7 +540,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         return runtime_backoff(value)
 
     def backoff_handler(self, details: Details) -> None:
-        """Log a failed attempt before the wait; override it for other reactions.
+        """Log a failed attempt, before the wait for the next one; override for other reactions.
 
         Args:
             details: Details of the attempt from the ``backoff`` package.
@@ -544,15 +551,21 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
     @property
     def _reader(self) -> WindowReader:
-        """Reader of this stream's contexts; with a cursor, it reads a context in time windows."""
+        """Reader of this stream's partitions. If the stream has a cursor, it reads time windows."""
         return self._get_reader(WindowReader)
 
     def get_records(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of a context; with ``incremental_sync``, one window after the other."""
+        """Yield the records of the stream, or of the partition or parent record ``context``.
+
+        With ``incremental_sync``, the records are read in time windows, one after the other.
+        """
         return self._reader.read(context)
 
     def request_records(self, context: Context | None) -> Iterable[Record]:
-        """Request all pages of a context and yield their records."""
+        """Request all pages, and yield their records.
+
+        ``context`` contains the values that identify the partition or parent record, or is None.
+        """
         paginator = self.get_new_paginator() or SinglePagePaginator()
         prepare = self._choose_request_builder(context, paginator)
         tries = RetryState(self._request)
@@ -588,7 +601,10 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     def _choose_request_builder(
         self, context: Context | None, paginator: BaseAPIPaginator[Any]
     ) -> Callable[[], requests.PreparedRequest]:
-        """Return a function that builds a page's request, with an overridden `prepare_request`."""
+        """Return a function that builds the request for the current page.
+
+        It calls `prepare_request` if a subclass overrides that deprecated method.
+        """
         if type(self).prepare_request is _HTTPStream.prepare_request:
             return partial(self._prepare_request, context=context, page=paginator)
         warnings.warn(
@@ -599,7 +615,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         return lambda: self.prepare_request(context, paginator.current_value)
 
     def _parse_checked(self, response: requests.Response) -> Iterable[Record]:
-        """Return a response's records; a response with a tolerated error status has no records."""
+        """Return the records of a response; none if its error status is to be tolerated."""
         if response.status_code in self.tolerated_http_errors:
             return ()
         return self.parse_response(response)
@@ -608,7 +624,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     def records_jsonpath(self) -> str:
         """JSONPath of the records in a response, as a string.
 
-        The default ``$[*]`` takes the elements of a top-level array. Set it if the records are
+        The default ``$[*]`` selects the elements of a top-level array. Set it if the records are
         inside an object.
 
         Example:
@@ -622,7 +638,10 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
     @abc.abstractmethod
     def get_new_paginator(self) -> BaseAPIPaginator[Any] | None:
-        """Return a new paginator for reading one context, or None if there is only one page."""
+        """Return a new paginator, or None if there is only one page.
+
+        The sync calls it once for each partition or parent record.
+        """
 
     # Metrics and costs
 
@@ -713,7 +732,7 @@ class RESTStream(_HTTPStream[_TToken], abc.ABC, Generic[_TToken]):
     def parse_response(self, response: requests.Response) -> Iterable[Record]:
         """Return the records of a JSON response, with fractions as ``Decimal``.
 
-        The default takes the elements at `records_jsonpath`. Override it if a JSONPath cannot
+        The default returns the elements at `records_jsonpath`. Override it if a JSONPath cannot
         locate the records.
 
         Args:
@@ -748,7 +767,7 @@ class RESTStream(_HTTPStream[_TToken], abc.ABC, Generic[_TToken]):
         """Raise an error if a parsed JSON body reports an error. The default does nothing."""
 
     def get_new_paginator(self) -> BaseAPIPaginator[Any] | None:
-        """Return a new paginator for reading one context, or None if there is only one page.
+        """Return a new paginator, or None if there is only one page.
 
         The default paginator reads the next page's token at `next_page_token_jsonpath` if that is
         set, else in the header ``X-Next-Page``. Override it to return another class of

@@ -11,5 +11,5 @@ from tap_core.compat.deprecation import deprecated_import
 
 
 def __getattr__(name: str) -> Any:
-    """Return a name of `tap_core.sql`, such as ``SQLStream``, with a deprecation warning."""
+    """Return an object of `tap_core.sql`, such as ``SQLStream``, and emit a deprecation warning."""
     return deprecated_import(name, old=__name__, known=("SQLStream",), new="tap_core.sql")

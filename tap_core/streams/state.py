@@ -1,7 +1,7 @@
 """State functions of `tap_core.Stream`: state manager, start values, bookmarks and partitions.
 
 Before a function reads or changes the state, the sync writes the records that it has read so far.
-So the tap's code sees an exact state. The tap's code may change a returned dict at any time.
+So the tap's code sees an exact state, and may change a returned dict at any time.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def make_state_manager(stream: SyncStream, document: StateDocument) -> StreamSta
 
 
 def find_first_value(stream: SyncStream) -> Any:
-    """Return the replication key value from which a context without a bookmark is read.
+    """Return the replication key value at which a partition without a bookmark starts.
 
     The value is the start of a backfill, or else the setting ``start_date``. None reads all
     records.
@@ -71,7 +71,7 @@ def find_first_value(stream: SyncStream) -> Any:
 
 
 def get_stream_state(stream: SyncStream) -> dict[str, Any]:
-    """Return the state of a stream, as a mutable dict; created if it is missing."""
+    """Return the state of a stream, as a mutable dict; create it if it is missing."""
     stream._tap.run.settle()
     state = stream.state_manager.stream_state
     stream._tap.document.share(stream.name)
@@ -79,7 +79,10 @@ def get_stream_state(stream: SyncStream) -> dict[str, Any]:
 
 
 def get_partition_state(stream: SyncStream, context: Context | None) -> dict[str, Any]:
-    """Return the state of one context, as a mutable dict; created if it is missing."""
+    """Return the state of one partition, as a mutable dict; create it if it is missing.
+
+    ``context`` contains the values that identify the partition.
+    """
     stream._tap.run.settle()
     state = stream.state_manager.get_context_state(context)
     stream.state_manager.share(context)
@@ -89,7 +92,7 @@ def get_partition_state(stream: SyncStream, context: Context | None) -> dict[str
 def get_partitions_in_state(
     document: StateDocument, stream_name: str
 ) -> list[dict[str, Any]] | None:
-    """Return the ``context`` of each partition in a stream's state.
+    """Return the ``context`` (identifying values) of each partition in a stream's state.
 
     Return None if the state has no partitions.
     """
@@ -103,7 +106,7 @@ def get_partitions_in_state(
 
 
 def parse_state_datetime(stream: SyncStream, value: str) -> datetime:
-    """Parse a date-time in ISO 8601, from the state or ``start_date``; without a zone it is UTC.
+    """Parse an ISO 8601 date-time from the state or ``start_date``. The default time zone is UTC.
 
     Raises:
         StreamSetupError: The value is not a date-time; the message names the setting.
@@ -124,7 +127,9 @@ def parse_state_datetime(stream: SyncStream, value: str) -> datetime:
 
 
 def advance_bookmark(stream: SyncStream, record: Record, context: Context | None) -> None:
-    """Advance the bookmark of a context to the replication key value of a record.
+    """Advance the bookmark of a partition to the replication key value of a record.
+
+    ``context`` contains the values that identify the partition, or is None.
 
     Raises:
         InvalidStreamSortException: The stream is sorted and the record is out of order.
@@ -146,7 +151,7 @@ def advance_bookmark(stream: SyncStream, record: Record, context: Context | None
 
 
 def finalize_state(stream: SyncStream, state: dict[str, Any] | None) -> None:
-    """Replace the progress markers in a state dict by the bookmark that they have reached.
+    """Replace the progress markers in a state dict by a bookmark with their value.
 
     ``state`` is the state dict of a partition; None means that of the stream.
     """
@@ -156,10 +161,10 @@ def finalize_state(stream: SyncStream, state: dict[str, Any] | None) -> None:
 
 
 def finalize_with_children(stream: SyncStream) -> bool:
-    """Store the progress markers of a stream and its selected children as their bookmarks.
+    """Store the progress markers of a stream and of its selected children as bookmarks.
 
     Returns:
-        False if the stream is not selected; its own markers are then unchanged. Otherwise True.
+        True, or False if the stream is not selected. Its own markers are then unchanged.
     """
     for child in stream.child_streams:
         if child.selected:

@@ -1,9 +1,9 @@
-"""`WindowReader`: reads the contexts of a stream in time windows, such as one day each.
+"""`WindowReader`: reads the partitions of a stream in time windows, such as one day each.
 
-It serves streams with ``incremental_sync``. Formats, windows and their bounds are in
-`tap_core.incremental`; the state changes are in `tap_core.sync.window_state`. Each window is read
-by a copy of the stream with a separate ``stream_interval``, so that several windows can be read in
-parallel. Records are written, and bookmarks advance, in the order of the windows.
+It is used for streams with ``incremental_sync``. Formats, windows and their bounds are in
+`tap_core.incremental`; the state changes are in `tap_core.sync.window_state`. A copy of the stream
+reads each window and has its own ``stream_interval``, so several windows can be read in parallel.
+Records are written, and bookmarks advance, in the order of the windows.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _WindowPass:
         context: Context to read, or None.
         lower: Start of the first window.
         end: End of the last window.
-        record_filter: Filter that drops records which the cursor excludes; None to keep all.
+        record_filter: Filter that drops the records that the cursor excludes; None to keep all.
         threads: Resources of the reading threads, closed at the end of the reading.
         is_taken: True if the reading has begun.
         in_sync: True during a sync; otherwise no state is changed and no threads are used.
@@ -97,9 +97,10 @@ class WindowedStreamProtocol(SyncStream, Protocol):
 
 
 class WindowReader(ContextReader):
-    """Reader of a stream's contexts in the time windows of ``incremental_sync``, its cursor.
+    """Reader of a stream in the time windows that its cursor, ``incremental_sync``, defines.
 
-    A stream without a cursor is read without windows.
+    It reads one context (partition or parent record) after the other. A stream without a cursor is
+    read without windows.
     """
 
     stream: WindowedStreamProtocol
@@ -124,16 +125,17 @@ class WindowReader(ContextReader):
 
     @property
     def state_partitioning_keys(self) -> Sequence[str] | None:
-        """Default of ``Stream.state_partitioning_keys``: empty with a global cursor, else None.
+        """Default of ``Stream.state_partitioning_keys``: empty for a global cursor, otherwise None.
 
-        A cursor with ``global_substream_cursor`` has one bookmark for all contexts.
+        A cursor is global if ``global_substream_cursor`` is set. All partitions then share one
+        bookmark.
         """
         cursor = self.stream.incremental_sync
         return [] if cursor and cursor.global_substream_cursor else None
 
     @property
     def start_date(self) -> Any:
-        """Value from which a context without a bookmark is read, in the cursor's format."""
+        """Value at which reading starts if there is no bookmark, in the cursor's format."""
         cursor = self.stream.incremental_sync
         if cursor is None or self.stream.replication_method != REPLICATION_INCREMENTAL:
             return super().start_date
@@ -142,8 +144,7 @@ class WindowReader(ContextReader):
     def make_comparator(self) -> ReplicationKeyComparator:
         """Return the comparator of the stream's replication key values.
 
-        With ``incremental_sync`` it is that of the cursor, which parses values in the cursor's
-        formats.
+        With ``incremental_sync``, the comparator parses values in the cursor's formats.
         """
         cursor = self.stream.incremental_sync
         if cursor is None:
@@ -158,7 +159,7 @@ class WindowReader(ContextReader):
         return value if order.newer_or_equal(value, start_date) else start_date
 
     def parse_datetime(self, value: str) -> dt.datetime | None:
-        """Parse a date-time in a format of the stream's cursor; None if it has another format."""
+        """Parse a date-time in a format of the stream's cursor. Return None for another format."""
         order = _find_cursor_order(self.stream.state_manager.order)
         return None if order is None else order.instant(value)
 
@@ -166,16 +167,16 @@ class WindowReader(ContextReader):
     def has_ended(self) -> bool:
         """True if reading can stop, because an earlier sync has sent all remaining records.
 
-        This is known only for a feed, which is sorted from newest to oldest.
+        It can be True only for a data feed, that is, if records are sorted from newest to oldest.
         """
         record_filter = self.stream._record_filter
         return record_filter is not None and record_filter.is_past
 
     @property
     def end_time(self) -> str | None:
-        """End of the current context's time range, in the cursor's format; None without a cursor.
+        """End of the time range that is being read, in the cursor's format; None without windows.
 
-        The bookmark does not pass it, because later records may not have been read.
+        The bookmark does not go beyond it, because later records may not have been read.
         """
         current = self._current
         return None if current is None else current.cursor.format.write(current.end)
@@ -183,7 +184,10 @@ class WindowReader(ContextReader):
     # Reading
 
     def read(self, context: Context | None) -> Iterable[Record]:
-        """Return the records of a context; with ``incremental_sync``, window after window."""
+        """Return the records of a partition or parent record, which ``context`` identifies.
+
+        With ``incremental_sync``, they are read in one time window after the other.
+        """
         request_records = self.stream.request_records
         if self.stream.incremental_sync is None and isgeneratorfunction(request_records):
             return request_records(context)  # each generator on the way costs time per record
@@ -252,9 +256,10 @@ class WindowReader(ContextReader):
     # Start and end of a context
 
     def find_intervals(self, context: Context | None) -> Sequence[ReadInterval]:
-        """Return the time windows of a context that can be synced independently of each other.
+        """Return time windows of a partition that can be synced independently of each other.
 
-        Return an empty sequence if the context cannot be divided, for example without a cursor.
+        ``context`` identifies the partition. Return an empty sequence if it cannot be divided, for
+        example because the stream has no cursor.
         """
         cursor = self.stream.incremental_sync
         if cursor is None or _has_single_window(cursor):
@@ -267,7 +272,7 @@ class WindowReader(ContextReader):
 
     @contextmanager
     def reading_only(self, interval: ReadInterval) -> Iterator[None]:
-        """Return a context manager within which only the time window ``interval`` is read."""
+        """Context manager that restricts reading to one time window, ``interval``."""
         self._only_interval = interval
         try:
             yield
@@ -275,9 +280,10 @@ class WindowReader(ContextReader):
             self._only_interval = None
 
     def begin(self, context: Context | None) -> Callable[[Record], bool] | None:
-        """Prepare to sync a context; return a filter for its records, or None for no filter.
+        """Prepare the sync of a partition, and return a filter for its records.
 
-        The filter is a function that returns True for a record to keep.
+        The filter is a function that returns True for a record to keep; None keeps all records.
+        ``context`` identifies the partition.
         """
         record_filter = self.begin_preview(context)
         if self._current is not None:
@@ -285,9 +291,10 @@ class WindowReader(ContextReader):
         return record_filter
 
     def begin_preview(self, context: Context | None) -> Callable[[Record], bool] | None:
-        """Prepare to read a context without changing its state; return a filter for its records.
+        """Prepare to read a partition without changing its state; return a filter for its records.
 
-        The filter returns True for a record to keep; None keeps all records.
+        The filter is a function that returns True for a record to keep; None keeps all records.
+        ``context`` identifies the partition.
         """
         cursor = self.stream.incremental_sync
         if cursor is None:
@@ -297,22 +304,22 @@ class WindowReader(ContextReader):
         return None if record_filter is None else record_filter.admits
 
     def begin_trial(self, context: Context | None) -> None:
-        """Prepare a connection test, which reads only the first time window of a context."""
+        """Prepare a connection test, which reads only the first time window of a partition."""
         if self.stream.incremental_sync is not None:
             self._current = self._make_pass(self.stream.incremental_sync, context)
             self._current.is_trial = True
 
     def end(self) -> None:
-        """End the reading of the current context, and stop the threads that read its windows."""
+        """End the reading of a partition, and stop the threads that read its windows."""
         current, self._current = self._current, None
         self.stream.stream_interval = self.stream._record_filter = None
         if current is not None:
             current.threads.__exit__(*sys.exc_info())
 
     def _take_pass(self, cursor: DatetimeBasedCursor, context: Context | None) -> _WindowPass:
-        """Return the `_WindowPass` that `begin` has prepared for a context, or a new one.
+        """Return the `_WindowPass` that `begin` has prepared for a partition, or a new one.
 
-        A new one is created for another context, for a second reading, and outside a sync.
+        A new one is created for another partition, for a second reading, and outside a sync.
         """
         current = self._current
         if current is None or current.is_taken or current.context != context:
@@ -344,8 +351,8 @@ class WindowReader(ContextReader):
     def find_time_range(self, cursor: DatetimeBasedCursor) -> tuple[dt.datetime, dt.datetime]:
         """Return the start and end of the time range to read.
 
-        They come from the cursor's settings, or from a backfill. A backfill may start before the
-        configured start, and never reads beyond the configured end.
+        Without a backfill, both come from the cursor's settings. A backfill may start before the
+        configured start, but never reads beyond the configured end.
         """
         now, limits = utc_now(), self.stream._read_range
         end = self._find_edge(cursor, "end", now)
@@ -365,7 +372,7 @@ class WindowReader(ContextReader):
     def make_edge_error(self, message: str, name: str) -> ConfigurationError:
         """Return the error for a cursor's start or end that is not a valid date-time.
 
-        The message names the settings from which it comes. ``name`` is ``start`` or ``end``.
+        ``name`` is ``start`` or ``end``. The error names the settings that contain the wrong value.
         """
         named = sorted(self.find_edge_settings(message, name))
         if named:
@@ -375,10 +382,10 @@ class WindowReader(ContextReader):
         return ConfigurationError(f"Stream '{self.stream.name}': {message}")
 
     def find_edge_settings(self, message: str, name: str) -> Iterable[str]:  # noqa: ARG002
-        """Return the names of the settings from which the cursor's start or end comes.
+        """Return the names of the settings that contain the cursor's wrong start or end.
 
-        These are the settings whose text is quoted in ``message``, the error that was raised.
-        ``name``, which is ``start`` or ``end``, is only used by subclasses.
+        ``message`` is the text of the error that was raised. A setting is returned if the message
+        quotes its text. ``name``, which is ``start`` or ``end``, is used only by subclasses.
         """
         texts = {key: text for key, text in self.stream.config.items() if isinstance(text, str)}
         return [key for key, text in texts.items() if text and repr(text) in message]
@@ -386,9 +393,10 @@ class WindowReader(ContextReader):
     def find_stored(
         self, cursor: DatetimeBasedCursor, context: Context | None
     ) -> dt.datetime | None:
-        """Return a context's bookmark as a datetime.
+        """Return the bookmark of a partition as a datetime.
 
-        Return None if there is no usable bookmark, so that the context is read from the start date.
+        ``context`` identifies the partition. Return None if there is no usable bookmark; the
+        partition is then read from the start date.
         """
         stream = self.stream
         if stream.replication_method != REPLICATION_INCREMENTAL:
@@ -420,10 +428,10 @@ class WindowReader(ContextReader):
         end: dt.datetime,
         stored: dt.datetime | None,
     ) -> CursorRecordFilter | None:
-        """Return the filter for the records of a context, or None if no filter is needed.
+        """Return the filter for the records of a partition, or None if no filter is needed.
 
-        The cursor defines which records it drops: those outside ``lower`` and ``end``, or those at
-        the bookmark ``stored``, which were sent before.
+        Depending on the cursor, the filter drops records outside ``lower`` and ``end``, or records
+        at the bookmark ``stored``, which were sent before.
         """
         from tap_core.incremental.record_filter import CursorRecordFilter
 
@@ -437,10 +445,10 @@ class WindowReader(ContextReader):
         return CursorRecordFilter(order, find, lower=lower, upper=upper, sent_until=sent_until)
 
     def complete(self, *, saw_all: bool) -> None:
-        """Finalize the states of all partitions; log the number of misplaced records of a feed.
+        """Finalize the states of all partitions, and warn of misplaced records in a data feed.
 
-        A record of a feed, sorted from newest to oldest, is misplaced if it comes after an older
-        one.
+        A data feed is sorted from newest to oldest. A record that comes after an older one is
+        misplaced.
         """
         super().complete(saw_all=saw_all)
         order = _find_cursor_order(self.stream.state_manager.order)
@@ -456,13 +464,13 @@ class WindowReader(ContextReader):
 
 
 def _check_sorted_cursor(cursor: DatetimeBasedCursor, stream: str) -> None:
-    """Check that a cursor can read a sorted stream, whose bookmark advances with each record.
+    """Check that a cursor is suitable for a sorted stream, whose bookmark advances per record.
 
     An interrupted sync may leave the bookmark in the middle of a window, or of equal values.
 
     Raises:
-        ConfigurationError: The next sync would miss records after that bookmark, or read older ones
-            again.
+        ConfigurationError: The next sync would miss records after that bookmark, or read older
+            records again.
     """
     if (
         cursor.lookback_window
@@ -482,7 +490,7 @@ def _has_single_window(cursor: DatetimeBasedCursor) -> bool:
 
 
 def _find_cursor_order(order: ReplicationKeyComparator) -> CursorComparator | None:
-    """Return ``order`` if it is a `CursorComparator`, the comparator of a cursor, else None."""
+    """Return ``order`` if it is a `CursorComparator`, the comparator of a cursor; else None."""
     if type(order) is ReplicationKeyComparator:
         return None
     from tap_core.incremental.cursor_comparator import CursorComparator  # only for a cursor
@@ -493,6 +501,6 @@ def _find_cursor_order(order: ReplicationKeyComparator) -> CursorComparator | No
 def _read_window(
     stream: WindowedStreamProtocol, window: TimeWindow, current: _WindowPass
 ) -> Iterable[Record]:
-    """Set the time window that the stream reads, and return the records of that window."""
+    """Set ``window`` as the time window that a stream reads, and return its records."""
     stream.stream_interval, stream._record_filter = window, current.record_filter
     return stream.request_records(current.context)
