@@ -2,7 +2,7 @@
 
 Public members and signatures are those of singer_sdk 0.54. The state dict is created once and
 updated in place, because streams and authors' code keep references to it. After an error the final
-state is marked as unfinished, so that a target does not take the sync for complete.
+state is marked as unfinished, so that a target does not consider the sync complete.
 """
 
 from __future__ import annotations
@@ -93,20 +93,28 @@ class Tap(PluginBase):
     """True if discovery queries the source and therefore needs a valid configuration."""
 
     has_shared_state: bool = False
-    """True if the state has top-level keys in addition to ``bookmarks``, which streams share. Such
-    states are written and loaded as a whole."""
+    """True if streams share top-level keys of the state in addition to ``bookmarks``.
+
+    Such states are written and loaded as a whole.
+    """
 
     continue_on_stream_error: bool = False
-    """True to sync the remaining streams after a stream has failed, with protocols that report the
-    end of each stream (Airbyte's STREAM_STATUS). The run still fails at its end."""
+    """True to sync the remaining streams after a stream has failed.
+
+    It has an effect only if the protocol reports the end of each stream, such as Airbyte's
+    STREAM_STATUS. The run still fails at its end.
+    """
 
     max_parallel_streams: int = 1
     """Maximum number of top-level streams to sync in parallel, if the streams allow threads. The
     user's setting of the same name can lower it."""
 
     connection_tests: ClassVar[Mapping[str, str]] = {"connection": "Reaching the source"}
-    """Connection tests for protocols that run tests by name (Fivetran): a mapping from test name to
-    label for users. The method ``check_x`` runs the test ``x`` and raises an error on failure."""
+    """Connection tests by name, for protocols that run single tests, such as Fivetran's.
+
+    The dict maps the name of a test to a label for users. The method ``check_x`` runs the test
+    ``x`` and raises an error on failure.
+    """
 
     selection_not_supported: ClassVar[bool] = False
     """True to report to Fivetran that users cannot select tables and columns."""
@@ -124,7 +132,7 @@ class Tap(PluginBase):
     ]
 
     _mapper_is_due = False
-    """True if the mapper is created on first access."""
+    """True if stream maps must be created on the first access of `mapper`."""
 
     _HOOKS: ClassVar[Mapping[str, Any]] = {}
 
@@ -216,7 +224,7 @@ class Tap(PluginBase):
 
     @property
     def protocol_writer(self) -> ProtocolWriter:
-        """Object that writes the events of a sync; by default it writes Singer messages."""
+        """Writer of the events of a sync; by default it writes Singer messages."""
         if self._protocol_writer is None:
             self._protocol_writer = make_event_writer(self._message_writer)
         return self._protocol_writer
@@ -226,7 +234,7 @@ class Tap(PluginBase):
         self._protocol_writer = writer
 
     def set_protocol_writer(self, writer: ProtocolWriter) -> None:
-        """Write all output with ``writer``, the writer of a protocol other than Singer.
+        """Set ``writer``, the writer of a protocol other than Singer, for all output.
 
         Singer messages of the tap's code are converted to that protocol.
         """
@@ -245,20 +253,20 @@ class Tap(PluginBase):
         self.__dict__.pop("run", None)
 
     def write_message(self, message: Message) -> None:
-        """Write a Singer message, after the rows that are still buffered."""
+        """Write a Singer message. Buffered rows are written first."""
         sync.messages.emit_message(self.run, message)
 
     @cached_property
     def state_writer(self) -> StateWriter:
-        """Writer with which the tap's code writes a state: ``state_writer.write_state(state)``."""
+        """Writer of states for the tap's code. Call ``state_writer.write_state(state)``."""
         return StateWriter(self)
 
     def estimate_sync(self) -> tuple[int | None, int | None] | None:
-        """Return the estimated numbers of rows and bytes of all streams together, or None.
+        """Return the estimated numbers of rows and bytes of all streams, as a pair, or None.
 
-        Override this method to report progress with protocols that have estimates, such as Airbyte.
-        It is called before the first stream. If it returns a total, `Stream.estimate_sync` is not
-        called.
+        Override this method to report progress if the output protocol has estimates, such as
+        Airbyte's. It is called before the first stream. If it returns a total,
+        `Stream.estimate_sync` is not called.
         """
         return None
 
@@ -298,8 +306,9 @@ class Tap(PluginBase):
     def _write_unfinished_state(self, unfinished: str | None) -> None:
         """Write the last state after an error or a signal, with the key ``currently_syncing``.
 
-        The key shows a target that the sync is unfinished; ``unfinished`` is the name of a stream.
-        If the state cannot be written, an error is logged, so that the original error is raised.
+        The key tells a target that the sync is unfinished; ``unfinished`` is the name of a stream.
+        If the state cannot be written, log an error instead of raising it. The caller then raises
+        the original error.
         """
         if self.run.is_broken or self.run.is_hurried:
             return
@@ -459,7 +468,7 @@ class Tap(PluginBase):
     def has_own_catalog(self) -> bool:
         """True if the tap's class overrides `catalog` and stream maps have been created.
 
-        SCHEMA messages then have the schemas in that catalog.
+        SCHEMA messages then contain the schemas of that catalog.
         """
         return self.has_mapper and is_overridden(self, "catalog")
 
@@ -467,7 +476,7 @@ class Tap(PluginBase):
 
     @property
     def state(self) -> TapState:
-        """State of the whole tap, a mutable dict. Reading it first writes the buffered rows."""
+        """State of the whole tap, as a mutable dict. Each access first writes the buffered rows."""
         if "run" in self.__dict__:
             self.run.settle()
         self.document.share()
@@ -518,7 +527,7 @@ class Tap(PluginBase):
             stream.log_sync_costs()
 
     def sync_part(self, part: WorkUnit) -> Mapping[str, Any]:
-        """Sync a work unit, such as some partitions; return the new states by stream name.
+        """Sync a work unit, such as one partition; return the new states by stream name.
 
         Another process has created the work unit, to distribute a sync over several processes.
         """
@@ -575,7 +584,7 @@ class Tap(PluginBase):
 
     @classmethod
     def get_command(cls, args: Sequence[str]) -> CliCommand:
-        """Return the command of the program: the Fivetran server for ``--port``, else Singer's."""
+        """Return the program's command: Fivetran's gRPC server for ``--port``, else Singer's."""
         if has_port_option(args):
             from tap_core.protocols.fivetran.cli import connector_command
 
@@ -604,7 +613,7 @@ Tap._HOOKS = {name: get_member(Tap, name) for name in ("catalog", "write_message
 
 
 class StateWriter:
-    """Writer of STATE messages for the code of a tap. Equal consecutive states are written once."""
+    """Writer of STATE messages for the code of a tap. A state equal to the last one is skipped."""
 
     def __init__(self, tap: Tap) -> None:
         self._tap = tap
@@ -664,7 +673,7 @@ def _check_discovered(found: Any) -> Iterable[Stream]:
 
 
 def _load_catalog(catalog: PurePath | str | dict[str, Any] | Catalog | None) -> Catalog | None:
-    """Return a catalog from a `Catalog`, a dict or (deprecated) the path of a JSON file."""
+    """Load a catalog from a `Catalog`, a dict or (deprecated) the path of a JSON file."""
     if catalog is None or isinstance(catalog, Catalog):
         return catalog
     if isinstance(catalog, Mapping):
@@ -678,7 +687,7 @@ def _load_catalog(catalog: PurePath | str | dict[str, Any] | Catalog | None) -> 
 
 
 def _load_state(state: PurePath | str | dict[str, Any] | None) -> dict[str, Any]:
-    """Return a state from a dict or (deprecated) the path of a JSON file; {} without it."""
+    """Load a state from a dict or (deprecated) from the path of a JSON file; ``{}`` for None."""
     if not state:
         return {}
     if isinstance(state, dict):

@@ -1,12 +1,12 @@
 """Table version of a FULL_TABLE stream, and its first ACTIVATE_VERSION message.
 
-The version is chosen once per run and stream, even if several threads sync the contexts of the
-stream. Every row has the version. A second ACTIVATE_VERSION message at the end of the stream makes
-the target delete the rows of older versions.
+The version is chosen once per run and stream, even if several threads sync its partitions. Every
+row has the version. A second ACTIVATE_VERSION message at the end of the stream makes the target
+delete the rows of older versions.
 
-A stream whose parent resumes from a bookmark gets no version: this run reads only the children of
-some parent records, and the rows of the others must stay. Two streams to which stream maps give the
-same name get no version either, because each would delete the rows of the other.
+A stream whose parent resumes from a bookmark gets no version. This run reads only the children of
+some parent records, and the rows of all other parents must stay. Two streams to which stream maps
+give the same name get no version either, because each would delete the rows of the other.
 """
 
 from __future__ import annotations

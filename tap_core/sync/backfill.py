@@ -1,7 +1,7 @@
-"""Backfill: sync of records in a range of replication key values, without a change of the state.
+"""Backfill: sync of records in a range of replication key values that leaves the state unchanged.
 
-The sync starts with an empty state, which is never written. In place of each state, the saved
-state of the last regular sync is written unchanged, or nothing if there is no saved state.
+The sync starts with an empty state, which is never written. In place of each state, the saved state
+of the last regular sync is written unchanged, or nothing if there is no saved state.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["KeptStateWriter", "apply_range", "begin_backfill"]
 
 
 class KeptStateWriter:
-    """Protocol writer of a backfill, so that the backfill does not change the saved state.
+    """Protocol writer for a backfill that keeps the saved state unchanged.
 
     In place of each new state, it writes the saved state of the last regular sync.
     """
@@ -62,7 +62,7 @@ def begin_backfill(
     """Prepare a tap for a backfill, and write the saved state to the output.
 
     Args:
-        tap: Tap with its protocol writer, which has not loaded a state.
+        tap: Tap with its protocol writer. It must not have loaded a state.
         read_range: Range of replication key values to read.
         state: Saved state, as a dict or as JSON on one line; None to write no state.
     """
@@ -96,10 +96,9 @@ def apply_range(tap: SyncTap, read_range: ReadRange) -> None:
 
 
 def _refuse(stream: SyncStream, read_range: ReadRange) -> str | None:
-    """Return why a backfill cannot read a stream in a range of replication key values.
+    """Return the reason if a backfill cannot read a stream, or None if it can.
 
-    The reason is part of a warning, such as "it has no replication key". Return None if the
-    backfill can read the stream.
+    The reason is part of a warning, such as "it has no replication key".
     """
     is_forced = any(
         child.selected and child.ignore_parent_replication_key

@@ -3,10 +3,10 @@
 - The stage runs before the protocol writer. Encoded rows are appended to the open file of their
   stream, so selection, stream maps and type conformance are the same as for RECORD messages.
 - A file with ``batch_size`` rows is closed, and a `BatchFiles` event for it is emitted at once.
-- A state covers the rows of all streams, so all open files are closed and their events emitted
-  before a state is written. No state is written while a tap's own ``get_batches`` has read
-  records that are not in a BATCH message yet. Optional states are skipped, because each would
-  end the open files early.
+- A state covers the rows of all streams. Before it is written, all open files are closed and their
+  events emitted. No state is written while a tap's own ``get_batches`` has read records that are
+  not in a BATCH message yet. Optional states are skipped, because each would end the open files
+  early.
 
 Source: "Batch Messages" in the documentation of the Meltano Singer SDK.
 """
@@ -127,8 +127,8 @@ class BatchFileOutput:
     def begin(self, source: str, writers: Iterable[StreamBatchWriter]) -> None:
         """Start writing batch files for a stream.
 
-        Streams to which stream maps give the same name share the writer of the one that began
-        first, and so its files, its batch settings and its metric.
+        Stream maps may give several streams the same name. They then share the writer of the first
+        one, including its files, batch settings and metric.
 
         Args:
             source: Name of the stream in the tap, before stream maps rename it.
@@ -147,9 +147,9 @@ class BatchFileOutput:
                 del self._writers[writer.stream]
 
     def get_row_limit(self, source: str, limit: int) -> int:
-        """Return the number of records to buffer before the files of ``source`` are written.
+        """Return the number of records to buffer before writing them to the files of ``source``.
 
-        This is ``limit``, or fewer if one of the open files has space for fewer rows.
+        It is ``limit``, or fewer if an open file has space for fewer rows.
         """
         writers = self._sources.get(source)
         return min(limit, *(each.free_rows for each in writers)) if writers else limit
@@ -158,8 +158,8 @@ class BatchFileOutput:
         """Write rows into the batch files of their stream, and pass all other events on.
 
         Rows of a stream without batch files are passed on too. Before a state, a changed schema or
-        a table version, open files are closed and their events are passed on, because the target
-        must load those rows first.
+        a table version, open files are closed and their events are passed on. The target then loads
+        these files first.
         """
         if isinstance(event, Rows):
             writer = self._writers.get(event.stream)
@@ -204,17 +204,17 @@ class BatchFileOutput:
         No state may be written while a record that the tap has read is not in a BATCH message yet.
 
         Args:
-            required: False for a state that may be skipped. It is not written while a stream has
-                batch files, because it would end the files early.
+            required: False for an optional state. It is not written while a stream has batch files,
+                because it would end the files early.
         """
         return not self._blocked and (required or not self._sources)
 
     @contextmanager
     def custom_batches(self, source: str) -> Iterator[None]:
-        """Enable `block_states` in a ``with`` block, which syncs a stream with its own batch files.
+        """Context manager for syncing a stream whose batch files the tap's code writes.
 
-        The tap's code writes the batch files of the stream ``source``. If the block fails, blocked
-        states stay blocked, because records may be missing from the files.
+        Only inside the block does `block_states` have an effect for the stream ``source``. If the
+        block fails, blocked states stay blocked, because records may be missing from the files.
         """
         thread_key = _make_thread_key(source)
         self._custom_batch_keys.add(thread_key)
@@ -223,7 +223,7 @@ class BatchFileOutput:
         self._blocked.discard(thread_key)
 
     def block_states(self, source: str) -> None:
-        """Block states, because this thread has read a record that is not in a BATCH message yet.
+        """Forbid states, because this thread has read a record that is not in a BATCH message yet.
 
         The method has no effect outside a `custom_batches` block for the stream ``source``.
         """

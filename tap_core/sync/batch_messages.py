@@ -1,9 +1,9 @@
 """Batch files of streams with the setting ``batch_config``, written by the SDK or by the tap.
 
-If the settings name a built-in format and the stream overrides no batch methods, the stream is
-synced as usual and the SDK writes its rows to files. Otherwise (``get_batches`` is overridden, or
-another package provides the encoder) the tap's code writes the files and yields manifests, which
-are sent unchanged in BATCH messages.
+The SDK writes the rows to files if the settings name a built-in format and the stream overrides no
+batch methods. Otherwise (``get_batches`` is overridden, or another package provides the encoder)
+the tap's code writes the files. It yields lists of file URLs (manifests), which are sent unchanged
+in BATCH messages.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ def end_batches(stream: SyncStream, run: SyncRun) -> None:
 
 
 def sync_own_batches(stream: SyncStream, config: BatchConfig, context: Context | None) -> None:
-    """Sync a stream whose batch files are written by the tap's code instead of the SDK.
+    """Sync a stream for which the tap's code writes the batch files, not the SDK.
 
-    If the stream overrides ``get_batches`` and stream maps apply to it, a warning is logged,
-    because the maps cannot change the contents of the files.
+    If the stream overrides ``get_batches`` and has stream maps, a warning is logged, because the
+    maps cannot change the contents of the files.
     """
     mapped = get_plan(stream).mapped is not None
     if mapped and is_overridden(stream, "get_batches", "_sync_batches"):
@@ -95,7 +95,7 @@ def sync_own_batches(stream: SyncStream, config: BatchConfig, context: Context |
 def iterate_processed_records(stream: SyncStream, context: Context | None) -> Iterator[Record]:
     """Yield the records of a stream for batch files that the tap's code writes.
 
-    Their values are converted to the types of the schema, and stream maps are applied.
+    The values are converted to the types of the schema, and stream maps are applied.
 
     Raises:
         ConfigurationError: Stream maps split the stream into several output streams, whose records

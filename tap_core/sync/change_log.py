@@ -1,4 +1,4 @@
-"""`ChangeLog`: interface of a source's log, from which LOG_BASED streams are read."""
+"""`ChangeLog`: interface of a source's change log, from which LOG_BASED streams are read."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ __all__ = ["Change", "ChangeLog", "LogEntry", "Position", "SchemaUpdate"]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Entry of a change log for a row of a stream that was inserted, updated or deleted."""
+    """Entry of a change log: the insertion, update or deletion of a row."""
 
     stream: str
     record: Record
-    """Record to write; that of a deletion has the keys and ``_sdc_deleted_at``."""
+    """Record to write. For a deletion, it contains the keys and ``_sdc_deleted_at``."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaUpdate:
-    """Entry of a change log for a changed schema of a stream.
+    """Entry of a change log: the change of a stream's schema.
 
-    The `ChangeLog` has set ``schema`` of the stream before it yields this entry.
+    The `ChangeLog` sets ``schema`` of the stream before it yields this entry.
     """
 
     stream: str
@@ -34,9 +34,9 @@ class SchemaUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Entry of a change log for a position at which a later sync can resume.
+    """Entry of a change log: a position at which a later sync can resume.
 
-    All changes before it were yielded.
+    All changes before the position were yielded.
     """
 
     value: int
@@ -46,25 +46,25 @@ LogEntry: TypeAlias = Change | SchemaUpdate | Position
 
 
 class ChangeLog(abc.ABC):
-    """Base class for the log of a source (such as a database) with the changes of its rows.
+    """Base class for the change log of a source, such as a database.
 
-    A stream is read from a log if its ``change_log`` is a `ChangeLog` and its replication method is
-    LOG_BASED. Its ``replication_key`` names the property with the position of a record, and its
-    ``get_records`` reads the snapshot. Positions are integers that grow with the log.
+    A stream is read from the log if its ``change_log`` is a `ChangeLog` and its replication method
+    is LOG_BASED. Its ``replication_key`` names the property that contains the log position of a
+    record. Its ``get_records`` reads the snapshot. Positions are integers that grow with the log.
     """
 
     @abc.abstractmethod
     def begin(self, starts: Mapping[str, int | None]) -> int:
-        """Prepare the log for a run, and return its end: the position up to which the run reads.
+        """Prepare the log for a run, and return the position up to which the run reads (the end).
 
-        A snapshot that begins after this method has returned contains all changes before the end.
+        A snapshot that begins after this call contains all changes before the end.
 
         Args:
-            starts: Position from which each stream is read, by its name; None for a new stream.
+            starts: Position from which each stream is read, by stream name; None for a new stream.
 
         Raises:
-            Exception: The log no longer has the changes since one of the positions, or does not
-                have those of a stream.
+            Exception: The log no longer has the changes since one of the positions, or it has no
+                changes of one of the streams.
         """
 
     @abc.abstractmethod
@@ -73,9 +73,9 @@ class ChangeLog(abc.ABC):
 
     @abc.abstractmethod
     def read(self, starts: Mapping[str, int], end: int) -> Iterator[LogEntry]:
-        """Yield the changes from each stream's start to the end, in the order of the log.
+        """Yield the changes of all streams up to ``end``, in the order of the log.
 
         Args:
-            starts: Position of each stream's first change, by its name.
+            starts: Position of each stream's first change, by stream name.
             end: Position after the last change.
         """

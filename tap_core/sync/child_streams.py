@@ -1,11 +1,12 @@
 """Sync of child streams for the records of a parent stream.
 
+- A parent record defines the context of its children: a dict of values such as its key.
 - Children are synced before their parent's record is written, each with a copy of the context.
   Children of a record that the parent's stream map drops are not synced.
-- A child that is aborted by its record limit does not stop its siblings or its parent.
-- If the children are synced by a worker pool, the parent stream is read meanwhile. The parent's
-  bookmark only advances to a record when the children of that record, and of all records before
-  it, are synced.
+- If a child is aborted by its record limit, its siblings and its parent continue.
+- If a worker pool syncs the children, the parent stream is read meanwhile. The parent's bookmark
+  advances to a record only when the children of that record, and of all records before it, are
+  synced.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ __all__ = [
 def sync_child_contexts(stream: SyncStream, record: Record, child_context: Context | None) -> None:
     """Sync the child streams of a stream for one of its records.
 
-    They are synced once for each context that ``generate_child_contexts`` yields for the record.
-    ``child_context`` is the context that this method gets: by default that of the parent, or the
-    one that ``get_records`` has yielded with the record.
+    ``generate_child_contexts`` yields the contexts for the record: values that the children need.
+    The children are synced once for each. The method is called with ``child_context``: by default
+    the context of the parent, or the context that ``get_records`` has yielded with the record.
     """
     is_kept = get_plan(stream).child_filter
     for context in stream.generate_child_contexts(record=record, context=child_context):
@@ -62,9 +63,10 @@ def sync_child_contexts(stream: SyncStream, record: Record, child_context: Conte
 
 
 def sync_children(stream: SyncStream, child_context: Context | None) -> None:
-    """Sync each selected child stream of a stream for one context, given by a parent record.
+    """Sync each selected child stream of a stream for one parent record.
 
-    If ``child_context`` is None, log a warning and sync no child.
+    ``child_context`` contains the values of the record that the children need. If it is None, log a
+    warning and sync no child.
     """
     if child_context is None:
         stream.log(
@@ -87,10 +89,10 @@ def _sync_child(child: SyncStream, context: Context) -> None:
 
 
 def require_child_contexts(stream: SyncStream) -> None:
-    """Check that the child streams of a stream without ``get_child_context`` can be synced.
+    """Raise an error if a stream without ``get_child_context`` has children that need it.
 
     Raises:
-        NotImplementedError: A child has one bookmark per context, because its
+        NotImplementedError: A child has one bookmark per parent record, because its
             ``state_partitioning_keys`` is None. The parent must define ``get_child_context``.
     """
     for child in stream.child_streams:
@@ -107,7 +109,8 @@ def require_child_contexts(stream: SyncStream) -> None:
 def ensure_state_entry(stream: SyncStream, context: Context | None) -> None:
     """Create the state entry of a context before a worker thread syncs the context.
 
-    The entries in the state then have the same order as in a sync without threads.
+    The entries in the state then have the same order as in a sync without threads. A context
+    contains the values that identify a partition or parent record.
     """
     bookmark = stream._get_state_partition_context(context)
     if context == bookmark or stream.replication_method != REPLICATION_FULL_TABLE:
@@ -116,18 +119,18 @@ def ensure_state_entry(stream: SyncStream, context: Context | None) -> None:
 
 @dataclass(slots=True, eq=False)
 class ParentRecord:
-    """Record of a parent stream whose children are synced by a `ChildSyncPool`."""
+    """Record of a parent stream with the number of its children that are not synced yet."""
 
     pending: int = 0
     """Number of child contexts that are not synced yet; worker threads decrease it."""
     key_value: Any = None
-    """Replication key value up to which the parent stream is read with this record."""
+    """Replication key value of the parent stream after reading this record, or None."""
 
 
 class ChildSyncPool:
     """Worker pool that syncs the children of one parent stream while the parent is read.
 
-    The parent's bookmark advances only past records whose children are synced.
+    The parent's bookmark advances to a record only when the children of the record are synced.
     """
 
     def __init__(
@@ -159,9 +162,10 @@ class ChildSyncPool:
         self.pool.__exit__(kind, error, trace)
 
     def submit(self, child: SyncStream, context: Context) -> None:
-        """Queue the sync of a child stream for the parent's current record, which gave ``context``.
+        """Queue the sync of a child stream for the current record of the parent.
 
-        The state entry of the context is created at once.
+        ``context`` contains the values of the record that the child needs. Its state entry is
+        created at once.
         """
         record, own = self._record, dict(context)
         if not is_overridden(child, "preprocess_context"):
@@ -176,11 +180,11 @@ class ChildSyncPool:
         self.pool.submit(SyncJob(child, own, lambda stream: _sync_child(stream, own), done))
 
     def set_bookmark(self, bookmark: DeferredBookmark | None) -> None:
-        """Set the bookmark of the parent that advances with its children; None removes it."""
+        """Set the parent's bookmark, which advances when children are synced; None removes it."""
         self._bookmark = bookmark
 
     def count_children(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Yield the parent's records, and add each to the parent's bookmark once it is written.
+        """Yield the parent's records. Pass each one to the parent's bookmark after it is written.
 
         The caller requests the next record when it has written the current one.
         """
@@ -193,7 +197,7 @@ class ChildSyncPool:
                     self._bookmark.add_record(written)
 
     def reload(self) -> None:
-        """Reset the parent's cursor to the bookmark in the state, after other code changed it."""
+        """Reset the parent's cursor to the bookmark in the state, which other code has changed."""
         if self._bookmark is not None:
             self._bookmark.reload()
 
@@ -203,10 +207,10 @@ class ChildSyncPool:
 
 
 class DeferredBookmark:
-    """Bookmark of a parent stream that advances only past records whose children are synced."""
+    """Bookmark of a parent stream that waits until the children of a record are synced."""
 
     def __init__(self, cursor: BookmarkCursor, move: Callable[[Any], None]) -> None:
-        """Create a bookmark for the values of ``cursor``.
+        """Create a bookmark that follows the values of ``cursor``.
 
         Args:
             cursor: Cursor that advances with each parent record.
@@ -218,11 +222,10 @@ class DeferredBookmark:
         self._records: deque[ParentRecord] = deque()
 
     def add_record(self, record: ParentRecord) -> None:
-        """Add a written parent record, whose ``key_value`` becomes the cursor's latest value.
+        """Add a written parent record, and set its ``key_value`` to the cursor's latest value.
 
-        A record is also added if the cursor has no value yet, because no record with a replication
-        key value was read. The bookmark must not advance before the children of such a record are
-        synced.
+        A record is added even if the cursor has no value yet, because no replication key value was
+        read. The bookmark must also wait for the children of such a record.
         """
         record.key_value = self._cursor.latest
         if not record.pending and self._records and not self._records[-1].pending:
@@ -230,13 +233,13 @@ class DeferredBookmark:
         self._records.append(record)
 
     def reload(self) -> None:
-        """Reset the parent's cursor to the bookmark in the state, after other code changed it."""
+        """Reset the parent's cursor to the bookmark in the state, which other code has changed."""
         self._cursor.reload()
 
     def settle(self) -> None:
         """Advance the bookmark in the state to the last record up to which all children are synced.
 
-        Do nothing if there is no such record since the last call.
+        Nothing is done if there is no new such record since the last call.
         """
         ready: ParentRecord | None = None
         while self._records and not self._records[0].pending:

@@ -1,8 +1,8 @@
 """Sync loop that calls a stream's overridable methods, such as ``_process_record``, per record.
 
-It is used for streams that override such a method; all others use the faster loop in
-`tap_core.sync.engine`. The methods are called in the order of the Meltano Singer SDK, for which
-the overrides were written. Both loops use the same record encoder, so the output is the same.
+It is used for streams that override such a method. All others use the faster loop in
+`tap_core.sync.engine`. The methods are called in the order of the Meltano Singer SDK, for which the
+overrides were written. Both loops use the same record encoder, so the output is the same.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def sync_with_hooks(
 ) -> Iterator[Record]:
     """Sync a stream by calling its overridable methods, such as ``post_process``, per record.
 
-    Yield each record after it is written. If ``write_messages`` is False, write no messages,
-    because the caller writes the records.
+    Yield each record after it is written. Write no messages if ``write_messages`` is False: the
+    caller then writes the records.
     """
     run = stream._tap.run
     signpost = None if context else stream.get_replication_key_signpost(context)
@@ -95,8 +95,8 @@ class _PartitionSync:
         """Process each record of a partition with the stream's overridable methods, then yield it.
 
         Args:
-            context: Context of the partition.
-            bookmark: Keys and values of ``context`` that identify the partition's bookmark.
+            context: Values that identify the partition, or None.
+            bookmark: Those of the values that identify the partition's bookmark.
         """
         stream = self.stream
         child_context = None if context is None else copy.copy(context)

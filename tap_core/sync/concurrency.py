@@ -2,9 +2,10 @@
 
 - A tap's code sets the maximum (``max_parallel_partitions``, ``max_parallel_streams``). The
   settings of the same names can lower these numbers, but not raise them.
-- A thread syncs all descendants of its stream too, so the smallest number of the stream and
-  its descendants applies.
-- Streams whose contexts depend on each other or must keep their order use one thread.
+- A thread also syncs all descendants of its stream. So the smallest number of the stream and its
+  descendants applies.
+- A context (partition or parent record) may depend on another, or have to keep its order. The
+  stream then uses one thread.
 - `tap_core.sync.engine` distributes the contexts of a stream, in the order of ``partitions``;
   `tap_core.sync.stream_scheduler` orders the streams.
 """
@@ -39,11 +40,11 @@ __all__ = [
 
 _SDK_PACKAGES = ("tap_core", "builtins", "abc")
 _WHOLE_SYNC_HOOKS = ("_sync_records", "state_manager")
-"""Members that, if overridden, may depend on all contexts of a sync."""
+"""Members of a stream that, if overridden, may depend on all partitions of a sync."""
 
 
 def apply_user_limit(number: int, config: Mapping[str, Any], setting: str) -> int:
-    """Return the number of threads that both the tap's code and the user's settings allow.
+    """Return the smaller of two thread numbers: the tap's own and the user's limit.
 
     Args:
         number: Number of threads that the tap's code allows.
@@ -73,13 +74,13 @@ def apply_user_limit(number: int, config: Mapping[str, Any], setting: str) -> in
 def may_be_parallel(number: object) -> bool:
     """Return True if a class attribute allows more than one thread.
 
-    Only an object knows the number if the attribute is a property.
+    If the attribute is a property, return True, because only an object knows the number.
     """
     return not isinstance(number, int) or number > 1
 
 
 def get_thread_count(stream: SyncStream) -> int:
-    """Return the number of threads that may sync contexts of a stream in parallel, at least 1."""
+    """Return the number of threads that may sync partitions of a stream in parallel, at least 1."""
     if not may_be_parallel(stream.max_parallel_partitions):
         return 1
     return min(map(_get_own_limit, _iterate_family(stream)))
@@ -101,10 +102,10 @@ def get_synced_children(stream: SyncStream) -> list[SyncStream]:
 
 
 def explain_not_distributed(stream: SyncStream) -> str | None:
-    """Return why the contexts of a stream cannot be synced in several processes.
+    """Return the reason if several processes cannot sync the partitions of a stream.
 
     The reason is part of a log message, such as "its rows are written to batch files". Return None
-    if several processes may sync the contexts.
+    if several processes can sync them.
     """
     reasons = (
         (
@@ -128,9 +129,9 @@ def explain_not_distributed(stream: SyncStream) -> str | None:
 
 
 def can_distribute(run: SyncRun, *streams: SyncStream) -> bool:
-    """Return True if the contexts (partitions) of all ``streams`` may be synced in other processes.
+    """Return True if other processes may sync the partitions of all ``streams``.
 
-    Log the reason for each stream whose contexts may not.
+    Log the reason for each stream that must be synced by one process.
     """
     distributor = run.outbox.distributor
     if distributor is None or not streams or run.stop_signal is not None:
@@ -145,8 +146,8 @@ def can_distribute(run: SyncRun, *streams: SyncStream) -> bool:
 def stream_classes(tap_class: type) -> Iterator[Any]:
     """Yield the stream classes that a tap may have, without creating the tap.
 
-    They are found by name in the modules that define the tap class and its base classes, and in
-    modules of the same package that these import.
+    They are found by name in the modules that define the tap class and its base classes. Modules
+    that these import from the same package are searched too.
     """
     for kind in tap_class.__mro__:
         module = sys.modules.get(kind.__module__)
@@ -168,14 +169,14 @@ def _is_stream_class(value: Any) -> bool:
 
 
 def _iterate_family(stream: SyncStream) -> Iterator[SyncStream]:
-    """Yield a stream, followed by its descendants that are synced."""
+    """Yield a stream, then those of its descendants that are synced."""
     yield stream
     for child in get_synced_children(stream):
         yield from _iterate_family(child)
 
 
 def _get_own_limit(stream: SyncStream) -> int:
-    """Return the number of threads that a stream and the user allow, without its descendants."""
+    """Return the number of threads that a stream and the user allow; ignore its descendants."""
     limit = apply_user_limit(
         stream.max_parallel_partitions, stream.config, "max_parallel_partitions"
     )
@@ -205,10 +206,10 @@ def _makes_batches(stream: SyncStream) -> bool:
 
 
 def _keeps_order(stream: SyncStream) -> bool:
-    """Return True if the stream's contexts must be synced one after the other.
+    """Return True if the stream's partitions must be synced one after the other.
 
-    This is the case for an incremental stream whose contexts share a bookmark and for which
-    ``check_sorted`` is False: its final bookmark is the last value of the last context.
+    This is the case if the stream is incremental, its partitions share a bookmark, and
+    ``check_sorted`` is False. The final bookmark is then the last value of the last partition.
     """
     return (
         stream.state_partitioning_keys is not None

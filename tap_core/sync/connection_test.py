@@ -23,7 +23,7 @@ __all__ = ["read_one_record"]
 
 
 def read_one_record(stream: SyncStream) -> None:
-    """Read the first record of a stream's first context, and discard it.
+    """Read the first record of a stream's first partition, and discard it.
 
     Errors raised by the tap's code are not caught.
     """

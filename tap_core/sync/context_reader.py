@@ -1,8 +1,8 @@
-"""`ContextReader`: prepares and ends the reading of each context of a stream.
+"""`ContextReader`: prepares and ends the reading of each context (partition or parent record).
 
-The sync engine calls a reader before and after it reads a context. Streams with a cursor, which are
-read in time windows or slices, have a subclass of `ContextReader`. Each stream object, including
-the copies in worker threads, has its own reader.
+The sync engine calls a reader before and after it reads a context. Streams with a cursor are read
+in time windows or slices by a subclass of `ContextReader`. Each stream object has its own reader;
+so has each copy of it in a worker thread.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ __all__ = ["ContextReader"]
 
 
 class ContextReader:
-    """Reader of a stream's contexts; the sync engine calls it before and after each context.
+    """Preparation and cleanup for reading a context: a partition or the children of a record.
 
-    This class is for streams without a cursor. Subclasses divide a context into the time windows or
-    slices of a cursor, and read one after the other.
+    The sync engine calls it before and after each context. This class is for streams without a
+    cursor. Subclasses divide a context into the time windows or slices of a cursor.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -38,7 +38,7 @@ class ContextReader:
 
     @property
     def has_cursor(self) -> bool:
-        """True if the stream has a cursor object, which compares and limits its bookmarks."""
+        """True if the stream has a cursor, an object that compares and limits its bookmarks."""
         return False
 
     @property
@@ -51,15 +51,16 @@ class ContextReader:
 
     @property
     def state_partitioning_keys(self) -> Sequence[str] | None:
-        """Default of the stream's ``state_partitioning_keys``.
+        """Default of the stream's ``state_partitioning_keys``: None or an empty list.
 
-        It is None for one bookmark per context, and empty for a cursor with one global bookmark.
+        None means one bookmark per partition. The list is empty for a cursor with one bookmark in
+        total.
         """
         return None
 
     @property
     def start_date(self) -> Any:
-        """Replication key value from which a context without a bookmark is read; None reads all."""
+        """Replication key value at which reading starts without a bookmark; None to read all."""
         return self.stream._config.get("start_date")
 
     def make_comparator(self) -> ReplicationKeyComparator:
@@ -81,7 +82,7 @@ class ContextReader:
     # Contexts
 
     def begin(self, context: Context | None) -> Callable[[Record], bool] | None:  # noqa: ARG002
-        """Prepare the sync of a context, and return a filter for its records.
+        """Prepare the sync of a context (partition), and return a filter for its records.
 
         A record for which the filter returns False is not written, and its children are not synced.
         The filter is called after ``post_process``. None keeps all records.
@@ -89,7 +90,7 @@ class ContextReader:
         return None
 
     def begin_preview(self, context: Context | None) -> Callable[[Record], bool] | None:  # noqa: ARG002
-        """Prepare to read the first records of a context for a preview that the user has requested.
+        """Prepare to read the first records of a context (partition) for a preview to the user.
 
         A preview changes no state and uses no threads. Return a filter for the records, as `begin`
         does.
@@ -97,20 +98,20 @@ class ContextReader:
         return None
 
     def begin_trial(self, context: Context | None) -> None:
-        """Prepare a connection test, which reads only the first records of a context."""
+        """Prepare a connection test, which reads only the first records of a partition."""
 
     def end(self) -> None:
-        """Release the resources of the context that was read; called after an error too."""
+        """Release the resources used to read a context (partition). Called after an error too."""
 
     def find_intervals(self, context: Context | None) -> Sequence[ReadInterval]:  # noqa: ARG002
-        """Return the time windows of a context, which different processes can sync.
+        """Return the time windows of a context (partition). Different processes can sync them.
 
         Return ``()`` if the context is not divided into time windows, which is the default.
         """
         return ()
 
     def reading_only(self, interval: ReadInterval) -> AbstractContextManager[None]:
-        """Return a context manager in which only the time window ``interval`` of a context is read.
+        """Return a context manager that restricts reading to the time window ``interval``.
 
         Raises:
             NotImplementedError: The stream has no time windows.
@@ -121,7 +122,7 @@ class ContextReader:
 
     @property
     def has_gap(self) -> bool:
-        """True if some records of the context were not read, so that its bookmark must not move."""
+        """True if some records were not read, so that the bookmark must not advance."""
         return False
 
     @property
@@ -135,14 +136,14 @@ class ContextReader:
     # End of the stream
 
     def continues_after(self, error: Exception) -> bool:  # noqa: ARG002
-        """Return True to sync the next context after ``error``, False (default) to end the sync."""
+        """Return True to continue with the next partition after ``error``; by default False."""
         return False
 
     def complete(self, *, saw_all: bool) -> None:
         """Finalize the states of all partitions of the stream at the end of its sync.
 
-        If ``saw_all`` is True, the sync has read all existing partitions. Other partitions are then
-        removed from the state if the stream's ``retain_partition`` returns False for them.
+        If ``saw_all`` is True, the sync has read all existing partitions. Any other partition is
+        then removed from the state if the stream's ``retain_partition`` returns False for it.
         """
         stream = self.stream
         if not stream.parent_stream_type and not is_overridden(stream, "partitions"):

@@ -1,7 +1,8 @@
-"""Distribution of contexts to other processes, such as Spark executors, and merge of their states.
+"""Distribution of work to other processes, such as Spark executors, and merge of their states.
 
-- A work unit (a context, or one time window of a context) is synced by the same engine in any
-  process. The `WorkDistributor` decides where it runs and how its rows reach the destination.
+- A work unit is a context (a partition or parent record), or one time window of a context. The same
+  engine syncs it in any process. The `WorkDistributor` decides where it runs and how its rows reach
+  the destination.
 - The state of a work unit is merged after its rows are written. A failed unit leaves the state
   unchanged. If a window of a context fails, the results of its later windows are discarded.
 - The state document of this process is the one that is saved; results are merged into it.
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["DistributedPool", "make_pool"]
 
 _MAX_LISTED = 5
-"""Maximum number of failed contexts listed in an error message."""
+"""Maximum number of failed partitions listed in an error message."""
 
 
 def make_pool(
@@ -41,15 +42,15 @@ def make_pool(
     distributes: bool = False,
     in_order: bool = False,
 ) -> WorkerPool | DistributedPool:
-    """Return a pool that syncs contexts (partitions) of streams, in threads or in other processes.
+    """Return a pool that syncs partitions of streams, in threads or in other processes.
 
     Args:
         run: Sync of the calling thread.
         size: Maximum number of threads; not used for other processes.
         streams: Streams to sync.
         distributes: True to use other processes instead of threads, if the output supports it.
-        in_order: True to discard the results of all contexts after the first failed one. It has no
-            effect on threads.
+        in_order: True to discard the results of all partitions after the first failed one. It has
+            no effect on threads.
     """
     distributor = run.outbox.distributor
     if distributes and distributor is not None:
@@ -58,7 +59,7 @@ def make_pool(
 
 
 class DistributedPool:
-    """Pool that syncs contexts (partitions) of streams in other processes, such as Spark executors.
+    """Pool that syncs partitions of streams in other processes, such as Spark executors.
 
     It has the methods of `WorkerPool`, which uses threads.
     """
@@ -84,12 +85,12 @@ class DistributedPool:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Do nothing at the end of the ``with`` block. Contexts still in the queue are dropped."""
+        """Do nothing at the end of the ``with`` block. Jobs that are still queued are dropped."""
 
     def submit(self, job: SyncJob) -> None:
-        """Queue a context of a stream. If the queue is then full, sync its contexts and wait.
+        """Queue a job. If the queue is then full, run its jobs in other processes and wait.
 
-        The contexts are synced in other processes.
+        A job syncs one partition of a stream.
         """
         self._begin(job.stream)
         unit = _build_work_unit(job, len(self._jobs), self._descendant_states)
@@ -106,14 +107,14 @@ class DistributedPool:
                 emit_activate_version(each, self.owner)
 
     def check(self) -> None:
-        """Do nothing: `drain` raises the errors of contexts (partitions), after all are synced."""
+        """Do nothing: `drain` raises the errors of all jobs after they have ended."""
 
     def drain(self) -> None:
-        """Sync all queued contexts and wait for them.
+        """Run all queued jobs in other processes, and wait for them.
 
         Raises:
-            PartitionsFailedError: At least one context failed. The data of the others is written;
-                with ``in_order`` only the data of the contexts before the first failed one.
+            PartitionsFailedError: At least one partition failed. The data of all others is written;
+                with ``in_order``, only the data of partitions before the first failed one.
         """
         self._send()
         if self._failed:
@@ -138,7 +139,7 @@ class DistributedPool:
             stream._write_state_message()
 
     def _merge_result(self, job: SyncJob, unit: WorkUnit, result: WorkResult) -> None:
-        """Merge the state and the row counts that another process has returned for a work unit.
+        """Merge the state and row counts that another process has returned for a work unit.
 
         If the unit has failed, store its error for `drain`. If the pool was created with
         ``in_order``, ignore results after the first error.
@@ -157,12 +158,12 @@ class DistributedPool:
 
 
 def _build_work_unit(job: SyncJob, number: int, descendants: _DescendantStates) -> WorkUnit:
-    """Return the work unit with all that another process needs to sync the context of a job.
+    """Return the work unit for a job, with the data that another process needs to run it.
 
-    This includes the state of the context, and the states of the stream's descendants.
+    The data include the state of the job's partition, and the states of descendant streams.
 
     Args:
-        job: Job with the stream and the context.
+        job: Job with the stream and the partition.
         number: Index of the work unit in the queue.
         descendants: Lookup of the descendants' states.
     """
@@ -189,21 +190,22 @@ def _build_work_unit(job: SyncJob, number: int, descendants: _DescendantStates) 
 
 
 def _make_stream_state(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the state of a stream as if it had only the context whose state is ``entry``."""
+    """Return the state of a stream whose only partition has the state ``entry``."""
     own = {name: copy.deepcopy(value) for name, value in entry.items() if name != "partitions"}
     return {"partitions": [own]} if "context" in own else own
 
 
 class _DescendantStates:
-    """Lookup of the states of child streams by the context (partition) of their parent stream."""
+    """Lookup of child stream states by the partition of the parent stream."""
 
     def __init__(self) -> None:
         self._indexes: dict[tuple[str, tuple[str, ...]], dict[Any, list[dict[str, Any]]]] = {}
 
     def select(self, stream: SyncStream, context: Context | None) -> dict[str, Any]:
-        """Return a copy of a child stream's state with only the partitions below a parent context.
+        """Return a copy of a child stream's state, restricted to the partitions below a parent.
 
-        These are the partitions whose context contains all keys of ``context`` with equal values.
+        ``context`` contains the values that identify the partition of the parent. A partition of
+        the child is below it if its own context has equal values for all these keys.
         """
         state = stream.state_manager.stream_state
         own = {name: copy.deepcopy(value) for name, value in state.items() if name != "partitions"}
@@ -214,7 +216,7 @@ class _DescendantStates:
         return own
 
     def _get_index(self, stream: SyncStream, keys: tuple[str, ...]) -> dict[Any, Any]:
-        """Return a stream's partitions by the values that their contexts have for ``keys``."""
+        """Return an index of a stream's partitions by the values of ``keys`` in their contexts."""
         index = self._indexes.get((stream.name, keys))
         if index is None:
             index = self._indexes[stream.name, keys] = {}
@@ -227,9 +229,9 @@ class _DescendantStates:
 
 
 def _merge_state(stream: SyncStream, unit: WorkUnit, returned: Mapping[str, Any]) -> None:
-    """Merge the state of a stream that another process has returned for a work unit.
+    """Merge a stream's state that another process has returned for a work unit.
 
-    ``returned``, the state of the stream, is merged into the state of the tap in this process.
+    ``returned`` is merged into the state of the tap in this process.
     """
     entries = [entry for entry in returned.get("partitions") or () if "context" in entry]
     if unit.interval is not None:
@@ -245,9 +247,9 @@ def _merge_state(stream: SyncStream, unit: WorkUnit, returned: Mapping[str, Any]
 
 
 def _merge_interval(stream: SyncStream, unit: WorkUnit, entry: Mapping[str, Any]) -> None:
-    """Advance a context's bookmark to the end of the time window that a work unit has read.
+    """Advance a bookmark to the end of the time window that a work unit has read.
 
-    ``entry`` is the state that the work unit has returned for the context.
+    ``entry`` is the state that the work unit has returned for its partition.
     """
     value, key = entry.get("replication_key_value"), stream.replication_key
     if value is not None and key:
@@ -255,7 +257,7 @@ def _merge_interval(stream: SyncStream, unit: WorkUnit, entry: Mapping[str, Any]
 
 
 def _merge_shared(stream: SyncStream, entry: Mapping[str, Any]) -> None:
-    """Advance a bookmark that several contexts share, if a work unit has reached a greater value.
+    """Advance a bookmark that several partitions share, if a work unit has a greater value.
 
     ``entry`` is the state that the work unit has returned for the bookmark.
     """
@@ -274,10 +276,9 @@ def _count_rows(run: SyncRun, stream: SyncStream, counts: Mapping[str, int]) -> 
 
 
 def _make_error(failed: Sequence[tuple[SyncJob, str]]) -> PartitionsFailedError:
-    """Return the error about contexts whose sync in other processes has failed.
+    """Return the error about partitions whose sync in other processes has failed.
 
-    Its message names at most five of them, each with the reason. ``failed`` has each job with its
-    reason.
+    The message names at most five of them, with reasons. ``failed`` contains (job, reason) pairs.
     """
     details = [f"{_describe_job(job)}: {reason}" for job, reason in failed[:_MAX_LISTED]]
     more = f"; and {len(failed) - _MAX_LISTED} more" if len(failed) > _MAX_LISTED else ""

@@ -1,11 +1,12 @@
 """Sync of one stream: iterate its contexts, read their records, advance their bookmarks.
 
+- A context contains the values that identify a partition or a parent record.
 - The order of steps is that of the Meltano Singer SDK: a record is read and post-processed, its
-  child streams are synced, the record is written, then the bookmark advances. After an error,
-  the rows already written are valid and the bookmark is unchanged.
+  child streams are synced, the record is written, then the bookmark advances. After an error, the
+  rows already written are valid and the bookmark is unchanged.
 - The bookmark of a partition becomes final when the partition ends.
-- The fast path is the loop in this module. Streams that override methods called per record use
-  the loop in `compat_path`. `sync_partition` syncs one context, in the main thread and in workers.
+- The fast path is the loop in this module. Streams that override methods called per record use the
+  loop in `compat_path`. `sync_partition` syncs one context, in the main thread and in workers.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def sync_stream(stream: SyncStream, context: Context | None) -> None:
 
 
 def _log_start(stream: SyncStream, context: Context | None) -> None:
-    """Log that the sync of a stream begins: at INFO level, or at DEBUG for only one context."""
+    """Log that the sync of a stream begins: at level INFO, or at DEBUG for a single partition."""
     method = stream.replication_method.lower()
     if context:
         stream.log(
@@ -137,7 +138,7 @@ def _log_start(stream: SyncStream, context: Context | None) -> None:
 def _sync_contexts(
     stream: SyncStream, run: SyncRun, plan: Plan, context: Context | None, signpost: Any
 ) -> None:
-    """Sync the contexts of a stream in other processes, in threads, or in this thread.
+    """Sync the contexts (partitions) of a stream in other processes, in threads, or in this thread.
 
     Contexts start in the order of ``Stream.partitions``:
 
@@ -148,9 +149,9 @@ def _sync_contexts(
     - In other processes, contexts are synced in groups. The rows of a group are written, then its
       bookmarks are merged in the order of its contexts, then a state is written.
 
-    In all three cases the partitions in the state have the same order. Child streams are synced
-    for each parent record before that record is written. With a `ChildSyncPool` they are synced
-    while further parent records are read, and the parent's bookmark advances when they are done.
+    In all three cases the partitions in the state have the same order. Child streams are synced for
+    each parent record before that record is written. With a `ChildSyncPool`, further parent records
+    are read meanwhile, and the parent's bookmark advances when the children are done.
 
     Args:
         stream: Stream to sync.
@@ -182,7 +183,10 @@ def _sync_contexts(
 def _list_contexts(
     contexts: Iterable[Context | None],
 ) -> tuple[list[Context | None], Exception | None]:
-    """Return a list of the contexts, and the error that ended their iteration early (or None)."""
+    """Return a list of the contexts, and the error that ended the iteration early (or None).
+
+    A context contains the values that identify a partition.
+    """
     found: list[Context | None] = []
     try:
         found.extend(contexts)
@@ -199,7 +203,7 @@ def _sync_in_parallel(
     signpost: Any,
     failure: Exception | None,
 ) -> None:
-    """Sync several contexts of a stream in threads or in other processes.
+    """Sync several contexts (partitions) of a stream in threads or in other processes.
 
     ``failure`` is the error that ended the listing of the contexts early, or None. It is raised
     after the listed contexts are synced. ``signpost`` is the upper limit of their bookmarks.
@@ -223,11 +227,11 @@ def _sync_in_parallel(
 def _create_state_entries(
     stream: SyncStream, plan: Plan, contexts: Iterable[Context | None], signpost: Any
 ) -> None:
-    """Create the state entries of contexts before any context is read.
+    """Create the state entries of contexts (partitions) before any of them is read.
 
-    The partitions in the state then have the order of ``contexts``, even if the contexts end in
-    another order. For a sync in other processes, also store the starting values and the
-    ``signpost`` (upper limit of the bookmarks), because each process gets a copy of the entry.
+    The entries then have the order of ``contexts``, even if the contexts end in another order. For
+    a sync in other processes, also store the starting values and the ``signpost`` (upper limit of
+    the bookmarks), because each process gets a copy of the entry.
     """
     for context in contexts:
         ensure_state_entry(stream, context)
@@ -236,7 +240,7 @@ def _create_state_entries(
 
 
 def _distribute_windows(stream: SyncStream, run: SyncRun, context: Context | None) -> bool:
-    """Sync the time windows of a context in several other processes, and return True.
+    """Sync the time windows of a context (partition) in several other processes; return True.
 
     If the context has less than two windows or shares its bookmark, return False and do nothing.
     """
@@ -259,10 +263,10 @@ def _distribute_windows(stream: SyncStream, run: SyncRun, context: Context | Non
 
 
 def sync_work_unit(stream: SyncStream, unit: WorkUnit) -> Mapping[str, Any]:
-    """Sync one context, or one time window of it, that another process has sent as a work unit.
+    """Sync a work unit that another process has sent; return the new states by stream name.
 
-    The state of this process's tap is first replaced by the bookmarks in the work unit. Return the
-    new states by stream name.
+    A work unit is a context (partition or parent record) or one of its time windows. The bookmarks
+    in the work unit first replace the state of this process's tap.
     """
     document = stream._tap.document
     document.replace({"bookmarks": unit.bookmarks})
@@ -286,7 +290,7 @@ def sync_work_unit(stream: SyncStream, unit: WorkUnit) -> Mapping[str, Any]:
 
 
 def sync_context(stream: SyncStream, context: Context | None, signpost: Any = None) -> None:
-    """Sync one context in a worker thread. ``stream`` is the thread's copy of the stream.
+    """Sync one context (partition) in a worker thread, with the thread's copy of the stream.
 
     ``signpost`` is the upper limit of the bookmark; None means no limit.
     """
@@ -305,9 +309,10 @@ def sync_context(stream: SyncStream, context: Context | None, signpost: Any = No
 def lock_context(
     stream: SyncStream, run: SyncRun, context: Context | None
 ) -> AbstractContextManager[None]:
-    """Return a context manager in which no other thread can sync the same context of a stream.
+    """Return a context manager that keeps other threads from syncing the same partition.
 
-    It has no effect outside a worker pool, or if the context shares its bookmark with others.
+    ``context`` contains the values that identify the partition. There is no lock outside a worker
+    pool, or if the partition shares its bookmark with others.
     """
     stop_signal = run.stop_signal
     if stop_signal is None or stream._get_state_partition_context(context) != context:
@@ -319,10 +324,10 @@ def lock_context(
 def open_child_pool(
     stream: SyncStream, run: SyncRun, plan: Plan
 ) -> AbstractContextManager[ChildSyncPool | None]:
-    """Return a context manager that yields a pool for the child streams of a stream.
+    """Return a context manager that yields a pool for syncing the children of a stream.
 
-    The pool syncs them while the stream is read. If they are synced without a pool, the context
-    manager yields None.
+    The pool syncs them while the stream is read. The context manager yields None if the children
+    are synced without a pool.
     """
     if (plan.child_threads > 1 or plan.distributes_children) and run.may_create_pools:
         return ChildSyncPool(stream, run, plan.child_threads, distributes=plan.distributes_children)
@@ -331,10 +336,11 @@ def open_child_pool(
 
 @contextmanager
 def closing_records(stream: SyncStream, records: Iterable[Any]) -> Iterator[None]:
-    """Release the resources of reading a context (see `ContextReader.end`) after a ``with`` block.
+    """Context manager that releases the resources for reading ``records`` at the end of its block.
 
-    The block reads ``records``. This iterator is closed too. Otherwise, after an error, it would be
-    closed while the interpreter shuts down, when it can no longer log.
+    It ends the stream's reader (see `ContextReader.end`) and closes the iterator. Otherwise, after
+    an error, the iterator would be closed while the interpreter shuts down, when it can no longer
+    log.
     """
     try:
         yield
@@ -354,11 +360,11 @@ def _sync_contexts_here(
     context: Context | None,
     signpost: Any,
 ) -> None:
-    """Sync contexts of a stream one after the other in this thread, on the fast path.
+    """Sync contexts (partitions) of a stream one after the other in this thread, on the fast path.
 
     The fast path does not call the methods in `OVERRIDABLE_HOOKS` for each record. ``context`` is
-    the only context to sync; None syncs all. ``signpost`` is the upper limit of the bookmarks if
-    all are synced.
+    the only context to sync, or None. ``signpost`` is the upper limit of the bookmarks; it is used
+    only if all contexts are synced.
     """
     done, failures = 0, ContextFailures(stream)
     signpost = None if context else signpost
@@ -379,7 +385,7 @@ def sync_partition(
     tally: Tally,
     done: int,
 ) -> int:
-    """Sync one context, from its first record to its final bookmark.
+    """Sync one context (partition or parent record), from its first record to its final bookmark.
 
     Args:
         stream: Stream to sync.
@@ -414,11 +420,11 @@ def sync_partition(
 def _read_records(
     stream: SyncStream, run: SyncRun, plan: Plan, context: Context | None, bookmark: Context | None
 ) -> Iterable[Any]:
-    """Call ``get_records`` for a context, and return the records to write.
+    """Call ``get_records`` for a context (partition), and return the records to write.
 
     If the stream needs it, the records are post-processed and filtered, and child streams are
-    synced. Otherwise, the result of ``get_records`` is returned unchanged. ``bookmark`` has the
-    keys and values of ``context`` that identify its bookmark.
+    synced. Otherwise, the result of ``get_records`` is returned unchanged. ``bookmark`` contains
+    the items of ``context`` that identify its bookmark.
     """
     admits = stream._reader.begin(context)
     records = run.guarded(call_get_records(stream, context))
@@ -440,7 +446,7 @@ def _process_records(  # noqa: C901 - one flat loop
     extra: Context,
     admits: Callable[[Record], bool] | None,
 ) -> Iterator[Record]:
-    """Post-process each record of a context, sync its child streams, and yield it.
+    """Post-process each record of a context (partition), sync its child streams, and yield it.
 
     Args:
         stream: Stream of the records.
@@ -473,7 +479,7 @@ def _process_records(  # noqa: C901 - one flat loop
 
 
 class _WriteArguments(NamedTuple):
-    """Objects needed to write the records of a context (partition), such as the bookmark cursor."""
+    """Objects needed to write the records of a partition, such as the bookmark cursor."""
 
     stream: SyncStream
     run: SyncRun
@@ -483,9 +489,10 @@ class _WriteArguments(NamedTuple):
 
 
 def _write(arguments: _WriteArguments, records: Iterable[Any], done: int) -> int:  # noqa: C901 - one flat loop
-    """Encode and write the records of a context of a stream without stream maps.
+    """Encode and write the records of a partition of a stream without stream maps.
 
-    ``done`` is the number of the stream's records before this context. Return the number after it.
+    ``done`` is the number of the stream's records in earlier partitions. Return the number
+    including these records.
     """
     # A helper function called per record would add about a tenth to the time per record.
     stream, run, plan, cursor, tally = arguments
@@ -539,10 +546,10 @@ def _write(arguments: _WriteArguments, records: Iterable[Any], done: int) -> int
 
 
 def _write_mapped(arguments: _WriteArguments, records: Iterable[Any], done: int) -> int:
-    """Apply stream maps to the records of a context (partition), and write the results.
+    """Apply stream maps to the records of a partition, and write the results.
 
-    ``done`` is the number of the stream's records before this context. Return the number after it.
-    The bookmark also advances for records that a stream map drops.
+    ``done`` is the number of the stream's records in earlier partitions. Return the number
+    including these records. The bookmark also advances for records that a stream map drops.
     """
     stream, run, plan, cursor, tally = arguments
     assert plan.mapped is not None  # noqa: S101 - checked by the caller
@@ -579,8 +586,8 @@ def _write_mapped(arguments: _WriteArguments, records: Iterable[Any], done: int)
 def _end_chunk(arguments: _WriteArguments, done: int, next_state: int) -> int:
     """Write the buffered records, and then a state if one is due.
 
-    ``done`` is the number of the stream's records so far, and ``next_state`` the number at which a
-    state is due. Return the number at which the next one is due.
+    ``done`` is the number of the stream's records so far. A state is due when it reaches
+    ``next_state``. Return the number at which the next state is due.
     """
     stream = arguments.stream
     arguments.run.settle()
@@ -592,9 +599,10 @@ def _end_chunk(arguments: _WriteArguments, done: int, next_state: int) -> int:
 
 
 def get_contexts(stream: SyncStream, context: Context | None) -> Iterator[Context | None]:
-    """Yield the contexts of a stream to sync: ``context``, or all partitions if it is None.
+    """Yield the contexts to sync: only ``context`` or, if it is None, all partitions.
 
-    For a stream without partitions, yield None once.
+    A context contains the values that identify a partition. For a stream without partitions, yield
+    None once.
 
     Raises:
         FatalSyncError: A partition is not a dict.
@@ -611,10 +619,10 @@ def get_contexts(stream: SyncStream, context: Context | None) -> Iterator[Contex
 def _open_cursor(
     stream: SyncStream, run: SyncRun, context: Context | None
 ) -> Iterator[BookmarkCursor | None]:
-    """Yield, for a ``with`` block, the cursor that advances the bookmark of a context.
+    """Context manager that yields the cursor for advancing the bookmark of a partition.
 
-    States written in the block include the cursor's latest value. Yield None for a stream that is
-    not incremental or not selected.
+    States written inside the block include the cursor's latest value. Yield None for a stream that
+    is not incremental or not selected.
     """
     if not stream.selected or stream.replication_method != REPLICATION_INCREMENTAL:
         yield None
@@ -639,7 +647,7 @@ def _open_cursor(
 def _open_deferred_cursor(
     stream: SyncStream, run: SyncRun, context: Context | None, key: str, child_pool: ChildSyncPool
 ) -> Iterator[BookmarkCursor]:
-    """Yield, for a ``with`` block, the cursor of a parent stream with a pool for its children.
+    """Context manager that yields the cursor of a parent stream whose children a pool syncs.
 
     The cursor advances with each parent record. The bookmark in the state advances only when the
     children of those records are synced. ``key`` is the replication key of the parent.
@@ -668,10 +676,10 @@ def _open_deferred_cursor(
 
 
 def begin_partition(stream: SyncStream, context: Context | None, signpost: Any) -> Context | None:
-    """Begin the sync of a context: store its starting value and the limit of its bookmark.
+    """Begin the sync of a context (partition): store its starting value and bookmark limit.
 
-    ``signpost`` is the upper limit of the bookmark, or None. Return the keys and values of
-    ``context`` that identify its bookmark (see ``state_partitioning_keys``).
+    ``signpost`` is the upper limit of the bookmark, or None. Return the items of ``context`` that
+    identify its bookmark (see ``state_partitioning_keys``).
     """
     bookmark = stream._get_state_partition_context(context)
     stream._write_starting_replication_value(context)
@@ -681,10 +689,10 @@ def begin_partition(stream: SyncStream, context: Context | None, signpost: Any) 
 
 
 def end_partition(stream: SyncStream, context: Context | None, bookmark: Context | None) -> None:
-    """End the sync of a context: make its bookmark final.
+    """End the sync of a context (partition), and make its bookmark final.
 
-    ``bookmark`` is the result of `begin_partition`. If ``bookmark`` has fewer keys than
-    ``context``, other contexts share it, so that it is not final yet.
+    ``bookmark`` is the result of `begin_partition`. If it has fewer keys than ``context``, other
+    contexts share the bookmark, so that it is not final yet.
     """
     if context == bookmark:
         stream._finalize_state(stream.state_manager.get_context_state(context))
@@ -693,9 +701,10 @@ def end_partition(stream: SyncStream, context: Context | None, bookmark: Context
 
 
 def end_records(stream: SyncStream, context: Context | None, *, write: bool = True) -> None:
-    """End the sync of a stream or of one context, and write the state unless ``write`` is False.
+    """End the sync of a stream or of one context; write the state unless ``write`` is False.
 
-    If ``context`` is None or empty, all contexts were synced, so the stream's state becomes final.
+    If ``context`` is None or empty, all partitions were synced, so the stream's state becomes
+    final.
     """
     if not context:
         stream._finalize_state(stream.state_manager.stream_state)
@@ -719,11 +728,11 @@ def _raise_key_error(
 
     Args:
         stream: Stream of the record.
-        cursor: Bookmark cursor of the context (partition).
+        cursor: Bookmark cursor of the partition.
         error: Error raised when the value was looked up or compared.
         record: The record.
         done: Number of the record in the sync of the stream.
-        start: Number of records in the contexts before.
+        start: Number of the stream's records in earlier partitions.
     """
     if isinstance(error, InvalidStreamSortException):
         log_sort_error(stream, error, cursor.state.get("context"), done, start)

@@ -1,6 +1,6 @@
 """Estimated number of rows and bytes of a sync, as returned by the tap's ``estimate_sync``.
 
-Estimates are only emitted for output protocols that support them, such as Airbyte. If the tap
+Estimates are emitted only if the output protocol supports them, such as Airbyte's. If the tap
 returns a total, ``estimate_sync`` of its streams is not called. An error in an estimate is logged
 and does not stop the sync.
 """

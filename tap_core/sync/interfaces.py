@@ -1,6 +1,6 @@
 """Protocol classes for a tap and a stream, as used by the sync engine and the output protocols.
 
-The engine may not import `tap_core.Tap` and `tap_core.Stream`, which are in a higher layer, so it
+`tap_core.Tap` and `tap_core.Stream` are in a higher layer, so the engine may not import them and
 uses these Protocols. The member names are those of the Meltano Singer SDK, including leading
 underscores, because taps override them.
 """
@@ -33,7 +33,7 @@ __all__ = ["SyncStream", "SyncTap"]
 
 
 class SyncTap(Protocol):
-    """Protocol with the members of `tap_core.Tap` that the sync and the commands use."""
+    """Interface of a tap: the members of `tap_core.Tap` that the sync and the commands use."""
 
     name: str
     has_shared_state: bool
@@ -116,7 +116,7 @@ class SyncTap(Protocol):
         """State of the tap with all its streams, as the `StateDocument` that the sync updates."""
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Load the state of an earlier sync, from whose bookmarks this sync resumes."""
+        """Load the state of an earlier sync. This sync resumes from its bookmarks."""
 
     def setup_mapper(self) -> None:
         """Create the stream maps from the settings."""
@@ -170,14 +170,14 @@ class SyncTap(Protocol):
     def protocol_writer(self, writer: ProtocolWriter) -> None: ...
 
     def set_protocol_writer(self, writer: ProtocolWriter) -> None:
-        """Use the writer of another protocol than Singer for all output."""
+        """Set the writer for all output, for a protocol other than Singer."""
 
     def write_message(self, message: Any) -> None:
         """Write a Singer message that the tap's code has built."""
 
 
 class SyncStream(Protocol):
-    """Protocol with the members of `tap_core.Stream` that the sync uses."""
+    """Interface of a stream: the members of `tap_core.Stream` that the sync uses."""
 
     name: str
     allow_any_replication_key: bool

@@ -3,8 +3,9 @@
 - All streams of a log are read together, so the log is read once per run.
 - The bookmark is a position in the log: every change before this position was written. A state with
   the position is written after the records of these changes.
-- A snapshot begins after its position was taken and written as a state. An interrupted snapshot is
-  repeated, but keeps its first position, so deletions in between are still read from the log.
+- The position of a snapshot is taken, and written as a state, before the snapshot begins. An
+  interrupted snapshot is repeated with the same position. So deletions since the first attempt are
+  still read from the log.
 - A run confirms to the source only the position in the state with which the run started, because
   the target has stored all earlier changes. A state that the run has written may still be lost.
 """
@@ -45,7 +46,7 @@ def sync_change_log(log: ChangeLog, streams: Sequence[SyncStream], run: SyncRun)
     """Sync the LOG_BASED streams that are read from the change log of a source.
 
     New streams are read by a snapshot first. Then the changes of all streams are read from the log,
-    up to the position that was its end when this call began.
+    up to the end that the log had when this call began.
     """
     bookmarks = {stream.name: _get_bookmark(stream) for stream in streams}
     end = log.begin(bookmarks)
@@ -78,7 +79,7 @@ def _write_changes(
 ) -> None:
     """Read the changes of streams from a change log and write them, with states.
 
-    ``starts`` has the position of each stream's first change by stream name. ``end`` is the
+    ``starts`` contains the position of each stream's first change, by stream name. ``end`` is the
     position after the last change.
     """
     frequency = min(stream.STATE_MSG_FREQUENCY for stream in streams.values())
@@ -108,7 +109,7 @@ def _write_changes(
 
 
 def _change_schema(stream: SyncStream, run: SyncRun) -> None:
-    """Write the schema of a stream that has changed, after the buffered rows of the old schema."""
+    """Write the changed schema of a stream. Rows buffered with the old schema are written first."""
     run.open(None)
     stream._plan = None
     if stream._tap.has_mapper:
@@ -124,7 +125,7 @@ def _move_bookmarks(
 ) -> None:
     """Move the bookmarks of all streams to a position in the log, and write the state.
 
-    A bookmark never gets a smaller position than the start of its stream in ``starts``.
+    A bookmark is never moved before the start of its stream, which is in ``starts``.
     """
     for name, stream in streams.items():
         _set_bookmark(stream, max(position, starts[name]))

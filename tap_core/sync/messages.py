@@ -1,8 +1,8 @@
 """Functions that generate and write the Singer messages of a stream.
 
-They implement the ``_generate_*`` and ``_write_*`` hooks of `tap_core.Stream`, for taps that
-override or call such a hook, or override `Tap.write_message`. Otherwise the sync engine writes
-compiled messages without these functions.
+They implement the ``_generate_*`` and ``_write_*`` methods of `tap_core.Stream`. They are used for
+taps that override or call such a method, or override `Tap.write_message`. Otherwise the sync engine
+writes compiled messages without these functions.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def write_messages(stream: SyncStream, messages: Iterable[Message]) -> None:
 
 
 def write_schema_message(stream: SyncStream) -> None:
-    """Write the SCHEMA message of a stream, unless the same message was the last one written."""
+    """Write the SCHEMA message of a stream, unless it equals the last one that was written."""
     if is_overridden(stream, "_generate_schema_messages") or is_overridden(
         stream._tap, "write_message"
     ):
@@ -122,7 +122,7 @@ def write_schema_message(stream: SyncStream) -> None:
 
 
 def write_record_message(stream: SyncStream, record: Record) -> None:
-    """Add a record to the output buffer; records are written in the order of these calls."""
+    """Add a record to the output buffer. Records are written in the order of these calls."""
     if is_overridden(stream, "_generate_record_messages") or is_overridden(
         stream._tap, "write_message"
     ):

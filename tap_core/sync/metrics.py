@@ -1,7 +1,7 @@
 """Record counts and sync durations of the streams of one run, logged as METRIC lines.
 
-There is one count and one duration per stream and run: over all partitions, all child contexts
-and all threads.
+There is one count and one duration per stream and run. They include all partitions, all parent
+records and all threads.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ __all__ = ["record_metrics"]
 
 @contextmanager
 def record_metrics(stream: SyncStream, run: SyncRun) -> Iterator[Tally]:
-    """Count the records and measure the time of a stream's sync in a ``with`` block.
+    """Context manager that counts the records and measures the duration of a stream's sync.
 
-    Yield the record counter. The metrics are logged at the end of the block. For a nested block, as
-    for child streams, they are logged at the end of the outer block, once per stream.
+    Yield the record counter. The metrics are logged at the end of the block. If blocks for the same
+    stream are nested, as for child streams, they are logged once, at the end of the outer block.
     """
     if run.meter_stack is not None:
         with run.outbox.lock:

@@ -43,8 +43,8 @@ class ProtocolWriter(Protocol):
     - ``tells_ends = True``: the protocol reports the end of each stream separately.
     - ``chunk_bytes``: buffered rows are sent when their encoded size reaches this number of bytes.
     - ``distributor``: a `WorkDistributor` that lets other processes read the rows.
-    - ``make_encoder(schema_event, level, unmapped)``, for protocols with typed columns: returns
-      the `TypedRecordSerializer` of a stream. ``level`` is the nesting depth to which values are
+    - ``make_encoder(schema_event, level, unmapped)``, for protocols with typed columns: returns the
+      `TypedRecordSerializer` of a stream. ``level`` is the nesting depth to which values are
       converted; ``unmapped`` is called for undeclared properties. `encode` is then called only for
       messages that the tap's code builds.
     - ``check()``, for protocols with a connected caller (such as gRPC): raises an error if the
@@ -53,7 +53,7 @@ class ProtocolWriter(Protocol):
     """
 
     def encode(self, record: Record, /) -> Any:
-        """Return one encoded record; its values are already converted to the schema's types."""
+        """Return an encoded record. The values must already have the types of the schema."""
 
     def emit(self, event: Event, /) -> None:
         """Write one event; the call may block until the process that reads the output is ready."""
@@ -70,7 +70,7 @@ class OutputQueue:
         Args:
             writer: Protocol writer.
             document: State of the tap.
-            checkpoint_policy: Policy that decides if a state that may be skipped is written.
+            checkpoint_policy: Policy that decides if an optional state is written.
         """
         self.protocol_writer = writer
         self.files = BatchFileOutput(writer.emit)
@@ -125,7 +125,11 @@ class OutputQueue:
 
     @contextmanager
     def _recording_failure(self) -> Iterator[None]:
-        """Raise the error of an earlier write, if any; store an error of the ``with`` block."""
+        """Context manager that stores an error of its block, so that later writes fail too.
+
+        Raises:
+            BaseException: An earlier write has failed.
+        """
         if self.failure is not None:
             raise self.failure
         try:
@@ -178,8 +182,8 @@ class OutputQueue:
     def call_on_change(self, key: Hashable, value: Any, write: Callable[[], None]) -> None:
         """Call ``write`` if ``value`` differs from the value of the last call with this key.
 
-        So a message, such as a schema, is written only when it has changed. Other threads that call
-        this method wait until ``write`` has returned.
+        A message, such as a schema, is thus written only when it has changed. Other threads that
+        call this method wait until ``write`` has returned.
         """
         with self.lock:
             if self._last_values.get(key) != value:
@@ -188,10 +192,10 @@ class OutputQueue:
 
     @contextmanager
     def lock_key(self, key: Hashable, owner: object, check: Callable[[], None]) -> Iterator[None]:
-        """Hold the lock for ``key``, such as a stream and context, during the ``with`` block.
+        """Context manager that holds the lock for ``key``, such as a stream and a partition.
 
-        An ``owner`` that already holds the lock may enter again. Others wait, and call ``check``
-        repeatedly, which raises an error if the sync has ended.
+        An ``owner`` that already holds the lock may enter again. All others wait, and meanwhile
+        call ``check``, which raises an error if the sync has ended.
         """
         with self._condition:
             while self._key_owners.get(key, owner) is not owner:

@@ -1,6 +1,6 @@
 """Detection of methods and properties of the SDK that a tap's code overrides.
 
-The result decides, for example, if a stream is synced on the fast path.
+The result decides, for example, if a stream is synced on the fast path (without these methods).
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def is_overridden(stream: Any, *names: str) -> bool:
 
 
 def get_member(owner: type, name: str) -> Any:
-    """Return the member ``name`` of a class without evaluating it, for example a property itself.
+    """Return the member ``name`` of a class without evaluating it.
+
+    For a property, return the property object.
 
     Raises:
         StopIteration: The class has no member of this name.

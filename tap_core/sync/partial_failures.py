@@ -1,8 +1,8 @@
-"""Errors of single contexts that do not stop the sync of the stream's other contexts.
+"""Errors of single partitions that do not stop the sync of a stream's other partitions.
 
-The stream decides for each error if the sync of its other contexts continues. At the end the first
-error is raised, so the stream fails anyway. The bookmark of a failed context is unchanged, because
-its progress is not finalized.
+The stream decides for each error if the sync continues with the other partitions. At the end the
+first error is raised, so the stream fails anyway. The bookmark of a failed partition is unchanged,
+because its progress is not finalized.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ __all__ = ["ContextFailures"]
 
 
 class ContextFailures:
-    """Collector of the errors of contexts (partitions) after which a stream's sync continues.
+    """Collector of the errors of partitions, for a sync that continues after such errors.
 
-    Threads share it. The stream's ``continues_after`` decides for each error.
+    Threads share it. The method ``continues_after`` of the stream's reader decides for each error.
     """
 
     def __init__(self, stream: SyncStream) -> None:
@@ -32,10 +32,9 @@ class ContextFailures:
 
     @contextmanager
     def record_errors(self) -> Iterator[None]:
-        """Suppress an error of the block, which syncs one context (partition), or raise it.
+        """Context manager that logs and stores an error of its block, which syncs one partition.
 
-        If the sync of the stream's other contexts continues, the error is logged, and stored for
-        `raise_first`. Otherwise the error is raised.
+        The error is raised instead if the sync of the stream must not continue after it.
         """
         try:
             yield
@@ -52,9 +51,9 @@ class ContextFailures:
             )
 
     def wrap(self, work: Callable[[Any], object]) -> Callable[[Any], None]:
-        """Return a function that calls ``work`` in a ``with`` block of `record_errors`.
+        """Return a function that calls ``work`` and stores its error as `record_errors` does.
 
-        The function is called in a worker thread with the thread's copy of the stream.
+        A worker thread calls the function with the thread's copy of the stream.
         """
 
         def call(stream: Any) -> None:
@@ -64,6 +63,6 @@ class ContextFailures:
         return call
 
     def raise_first(self) -> None:
-        """Raise the first error that `record_errors` has suppressed, if any, to fail the stream."""
+        """Raise the first stored error, if any, so that the stream fails."""
         if self._first is not None:
             raise self._first

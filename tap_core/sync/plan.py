@@ -1,8 +1,8 @@
 """Sync plan of a stream: functions and flags that are computed once, before its first record.
 
-A plan is compiled from schema, selection and keys, and is discarded when one of them changes. A
-stream is synced on the fast path unless its class, or the object itself, overrides a method that
-the fast path does not call. The output is the same on both paths.
+A plan is compiled from schema, selection and keys, and is discarded when one of them changes. The
+fast path is a loop that calls no overridable methods per record. It is used unless the stream's
+class, or the object itself, overrides such a method. The output is the same on both paths.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Plan(ChunkSource):
-    """Decisions about the sync of one stream that are made once, before its first record.
+    """Decisions about the sync of a stream that are made once, before its first record.
 
     Examples are the compiled record encoder and the number of threads.
     """
@@ -63,9 +63,9 @@ class Plan(ChunkSource):
     """Function that removes deselected properties from a record, converts its values and, if there
     are no stream maps, encodes it."""
     child_filter: Callable[[Record], bool] | None
-    """Function that returns True for records whose children are synced; None means all are."""
+    """Function that returns True for records whose children are synced; None to sync all."""
     uses_fast_path: bool
-    """False if the stream overrides methods to be called per record (see `OVERRIDABLE_HOOKS`)."""
+    """False if the stream overrides a method called per record (see `OVERRIDABLE_HOOKS`)."""
     post_processes: bool
     """True if the stream overrides ``post_process``."""
     syncs_children: bool
@@ -73,13 +73,13 @@ class Plan(ChunkSource):
     get_key: Callable[[Record], Any] | None
     """Getter for a nested replication key; None if the key is a top-level property."""
     threads: int
-    """Number of threads that may sync the stream's contexts."""
+    """Number of threads that may sync the stream's partitions."""
     child_threads: int
     """Number of threads that may sync the stream's children while the stream is read."""
     distributes: bool
-    """True if other processes sync the stream's contexts."""
+    """True if other processes sync the stream's partitions."""
     distributes_children: bool
-    """True if other processes sync the contexts of the stream's children."""
+    """True if other processes sync the stream's children."""
 
 
 def get_plan(stream: SyncStream) -> Plan:
@@ -129,10 +129,10 @@ def _compile_plan(stream: SyncStream, run: SyncRun) -> Plan:
 def get_transforms(
     stream: SyncStream,
 ) -> Sequence[tuple[str, Callable[[Record], Record | None]]]:
-    """Return the stream maps of a stream, as pairs of an output stream's name and a function.
+    """Return the stream maps of a stream, as (name of the output stream, function) pairs.
 
-    The function takes a record, already converted to the types of the schema, and returns the
-    mapped record, or None to drop it. Without stream maps it returns the record unchanged.
+    The function is called with a record that has the types of the schema. It returns the mapped
+    record, or None to drop it. Without stream maps it returns the record unchanged.
     """
     if get_plan(stream).mapped is None:
         return ((stream.name, lambda record: record),)
@@ -140,9 +140,9 @@ def get_transforms(
 
 
 def _get_maps(stream: SyncStream) -> Sequence[StreamMap] | None:
-    """Return the stream maps of a stream, or None if they change neither its records nor its name.
+    """Return the stream maps of a stream, or None if they change neither records nor name.
 
-    Skipping such maps is faster.
+    Skipping maps that change nothing is faster.
     """
     if not (stream._tap.has_mapper or is_overridden(stream, "stream_maps")):
         return None
@@ -233,7 +233,7 @@ def _compile_pruning_serializer(
 
 
 def _make_schemas(stream: SyncStream, maps: Sequence[StreamMap] | None) -> tuple[SchemaEvent, ...]:
-    """Return the schemas to send for a stream: of its maps, the tap's catalog or its class."""
+    """Return the schemas to send for a stream, from its stream maps, the catalog or its class."""
     if maps is not None or stream._tap.has_own_catalog:
         from tap_core.sync.stream_maps import mapped_schemas
 

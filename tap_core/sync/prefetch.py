@@ -1,8 +1,8 @@
-"""Reading of time windows or contexts ahead, in several threads, with results in order.
+"""Reading of time windows or partitions ahead, in several threads, with results in order.
 
-Each thread reads one window or context at a time, at most a few batches of records ahead of the
-consumer. Records and errors are returned in the order of a sequential read. The threads belong to
-a worker pool and end with it.
+Each thread reads one window or partition at a time, at most a few batches of records ahead of the
+consumer. Records and errors are returned in the order of a sequential read. The threads belong to a
+worker pool and end with it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ __all__ = ["prefetch_in_order"]
 
 _POLL_SECONDS = 0.1
 _BATCH_SIZE = 100
-"""Number of records that a thread passes on at once, unless the consumer waits for a record."""
+"""Number of records that a thread passes on at once; fewer if the consumer waits for a record."""
 _MAX_BATCHES = 10
-"""Number of batches at which a thread waits for the consumer."""
+"""Number of queued batches at which a reading thread waits for the consumer."""
 
 _Part = TypeVar("_Part")
 
@@ -37,18 +37,18 @@ def prefetch_in_order(
     parts: Iterable[_Part],
     read: Callable[[Any, _Part], Iterable[Any]],
 ) -> Iterator[tuple[_Part, Iterator[Any]]]:
-    """Read time windows or contexts of a stream ahead in several threads.
+    """Read several time windows or partitions of a stream ahead, in threads.
 
-    Yield each window or context with an iterator of its records, in the order of ``parts``. The
+    Yield each window or partition with an iterator of its records, in the order of ``parts``. The
     consumer must exhaust the iterator before it requests the next pair.
 
     Args:
         pool: Worker pool whose threads read.
         stream: Stream to read.
-        size: Number of windows or contexts to read in parallel.
-        parts: The time windows or contexts.
-        read: Called with a thread's copy of the stream, and a window or context. Returns its
-            records.
+        size: Number of windows or partitions to read in parallel.
+        parts: The time windows or partitions.
+        read: Function that returns the records of a window or partition. It is called with a
+            thread's copy of the stream, and the window or partition.
     """
     started: deque[tuple[_Part, _Pipe]] = deque()
     remaining = iter(parts)
@@ -65,7 +65,7 @@ def prefetch_in_order(
 def _begin(
     pool: WorkerPool, stream: SyncStream, part: _Part, read: Callable[[Any, _Part], Iterable[Any]]
 ) -> _Pipe:
-    """Start to read a window or context in a thread, and return the pipe for its records."""
+    """Start to read a window or partition in a thread. Return the queue of its records."""
     pipe = _Pipe(pool.stop_signal)
     pool.submit(SyncJob(stream, None, lambda stream: pipe.fill(read(stream, part))))
     return pipe
@@ -83,7 +83,7 @@ class _Pipe:
         self._is_awaited = False
 
     def fill(self, records: Iterable[Any]) -> None:
-        """Add all records to the queue. The reading thread calls this.
+        """Add all records to the queue; called by the reading thread.
 
         An error of the iterable is stored, and `records` raises it in the other thread.
         """

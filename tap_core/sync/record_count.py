@@ -1,7 +1,7 @@
 """Counter of the records of a stream, for the metric ``record_count``.
 
-Rows are counted when they are written to the output, so that the count is also right after an
-error or a signal.
+Rows are counted when they are written to the output. So the count is also right after an error or a
+signal.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Tally:
     def count_read(self, records: int) -> None:
         """Record that records were read. The metric counts them if ``counts_rows`` is False.
 
-        `is_due` counts them in any case.
+        They always count for `is_due`.
         """
         with self._lock:
             self._since_state += records

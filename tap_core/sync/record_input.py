@@ -1,7 +1,8 @@
-"""Checks of records and contexts that an author's code returns, and normalization of records.
+"""Checks of the records and contexts that an author's code returns, and conversion of records.
 
 Besides a dict, ``get_records`` may yield None, another mapping, or a (record, child context) tuple.
-The tuple is deprecated and causes a warning.
+A child context contains the values of the record that its child streams need. The tuple is
+deprecated and causes a warning.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = [
 
 
 def call_get_records(stream: SyncStream, context: Context | None) -> Iterable[Any]:
-    """Call a stream's ``get_records`` for a context, and return its iterable of records.
+    """Call a stream's ``get_records`` for a context (partition), and return the records.
 
     Raises:
         FatalSyncError: ``get_records`` returned None, as a method without ``yield`` does.
@@ -41,10 +42,9 @@ def call_get_records(stream: SyncStream, context: Context | None) -> Iterable[An
 
 
 def as_record(pulled: Any, stream: str) -> Any:
-    """Convert a value that ``get_records`` has yielded to a dict, or to None for None.
+    """Convert a value that ``get_records`` has yielded to a dict, or return None for None.
 
-    Of a (record, child context) tuple, only the record is used. ``stream`` is the stream's name for
-    the error message.
+    A (record, child context) tuple is converted to its record. The error message names ``stream``.
 
     Raises:
         FatalSyncError: The value is neither a mapping nor None.
@@ -70,7 +70,8 @@ def check_record(record: Any, stream: str) -> None:
 def check_context(context: Any, stream: str, origin: str) -> None:
     """Raise `FatalSyncError` if a context is neither a mapping nor empty.
 
-    The message names the stream and ``origin``, the member of a class that returned the context.
+    A context contains the values that identify a partition or parent record. The message names the
+    stream and ``origin``, the member of a class that returned the context.
     """
     if context and not isinstance(context, Mapping):
         raise FatalSyncError(

@@ -36,9 +36,9 @@ def log_sort_error(
     Args:
         stream: Stream of the record.
         error: Error with the two replication key values.
-        context: Context of the record.
-        done: Number of records of the stream in this sync, up to and with this one.
-        start: Number of those that belong to the contexts before this one.
+        context: Values that identify the record's partition, or None.
+        done: Number of the record in this sync of the stream.
+        start: Number of the stream's records in earlier partitions.
     """
     stream.state_manager.log_sort_error(
         ex=error,

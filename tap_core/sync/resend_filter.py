@@ -1,8 +1,8 @@
-"""Filter for records that are read, to sync their children, but not written.
+"""Filter for records that are read to sync their children, but not written.
 
-- A new child stream needs all records of its parent, including those that earlier syncs have
-  written. Such parent records are read again, but not written again. Records equal to the
-  bookmark are written again, as in any sync.
+- A new child stream needs all records of its parent. Parent records that earlier syncs have written
+  are read again, but not written again. Records equal to the bookmark are written again, as in any
+  sync.
 - A backfill does not write the records outside of its range.
 """
 
@@ -31,9 +31,9 @@ _NO_VALUE = (
 def make_resend_filter(stream: SyncStream, context: Context | None) -> Callable[[Any], bool] | None:
     """Return a function that returns True for records that are read but must not be written.
 
-    In a backfill, these are the records outside of its range. Otherwise, they are older than the
-    bookmark: an earlier sync has written them, and they are read again only to sync their child
-    streams. Return None if all records are written.
+    In a backfill, these are the records outside of its range. Otherwise, these are records older
+    than the bookmark. An earlier sync has written them, and they are read again only to sync their
+    child streams. Return None if all records are written.
     """
     if stream._read_range is not None:
         return _make_range_filter(stream, stream._read_range)
@@ -59,9 +59,9 @@ def make_resend_filter(stream: SyncStream, context: Context | None) -> Callable[
 def _make_range_filter(stream: SyncStream, limits: KeyRange) -> Callable[[Any], bool]:
     """Return a function that returns True for records that a backfill does not write.
 
-    These are the records whose replication key value is outside of the range ``limits``, null, or
-    not of the key's type. For a record without the key the function returns False, because the sync
-    raises an error for it. For the cursor of an Airbyte manifest, a missing key counts as null.
+    These are records whose replication key value is outside of the range ``limits``, null, or of a
+    wrong type. For a record without the key the function returns False, because the sync raises an
+    error for it. For the cursor of an Airbyte manifest, a missing key counts as null.
     """
     order, find = stream.state_manager.order, make_getter(stream.replication_path)
 

@@ -1,6 +1,6 @@
-"""Number of records after which a STATE message is due within a context of a stream.
+"""Number of records after which a STATE message is due while a partition is read.
 
-`tap_core.state.checkpoint_policy` decides about the states at the end of a context.
+`tap_core.state.checkpoint_policy` decides about the states at the end of a partition.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def state_is_due(stream: SyncStream, tally: Tally, done: int, next_state: int) -
     Args:
         stream: Stream that is synced.
         tally: Counter of the stream's records, used in worker threads.
-        done: Number of the stream's records so far, used otherwise.
+        done: Number of the stream's records so far, used outside of worker threads.
         next_state: Value of ``done`` at which a message is due.
     """
     run = stream._tap.run

@@ -1,7 +1,7 @@
 """Stop signal that the threads of one worker pool share.
 
-The signal is set by the first error of a thread, by an error of the pool's owner, or by the signal
-of an enclosing pool. Each thread checks it between two records.
+The signal is set by the first error of a thread, by an error of the pool's owner, or by the stop
+signal of an enclosing pool. Each thread checks it between two records.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class StopSignal:
     """Signal that stops the threads of a worker pool.
 
     Args:
-        outer: Signal of an enclosing pool, which stops these threads too; or None.
+        outer: Stop signal of an enclosing pool, or None. If it is set, these threads stop too.
     """
 
     def __init__(self, outer: StopSignal | None = None) -> None:
@@ -28,7 +28,7 @@ class StopSignal:
         self.error: BaseException | None = None
         """First error of a thread, which the owner of the pool raises."""
         self.has_owner_failed = False
-        """True if the ``with`` block of the pool's owner has failed."""
+        """True if the code of the pool's owner has failed while the pool was open."""
         self.is_abandoned = False
         """True if the owner no longer waits for the threads, so that they may not write rows."""
 
@@ -56,7 +56,7 @@ class StopSignal:
     def check_output(self) -> None:
         """Raise `WorkerStopped` if the pool no longer waits for its threads.
 
-        Threads call this before they write rows, which is not allowed then.
+        Threads call this before they write rows, because they must not write then.
         """
         if self.is_abandoned:
             raise WorkerStopped
@@ -79,7 +79,7 @@ class StopSignal:
 
 
 def close_records(records: object) -> None:
-    """Close a generator of records; an iterable without the method ``close`` is left as it is."""
+    """Close a generator of records. An iterable without the method ``close`` is not changed."""
     close = getattr(records, "close", None)
     if close is not None:
         close()

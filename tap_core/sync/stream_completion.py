@@ -1,8 +1,8 @@
 """Status events at the start and end of each stream, and completion of its state.
 
-- A child stream starts with the first of its parents and ends with the last of them.
-- A child stream has read all of its contexts if each parent has read all of its records. An
-  incremental parent reads only changed records, and so only their children.
+- A child stream starts with its first parent stream and ends with its last.
+- A child stream has read everything if each parent has read all of its records. An incremental
+  parent reads only changed records, so only their children are read.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ __all__ = ["StreamCompletion"]
 class StreamCompletion:
     """Emitter of status events at the start and end of each stream.
 
-    At the end of a stream, it also makes the states of the stream's partitions final.
+    At the end of a stream, it also makes the bookmarks of the stream's partitions final.
     """
 
     def __init__(self, streams: Iterable[SyncStream]) -> None:
         self._roots: dict[SyncStream, list[SyncStream]] = {}
-        """Top-level streams that sync a stream, in their order."""
+        """Top-level streams that sync a stream, in the order of the sync, by this stream."""
         self._parents: dict[SyncStream, list[SyncStream]] = {}
         self._begun: set[SyncStream] = set()
         self._streams = list(streams)
@@ -44,8 +44,8 @@ class StreamCompletion:
     def complete(self, root: SyncStream, failed: Collection[str] = ()) -> None:
         """Complete a top-level stream and its descendants: finalize their states, and emit the end.
 
-        A descendant that several top-level streams sync is completed after the last of them, and
-        not at all if one of them is in ``failed``, the names of the failed streams.
+        Several top-level streams may sync the same descendant. It is completed after the last of
+        them, and not at all if one of them is in ``failed``, the names of the failed streams.
         """
         for stream, roots in self._roots.items():
             has_failed = any(one.name in failed for one in roots)
@@ -67,7 +67,7 @@ class StreamCompletion:
                 estimate_stream(stream)
 
     def _add(self, stream: SyncStream, root: SyncStream) -> None:
-        """Store that ``root``, a top-level stream, syncs a stream and its descendants."""
+        """Store that the top-level stream ``root`` syncs ``stream`` and its descendants."""
         if is_synced(stream):
             roots = self._roots.setdefault(stream, [])
             if root not in roots:
@@ -81,10 +81,10 @@ class StreamCompletion:
         return self._roots.get(stream, [None])[-1] is root
 
     def _is_read_in_part(self, stream: SyncStream) -> bool:
-        """Return True if a stream's table may have current rows that this run does not write.
+        """Return True if a stream's table may contain current rows that this run does not write.
 
-        They are rows of children of parent records before a bookmark, or rows of other streams that
-        stream maps write to the same table. The rows of older table versions must then stay.
+        Such rows belong to parent records before a bookmark, or to other streams that stream maps
+        write to the same table. Rows of older table versions must then not be deleted.
         """
         if not stream.emit_activate_version_messages:
             return False
@@ -101,7 +101,7 @@ class StreamCompletion:
         )
 
     def _reads_all(self, stream: SyncStream) -> bool:
-        """Return True if all ancestors of a stream are read from the beginning, without a bookmark.
+        """Return True if no ancestor of a stream has a bookmark, so that all are read in full.
 
         Call this before the ancestors are read, because reading moves their bookmarks.
         """
@@ -122,7 +122,7 @@ class StreamCompletion:
 
 
 def _has_bookmark(stream: SyncStream) -> bool:
-    """Return True if an incremental stream has a bookmark in at least one context (partition)."""
+    """Return True if an incremental stream has a bookmark in at least one partition."""
     if stream.replication_method != REPLICATION_INCREMENTAL:
         return False
     found = get_state_if_exists(stream.state_manager.document.tap_state, stream.name)
@@ -133,5 +133,5 @@ def _has_bookmark(stream: SyncStream) -> bool:
 
 
 def _emit_progress(stream: SyncStream, progress: Progress) -> None:
-    """Emit a status of a stream, such as STARTED, after the rows that are still buffered."""
+    """Emit a status of a stream, such as STARTED. Buffered rows are written first."""
     stream._tap.run.emit(StreamStatus(get_stream_id(stream), progress))

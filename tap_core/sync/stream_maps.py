@@ -1,9 +1,9 @@
 """Application of stream maps, which convert one record to encoded rows of any number of streams.
 
-The maps are compiled once, in the sync plan of the stream. Deselected properties are removed from
-a record and its values are converted, as without maps. Then each map converts the record to one
-row of its output stream, or drops the record. For several output streams, the rows are buffered
-as (index of the output stream, row) pairs, so that all are written before a state covers them.
+The maps are compiled once, in the sync plan of the stream. Deselected properties are removed from a
+record and its values are converted, as without maps. Then each map converts the record to one row
+of its output stream, or drops the record. For several output streams, the rows are buffered
+together as (index of the output stream, row) pairs. So all are written before a state covers them.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def is_identity(maps: Sequence[StreamMap], name: str) -> bool:
 def get_child_filter(maps: Sequence[StreamMap]) -> Callable[[Record], bool] | None:
     """Return a function that returns True for parent records whose child streams are synced.
 
-    It returns False for records that the first stream map drops. Return None if that map drops no
-    records.
+    It returns False for records that the first stream map drops. Return None if the first stream
+    map drops no records.
     """
     primary = maps[0]
     if type(primary) is SameRecordTransform:
@@ -71,7 +71,7 @@ def get_child_filter(maps: Sequence[StreamMap]) -> Callable[[Record], bool] | No
 
 
 def mapped_schemas(maps: Sequence[StreamMap], cursor: str | None) -> tuple[SchemaEvent, ...]:
-    """Return the schemas of a stream's output streams, which its stream maps define.
+    """Return the schemas of the output streams that a stream's maps define.
 
     ``cursor`` is the replication key, or None.
     """
@@ -97,8 +97,8 @@ def compile_stream_maps(
 
     Args:
         maps: Stream maps.
-        conform: Function that removes deselected properties from a record and converts its values,
-            before the record is mapped.
+        conform: Function that prepares a record for mapping: it removes deselected properties and
+            converts the values.
         encoders: Encoders of the mapped records, one for each output stream.
     """
     emitting = _select_emitting_maps(maps)
@@ -151,7 +151,7 @@ def _make_grouping(
 ) -> Callable[[list[Any]], Iterable[tuple[StreamId, list[Any]]]]:
     """Return a function that groups encoded rows by output stream.
 
-    The function takes pairs of a row's output stream, as an index in ``names``, and the row.
+    The function is called with (index of the output stream in ``names``, row) pairs.
     """
 
     def parts(rows: list[Any]) -> Iterable[tuple[StreamId, list[Any]]]:

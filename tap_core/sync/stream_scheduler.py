@@ -1,14 +1,13 @@
 """Order and parallelism of the streams of one sync.
 
-- Top-level streams are synced in the order of their names; a child stream is synced for each
-  record of its parent.
-- If the protocol reports the end of each stream separately, a failing stream does not stop
-  the others, but the run still fails.
-- LOG_BASED streams with a `ChangeLog` are synced together, at the place of the first of them in
-  this order.
+- Top-level streams are synced in the order of their names; a child stream is synced for each record
+  of its parent.
+- If the protocol reports the end of each stream separately, a failing stream does not stop the
+  others, but the run still fails.
+- LOG_BASED streams with a `ChangeLog` are synced together, when the first of them is due.
 - Streams are synced in parallel if they and all of their descendants allow threads. They start
-  together, at the place of the first of them in the order. Each gets one thread, which may use a
-  worker pool. All other streams, and streams that share a descendant, are synced one at a time.
+  together, when the first of them is due. Each gets one thread, which may use a worker pool. All
+  other streams, and streams that share a descendant, are synced one at a time.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class StreamScheduler:
 
     @property
     def unfinished(self) -> str | None:
-        """Name of a stream that is being synced or has failed; None if all streams are complete."""
+        """Name of a stream that is being synced or has failed; None if there is none."""
         return next(iter(self._unfinished), None)
 
     def sync(self) -> None:
@@ -89,7 +88,7 @@ class StreamScheduler:
             raise next(iter(self._failures.values()))
 
     def _warn_of_likely_mistakes(self) -> None:
-        """Log a warning if nothing is selected, and for states and primary keys without effect."""
+        """Log a warning if no stream is selected, or if a state or primary key has no effect."""
         selected = [stream for stream in self._streams if stream.selected]
         if self._streams and not selected:
             self._logger.warning(
@@ -111,7 +110,7 @@ class StreamScheduler:
                 )
 
     def _sync_or_record_error(self, stream: SyncStream) -> None:
-        """Sync a stream; raise its error, or store the error if the sync of the others continues.
+        """Sync a stream. Store its error if the other streams are still synced; else raise it.
 
         The sync continues if the tap allows it and the protocol reports the end of each stream.
         """
@@ -126,7 +125,7 @@ class StreamScheduler:
             )
 
     def _find_parallel_streams(self) -> list[SyncStream]:
-        """Return the top-level streams to sync in parallel. Return ``[]`` instead of only one."""
+        """Return the top-level streams to sync in parallel; an empty list if there is only one."""
         shared = _find_shared_descendants(self._streams)
         found = [
             stream
@@ -153,7 +152,7 @@ class StreamScheduler:
     def _sync_from_log(self, streams: Sequence[SyncStream]) -> None:
         """Sync the LOG_BASED streams that are read from change logs, one log after the other.
 
-        After an error, all of them are incomplete.
+        After an error, all of these streams count as unfinished.
         """
         self._unfinished = [stream.name for stream in streams]
         for stream in streams:
@@ -163,9 +162,9 @@ class StreamScheduler:
                 sync_change_log(log, [one for one in streams if one.change_log is log], self._run)
 
     def _sync_in_parallel(self, streams: Sequence[SyncStream]) -> None:
-        """Sync several streams in parallel, one thread each.
+        """Sync several streams in parallel, with one thread for each.
 
-        Their state entries are created first, in the order of a sequential sync.
+        Before that, create their state entries in the order of a sequential sync.
         """
         for stream in streams:
             _create_state_entries(stream)
@@ -185,8 +184,8 @@ class StreamScheduler:
     def _sync_root(self, stream: SyncStream) -> None:
         """Sync a top-level stream and its children, finalize its state and write ACTIVATE_VERSION.
 
-        A descendant that a later top-level stream also syncs gets its ACTIVATE_VERSION after that
-        stream.
+        If a later top-level stream syncs the same descendant, the ACTIVATE_VERSION of the
+        descendant is written after that stream.
         """
         stream.sync()
         stream.finalize_state_progress_markers()
@@ -221,7 +220,7 @@ def _create_state_entries(stream: SyncStream) -> None:
 def force_full_table_parents(tap: SyncTap) -> None:
     """Read parent streams as FULL_TABLE if a child stream needs all of their records.
 
-    This is so for a selected child with ``ignore_parent_replication_key``.
+    A selected child needs them if it sets ``ignore_parent_replication_key``.
     """
     streams: Iterable[Any] = tap.streams.values()  # their replication_key is set here
     for stream in streams:

@@ -2,12 +2,12 @@
 
 - Rows are buffered in a chunk, which contains rows of one stream. The chunk is written when it
   reaches a number of rows, a size or an age (checked by a timer thread), when another stream
-  writes, at the end of a partition, and before any call in which the tap's code can see the
-  state or write.
+  writes, and at the end of a partition. It is also written before any call to the tap's code that
+  may see the state or write.
 - A state is written after the rows that it covers, never before them.
 - A chunk contains encoded rows, never the record objects of the tap's code.
-- Each thread that syncs has its own `SyncRun`, with its own chunk, bookmark cursors and copies
-  of streams. All of them write to one `OutputQueue`.
+- Each thread that syncs has its own `SyncRun`, with its own chunk, bookmark cursors and copies of
+  streams. All of them write to one `OutputQueue`.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ __all__ = [
 ]
 
 CHUNK_ROWS = 1_000
-"""Number of buffered rows at which they are written."""
+"""Number of buffered rows at which the buffer is written."""
 
 CHUNK_BYTES = 64 * 1024
 """Size of the buffered rows at which they are written: the capacity of a pipe. A writer with
 another message size sets ``chunk_bytes``."""
 
 MAX_CHUNK_AGE_SECONDS = 0.5
-"""Age at which a buffered row is written in any case."""
+"""Age in seconds at which a buffered row is written in any case."""
 
 _Stream = TypeVar("_Stream")
 
@@ -84,7 +84,7 @@ class ChunkSource:
 
 
 class SyncRun:
-    """State of a running sync for one thread: its buffered rows and bookmark cursors.
+    """State of a running sync in one thread: buffered rows and bookmark cursors.
 
     Each thread that syncs has its own `SyncRun`. All of them write to one `OutputQueue`.
     """
@@ -96,12 +96,12 @@ class SyncRun:
         checkpoint_policy: CheckpointPolicy,
         clock: Callable[[], str] = _now_text,
     ) -> None:
-        """Create the `SyncRun` of a sync's first thread. Other threads get theirs from `branch`.
+        """Create the `SyncRun` of a sync's first thread. `branch` creates those of other threads.
 
         Args:
             writer: Writer of the output protocol, such as Singer.
             document: State of the tap.
-            checkpoint_policy: Policy that decides if a state that may be skipped is written.
+            checkpoint_policy: Policy that decides if an optional state is written.
             clock: Function that returns the extraction time of rows as ISO 8601 text.
         """
         self.outbox = OutputQueue(writer, document, checkpoint_policy)
@@ -124,16 +124,19 @@ class SyncRun:
             may_create_pools: True if the thread syncs whole streams and may create worker pools.
         """
         self.owner = owner
-        """Run of which this one is a branch; None for the first run."""
+        """Run from which this one was branched; None for the first run."""
         self.may_create_pools = may_create_pools
-        """True if this thread syncs whole streams and may distribute its work to a worker pool;
-        False if it syncs single contexts, in parallel to others of the same stream."""
+        """True if this thread syncs whole streams and may distribute its work to a worker pool.
+
+        False if it syncs single partitions, while other threads sync other partitions of the
+        stream.
+        """
         self.bodies: list[Any] = []
         """Buffered rows, encoded; this list object is never replaced."""
         self.row_limit = 1
         """Number of buffered rows at which they are written."""
         self.buffered_bytes = 0
-        """Size of the buffered rows in bytes, as far as it is counted here."""
+        """Size of the buffered rows in bytes; out of date while the engine's write loop runs."""
         self.cursors: dict[BookmarkCursor, Callable[[], None]] = {}
         """Active bookmark cursors, each with a function to call when its bookmark has advanced."""
         self.child_pools: dict[str, Any] = {}
@@ -157,8 +160,8 @@ class SyncRun:
     def open(self, source: ChunkSource | None) -> ChunkSource | None:
         """Write the buffered rows, use the buffer for ``source``, and return the previous source.
 
-        At the end of a child stream, the previous source is opened again, so that its parent
-        continues. The first row of a stream is written at once, so that the reader of the output
+        At the end of a child stream, the caller opens the previous source again to continue with
+        the parent. The first row of a stream is written at once, so that the reader of the output
         sees a record immediately.
         """
         before = self._source
@@ -170,7 +173,7 @@ class SyncRun:
         return before
 
     def begin_chunk(self) -> None:
-        """Start a chunk of buffered rows, whose extraction time is the current time."""
+        """Start a chunk of buffered rows. Its extraction time is the current time."""
         self._extracted_at = self._clock()
         self._chunk_began = time.monotonic()
         self.buffered_bytes = 0
@@ -179,7 +182,7 @@ class SyncRun:
         """Write the rows that this thread has buffered to the output.
 
         Raises:
-            BaseException: The error of a write that failed now or before.
+            BaseException: This write or an earlier one has failed.
         """
         if self.bodies:
             self._check_output()
@@ -232,7 +235,7 @@ class SyncRun:
                 self.send()
 
     def _check_output(self) -> None:
-        """Raise `WorkerStopped` if this is a worker thread for which its pool no longer waits."""
+        """Raise `WorkerStopped` if this worker thread's pool no longer waits for the thread."""
         if self.stop_signal is not None:
             self.stop_signal.check_output()
 
@@ -244,7 +247,7 @@ class SyncRun:
         self.flush()
 
     def settle_bookmarks(self) -> None:
-        """Store the latest values of this thread's cursors in the states of their contexts."""
+        """Store the latest values of this thread's cursors as bookmarks in the state."""
         if self.cursors:
             with self.outbox.lock:
                 for cursor, moved in list(self.cursors.items()):
@@ -252,13 +255,13 @@ class SyncRun:
                         moved()
 
     def reload_bookmarks(self) -> None:
-        """Reset this thread's cursors to the bookmarks in the state, after these have changed."""
+        """Reset this thread's cursors to the bookmarks in the state, which have changed."""
         with self.outbox.lock:
             for cursor in self.cursors:
                 cursor.reload()
 
     def emit(self, event: Event) -> None:
-        """Write an event, such as a schema, to the output, after all rows buffered so far."""
+        """Write an event, such as a schema, to the output. Buffered rows are written first."""
         self.settle()
         self._check_output()
         with self.delaying_stop(), self.outbox.lock:
@@ -273,8 +276,8 @@ class SyncRun:
     def checkpoint(self, *, required: bool) -> None:
         """Write the state, if it has changed since the last write.
 
-        ``required`` is False for a state (at the end of a partition or of a child's context) that
-        is skipped if states are already a large part of the output.
+        ``required`` is False for an optional state, such as at the end of a partition. It is
+        skipped if states are already a large part of the output.
         """
         if not self.outbox.files.allows_state(required=required):
             return
@@ -287,7 +290,7 @@ class SyncRun:
 
     @property
     def is_broken(self) -> bool:
-        """True if a write has failed, after which nothing more is written."""
+        """True if a write has failed. Nothing more is written then."""
         return self.outbox.failure is not None
 
     # Threads
@@ -309,9 +312,10 @@ class SyncRun:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Make this object the `SyncRun` of the current thread during the ``with`` block.
+        """Context manager that makes this object the `SyncRun` of the current thread.
 
-        Rows that the thread was no longer allowed to write are left for the next state.
+        If the thread ends with buffered rows that it was no longer allowed to write, they are
+        written together with the next state.
         """
         thread = threading.get_ident()
         with self.outbox.lock:
@@ -325,12 +329,12 @@ class SyncRun:
                     del self.outbox.chunks[self]
 
     def get_thread_run(self) -> SyncRun:
-        """Return the `SyncRun` registered for the calling thread, or ``self`` without one."""
+        """Return the `SyncRun` of the calling thread, or ``self`` if the thread has none."""
         threads = self.outbox.threads
         return threads.get(threading.get_ident(), self) if threads else self
 
     def get_thread_stream(self, stream: _Stream) -> _Stream:
-        """Return the copy of a stream that this thread uses, or the stream in the first thread.
+        """Return the copy of a stream that this thread uses; in the first thread, return the stream.
 
         Each worker thread has a copy, so that threads do not change each other's attributes.
         """
@@ -348,16 +352,16 @@ class SyncRun:
         return self._copies.values()
 
     def guarded(self, records: Iterable[Any]) -> Iterable[Any]:
-        """Return the records of ``get_records`` as an iterable that stops with the sync.
+        """Return the records as an iterable that raises an error when the sync must stop.
 
-        If the sync must stop, it raises an error instead of yielding the next record.
+        ``records`` is the result of a stream's ``get_records``.
         """
         if self.stop_signal is not None:
             records = self.stop_signal.until_set(records)
         return records if self.outbox.check_caller is None else self._serve_requests(records)
 
     def _serve_requests(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Yield the records, and write a state between two of them if the timer has requested one.
+        """Yield the records. Between two of them, write a state if the timer has requested one.
 
         Raises:
             BaseException: The caller has disconnected, or a write has failed.
@@ -378,7 +382,7 @@ class SyncRun:
 
     @contextmanager
     def delaying_stop(self) -> Iterator[None]:
-        """Delay a stop request, such as SIGTERM, until the end of the ``with`` block."""
+        """Context manager that delays a stop request, such as SIGTERM, until its block ends."""
         self._stop_delays += 1
         try:
             yield
@@ -389,9 +393,9 @@ class SyncRun:
             stop()
 
     def stop(self, leave: Callable[[], None]) -> None:
-        """Handle a stop request: call ``leave``, a function that raises an exception.
+        """Stop the sync on request, by calling ``leave``, a function that raises an exception.
 
-        In a block of `delaying_stop`, ``leave`` is called when the block ends.
+        Inside `delaying_stop`, ``leave`` is called later, when that block ends.
 
         Raises:
             SystemExit: This is the second stop request. The process exits at once with code 1.
@@ -406,12 +410,12 @@ class SyncRun:
 
     @property
     def is_hurried(self) -> bool:
-        """True after a second stop request, when the sync must end immediately."""
+        """True after a second stop request. The sync must then end immediately."""
         return self._stop_requests > 1
 
     @contextmanager
     def timer(self) -> Iterator[None]:
-        """Run a timer thread during the ``with`` block, which writes rows buffered for too long.
+        """Context manager that runs a timer thread, which writes rows buffered for too long.
 
         The limit is `MAX_CHUNK_AGE_SECONDS`.
         """
@@ -428,7 +432,7 @@ class SyncRun:
                 thread.join()
 
     def _watch(self, ended: threading.Event) -> None:
-        """Run in the timer thread: write rows buffered for too long, until ``ended`` is set."""
+        """Write rows buffered for too long, until ``ended`` is set. Runs in the timer thread."""
         while not ended.wait(MAX_CHUNK_AGE_SECONDS / 2):
             with suppress(Exception):  # the next flush raises it again
                 self.outbox.send_older_than(MAX_CHUNK_AGE_SECONDS)

@@ -1,6 +1,6 @@
-"""Warnings about a state from which no stream, or not every selected stream, can resume.
+"""Warnings about a state that no stream, or not every selected stream, can use to resume.
 
-singer_sdk ignores such a state without a message; here a warning says that streams are read in
+singer_sdk ignores such a state without a message. Here a warning says which streams are read in
 full.
 """
 
@@ -25,8 +25,9 @@ _MAX_NAMES: Final = 5
 def find_unused_state(tap: SyncTap) -> Iterator[str]:
     """Yield warnings about bookmarks in a tap's state from which no stream can resume.
 
-    There is one warning if no stream of the tap has a bookmark, and one for all bookmarks whose
-    replication key differs from that of the stream. Values that are not bookmarks are ignored.
+    There is one warning if no stream of the tap has a bookmark. There is another for all bookmarks
+    whose replication key differs from that of their stream. Values that are not bookmarks are
+    ignored.
     """
     current = _read_bookmarks(tap.document.tap_state)
     unused = (
@@ -47,7 +48,7 @@ def find_unused_state(tap: SyncTap) -> Iterator[str]:
 
 
 def _describe_unused(state: Mapping[str, Any], streams: Collection[str]) -> str | None:
-    """Return the beginning of a warning about a state without bookmarks of the ``streams``.
+    """Return the beginning of a warning about a state that has no bookmarks of ``streams``.
 
     Return None if the state has a bookmark of one of these streams, or is empty.
     """
@@ -66,7 +67,10 @@ def _read_bookmarks(state: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _find_other_key(stream: SyncStream, state: Any) -> str | None:
-    """Return the replication key of a stream's bookmarks if it is not the stream's key."""
+    """Return the replication key of the bookmarks in a stream's state if it is another key.
+
+    Return None if a bookmark has the stream's own replication key.
+    """
     key = stream.replication_key
     if not isinstance(state, Mapping) or not key:
         return None

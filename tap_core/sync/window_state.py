@@ -1,10 +1,10 @@
-"""State changes at the start and end of a time window, for streams read window by window.
+"""State changes at the start and end of a time window, for streams read in windows.
 
-- While a window is read, its end is the upper limit of the bookmark (the signpost). A record with
-  a later date, from an API whose clock is ahead, does not move the bookmark beyond the window.
-- A window is closed when its records are written and their children are synced. Its progress
-  marker becomes the bookmark, so that the next sync resumes after this window.
-- If several contexts share a bookmark, it becomes final after the last of these contexts.
+- While a window is read, its end is the upper limit of the bookmark (the signpost). If an API's
+  clock is ahead, a record may have a later date; it does not move the bookmark beyond the window.
+- A window is closed when its records are written and their children are synced. Its progress marker
+  becomes the bookmark, so that the next sync resumes after this window.
+- If several partitions share a bookmark, it becomes final after the last of these partitions.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ __all__ = ["begin_window", "close_window"]
 
 
 def begin_window(stream: SyncStream, context: Context | None, *, end: str, last: str) -> None:
-    """Limit the bookmark of a context to the end of the time window that is read next.
+    """Limit the bookmark of a partition to the end of the time window that is read next.
 
-    A record with a later date does not move the bookmark beyond the window then. If several
-    contexts share the bookmark, the limit is the earliest end of their last windows.
+    A record with a later date then does not move the bookmark beyond the window. If several
+    partitions share the bookmark, the limit is the earliest end of their last windows.
 
     Args:
         stream: Stream to read.
-        context: Context to read.
+        context: Values that identify the partition, or None.
         end: End of the next window.
-        last: End of the context's last window.
+        last: End of the partition's last window.
     """
     if not _keeps_state(stream):
         return
@@ -53,11 +53,11 @@ def close_window(
     is_last: bool,
     change_state: Callable[[], object] | None = None,
 ) -> None:
-    """End a time window that was read: advance the bookmark to its end, and write the state.
+    """End a time window: advance the bookmark to its end, and write the state.
 
     Args:
         stream: Stream of the window.
-        context: Context of the window.
+        context: Values that identify the partition, or None.
         until: Value up to which all records are read, stored as the bookmark. None stores no
             bookmark.
         is_last: True for the last window. The state is then written at the end of the sync instead.

@@ -1,7 +1,7 @@
-"""Data types for syncing contexts in other processes, such as Spark executors.
+"""Data types for syncing partitions in other processes, such as Spark executors.
 
-A work unit is one context of a stream, or one time window of a context, with all information
-needed to sync it. All values can be pickled.
+A work unit is one context (a partition or parent record) of a stream, or one time window of a
+context, with all information needed to sync it. All values can be pickled.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ __all__ = ["WorkDistributor", "WorkResult", "WorkResults", "WorkUnit"]
 
 @dataclass(frozen=True, slots=True)
 class WorkUnit:
-    """One context of a stream, to be synced in another process. All values can be pickled.
+    """Part of a stream to sync in another process: one context (partition or parent record).
+
+    All values can be pickled.
 
     Attributes:
         number: Index of the unit in its group of work units.
@@ -42,7 +44,7 @@ class WorkUnit:
 
 @dataclass(frozen=True, slots=True)
 class WorkResult:
-    """Result of a work unit (a context of a stream) that another process has synced.
+    """Result of a work unit (a partition of a stream) that another process has synced.
 
     Attributes:
         number: Number of the work unit.
@@ -61,7 +63,7 @@ class WorkResult:
 class WorkResults:
     """Results of work units that other processes have synced.
 
-    ``events`` pass the rows of these units to the output.
+    ``events`` pass the rows of these work units to the output.
     """
 
     events: Sequence[Event]
@@ -69,7 +71,7 @@ class WorkResults:
 
 
 class WorkDistributor(Protocol):
-    """Interface of an object that syncs work units in other processes.
+    """Interface of an object that syncs work units (partitions) in other processes.
 
     A protocol writer that supports other processes has one as its attribute ``distributor``.
     """
@@ -78,7 +80,7 @@ class WorkDistributor(Protocol):
     """Maximum number of work units per call of `sync`."""
 
     def refuses(self, stream: Any, /) -> str | None:
-        """Return why a stream cannot be synced in other processes, or None if it can."""
+        """Return the reason if a stream cannot be synced in other processes, or None if it can."""
 
     def sync(self, units: Sequence[WorkUnit], /, *, in_order: bool) -> WorkResults:
         """Sync work units in other processes, and return their results when all are done.

@@ -1,12 +1,12 @@
-"""Thread pool that syncs partitions, each thread with its own copies of the streams.
+"""Thread pool that syncs partitions. Each thread has its own copies of the streams.
 
 - A worker thread has its own `SyncRun` and its own copy of each stream that it syncs. The tap
   object, the stream class and the HTTP session are shared.
-- The thread that owns the pool submits jobs; it waits if too many are queued.
-- The first error ends all work: no job starts, and each worker stops at its next record and
-  closes the tap's generator. Then the owner raises the error.
-- All threads end with the pool. The exception is a worker that still waits for a response after
-  a signal: the owner waits at most `GRACE_SECONDS` for it, and the worker writes nothing more.
+- The thread that owns the pool submits jobs. It waits if too many are queued.
+- The first error ends all work: no job starts, and each worker stops at its next record and closes
+  the tap's generator. Then the owner raises the error.
+- All threads end with the pool. The exception is a worker that still waits for a response after a
+  signal: the owner waits at most `GRACE_SECONDS` for it, and the worker writes nothing more.
 """
 
 from __future__ import annotations
@@ -40,26 +40,28 @@ _JOBS_PER_WORKER = 2
 
 
 def _do_nothing(*_args: object) -> None:
-    """Return None; the default of a job's functions."""
+    """Do nothing and return None. Default of a job's functions."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyncJob:
-    """Sync of one context of a stream, which a worker thread or another process runs."""
+    """Sync of one partition of a stream, for a worker thread or another process."""
 
     stream: SyncStream
     context: Context | None
     work: Callable[[Any], object] = _do_nothing
-    """Function that a worker thread calls with its copy of the stream; another process syncs the
-    context without it."""
+    """Function that a worker thread calls with its copy of the stream.
+
+    Another process syncs the partition without it.
+    """
     done: Callable[[], object] = _do_nothing
-    """Function called after success, not after an error."""
+    """Function to call after success. It is not called after an error."""
     interval: ReadInterval | None = None
-    """Window of the context to sync, or None for the whole context."""
+    """Time window of the partition to sync; None for the whole partition."""
 
 
 class WorkerPool:
-    """Pool of threads that sync contexts (partitions) or streams.
+    """Pool of threads that sync partitions or streams.
 
     Args:
         owner: `SyncRun` of the thread that submits the jobs. Each worker thread gets a `SyncRun`
@@ -98,7 +100,7 @@ class WorkerPool:
         return self
 
     def submit(self, job: SyncJob) -> None:
-        """Queue a job for the worker threads. If too many are queued, wait until one is taken.
+        """Queue a job for the worker threads. If too many jobs are queued, wait for a free place.
 
         Raises:
             BaseException: The first error of a worker.
@@ -121,7 +123,7 @@ class WorkerPool:
             self._wait_until(lambda: not self._outstanding)
 
     def check(self) -> None:
-        """Raise the first error of a worker, if a worker has failed.
+        """Raise the first error of a worker thread, if any.
 
         Raises:
             WorkerStopped: No worker has failed, but the threads must stop.
@@ -143,8 +145,8 @@ class WorkerPool:
         """Wait for the threads to end, and raise the first error of a worker.
 
         If the ``with`` block failed, the threads stop at their next record. After a signal, such as
-        SIGTERM, the wait ends after `GRACE_SECONDS`. Table versions and sync costs of the threads'
-        stream copies are transferred to the streams.
+        SIGTERM, the wait ends after `GRACE_SECONDS`. Table versions and sync costs in the threads'
+        copies of streams are transferred to the original streams.
         """
         is_interrupted = error is not None and not isinstance(error, (Exception, WorkerStopped))
         with self._condition:
@@ -242,9 +244,9 @@ class WorkerPool:
 
 
 def _prepare(stream: Any, threads: int) -> None:
-    """Create the objects that the copies of a stream for ``threads`` threads share.
+    """Create the objects of a stream that its copies in ``threads`` threads will share.
 
-    Examples are its HTTP session and its stream maps.
+    Examples are its HTTP session and its stream maps. The same is done for child streams.
     """
     _ = stream.state_manager
     get_plan(stream)  # also makes the stream maps
@@ -254,7 +256,7 @@ def _prepare(stream: Any, threads: int) -> None:
 
 
 def _merge_copy(thread_copy: Any, stream: Any) -> None:
-    """Transfer the table version and the sync costs of a thread's stream copy to the stream."""
+    """Transfer the table version and sync costs from a thread's copy of a stream to the stream."""
     if thread_copy._stream_version is not None:
         stream._stream_version = thread_copy._stream_version
     for kind, cost in thread_copy._sync_costs.items():
