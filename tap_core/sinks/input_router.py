@@ -100,7 +100,7 @@ class InputRouter:
     ) -> None:
         """Create the sinks of a stream, one per stream map, and route its records to them.
 
-        If ``stream_maps`` is None, the stream has one sink, which gets the records unchanged.
+        Without stream maps (None), the stream has one sink, which gets the records unchanged.
         """
         if stream_maps is None:
             self._routes[name] = (StreamRoute(name),)

@@ -33,8 +33,8 @@ def record_message(
 ) -> dict[str, Any]:
     """Return the RECORD message for a record, as a dict like in singer_sdk.
 
-    ``extracted`` is the extraction time in ISO 8601, and ``version`` the table version. The message
-    does not contain them if they are None.
+    ``extracted`` is the extraction time in ISO 8601, and ``version`` the table version. None leaves
+    them out of the message.
     """
     message: dict[str, Any] = {"type": "RECORD", "stream": stream, "record": record}
     if version is not None:

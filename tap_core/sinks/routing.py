@@ -22,7 +22,7 @@ class StreamRoute:
     Attributes:
         alias: Stream name of the sink. A stream map may have changed it.
         transform: Function that returns a changed record, or None to drop the record. The
-            attribute is None if records are passed on unchanged.
+            attribute has the value None if records are passed on unchanged.
     """
 
     alias: str

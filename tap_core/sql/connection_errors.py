@@ -94,8 +94,8 @@ def _unreadable_url() -> ConfigurationError:
 def _make_connection_error(context: sa.engine.ExceptionContext) -> BaseException | None:
     """Return the error to raise for a failed connection; None if another operation failed.
 
-    SQLAlchemy calls this function for its event ``handle_error``, and raises its own error if the
-    result is None.
+    SQLAlchemy calls this function for its event ``handle_error``. For None, it raises its own
+    error.
     """
     original, engine = context.original_exception, context.engine
     if engine is None or context.connection is not None:

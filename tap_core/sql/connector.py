@@ -520,8 +520,8 @@ class SQLConnector:
     ) -> dict[str, sa.Column[Any]]:
         """Return the columns of a table by name, in the order of the table.
 
-        If ``column_names`` is passed, return only columns with these names, ignoring upper and
-        lower case.
+        If ``column_names`` is passed, return only these columns. Upper and lower case do not
+        differ.
         """
         _, schema, table = self.parse_full_table_name(full_table_name)
         requested = {name.casefold() for name in column_names or ()}
@@ -631,7 +631,7 @@ class SQLConnector:
         return bool(self._compile_type_name(current) == self._compile_type_name(sql_type))
 
     def _compile_type_name(self, sql_type: _Type) -> str:
-        """Return the SQL name of a type in this database, or SQLAlchemy's name if there is none."""
+        """Return the SQL name of a type in this database, or else SQLAlchemy's name."""
         try:
             return sql_type.compile(dialect=self._dialect)
         except (sa.exc.CompileError, NotImplementedError):  # a reflected type without a name
@@ -956,10 +956,7 @@ class _SchemaReflection:
             return None
 
     def _list_names(self, kind: ObjectKind) -> list[str]:
-        """Return the names of all tables, or of all views, in the database schema.
-
-        Views include materialized views.
-        """
+        """Return the names of all tables, or of all views including materialized views."""
         if kind is ObjectKind.TABLE:
             return self._inspected.get_table_names(schema=self._schema)
         names = self._connector._get_view_names(self._inspected, self._schema)  # noqa: SLF001
@@ -994,10 +991,7 @@ def _make_ddl(statement: str, context: dict[str, object]) -> sa.DDL:
 
 
 def _keeps_values(option: _Type, current: _Type) -> bool:
-    """Return True if all values of a column survive a change of its type.
-
-    ``current`` is the type of the column, and ``option`` the possible new type.
-    """
+    """Return True if a column keeps all its values when its type becomes ``option``."""
     if not is_text(option):
         return str(option) == str(current)
     length = getattr(option, "length", None) or 0

@@ -84,7 +84,7 @@ def prepare_insert(
 def make_extractor(
     properties: Sequence[str], columns: Sequence[str], conform: Callable[[Record], Record]
 ) -> RowExtractor:
-    """Return a function that returns a record's values in column order. A missing value is None.
+    """Return a function that returns a record's values in column order, None for a missing one.
 
     Args:
         properties: Names of the declared properties, in the order of the columns.

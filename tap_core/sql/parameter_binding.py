@@ -120,10 +120,7 @@ def _format_with_space(instant: datetime) -> str:
 
 
 def _has_adapter(dialect: Dialect, kind: type) -> bool:
-    """Return True if a target has registered an adapter with SQLite's driver for a class.
-
-    An adapter converts values of the class for the database.
-    """
+    """Return True if a target has registered a conversion for a class with SQLite's driver."""
     driver: Any = dialect.dbapi
     adapters = getattr(driver, "adapters", {})
     adapter = adapters.get((kind, getattr(driver, "PrepareProtocol", None)))
@@ -135,10 +132,7 @@ def _lacks_time_zone(column_type: sa.types.TypeEngine[Any]) -> bool:
 
 
 def _to_utc(instant: datetime) -> datetime:
-    """Convert a datetime with an offset to UTC, and remove its offset.
-
-    A datetime without an offset is returned unchanged.
-    """
+    """Convert a datetime with an offset to UTC without one; return any other unchanged."""
     if instant.tzinfo is None:
         return instant
     return instant.astimezone(timezone.utc).replace(tzinfo=None)

@@ -103,8 +103,8 @@ def iterate_pages(result: sa.CursorResult[Any]) -> Iterator[Sequence[Sequence[An
 def get_processors(result: sa.CursorResult[Any]) -> Sequence[ColumnProcessor | None]:
     """Return the functions that convert the driver's values, one for each column of a result.
 
-    The function is None for a column without conversion. The list is empty if SQLAlchemy has
-    already converted the rows of `iterate_pages`.
+    A column without a conversion has None. The list is empty if SQLAlchemy has already converted
+    the rows of `iterate_pages`.
     """
     metadata = _get_metadata(result)
     return () if metadata is None else metadata._processors  # noqa: SLF001 - see `_get_metadata`

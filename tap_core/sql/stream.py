@@ -182,10 +182,7 @@ class SQLStream(Stream, abc.ABC):
 
     @property
     def check_sorted(self) -> bool:
-        """True to raise an error for rows out of order. False if the replication key is text.
-
-        The database sorts text by the rules of a collation, which can differ from Python's order.
-        """
+        """True if rows must be sorted; False for a text key, whose order depends on a collation."""
         return not _sorts_by_collation(self)
 
     def apply_catalog(self, catalog: Catalog) -> None:

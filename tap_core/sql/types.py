@@ -122,8 +122,8 @@ class JSONSchemaToSQL:
     """Converter from a property's JSON Schema to the SQLAlchemy type of its column.
 
     The type is chosen by ``x-sql-datatype``, else by ``format`` of a string, else by ``type``. If
-    none of them has a handler, the options of ``anyOf`` are tried in order, and then
-    `fallback_type` is used. A registered handler replaces the default one.
+    these have no handler, the options of ``anyOf`` are tried in order, and then `fallback_type` is
+    used. A registered handler replaces the default one.
     """
 
     def __init__(self, *, max_varchar_length: int | None = None) -> None:

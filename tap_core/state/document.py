@@ -157,7 +157,7 @@ class StateDocument:
     def share(self, stream_id: str | None = None, partition_context: Context | None = None) -> None:
         """Disable the cache for a state dict that the tap's code may change at any time.
 
-        From now on, every `encode` makes the dict's JSON text anew. A missing partition is created.
+        From now on, every `encode` encodes the dict again. A missing partition is created.
 
         Args:
             stream_id: Name of the stream; None for the whole document.

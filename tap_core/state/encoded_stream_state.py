@@ -96,7 +96,7 @@ class EncodedStreamState:
             self._stale.add(position)
 
     def share(self, context: Context | None) -> None:
-        """Disable the cache of JSON text for a partition; if ``context`` is None, for the stream.
+        """Disable the cache of JSON text for a partition; with None, for the whole stream.
 
         Call this when the tap's code gets the state dict, because it may then change the dict at
         any time.

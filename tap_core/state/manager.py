@@ -159,8 +159,8 @@ class StreamStateManager:
     def share(self, context: Context | None = None) -> None:
         """Disable the cache for a state dict that the tap's code may change at any time.
 
-        ``context`` identifies the partition; None means the stream. From now on the JSON text is
-        made anew for each STATE message.
+        ``context`` identifies the partition; None means the stream. From now on the dict is encoded
+        again for each STATE message.
         """
         partition = self.get_state_partition_context(context)
         if not partition or not self._limit_of_run.is_beyond(partition):

@@ -88,7 +88,7 @@ def _make_syntax_error(source: str, line: int, error: ValueError) -> StateFileEr
 def _unwrap(document: Any, location: str) -> dict[str, Any]:
     """Return the state in a JSON document: a STATE message, Meltano's format or the state itself.
 
-    If the document is None, return ``{}``. ``location`` is the file and line, for error messages.
+    For None, return ``{}``. ``location`` is the file and line, for error messages.
 
     Raises:
         StateFileError: The state is not a JSON object.

@@ -374,16 +374,10 @@ def log_sort_error(
     record_count: int,
     partition_record_count: int,
 ) -> None:
-    """Log that a record of a sorted stream is out of order, by calling ``log_fn`` with a message.
+    """Log that a record of a sorted stream is out of order, by calling ``log_fn``.
 
-    Args:
-        ex: Exception with the two replication key values.
-        log_fn: Function that logs a message.
-        stream_name: Name of the stream.
-        current_context: Values that identify the record's partition or parent record.
-        state_partition_context: Values that identify the record's bookmark.
-        record_count: Number of the record in the stream.
-        partition_record_count: Number of the record in the partition.
+    The message contains the record's number in the stream and in the partition, and the contexts
+    (the values that identify the partition or parent record).
     """
     message = f"Sorting error detected in '{stream_name}' on record #{record_count}"
     if partition_record_count != record_count:

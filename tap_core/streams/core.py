@@ -98,10 +98,8 @@ class Stream(StreamProperties, abc.ABC):
     """Class of the parent stream, or None; a child is synced once for each record of its parent."""
 
     ignore_parent_replication_key: bool = False
-    """True if the parent's replication key does not change when a record of this stream changes.
-
-    The parent is then read in full if this stream is selected.
-    """
+    """True if the parent's replication key stays the same when a record of this stream changes. The
+    parent is then read in full if this stream is selected."""
 
     allow_any_replication_key: bool = False
     """True if the user may choose the replication key in the catalog, as for a database table."""
@@ -120,21 +118,15 @@ class Stream(StreamProperties, abc.ABC):
     """
 
     max_parallel_partitions: int = 1
-    """Maximum number of threads that sync partitions of this stream.
-
-    Set it above 1 only if this stream, and the code that it uses, is thread-safe. The user's
-    setting of the same name can lower it.
-    """
+    """Maximum number of threads that sync partitions. Above 1, this stream and the code that it
+    uses must be thread-safe. The user's setting of the same name can lower it."""
 
     add_context_to_records: bool = True
     """True if records get the values of their context that they lack, as in the Singer SDK."""
 
     previously_sent_state: Mapping[str, Any] | None = None
-    """State up to which earlier runs have sent records; None in a normal run.
-
-    It is set if all records are read again for new child streams. The state of the run itself then
-    starts empty.
-    """
+    """State up to which earlier runs sent records. It is None unless this run reads all records
+    again for new child streams, starting with an empty state."""
 
     change_log: ChangeLog | None = None
     """Change log from which a LOG_BASED stream is read after its snapshot, or None."""
@@ -217,9 +209,8 @@ class Stream(StreamProperties, abc.ABC):
     def replication_path(self) -> tuple[str, ...]:
         """Path to the replication key in a record, as a tuple of property names.
 
-        The key ``meta.at`` becomes ``("meta", "at")``, unless the schema has a top-level property
-        of that name. A top-level key has a path of one name. If the stream has no key, the path is
-        ``()``.
+        The path of ``meta.at`` is ``("meta", "at")``, or ``("meta.at",)`` if the schema has a
+        top-level property of that name. Without a replication key, the path is ``()``.
         """
         key = require_single_key(self.name, self.replication_key)
         return parse_path(key, self.effective_schema) if key else ()
@@ -296,10 +287,7 @@ class Stream(StreamProperties, abc.ABC):
 
     @property
     def mask(self) -> SelectionMask:
-        """Selection of properties: a dict from breadcrumb to True (selected) or False.
-
-        The breadcrumb ``()`` stands for the stream itself.
-        """
+        """Dict from breadcrumb to True (selected) or False; ``()`` is the stream itself."""
         if self._mask is None:
             self._mask = self.metadata.resolve_selection()
         return self._mask
@@ -351,8 +339,7 @@ class Stream(StreamProperties, abc.ABC):
         Every stream must implement this method; HTTP streams inherit an implementation.
 
         Args:
-            context: Values that identify the partition or the parent record to read; None if the
-                stream has neither.
+            context: Values that identify the partition or parent record to read, or None.
 
         Returns:
             Records as dicts from property name to value.
@@ -387,19 +374,15 @@ class Stream(StreamProperties, abc.ABC):
         return row
 
     def preprocess_context(self, context: Context) -> Context:
-        """Return the context to use for reading a partition; by default the context unchanged.
-
-        A context is a dict of values that identifies the partition or the parent record.
-        """
+        """Return ``context``, the values that identify the partition to read, changed if needed."""
         return context
 
     def get_child_context(self, record: Record, context: Context | None) -> Context | None:
         """Return the values of a record that its child streams need, such as its key.
 
-        The result is the context of the children. By default it is the stream's own context or,
-        without one, the whole record. Override it in every parent stream, to pass only the needed
-        values. To sync the children several times per record, override `generate_child_contexts`
-        instead.
+        The result is the context of the children: by default the stream's own context or, without
+        one, the whole record. Override it in every parent stream, to pass only the needed values.
+        To sync the children several times per record, override `generate_child_contexts`.
 
         Args:
             record: Record of this stream, after `post_process`.
@@ -423,11 +406,10 @@ class Stream(StreamProperties, abc.ABC):
     def generate_child_contexts(
         self, record: Record, context: Context | None
     ) -> Iterable[Context | None]:
-        """Yield a context for each time that the child streams of a record are to be synced.
+        """Yield a context (the needed values) for each sync of a record's child streams.
 
-        A context is a dict with the values that the children need. The default yields the result of
-        `get_child_context`. Override it to sync the children several times, or not at all, for one
-        record.
+        The default yields the result of `get_child_context`. Override it to sync the children
+        several times, or not at all, for one record.
 
         Args:
             record: Record of this stream, after `post_process`.
@@ -490,9 +472,7 @@ class Stream(StreamProperties, abc.ABC):
     # State
 
     def get_starting_timestamp(self, context: Context | None) -> datetime | None:
-        """Return the timezone-aware time from which to read records; None to read all.
-
-        ``context`` contains the values that identify the partition, or is None.
+        """Return the timezone-aware time from which to read a partition; None to read all of it.
 
         Raises:
             StreamSetupError: The value is not a date-time. The error is also a ValueError.
@@ -506,11 +486,10 @@ class Stream(StreamProperties, abc.ABC):
         return self._parse_datetime(value)
 
     def get_starting_replication_key_value(self, context: Context | None) -> Any | None:
-        """Return the replication key value from which this sync reads; None for the beginning.
+        """Return the replication key value from which this sync reads a partition.
 
-        The value is the bookmark at the start of the sync, or else ``start_date``. ``context``
-        contains the values that identify the partition, or is None. Use this method for replication
-        keys that are not date-times.
+        The value is the bookmark at the start of the sync, or else ``start_date``. None means to
+        read from the beginning. Use this method for replication keys that are not date-times.
         """
         self._tap.run.settle()
         return self.state_manager.get_starting_replication_value(context, self.replication_method)
@@ -562,9 +541,8 @@ class Stream(StreamProperties, abc.ABC):
     def get_context_state(self, context: Context | None) -> dict[str, Any]:
         """Return the state of one partition, as a mutable dict; create it if it is missing.
 
-        ``context`` contains the values that identify the partition. If the stream has no
-        partitions, or the context has no key in ``state_partitioning_keys``, return the state of
-        the whole stream.
+        If the stream has no partitions, or ``context`` has no key in ``state_partitioning_keys``,
+        the result is the state of the whole stream.
         """
         return get_partition_state(self, context)
 
@@ -606,10 +584,7 @@ class Stream(StreamProperties, abc.ABC):
         finalize_state(self, state)
 
     def finalize_state_progress_markers(self, state: dict[str, Any] | None = None) -> None:
-        """Store the progress markers in ``state`` as the bookmark, and write a STATE message.
-
-        Without ``state``, do so for the stream and its selected children.
-        """
+        """Store progress markers as bookmarks: those in ``state``, or by default the stream's."""
         if state:
             self._finalize_state(state)
         elif not finalize_with_children(self):
@@ -620,7 +595,7 @@ class Stream(StreamProperties, abc.ABC):
 
     @final
     def sync(self, context: Context | None = None) -> None:
-        """Sync this stream: the partition ``context`` or, if that is None, all partitions."""
+        """Sync this stream: only the partition ``context``, or by default all partitions."""
         sync.engine.sync_stream(self, context)
 
     def _prepare_for_threads(self, threads: int) -> None:
@@ -629,10 +604,7 @@ class Stream(StreamProperties, abc.ABC):
     def _sync_records(
         self, context: Context | None = None, *, write_messages: bool = True
     ) -> Iterator[Record]:
-        """Sync the partition ``context``, by default all partitions, and yield each record.
-
-        Records are also written, unless ``write_messages`` is False.
-        """
+        """Sync and yield the records of the partition ``context``, by default of all partitions."""
         return sync.compat_path.sync_with_hooks(self, context, write_messages=write_messages)
 
     def _sync_batches(self, batch_config: BatchConfig, context: Context | None = None) -> None:
@@ -672,7 +644,7 @@ class Stream(StreamProperties, abc.ABC):
     @final
     @property
     def has_selected_descendents(self) -> bool:
-        """True if a child stream, or one of its own descendants, is selected."""
+        """True if a child stream, or a descendant of a child stream, is selected."""
         return any(child.selected or child.has_selected_descendents for child in self.child_streams)
 
     @final
@@ -749,10 +721,7 @@ class Stream(StreamProperties, abc.ABC):
     def get_record_counter(
         self, *, endpoint: str | None = None, log_interval: float = metrics.DEFAULT_LOG_INTERVAL
     ) -> metrics.Counter:
-        """Return a counter that logs the number of this stream's records as a metric.
-
-        It logs every ``log_interval`` seconds.
-        """
+        """Return a counter that logs the number of records every ``log_interval`` seconds."""
         return metrics.record_counter(self.name, endpoint=endpoint, log_interval=log_interval)
 
     def get_batch_counter(self) -> metrics.Counter:

@@ -76,7 +76,7 @@ def _find_own_origins(stream: Any) -> tuple[Origin | None, Origin | None]:
     """Return two origins (scheme, host and port) that may receive a stream's credentials.
 
     The first is the origin of ``url_base``. The second is that of the pagination's first request,
-    if different. None takes the place of an origin that does not exist.
+    if different. None means that an origin does not exist.
     """
     return _find_base_origin(stream), stream._first_origin
 

@@ -106,10 +106,9 @@ class StreamProperties:
     def replication_key(self) -> str | None:
         """Name of the property that grows with every change of a record, as a string.
 
-        A stream without a key (None, the default) is FULL_TABLE. A stream with a key is
-        INCREMENTAL: the greatest value is stored in the state, and
-        `get_starting_replication_key_value` returns it in the next sync. An input catalog replaces
-        the key.
+        Without a key (None, the default) the stream is FULL_TABLE. With a key it is INCREMENTAL:
+        the greatest value is stored in the state, and `get_starting_replication_key_value` returns
+        it in the next sync. An input catalog replaces the key.
 
         Example:
             replication_key = "updated_at"
@@ -137,10 +136,9 @@ class StreamProperties:
     def state_partitioning_keys(self) -> Sequence[str] | None:
         """Context keys that identify a bookmark, as a sequence of strings.
 
-        A context contains the values that identify a partition or a parent record. With None (the
-        default), each context has its own bookmark. With an empty list, the whole stream has one.
-        Unless the value is None, several contexts may share a bookmark, so the stream is not
-        treated as sorted.
+        With None (the default), each context (partition or parent record) has a bookmark. With an
+        empty list, the stream has one. With any list, several contexts may share a bookmark, so the
+        stream is not treated as sorted.
         """
         if self._state_partitioning_keys is None:
             return self._reader.state_partitioning_keys
@@ -172,10 +170,9 @@ class StreamProperties:
     def partitions(self) -> list[dict[str, Any]] | None:
         """Partitions of the stream: for each, a dict of the values that identify it; None if none.
 
-        The stream is read once for each dict (the context), in this order. The default returns the
-        contexts in the state. Override it to read the stream once for each of several values, such
-        as accounts or regions. Each context has a separate bookmark, unless
-        `state_partitioning_keys` combines several.
+        They are read in this order. The default returns those in the state. Override it to read the
+        stream once per account or region, for example. Each partition has a separate bookmark,
+        unless `state_partitioning_keys` combines several.
 
         Example:
             @property

@@ -132,10 +132,8 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     attribute of the same name is a limit that all of its streams share."""
 
     respect_retry_after: bool = True
-    """True to wait as long as the server requests with ``Retry-After``, up to an hour.
-
-    If False, every wait comes from `backoff_wait_generator`.
-    """
+    """True to wait as long as the server requests with ``Retry-After``, up to an hour. If False,
+    every wait comes from `backoff_wait_generator`."""
 
     allowed_hosts: Collection[str] = ()
     """Other hosts that may receive this stream's credentials if a response refers to them:
@@ -143,8 +141,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
     max_response_bytes: int | None = MAX_RESPONSE_BYTES
     """Maximum size of a decoded response in bytes; None for no limit. Its parsed JSON may need four
-    times as much memory in addition.
-    """
+    times as much memory in addition."""
 
     max_response_seconds: float | None = MAX_RESPONSE_SECONDS
     """Maximum seconds from the first to the last byte of a response; None for no limit."""
@@ -199,8 +196,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         """Base URL of all requests, as a string. The URL of a request is ``url_base + path``.
 
         There is no default. Set it as a class attribute, or override it if it depends on settings.
-        A ``{key}`` in it is replaced by a setting or a value of the context (the values that
-        identify a partition or parent record).
+        A ``{key}`` in it is replaced by a setting or a value of the partition or parent record.
 
         Example:
             url_base = "https://api.example.com/v3"
@@ -477,10 +473,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         return describe_failure(response, self._secrets(), self.path)
 
     def _check_body(self, response: requests.Response) -> None:
-        """Raise an error for an invalid body of a successful response, while a retry is possible.
-
-        The default does nothing.
-        """
+        """Raise an error for an invalid body, while a retry is possible; by default do nothing."""
 
     # Retries
 
@@ -555,17 +548,11 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         return self._get_reader(WindowReader)
 
     def get_records(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of the stream, or of the partition or parent record ``context``.
-
-        With ``incremental_sync``, the records are read in time windows, one after the other.
-        """
+        """Yield the records of a partition; with ``incremental_sync``, time window by window."""
         return self._reader.read(context)
 
     def request_records(self, context: Context | None) -> Iterable[Record]:
-        """Request all pages, and yield their records.
-
-        ``context`` contains the values that identify the partition or parent record, or is None.
-        """
+        """Request all pages for a partition or parent record, and yield the records."""
         paginator = self.get_new_paginator() or SinglePagePaginator()
         prepare = self._choose_request_builder(context, paginator)
         tries = RetryState(self._request)
@@ -601,10 +588,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     def _choose_request_builder(
         self, context: Context | None, paginator: BaseAPIPaginator[Any]
     ) -> Callable[[], requests.PreparedRequest]:
-        """Return a function that builds the request for the current page.
-
-        It calls `prepare_request` if a subclass overrides that deprecated method.
-        """
+        """Return a function that builds a request, by `prepare_request` if it is overridden."""
         if type(self).prepare_request is _HTTPStream.prepare_request:
             return partial(self._prepare_request, context=context, page=paginator)
         warnings.warn(
@@ -615,7 +599,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         return lambda: self.prepare_request(context, paginator.current_value)
 
     def _parse_checked(self, response: requests.Response) -> Iterable[Record]:
-        """Return the records of a response; none if its error status is to be tolerated."""
+        """Return the records of a response; none if its error status is a tolerated one."""
         if response.status_code in self.tolerated_http_errors:
             return ()
         return self.parse_response(response)
@@ -638,10 +622,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
     @abc.abstractmethod
     def get_new_paginator(self) -> BaseAPIPaginator[Any] | None:
-        """Return a new paginator, or None if there is only one page.
-
-        The sync calls it once for each partition or parent record.
-        """
+        """Return a new paginator for the pages of one partition, or None for a single page."""
 
     # Metrics and costs
 
@@ -767,7 +748,7 @@ class RESTStream(_HTTPStream[_TToken], abc.ABC, Generic[_TToken]):
         """Raise an error if a parsed JSON body reports an error. The default does nothing."""
 
     def get_new_paginator(self) -> BaseAPIPaginator[Any] | None:
-        """Return a new paginator, or None if there is only one page.
+        """Return a new paginator for the pages of one partition, or None for a single page.
 
         The default paginator reads the next page's token at `next_page_token_jsonpath` if that is
         set, else in the header ``X-Next-Page``. Override it to return another class of

@@ -79,10 +79,7 @@ def get_stream_state(stream: SyncStream) -> dict[str, Any]:
 
 
 def get_partition_state(stream: SyncStream, context: Context | None) -> dict[str, Any]:
-    """Return the state of one partition, as a mutable dict; create it if it is missing.
-
-    ``context`` contains the values that identify the partition.
-    """
+    """Return the state of the partition ``context``, as a mutable dict; create a missing one."""
     stream._tap.run.settle()
     state = stream.state_manager.get_context_state(context)
     stream.state_manager.share(context)
@@ -128,8 +125,6 @@ def parse_state_datetime(stream: SyncStream, value: str) -> datetime:
 
 def advance_bookmark(stream: SyncStream, record: Record, context: Context | None) -> None:
     """Advance the bookmark of a partition to the replication key value of a record.
-
-    ``context`` contains the values that identify the partition, or is None.
 
     Raises:
         InvalidStreamSortException: The stream is sorted and the record is out of order.

@@ -105,7 +105,7 @@ class SyncTap(Protocol):
 
     @property
     def has_own_catalog(self) -> bool:
-        """True if the tap overrides ``catalog``, so that the schemas to send come from it."""
+        """True if the tap overrides ``catalog``. That catalog then defines the schemas to send."""
 
     @property
     def state(self) -> Any:

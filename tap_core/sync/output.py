@@ -159,7 +159,7 @@ class OutputQueue:
                 settle()
 
     def send_older_than(self, seconds: float) -> None:
-        """Write the buffered rows of each thread whose oldest row is at least ``seconds`` old."""
+        """Write the buffered rows of threads whose oldest row is at least ``seconds`` old."""
         for send_chunk in list(self.chunks.values()):
             send_chunk(seconds)
 

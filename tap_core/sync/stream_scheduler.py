@@ -61,7 +61,7 @@ class StreamScheduler:
 
     @property
     def unfinished(self) -> str | None:
-        """Name of a stream that is being synced or has failed; None if there is none."""
+        """Name of a stream that is being synced or has failed; None if all are complete."""
         return next(iter(self._unfinished), None)
 
     def sync(self) -> None:

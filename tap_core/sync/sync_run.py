@@ -334,7 +334,7 @@ class SyncRun:
         return threads.get(threading.get_ident(), self) if threads else self
 
     def get_thread_stream(self, stream: _Stream) -> _Stream:
-        """Return the copy of a stream that this thread uses; in the first thread, return the stream.
+        """Return the copy of a stream that this thread uses; in the first thread, the stream.
 
         Each worker thread has a copy, so that threads do not change each other's attributes.
         """
