@@ -60,10 +60,12 @@ _BATCH_PROPERTY: Final = "target-spark-fivetran-batch"
 _HISTORY_LIMIT: Final = 20
 """Number of a Delta table's latest commits that are searched for a removal of rows."""
 
-_REMOVES_ROWS: Final = (
-    "operation IN ('DELETE', 'MERGE', 'RESTORE', 'TRUNCATE', 'UPDATE')"
-    " OR operationParameters['mode'] = 'Overwrite'"
+_KEEPS_ROWS: Final = (
+    "(operation = 'WRITE' AND operationParameters['mode'] = 'Append')"
+    " OR operation IN ('ADD COLUMNS', 'CREATE TABLE', 'OPTIMIZE', 'SET TBLPROPERTIES')"
+    " OR operation LIKE 'VACUUM%'"
 )
+"""Condition for the commits of a Delta table that neither updated nor removed rows."""
 
 _CAST_FAILURE: Final = "target-spark cast failure: "
 _FAILED_COLUMN: Final = re.compile(re.escape(_CAST_FAILURE) + r"(\d+)")
@@ -180,7 +182,8 @@ def _combined_kind() -> Expression:
 def append_rows(spark: SparkSession, rows: DataFrame, existing: ExistingTable, batch: str) -> None:
     """Append the rows of a batch to a table in one commit, unless the batch was appended before.
 
-    After a commit that updated or removed rows, such as a Truncate, the batch is appended again.
+    After a commit that updated or removed rows, such as a Truncate, the batch is appended again; in
+    Delta tables this commit is found if it is among the last `_HISTORY_LIMIT` ones.
     Columns that are missing in the rows become null.
 
     Args:
@@ -211,7 +214,8 @@ def _append_to_delta(
     spark: SparkSession, rows: DataFrame, existing: ExistingTable, batch: str
 ) -> None:
     history = spark.sql(f"DESCRIBE HISTORY {existing.ref} LIMIT {_HISTORY_LIMIT}")
-    removal = history.where(_REMOVES_ROWS).orderBy(F.desc("version")).first()
+    removals = history.where(f"NOT coalesce({_KEEPS_ROWS}, false)")
+    removal = removals.orderBy(F.desc("version")).first()
     # With the transaction, Delta skips a batch that it has committed, however long ago, and reports
     # a conflict if a killed server commits the batch meanwhile.
     transaction = {"txnAppId": batch, "txnVersion": 0 if removal is None else removal["version"]}

@@ -354,6 +354,18 @@ def test_repeated_call_is_recognized_after_commits_of_other_programs(
     assert destination.rows("bare") == [(1,), (2,), (2,)]
 
 
+def test_call_is_applied_again_after_another_program_has_replaced_the_rows(
+    destination: DestinationTables,
+) -> None:
+    bare = shape(n="INT")
+    destination.make("bare", bare)
+    file = destination.file(REPLACE, ["n"], [("1",)])
+    destination.write("bare", bare, file)
+    destination.tables.spark.sql(f"INSERT OVERWRITE {destination.ref('bare')} VALUES (2)")  # noqa: S608
+    destination.write("bare", bare, file)
+    assert destination.rows("bare") == [(1,), (2,)]
+
+
 def test_invalid_file_leaves_the_table_unchanged(people: DestinationTables) -> None:
     """F42: with any invalid file, no row of the batch is in the table.
 

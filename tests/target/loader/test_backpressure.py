@@ -8,6 +8,7 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +187,16 @@ def test_repeated_or_extended_schema_does_not_end_the_batch(tmp_path: Path) -> N
         loader.process_event(rows(A))
         loader.finish(whole=True)
     assert report.as_dict()["streams"]["a"]["commits"] == 1
+
+
+def test_schema_of_a_catalog_with_a_fraction_is_loaded(tmp_path: Path) -> None:
+    """`target-spark run` passes the schemas of a catalog, whose fractions are decimals."""
+    price = {"type": "number", "multipleOf": Decimal("0.01")}
+    with loading(tmp_path, MemoryTables(), []) as (loader, report):
+        loader.process_event(SchemaEvent(A, {"properties": {"id": {}, "price": price}}))
+        loader.process_event(rows(A))
+        loader.finish(whole=True)
+    assert report.as_dict()["streams"]["a"]["written"] == 1
 
 
 @pytest.mark.thorough

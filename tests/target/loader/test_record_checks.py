@@ -276,7 +276,6 @@ def load_singer(folder: Path, *records: Any) -> tuple[int, list[Any], str]:
     return done.returncode, read_states(done.stdout), done.stderr.decode()
 
 
-@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.slow
 def test_singer_run_emits_only_the_states_before_a_violation(tmp_path: Path) -> None:

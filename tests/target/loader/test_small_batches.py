@@ -302,7 +302,7 @@ def test_large_batch_in_the_middle_of_a_run_is_written_by_spark(
     assert json.loads(marker.state or "") == {"at": 3}
 
 
-@pytest.mark.thorough
+@pytest.mark.every_nth_case(4)
 @pytest.mark.spark
 @pytest.mark.parametrize(
     "change",
