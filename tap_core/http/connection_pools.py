@@ -46,7 +46,7 @@ __all__ = [
 InvalidHostError: Final = LocationValueError
 """Error of urllib3 for a host name that it cannot encode.
 
-The requests package does not convert this error to one of its own.
+The requests package does not convert this error to an exception of requests.
 """
 
 _BUFFER: Final = 32_768

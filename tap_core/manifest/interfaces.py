@@ -190,7 +190,7 @@ class Page:
     selected_count: int
     """Number of records after the record selector; its name in templates is ``last_page_size``."""
     last_record: Record | None
-    """Last record after the record selector; None if there is none."""
+    """Last record after the record selector; None if no record remains."""
     reduced_size: int | None = None
     """Requested page size if it was reduced below the manifest's page size; otherwise None."""
 

@@ -72,7 +72,7 @@ class ManifestStream(Stream):
     """State from which a parent stream resumes, stored by its child; None for other streams."""
 
     is_parent: bool = False
-    """True for a parent stream that child streams read completely, regardless of its own state."""
+    """True for a parent stream that child streams read completely, regardless of its state."""
 
     TYPE_CONFORMANCE_LEVEL = TypeConformanceLevel.NONE
     add_context_to_records = False

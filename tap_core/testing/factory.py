@@ -310,7 +310,7 @@ def _add_suite(
     """Add the tests of a suite to a test class, as methods ``test_<kind>_<name>``.
 
     A stream test is parametrized with all ``streams``. A property test is parametrized with the
-    properties to which it applies. If there are none, the test is omitted.
+    properties to which it applies. Without such properties, the test is omitted.
     """
     for template in suite.tests:
         name = f"test_{suite.kind}_{template.name}"

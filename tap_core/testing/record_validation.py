@@ -129,7 +129,7 @@ def find_invalid_values(
 ) -> tuple[int, str] | None:
     """Return the number of invalid values and a message about the first invalid one.
 
-    The result is None if all values are valid.
+    If all values are valid, return None.
 
     Args:
         values: Values to check.

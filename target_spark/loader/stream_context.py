@@ -17,7 +17,6 @@ from tap_core.config.similar_names import list_names, suggest
 from tap_core.events import SchemaEvent, StreamId
 from tap_core.exceptions import SchemaNotValidError
 from tap_core.schema.references import normalize, resolve_schema_references
-from tap_core.singerlib.json import dump_json
 from tap_core.types import JsonSchema
 from target_spark.columns import (
     DELETED_AT,
@@ -368,4 +367,4 @@ def _remark_on_missing_cursor(
 
 
 def _compress(schema: JsonSchema) -> bytes:
-    return zlib.compress(dump_json(schema).encode(), 1)
+    return zlib.compress(json.dumps(schema, default=float).encode(), 1)
