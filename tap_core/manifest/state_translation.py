@@ -280,8 +280,8 @@ def _translate_partitions(
 def _translate_global_cursor(state: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
     """Return the global cursor of an airbyte-cdk state under the key `GLOBAL_CURSOR`.
 
-    Return {} if the state has no global cursor. Also return {} if ``use_global_cursor`` is set, because
-    `_translate_partitions` then converts the global cursor.
+    Return {} if the state has no global cursor. Also return {} if ``use_global_cursor`` is set,
+    because `_translate_partitions` then converts the global cursor.
     """
     bookmark = _read_bookmark(state.get("state"), cursor_field)
     if not bookmark or state.get("use_global_cursor"):
