@@ -246,7 +246,10 @@ class DatetimeBasedCursor:
         return self._resolve_edge("end_datetime", config, now or utc_now())
 
     def _resolve_edge(self, name: str, config: Mapping[str, Any], now: dt.datetime) -> dt.datetime:
-        """Return the field ``name`` of the cursor, its start or its end, as a datetime.
+        """Return the start or the end of the cursor's range as a datetime.
+
+        ``name`` is the field to read: ``start_datetime`` or ``end_datetime``. ``now`` is the time
+        for templates that contain the current time.
 
         Raises:
             ValueError: The value is not a datetime, or a setting is missing.

@@ -378,10 +378,10 @@ def _iterate_result(items: Iterator[Any]) -> Iterator[Any]:
 
 
 def _count_container(value: Any) -> Any:
-    """Return a list, tuple or dict that a template creates, if its size is within the limits.
+    """Return ``value``, a list, tuple or dict that a template created, if it is not too large.
 
-    Without this check, a short template could build a list that contains another list many times,
-    which contains a third one many times, and so on. A comparison or a hash visits each occurrence.
+    Otherwise a short template could build a list that contains another list many times, and so on.
+    Comparing or hashing such a list would take very long.
 
     Raises:
         LimitExceededError: The value, or the total of a rendering, exceeds its limit.

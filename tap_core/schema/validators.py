@@ -250,7 +250,7 @@ def limit_time(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 
 def check_deadline() -> None:
-    """Raise LimitExceededError if the check of a value takes too long."""
+    """Raise LimitExceededError if this thread's check of a value by its schema takes too long."""
     if _check.deadline is not None and time.monotonic() > _check.deadline:
         raise LimitExceededError(
             f"The check of a value against its schema takes longer than {_check.seconds:g} seconds:"

@@ -100,11 +100,11 @@ def resolve_layout(
 def reject_empty_partition_values(
     options: LoadOptions, stream: StreamId, table_schema: TableSchema
 ) -> TableSchema:
-    """Return a table schema in which an empty string is invalid for a partition column.
+    """Return a table schema in which partition columns of text must not be empty.
 
-    The loader then quarantines a row with an empty string there, because a Delta table would store
-    null instead. The attribute ``filled`` of the result lists the text properties to partition by.
-    For other formats than Delta, ``table_schema`` is returned unchanged.
+    A Delta table would store null in place of an empty string, so the loader quarantines such rows.
+    The attribute ``filled`` of the returned schema lists these columns' properties. For other
+    formats than Delta, return ``table_schema`` unchanged.
     """
     if options.format != "delta":
         return table_schema

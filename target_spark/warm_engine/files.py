@@ -153,7 +153,10 @@ class EngineFolder:
         return found if isinstance(found, dict) else {}
 
     def listen(self) -> socket.socket:
-        """Return a listening Unix socket for connections of runs. The caller must hold the lock."""
+        """Return the Unix socket on which the engine accepts runs.
+
+        The caller must hold the lock of the engine's folder.
+        """
         (self.path / "socket").unlink(missing_ok=True)  # of an engine that was killed
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with self._address() as address:

@@ -105,7 +105,7 @@ class CustomConfigTransformation(Custom):
     METHODS: ClassVar[tuple[str, ...]] = ("transform",)
 
     def change(self, config: dict[str, Any]) -> None:
-        """Pass ``config`` to the connector's class, which changes it in place."""
+        """Call ``transform(config)`` of the connector's class. It changes ``config`` itself."""
         self.instance.transform(config)
 
 

@@ -123,7 +123,7 @@ class _Message:
 
     @classmethod
     def of(cls, error: BaseException) -> _Message:
-        """Split the text of an error into message, response body, and stream with attempt."""
+        """Split the text of an error into its message, the response body and the failed stream."""
         text = _get_first_line(error) if _is_database_error(error) else _get_text(error)
         place = _FAILED_REQUEST.search(text)
         where = ""
