@@ -456,7 +456,7 @@ def test_target_process_uses_at_most_150_megabytes(tmp_path: Path) -> None:
     head = line({"type": "SCHEMA", "stream": "a", "schema": described})
     wide = line({"type": "RECORD", "stream": "a", "record": {"id": 1, "x": "y" * 1000}})
     long = line({"type": "RECORD", "stream": "a", "record": {"id": 2, "x": "z" * 15_000_000}})
-    with running(tmp_path, flush_bytes=40_000_000) as target:
+    with running(tmp_path, format="parquet", flush_bytes=40_000_000) as target:
         target.send(head)
         for _ in range(40):
             target.send(wide * 2000)
