@@ -257,7 +257,7 @@ def raise_translated_error(operation: str, error: BaseException) -> None:
         StorageError: ``error`` is a translated Java exception.
     """
     if type(error).__module__ == _TRANSLATED_MODULE:
-        raise _permanent_error(operation, first_error_line(error)) from error
+        raise _make_commit_error(operation, first_error_line(error)) from error
 
 
 @contextmanager
@@ -379,12 +379,8 @@ def _retries_exhausted_error(
     operation: str, kind: FailureKind, tries: int, error: BaseException
 ) -> StorageError:
     tried = "once" if tries == 1 else f"{tries} times"
-    return StorageError(
-        f"{operation}: {_EXPLANATIONS[kind]}. Tried {tried}; last error:"
-        f" {first_error_line(error).removesuffix('.')}. Nothing of this batch is committed and no"
-        " state that covers it is emitted; earlier commits are safe. Start again when the cause is"
-        " fixed."
-    )
+    cause = f"{_EXPLANATIONS[kind]}. Tried {tried}; last error: {first_error_line(error)}"
+    return _make_commit_error(operation, cause)
 
 
 def _raise_permanent_error(operation: str, kind: FailureKind, error: BaseException) -> None:
@@ -404,10 +400,11 @@ def _raise_permanent_error(operation: str, kind: FailureKind, error: BaseExcepti
         return
     # The text of a Py4JJavaError cannot be read after the JVM has ended, so it is copied now.
     shown = f"{refusal}. Error: {first_error_line(error)}" if refusal else first_error_line(error)
-    raise _permanent_error(operation, shown) from error
+    raise _make_commit_error(operation, shown) from error
 
 
-def _permanent_error(operation: str, cause: str) -> StorageError:
+def _make_commit_error(operation: str, cause: str) -> StorageError:
+    """Return the error for a commit that failed; ``cause`` says why."""
     return StorageError(
         f"{operation}: {cause.removesuffix('.')}. Nothing of this batch is committed and no state"
         " that covers it is emitted; earlier commits are safe. Start again when the cause is fixed."
