@@ -58,8 +58,8 @@ from target_spark.spark.spark_provider import SparkProvider
 from target_spark.storage.commit_retry import first_error_line
 from target_spark.storage.job_lock import monotonic_run_start
 from target_spark.storage.spool import SpoolFolder, open_spool_folder
-from target_spark.tables.model import RUNS
 from target_spark.tables.runs_table import build_rows
+from target_spark.tables.table import RUNS
 
 if TYPE_CHECKING:
     from target_spark.loader.after_load import Action

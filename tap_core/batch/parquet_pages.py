@@ -11,7 +11,7 @@ from typing import IO, Any, Final
 
 from tap_core.batch.parquet_limits import iterate_column_chunks
 from tap_core.limits.memory import MIB, Bound, InputTooLargeError, format_size
-from tap_core.parsing.varints import read_varint
+from tap_core.parsing.varint_decoding import read_varint
 
 __all__ = ["check_pages"]
 

@@ -30,11 +30,10 @@ from tap_core.manifest.document import (
     MappingNode,
     to_plain,
 )
-from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.errors import ManifestError, ManifestProblem
 from tap_core.manifest.literals import has_template, parse_option
 from tap_core.manifest.loader import Manifest
 from tap_core.manifest.parameters import apply_own_parameters
-from tap_core.manifest.problems import ManifestProblem
 from tap_core.manifest.registry import MODULES, get_component_class
 from tap_core.manifest.type_hints import (
     ComponentPlan,

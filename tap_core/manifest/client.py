@@ -58,7 +58,7 @@ from tap_core.manifest.declared_origins import (
     make_trusted_scope,
 )
 from tap_core.manifest.interfaces import ResponseAction, ResponseResolution, TemplateScope
-from tap_core.manifest.pagination_reset import RestartPagination, SplitWindow
+from tap_core.manifest.pagination_restart import RestartPagination, SplitWindow
 from tap_core.manifest.token_rotation import TokenRotator
 from tap_core.redaction import Secrets, collect_secrets
 from tap_core.redaction.http import collect_sent_secrets

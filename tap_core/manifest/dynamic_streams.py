@@ -23,7 +23,7 @@ from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.loader import get_dynamic_stream_names
 from tap_core.manifest.shared_resources import SharedResources
 from tap_core.manifest.stream import ManifestStream
-from tap_core.manifest.template_expansion import StreamTemplate, get_lines
+from tap_core.manifest.stream_templates import StreamTemplate, get_lines
 
 if TYPE_CHECKING:
     from tap_core.types import Record

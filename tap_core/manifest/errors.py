@@ -1,4 +1,4 @@
-"""Errors about a manifest, the YAML file that declares a connector.
+"""Errors and listed problems of a manifest, the YAML file that declares a connector.
 
 The code that detects a problem writes a message with the problem and its solution. Its callers add
 the position (file, line, path of keys) in front of the message.
@@ -6,9 +6,12 @@ the position (file, line, path of keys) in front of the message.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
+
 from tap_core.exceptions import ConfigurationError, DataError
 
-__all__ = ["FailedRecordsError", "ManifestError"]
+__all__ = ["FailedRecordsError", "ManifestError", "ManifestProblem"]
 
 
 class ManifestError(ConfigurationError):
@@ -32,3 +35,29 @@ class ManifestError(ConfigurationError):
 
 class FailedRecordsError(DataError):
     """Raised after a stream slice if records were skipped because a template failed on them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestProblem:
+    """Problem of a manifest, with its position and severity."""
+
+    line: int
+    """Line number, from 1; 0 for the whole file."""
+    path: str
+    """Path of keys, such as ``streams[0].retriever``."""
+    message: str
+    is_error: bool = True
+    """True if the manifest or a part of it cannot run; False for a warning."""
+    file: str = "manifest"
+    """Path of the manifest, for the text of the problem."""
+
+    @property
+    def severity(self) -> Literal["error", "warning"]:
+        """``error`` or ``warning``."""
+        return "error" if self.is_error else "warning"
+
+    def __str__(self) -> str:
+        """Return the problem as ``file:line: severity: path: message``, like a compiler message."""
+        path = f"{self.path}: " if self.path else ""
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{place}: {self.severity}: {path}{self.message}"

@@ -25,13 +25,12 @@ from tap_core.manifest.components.resolvers import (
     ParametrizedComponentsResolver,
 )
 from tap_core.manifest.document import UNKNOWN, MappingNode
-from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.errors import ManifestError, ManifestProblem
 from tap_core.manifest.interfaces import TemplateScope
 from tap_core.manifest.lint_names import find_name_problems, find_version_problems
 from tap_core.manifest.literals import has_template
 from tap_core.manifest.loader import Manifest, get_dynamic_stream_names, read_manifest
-from tap_core.manifest.problems import ManifestProblem
-from tap_core.manifest.template_expansion import StreamTemplate, get_lines
+from tap_core.manifest.stream_templates import StreamTemplate, get_lines
 
 __all__ = ["LintResult", "lint_manifest"]
 

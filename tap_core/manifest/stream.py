@@ -29,7 +29,7 @@ from tap_core.manifest.context_reader import ManifestReader
 from tap_core.manifest.failed_records import FailedRecords
 from tap_core.manifest.interfaces import DeclarativeStreamProtocol, TemplateScope
 from tap_core.manifest.page_loop import PageToken
-from tap_core.manifest.pagination_reset import RestartLimiter, RestartPagination, SplitWindow
+from tap_core.manifest.pagination_restart import RestartLimiter, RestartPagination, SplitWindow
 from tap_core.manifest.schema_loading import SchemaLoader, load_schema
 from tap_core.manifest.stream_components import StreamComponents
 from tap_core.manifest.stream_slices import StreamSlices

@@ -42,7 +42,7 @@ from target_spark.storage.spool import SpoolFolder
 from target_spark.storage.uris import to_local_folder
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import quote
-from target_spark.tables.model import Table, TableLayout
+from target_spark.tables.table import Table, TableLayout
 from target_spark.warm_engine.session import may_use_engine
 
 if TYPE_CHECKING:

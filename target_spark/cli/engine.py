@@ -12,7 +12,7 @@ from tap_core.config.similar_names import list_names
 from tap_core.io.private_files import UntrustedPathError
 from target_spark.errors import SparkUnavailableError
 from target_spark.spark.session import SparkSettings
-from target_spark.warm_engine.files import EngineFolder, engines_folder, list_engines
+from target_spark.warm_engine.engine_folder import EngineFolder, engines_folder, list_engines
 from target_spark.warm_engine.identity import Identity, find_differences
 from target_spark.warm_engine.session import may_use_engine
 from target_spark.warm_engine.start import start_engine

@@ -20,7 +20,7 @@ from target_spark.storage.errors import find_storage_error
 from target_spark.storage.uris import to_local_folder
 from target_spark.tables.commit_metadata import CommitMetadata, find_latest_metadata
 from target_spark.tables.identifiers import quote
-from target_spark.tables.model import RUNS, Table
+from target_spark.tables.table import RUNS, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

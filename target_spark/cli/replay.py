@@ -44,8 +44,8 @@ from target_spark.storage.spool import Batch, SpoolFolder, open_spool_folder
 from target_spark.storage.staged_rows import stage_frame
 from target_spark.storage.uris import to_spark_uri
 from target_spark.tables.identifiers import quote
-from target_spark.tables.model import QUARANTINE, Table, TableLayout
 from target_spark.tables.quarantine_table import SCHEMA
+from target_spark.tables.table import QUARANTINE, Table, TableLayout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

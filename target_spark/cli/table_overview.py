@@ -20,7 +20,7 @@ from target_spark.config import settings
 from target_spark.config.options import LoadOptions
 from target_spark.errors import TableError
 from target_spark.spark.spark_provider import start_spark_on_demand
-from target_spark.tables.model import QUARANTINE, RUNS, Table
+from target_spark.tables.table import QUARANTINE, RUNS, Table
 
 if TYPE_CHECKING:
     from target_spark.writers.table_reader import TableReader

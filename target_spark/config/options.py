@@ -18,7 +18,7 @@ from tap_core.events import StreamId
 from target_spark.columns import ColumnOptions, OnSchemaChange
 from target_spark.errors import UnsupportedError
 from target_spark.tables.identifiers import catalog_identifier, table_name
-from target_spark.tables.model import RUNS, MaintenanceOptions, PartitionField, Table
+from target_spark.tables.table import RUNS, MaintenanceOptions, PartitionField, Table
 
 __all__ = [
     "APPENDING_FORMATS",

@@ -37,7 +37,7 @@ from target_spark.storage.uris import (
     to_spark_uri,
 )
 from target_spark.tables.identifiers import RESERVED
-from target_spark.tables.model import MaintenanceOptions, PartitionField, Transform
+from target_spark.tables.table import MaintenanceOptions, PartitionField, Transform
 
 __all__ = [
     "RENAMED_SETTINGS",

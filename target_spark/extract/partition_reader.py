@@ -24,8 +24,8 @@ from target_spark.errors import FrameError
 from target_spark.extract.rate_limit_server import StaticShare, use_job_rate_limit
 from target_spark.extract.reader_options import select_single_stream
 from target_spark.extract.retry import RetriesExhaustedError, with_retries
+from target_spark.extract.sync_task import sync_part
 from target_spark.extract.tap_factory import get_tap
-from target_spark.extract.task import sync_part
 from target_spark.frames.arrow_conversion import ArrowConverter, ConversionError
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from tap_core.sync.plan import get_schemas
 from tap_core.sync.work_units import WorkResults
 from target_spark.errors import TargetSparkError
 from target_spark.extract.spool_output import publish_files
-from target_spark.extract.task import RESULT_STREAM, PartResult, SparkTask
+from target_spark.extract.sync_task import RESULT_STREAM, PartResult, SparkTask
 from target_spark.spark.arrow_workers import map_in_arrow
 from target_spark.storage.commit_retry import first_error_line, retry_transient
 from target_spark.storage.row_ordinals import first_in_part

@@ -31,7 +31,7 @@ from target_spark.writers.delta.catalog import get_layout
 from target_spark.writers.delta.layout import PartitionSpec, build_partition_specs
 from target_spark.writers.iceberg.layout import build_sort_order
 from target_spark.writers.iceberg.replacement import TableReplacement
-from target_spark.writers.sql import build_alter_statements, format_properties
+from target_spark.writers.sql_statements import build_alter_statements, format_properties
 
 __all__ = ["apply_plan"]
 

@@ -18,7 +18,7 @@ from target_spark.config.options import LoadOptions
 from target_spark.errors import TableError
 from target_spark.fivetran.table_metadata import TABLE_PROPERTY, load_metadata, reconcile
 from target_spark.fivetran.table_schema import FivetranSchema
-from target_spark.tables.model import Table
+from target_spark.tables.table import Table
 from target_spark.writers import get_writer
 from target_spark.writers.base import check_same_table
 from target_spark.writers.delta.catalog import get_table_id

@@ -40,7 +40,7 @@ from target_spark.writers.merge_statement import (
     source_column,
     table_column,
 )
-from target_spark.writers.sql import spark_conf
+from target_spark.writers.sql_statements import spark_conf
 
 __all__ = [
     "append_if_empty",

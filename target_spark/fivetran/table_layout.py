@@ -14,7 +14,7 @@ from target_spark.errors import UnsupportedError
 from target_spark.fivetran.table_schema import FivetranSchema
 from target_spark.fivetran.type_mapping import to_ddl
 from target_spark.tables.layout_resolution import reject_empty_partition_values, resolve_layout
-from target_spark.tables.model import TableLayout
+from target_spark.tables.table import TableLayout
 
 __all__ = ["build_layout"]
 

@@ -30,7 +30,7 @@ from target_spark.spark.spark_provider import SparkProvider
 from target_spark.storage.commit_retry import first_error_line
 from target_spark.storage.uris import to_spark_uri
 from target_spark.tables.identifiers import quote
-from target_spark.tables.model import Table
+from target_spark.tables.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -81,19 +81,19 @@ from target_spark.tables import quarantine_table
 from target_spark.tables.commit_metadata import NO_METADATA, CommitMetadata, find_latest_metadata
 from target_spark.tables.constraints import check_constraint_violation, is_not_null_violation
 from target_spark.tables.identifiers import quote
-from target_spark.tables.model import (
+from target_spark.tables.quarantine_summary import describe_reasons
+from target_spark.tables.table import (
     QUARANTINE,
     CommitStats,
     MaintenanceOptions,
     Table,
     TableLayout,
 )
-from target_spark.tables.quarantine_summary import describe_reasons
 from target_spark.writers import get_writer
 from target_spark.writers.base import table_moved_error, table_owner_error, table_removed_error
 from target_spark.writers.delta.small_batches import SmallBatch
 from target_spark.writers.delta.writer import DeltaWriter
-from target_spark.writers.sql import (
+from target_spark.writers.sql_statements import (
     ONE_FILE_CONF,
     build_file_size_conf,
     find_small_commit_conf,

@@ -32,7 +32,7 @@ from target_spark.loader.report import Report
 from target_spark.loader.state_release import Ledger
 from target_spark.loader.stream_context import LoadedStream
 from target_spark.storage.spool import Batch
-from target_spark.tables.model import QUARANTINE, MaintenanceOptions, Table, TableLayout
+from target_spark.tables.table import QUARANTINE, MaintenanceOptions, Table, TableLayout
 
 if TYPE_CHECKING:
     from target_spark.loader.batch_commit import BatchWriter

@@ -15,8 +15,8 @@ from target_spark.config.options import WriteMode
 from target_spark.loader.pending_states import CoveredState
 from target_spark.loader.state_release import Ledger
 from target_spark.storage.spool import Batch
-from target_spark.tables.model import CommitStats, Table, TableLayout
 from target_spark.tables.quarantine_summary import Reason
+from target_spark.tables.table import CommitStats, Table, TableLayout
 
 __all__ = ["CommitRequest", "CommitResult"]
 

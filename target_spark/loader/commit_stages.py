@@ -18,8 +18,8 @@ from target_spark.frames import Counts
 from target_spark.loader.commit_request import CommitRequest
 from target_spark.loader.pending_states import CoveredState
 from target_spark.tables.commit_metadata import CommitMetadata
-from target_spark.tables.model import CommitStats, Table
 from target_spark.tables.quarantine_summary import Reason
+from target_spark.tables.table import CommitStats, Table
 
 __all__ = [
     "BadRows",

@@ -35,7 +35,7 @@ from target_spark.config.options import RunInfo
 from target_spark.loader.loader import Loader
 from target_spark.loader.report import COMPLETE, STOPPED
 from target_spark.storage.uris import to_local_folder
-from target_spark.tables.model import QUARANTINE, Table
+from target_spark.tables.table import QUARANTINE, Table
 
 if TYPE_CHECKING:
     from openlineage.client import OpenLineageClient

@@ -58,7 +58,7 @@ from target_spark.loader.version_tracker import VersionTracker
 from target_spark.spark.spark_provider import SparkProvider
 from target_spark.storage.spool import LARGE_ROWS_BYTES, Batch, Spool, SpoolFolder
 from target_spark.tables.commit_metadata import CommitMetadata
-from target_spark.tables.model import Table
+from target_spark.tables.table import Table
 
 if TYPE_CHECKING:
     from target_spark.loader.batch_commit import BatchWriter

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from tap_core.events import StreamId
 from target_spark.columns import OnSchemaChange
 from target_spark.errors import SchemaChangeError
-from target_spark.tables.model import Table
+from target_spark.tables.table import Table
 
 __all__ = ["check_not_null_policy", "name_refused_schema"]
 

@@ -20,14 +20,14 @@ from typing import Any, Final, cast
 from tap_core.io.private_files import replace_file
 from tap_core.redaction import clean_document, redact, redact_line
 from tap_core.telemetry import begin_stream, count_commit
-from target_spark.phases import Phases
-from target_spark.tables.model import CommitStats
+from target_spark.phase_timing import Phases
 from target_spark.tables.quarantine_summary import (
     QuarantineSummary,
     Reason,
     replay_command,
     stream_command,
 )
+from target_spark.tables.table import CommitStats
 
 __all__ = ["COMPLETE", "NOT_COMPLETE", "STOPPED", "Report", "StreamCounts", "split_outcome"]
 

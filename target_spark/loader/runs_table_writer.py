@@ -26,14 +26,14 @@ from target_spark.spark.spark_provider import SparkProvider
 from target_spark.storage.hadoop_fs import is_remote_session
 from target_spark.storage.uris import to_local_folder
 from target_spark.tables.commit_metadata import CommitMetadata
-from target_spark.tables.model import RUNS, Table, TableLayout
 from target_spark.tables.runs_table import SCHEMA
+from target_spark.tables.table import RUNS, Table, TableLayout
 from target_spark.writers import Writer, get_writer
 from target_spark.writers.base import MergeKeys
 from target_spark.writers.delta.deltalake_commit import checkpoint_log
 from target_spark.writers.delta.small_batches import SmallBatch
 from target_spark.writers.delta.writer import DeltaWriter
-from target_spark.writers.sql import ONE_FILE_CONF, find_small_commit_conf, spark_conf
+from target_spark.writers.sql_statements import ONE_FILE_CONF, find_small_commit_conf, spark_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

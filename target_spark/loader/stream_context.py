@@ -30,7 +30,7 @@ from target_spark.errors import UnsupportedError
 from target_spark.loader.version_tracker import VersionTracker
 from target_spark.storage.spool import Batch, Spool
 from target_spark.tables.layout_resolution import reject_empty_partition_values, resolve_layout
-from target_spark.tables.model import QUARANTINE, Table, TableLayout
+from target_spark.tables.table import QUARANTINE, Table, TableLayout
 
 __all__ = [
     "LoadedStream",

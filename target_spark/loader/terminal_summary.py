@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from target_spark.config.settings import get_path, with_defaults
 from target_spark.loader.report import Report
-from target_spark.phases import FETCH, START
+from target_spark.phase_timing import FETCH, START
 from target_spark.spark.jvm import has_class_archive
 from target_spark.storage.uris import to_local_folder
 

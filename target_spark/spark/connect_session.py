@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tap_core.redaction import Secrets
 from target_spark.errors import SparkUnavailableError, TargetSparkError, UnsupportedError
-from target_spark.phases import START, Phases
+from target_spark.phase_timing import START, Phases
 from target_spark.spark.connect_checks import check_server
 from target_spark.spark.exact_value_conf import ZONE, ZONE_KEY, exact_conf, find_conflicts
 from target_spark.spark.session import SparkSettings, load_libraries

@@ -32,7 +32,7 @@ from target_spark.errors import (
     TargetSparkError,
     UnsupportedError,
 )
-from target_spark.phases import FETCH, START, Phases
+from target_spark.phase_timing import FETCH, START, Phases
 from target_spark.spark.access_protection import (
     is_local_master,
     loopback_environment,

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from target_spark.config.options import RunInfo
 from target_spark.errors import EngineLostError, JobLockError, TargetSparkError
-from target_spark.phases import Phases
+from target_spark.phase_timing import Phases
 from target_spark.spark.connect_session import ConnectSession
 from target_spark.spark.session import Session, SparkSettings
 from target_spark.storage.commit_retry import FailureKind, classify_failure
 from target_spark.storage.hadoop_fs import is_remote_session
 from target_spark.storage.job_lock import JobLock
-from target_spark.warm_engine.files import wait_for_engine
+from target_spark.warm_engine.engine_folder import wait_for_engine
 from target_spark.warm_engine.session import EngineSession, looks_for_engine
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from target_spark.errors import TableError
-from target_spark.tables.model import Table
+from target_spark.tables.table import Table
 
 __all__ = ["check_constraint_violation", "is_not_null_violation"]
 

@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from target_spark.tables.commit_metadata import CommitMetadata
-from target_spark.tables.model import CommitStats
+from target_spark.tables.table import CommitStats
 
 __all__ = [
     "METADATA_PROPERTY",

@@ -24,7 +24,7 @@ from target_spark.columns import (
 )
 from target_spark.config.options import LoadOptions, StreamOptions
 from target_spark.errors import UnsupportedError
-from target_spark.tables.model import PartitionField, TableLayout
+from target_spark.tables.table import PartitionField, TableLayout
 
 __all__ = ["TYPES_WITH_BOUNDS", "reject_empty_partition_values", "resolve_layout"]
 

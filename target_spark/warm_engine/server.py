@@ -28,7 +28,7 @@ from target_spark.spark.session import Session, SparkSettings
 from target_spark.storage.commit_retry import first_error_line
 from target_spark.storage.job_lock import get_start_ticks
 from target_spark.storage.spool import open_spool_folder
-from target_spark.warm_engine.files import (
+from target_spark.warm_engine.engine_folder import (
     EngineFolder,
     check_peer,
     receive_message,

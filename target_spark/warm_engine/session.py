@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any, Final
 from tap_core.config.similar_names import list_names
 from tap_core.io.private_files import UntrustedPathError
 from target_spark.errors import SparkDiedError, SparkUnavailableError, TargetSparkError
-from target_spark.phases import Phases
+from target_spark.phase_timing import Phases
 from target_spark.spark.py4j_logging import restore, silence_disconnects
 from target_spark.spark.session import Session, SparkSettings, load_libraries
 from target_spark.storage.commit_retry import first_error_line
 from target_spark.storage.job_lock import get_start_ticks
-from target_spark.warm_engine.files import (
+from target_spark.warm_engine.engine_folder import (
     EngineFolder,
     engines_folder,
     list_engines,

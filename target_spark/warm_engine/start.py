@@ -19,7 +19,7 @@ from typing import Final
 
 from target_spark.errors import SparkUnavailableError
 from target_spark.spark.session import SparkSettings
-from target_spark.warm_engine.files import EngineFolder
+from target_spark.warm_engine.engine_folder import EngineFolder
 from target_spark.warm_engine.identity import Identity
 
 __all__ = ["connect_engine", "start_engine"]

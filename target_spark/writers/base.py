@@ -30,7 +30,7 @@ from target_spark.columns import (
 from target_spark.errors import CommitLostError, RowCountError, TableError, TableOwnerError
 from target_spark.tables.commit_metadata import NO_METADATA, CommitMetadata
 from target_spark.tables.identifiers import quote
-from target_spark.tables.model import CommitStats, MaintenanceOptions, Table, TableLayout
+from target_spark.tables.table import CommitStats, MaintenanceOptions, Table, TableLayout
 
 __all__ = [
     "DELETE_ONLY_COLUMN",

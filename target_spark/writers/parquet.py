@@ -35,8 +35,8 @@ from target_spark.storage.lock_files import open_lock_file
 from target_spark.storage.uris import to_local_folder, to_spark_uri
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import quote
-from target_spark.tables.model import CommitStats, MaintenanceOptions, Table, TableLayout
 from target_spark.tables.parquet_manifest import MANIFEST, UNFINISHED, CommitManifest
+from target_spark.tables.table import CommitStats, MaintenanceOptions, Table, TableLayout
 from target_spark.writers.base import (
     MergeKeys,
     VersionDelete,
@@ -47,7 +47,7 @@ from target_spark.writers.base import (
     to_ddl,
 )
 from target_spark.writers.parquet_footers import row_count
-from target_spark.writers.sql import check_folder_is_empty
+from target_spark.writers.sql_statements import check_folder_is_empty
 
 __all__ = ["ParquetWriter", "get_commit_time"]
 

@@ -16,7 +16,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from target_spark.columns import TableSchema
 from target_spark.tables.identifiers import quote, sql_literal
-from target_spark.writers.sql import format_properties
+from target_spark.writers.sql_statements import format_properties
 
 __all__ = [
     "build_annotations",

@@ -20,9 +20,9 @@ from target_spark.spark.spark_provider import make_lazy_session
 from target_spark.storage.uris import to_local_folder
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import quote
-from target_spark.tables.model import Table
 from target_spark.tables.parquet_manifest import open_dataset as open_parquet_dataset
 from target_spark.tables.quarantine_table import LONGEST_RECORD, SHORT_RECORD
+from target_spark.tables.table import Table
 from target_spark.writers import parquet
 from target_spark.writers.delta import deltalake_commit, log_reader
 from target_spark.writers.delta.writer import DeltaWriter

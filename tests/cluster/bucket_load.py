@@ -67,7 +67,7 @@ def print_rows() -> None:
     """Print the rows of the tables named on the command line after a settings file."""
     from target_spark.config import settings
     from target_spark.spark.session import Session
-    from target_spark.tables.model import Table
+    from target_spark.tables.table import Table
     from target_spark.writers import get_writer
 
     document = json.loads(Path(sys.argv[1]).read_text())

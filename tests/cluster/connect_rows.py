@@ -12,7 +12,7 @@ def _read(asked: Mapping[str, Any]) -> list[list[Any]]:
     """Read a table with its writer."""
     from target_spark.spark.connect_session import ConnectSession
     from target_spark.spark.session import SparkSettings
-    from target_spark.tables.model import Table
+    from target_spark.tables.table import Table
     from target_spark.writers import get_writer
 
     session = ConnectSession.start(SparkSettings(remote=asked["remote"], format=asked["format"]))

@@ -71,7 +71,7 @@ def print_iceberg() -> None:
     """Print the rows of the tables named on the command line after their folder."""
     from target_spark.config import settings
     from target_spark.spark.session import Session
-    from target_spark.tables.model import Table
+    from target_spark.tables.table import Table
     from target_spark.writers import get_writer
 
     folder, *names = sys.argv[1:]

@@ -44,7 +44,7 @@ LAYERS: dict[str, int] = {
     "tap_core.telemetry": 1,  # traces and metrics through OpenTelemetry
     "tap_core.io.private_files": 1,  # files that only their owner can read
     "tap_core.http.https_policy": 1,  # rule for unencrypted requests
-    "tap_core.parsing.varints": 1,  # variable-length integers
+    "tap_core.parsing.varint_decoding": 1,  # variable-length integers
     "tap_core.limits.environment": 1,  # limits set by environment variables
     "tap_core.limits.regex": 1,  # regular expressions with a time limit
     "tap_core.limits.expressions": 1,
@@ -98,7 +98,7 @@ LAYERS: dict[str, int] = {
     "tap_core.testing": 8,  # standard tests for taps and targets
     # The loader -------------------------------------------------------------------------
     "target_spark.errors": 1,  # errors, with messages for users
-    "target_spark.phases": 1,  # phases of a run in progress
+    "target_spark.phase_timing": 1,  # phases of a run in progress
     "target_spark.tables": 1,
     "target_spark.tables.identifiers": 1,  # source names to column and table names
     "target_spark.storage": 1,
@@ -108,7 +108,7 @@ LAYERS: dict[str, int] = {
     "target_spark.spark.exact_value_conf": 1,  # Spark settings that decide stored values
     "target_spark.storage.errors": 1,  # error codes of object stores
     "target_spark.tables.quarantine_summary": 1,  # reasons and examples of quarantined rows
-    "target_spark.tables.model": 1,  # tables and their layout
+    "target_spark.tables.table": 1,  # tables and their layout
     "target_spark.spark.jvm": 1,  # JVM options
     "target_spark.loader": 1,
     "target_spark.tables.commit_metadata": 1,  # metadata stored in each commit

@@ -18,8 +18,8 @@ from tap_core.state.encoder import encode_value
 from tap_core.sync.plan import get_schemas
 from tap_core.sync.work_units import WorkResults, WorkUnit
 from tap_core.types import Context, Record
+from target_spark.extract.sync_task import RESULT_STREAM, PartResult, SparkTask
 from target_spark.extract.tap_factory import TapSpec
-from target_spark.extract.task import RESULT_STREAM, PartResult, SparkTask
 
 TENTH, LARGE = Decimal("0.1"), Decimal("12345678901234567890.5")
 

@@ -21,7 +21,7 @@ from tap_core.protocols.fivetran import proto_messages
 from tap_core.protocols.fivetran.columns import TableId, build_columns, resolve_properties
 from tap_core.protocols.fivetran.enums import RecordType
 from tap_core.protocols.fivetran.record_encoder import RecordEncoder, StreamSpec
-from tap_core.protocols.fivetran.varint import encode_varint
+from tap_core.protocols.fivetran.varint_encoding import encode_varint
 from tap_core.typing.inspect import TypeConformanceLevel
 from tests.fivetran.calls import plain
 

@@ -27,7 +27,7 @@ from target_spark.loader.loader import Loader
 from target_spark.loader.pending_states import CoveredState, StateFormat
 from target_spark.loader.report import Report
 from target_spark.storage.spool import SpoolFolder
-from target_spark.tables.model import Table, TableLayout
+from target_spark.tables.table import Table, TableLayout
 from tests.fuzz.readers import Read
 
 __all__ = ["make_airbyte", "make_singer"]

@@ -20,7 +20,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import types as T  # noqa: N812
 
 from target_spark.tables.commit_metadata import CommitMetadata
-from target_spark.tables.model import Table
+from target_spark.tables.table import Table
 from target_spark.writers.delta import catalog, data_files
 from target_spark.writers.delta import writer as delta
 from target_spark.writers.delta.data_files import DataFile

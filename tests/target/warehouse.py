@@ -21,7 +21,7 @@ from target_spark.loader.report import Report
 from target_spark.storage.spool import SpoolFolder
 from target_spark.storage.uris import to_spark_uri
 from target_spark.tables.commit_metadata import CommitMetadata
-from target_spark.tables.model import Table
+from target_spark.tables.table import Table
 from target_spark.writers import get_writer
 from tests.target.loader.table_counts import check_counts, count_rows
 

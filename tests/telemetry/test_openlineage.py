@@ -15,7 +15,7 @@ import pytest
 
 from target_spark.config.options import RunInfo
 from target_spark.loader.lineage import begin_lineage, name_table
-from target_spark.tables.model import Table
+from target_spark.tables.table import Table
 from tests.http.server import Reply, Server, serving
 from tests.target.cli.test_target_cli import ROOT, environment, record, run, schema, state
 

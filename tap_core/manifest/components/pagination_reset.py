@@ -1,6 +1,6 @@
 """Options for restarting the pagination of a slice (``pagination_reset`` in a manifest).
 
-`tap_core.manifest.pagination_reset` restarts the pagination.
+`tap_core.manifest.pagination_restart` restarts the pagination.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from tap_core.protocols.fivetran.value_conversion import (
     to_text,
     utf8,
 )
-from tap_core.protocols.fivetran.varint import encode_length_delimited, encode_varint
+from tap_core.protocols.fivetran.varint_encoding import encode_length_delimited, encode_varint
 from tap_core.records.conform import UnmappedCallback
 from tap_core.records.serializer import TypedRecordSerializer
 from tap_core.types import JsonSchema, Record, RecordBodyEncoder

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tap_core.parsing.varints import read_varint
+from tap_core.parsing.varint_decoding import read_varint
 
 __all__ = [
     "MESSAGE_LIMIT",

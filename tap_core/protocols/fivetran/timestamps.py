@@ -11,7 +11,7 @@ from datetime import date, datetime, timedelta, timezone
 from typing import Any, Final
 
 from tap_core.parsing.iso8601 import parse_instant
-from tap_core.protocols.fivetran.varint import LOW_BITS, LOW_BYTES_TABLE, encode_varint
+from tap_core.protocols.fivetran.varint_encoding import LOW_BITS, LOW_BYTES_TABLE, encode_varint
 
 __all__ = ["encode_date", "encode_datetime", "encode_datetime_text", "encode_timestamp"]
 

@@ -36,7 +36,7 @@ from tap_core.protocols.fivetran.record_encoder import RecordEncoder, StreamSpec
 from tap_core.protocols.fivetran.schema_response import schema_change
 from tap_core.protocols.fivetran.selection import TableSelection
 from tap_core.protocols.fivetran.tables import SourceTable
-from tap_core.protocols.fivetran.varint import encode_length_delimited
+from tap_core.protocols.fivetran.varint_encoding import encode_length_delimited
 from tap_core.records.conform import UnmappedCallback
 from tap_core.types import Record
 from tap_core.typing.inspect import TypeConformanceLevel

@@ -19,7 +19,7 @@ from target_spark.errors import TableError, UnsupportedError
 from target_spark.storage.hadoop_fs import remove_folder
 from target_spark.storage.uris import to_local_folder, to_spark_uri
 from target_spark.tables.identifiers import quote, sql_literal
-from target_spark.tables.model import Table, TableLayout
+from target_spark.tables.table import Table, TableLayout
 from target_spark.writers.base import build_field, column_ddl
 from target_spark.writers.delta.deltalake_commit import DeltaSnapshot, create_table, read_snapshot
 from target_spark.writers.delta.layout import (
@@ -30,7 +30,11 @@ from target_spark.writers.delta.layout import (
     get_clustering,
 )
 from target_spark.writers.delta.log_reader import NO_TABLE, delta_ref, has_log
-from target_spark.writers.sql import build_column_list, check_folder_is_empty, format_properties
+from target_spark.writers.sql_statements import (
+    build_column_list,
+    check_folder_is_empty,
+    format_properties,
+)
 from target_spark.writers.table_properties import build_properties, get_table_properties
 
 __all__ = [

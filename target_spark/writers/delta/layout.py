@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from target_spark.columns import ColumnType, Date, TableSchema
 from target_spark.tables.identifiers import quote
 from target_spark.tables.layout_resolution import TYPES_WITH_BOUNDS
-from target_spark.tables.model import PartitionField, TableLayout
+from target_spark.tables.table import PartitionField, TableLayout
 from target_spark.writers.parquet_footers import INDEXED_COLUMNS
 
 __all__ = [

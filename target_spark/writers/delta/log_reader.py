@@ -21,7 +21,7 @@ from tap_core.parsing.datetimes import parse_datetime
 from target_spark.storage.uris import to_spark_uri
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import quote
-from target_spark.tables.model import CommitStats, Table
+from target_spark.tables.table import CommitStats, Table
 
 __all__ = [
     "NO_TABLE",

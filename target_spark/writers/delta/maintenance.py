@@ -11,8 +11,8 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from target_spark.tables.model import MaintenanceOptions
-from target_spark.writers.sql import format_properties, spark_conf
+from target_spark.tables.table import MaintenanceOptions
+from target_spark.writers.sql_statements import format_properties, spark_conf
 from target_spark.writers.table_properties import get_table_properties
 
 __all__ = ["optimize_and_vacuum"]

@@ -1,7 +1,7 @@
 """Rows of small batches as Arrow tables: selection of each key's newest row, without Spark.
 
 The functions have the same results as `target_spark.writers.base.latest_by_key` and
-`target_spark.writers.sql.as_initial_rows`, which process DataFrames.
+`target_spark.writers.sql_statements.as_initial_rows`, which process DataFrames.
 """
 
 from __future__ import annotations

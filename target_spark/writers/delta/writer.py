@@ -35,7 +35,7 @@ from target_spark.errors import CommitLostError, ConflictError, RowCountError, T
 from target_spark.spark.row_counts import Count, counted
 from target_spark.tables.commit_metadata import CommitMetadata, txn_app_id
 from target_spark.tables.identifiers import quote
-from target_spark.tables.model import RUNS, CommitStats, MaintenanceOptions, Table, TableLayout
+from target_spark.tables.table import RUNS, CommitStats, MaintenanceOptions, Table, TableLayout
 from target_spark.writers.base import (
     DELETE_ONLY_COLUMN,
     MergeKeys,
@@ -97,7 +97,7 @@ from target_spark.writers.scd2 import (
     compute_changes,
     initial_versions,
 )
-from target_spark.writers.sql import (
+from target_spark.writers.sql_statements import (
     BATCH_VIEW,
     as_initial_rows,
     build_alter_statements,

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from target_spark.errors import UnsupportedError
 from target_spark.storage.uris import to_spark_uri
 from target_spark.tables.identifiers import quote
-from target_spark.tables.model import Table
+from target_spark.tables.table import Table
 
 __all__ = [
     "DEFAULT_CATALOG",

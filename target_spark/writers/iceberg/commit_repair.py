@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from target_spark.storage.hadoop_fs import is_remote_session
 from target_spark.tables.iceberg_metadata import IcebergSnapshot
-from target_spark.tables.model import Table
+from target_spark.tables.table import Table
 from target_spark.writers.iceberg.catalog import load, resolve_table
 from target_spark.writers.iceberg.snapshot_reader import iterate_added_files
 

@@ -12,8 +12,8 @@ from typing import Final
 
 from target_spark.columns import TableSchema
 from target_spark.tables.identifiers import quote
-from target_spark.tables.model import PartitionField, TableLayout, Transform
-from target_spark.writers.sql import format_properties
+from target_spark.tables.table import PartitionField, TableLayout, Transform
+from target_spark.writers.sql_statements import format_properties
 from target_spark.writers.table_properties import build_properties
 
 __all__ = ["build_layout_ddl", "build_sort_order", "describe_partition_mismatch"]

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from target_spark.storage.hadoop_fs import list_folders
 from target_spark.storage.uris import to_spark_uri
 from target_spark.tables.identifiers import sql_literal
-from target_spark.tables.model import Table
+from target_spark.tables.table import Table
 from target_spark.writers.iceberg.catalog import IcebergTableRef
 from target_spark.writers.table_properties import get_table_properties
 

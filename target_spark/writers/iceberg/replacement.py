@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from target_spark.errors import ConflictError
-from target_spark.tables.model import Table
+from target_spark.tables.table import Table
 from target_spark.writers.iceberg.catalog import find_in_catalog, resolve_table
 
 __all__ = ["TableReplacement"]

@@ -26,10 +26,10 @@ from target_spark.tables.iceberg_metadata import (
     read_metadata,
     trace_ancestors,
 )
-from target_spark.tables.model import Table
+from target_spark.tables.table import Table
 from target_spark.writers.iceberg.catalog import catalog_table_exists, load, resolve_table
 from target_spark.writers.parquet_footers import describe_file_fault
-from target_spark.writers.sql import check_folder_is_empty
+from target_spark.writers.sql_statements import check_folder_is_empty
 from target_spark.writers.table_properties import get_table_properties
 
 __all__ = [

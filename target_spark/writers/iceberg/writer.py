@@ -48,7 +48,7 @@ from target_spark.tables.iceberg_metadata import (
     table_exists,
 )
 from target_spark.tables.identifiers import quote
-from target_spark.tables.model import CommitStats, MaintenanceOptions, Table, TableLayout
+from target_spark.tables.table import CommitStats, MaintenanceOptions, Table, TableLayout
 from target_spark.writers.base import (
     DELETE_ONLY_COLUMN,
     MergeKeys,
@@ -84,7 +84,7 @@ from target_spark.writers.scd2 import (
     compute_changes,
     initial_versions,
 )
-from target_spark.writers.sql import (
+from target_spark.writers.sql_statements import (
     as_initial_rows,
     build_alter_statements,
     build_column_list,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from target_spark.tables.model import RUNS
+from target_spark.tables.table import RUNS
 from tests.airbyte.models import model_faults, needs_models
 from tests.airbyte.rules import write_faults
 from tests.airbyte.running import Run, airbyte

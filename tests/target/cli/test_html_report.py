@@ -26,8 +26,8 @@ from target_spark.config import settings
 from target_spark.config.options import RunInfo
 from target_spark.loader.report import COMPLETE, Report
 from target_spark.loader.runs_table_writer import append_run, find_versions
-from target_spark.tables.model import QUARANTINE, RUNS
 from target_spark.tables.runs_table import build_rows
+from target_spark.tables.table import QUARANTINE, RUNS
 from tests.target.cli.test_last_state import run_command
 from tests.target.cli.test_table_overview import write_config
 from tests.target.cli.test_target_cli import environment, run, running

@@ -18,7 +18,7 @@ from deltalake import write_deltalake
 from target_spark.cli.table_overview import show_table
 from target_spark.config import settings
 from target_spark.errors import TableError
-from target_spark.tables.model import QUARANTINE
+from target_spark.tables.table import QUARANTINE
 from tests.target.cli.test_last_state import run_command
 from tests.target.loader.test_run_history import append, make_rows
 from tests.target.warehouse import ID, Warehouse, record, schema

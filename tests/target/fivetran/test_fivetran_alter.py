@@ -17,7 +17,7 @@ from target_spark.errors import TableError, UnsupportedError
 from target_spark.fivetran.table_metadata import TABLE_PROPERTY, dump_metadata
 from target_spark.fivetran.table_schema import FivetranSchema
 from target_spark.fivetran.tables import TableService
-from target_spark.tables.model import PartitionField
+from target_spark.tables.table import PartitionField
 from tests.target.fivetran.test_fivetran_tables import content, fill, get_existing, shape
 from tests.target.fivetran.test_fivetran_tables import tables as tables
 

@@ -20,7 +20,7 @@ from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
 from target_spark.fivetran.tables import TableService
 from target_spark.storage.uris import to_spark_uri
 from target_spark.tables.identifiers import RESERVED, quote, sanitize_names
-from target_spark.tables.model import PartitionField
+from target_spark.tables.table import PartitionField
 from tests.target.writers.iceberg_rows import add_catalog
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from tap_core.protocols.singer.reader import SingerReader
 from target_spark.columns import ColumnOptions, diff_with_table, schema_from_json_schema
 from target_spark.storage.spool import RECORD_BYTES
-from target_spark.tables.model import Table
+from target_spark.tables.table import Table
 from target_spark.writers import get_writer
 from tests.target.warehouse import FORMATS, Warehouse, feed, record, schema, state
 

@@ -30,7 +30,7 @@ from target_spark.spark.session import Session
 from target_spark.storage.job_lock import monotonic_run_start
 from target_spark.storage.spool import SpoolFolder
 from target_spark.tables.commit_metadata import CommitMetadata, find_latest_metadata
-from target_spark.tables.model import Table
+from target_spark.tables.table import Table
 from target_spark.writers import get_writer
 from tests.target.loader.crash_run import Run, left_behind
 

@@ -17,7 +17,7 @@ from target_spark.config.settings import find_faults
 from target_spark.errors import AfterLoadError
 from target_spark.loader.after_load import LoadedTables, parse_actions, run_actions
 from target_spark.loader.report import COMPLETE, STOPPED, Report
-from target_spark.tables.model import Table
+from target_spark.tables.table import Table
 from tests.ended_processes import wait_for_end
 from tests.target.cli.test_target_cli import (
     config,

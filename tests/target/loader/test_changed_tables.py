@@ -10,7 +10,7 @@ import pytest
 
 from target_spark.errors import TableError
 from target_spark.storage.uris import to_spark_uri
-from target_spark.tables.model import Table
+from target_spark.tables.table import Table
 from target_spark.writers.iceberg.catalog import resolve_table
 from tests.target.warehouse import Warehouse, feed, record, schema, state
 

@@ -11,7 +11,7 @@ import pytest
 from target_spark.errors import CommitLostError
 from target_spark.storage import commit_retry
 from target_spark.storage.commit_retry import FailureKind, classify_failure, retry_transient
-from target_spark.tables.model import CommitStats, Table, TableLayout
+from target_spark.tables.table import CommitStats, Table, TableLayout
 from target_spark.writers.iceberg.catalog import resolve_table
 from target_spark.writers.iceberg.writer import IcebergWriter
 from tests.target.storage.webhdfs import FileSystem, file_system

@@ -15,8 +15,8 @@ from target_spark.loader.commit_stages import Written
 from target_spark.storage import commit_retry
 from target_spark.storage.commit_retry import FailureKind
 from target_spark.tables.commit_metadata import find_latest_metadata
-from target_spark.tables.model import Table
 from target_spark.tables.parquet_manifest import CommitManifest
+from target_spark.tables.table import Table
 from target_spark.writers import get_writer
 from target_spark.writers.delta import writer as delta_writer
 from tests.target.loader.crash import MODES

@@ -14,7 +14,7 @@ from target_spark.spark.jar_cache import ivy_folder
 from target_spark.storage.commit_retry import FailureKind, classify_failure
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.iceberg_metadata import IcebergSnapshot
-from target_spark.tables.model import Table, TableLayout
+from target_spark.tables.table import Table, TableLayout
 from target_spark.writers.iceberg.writer import IcebergWriter
 from tests.target.writers.iceberg_rows import KEYS, LAYOUT, batch, content, line, marker, rows
 

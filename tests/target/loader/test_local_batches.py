@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from target_spark.frames.local_frame import MAX_LOCAL_BYTES
-from target_spark.writers.sql import find_small_commit_conf
+from target_spark.writers.sql_statements import find_small_commit_conf
 from tests.one_spark import COMPILED, ConfiguredSession
 from tests.target.warehouse import ID_AND_NAME, Warehouse, make_warehouse, record, schema, state
 

@@ -26,7 +26,7 @@ from target_spark.errors import CommitLostError, TableError
 from target_spark.extract.cli import _TapSync
 from target_spark.loader.loader import Loader
 from target_spark.tables.commit_metadata import CommitMetadata
-from target_spark.tables.model import Table, TableLayout
+from target_spark.tables.table import Table, TableLayout
 from target_spark.writers.delta import writer as delta
 from target_spark.writers.delta.deltalake_commit import DeltaSnapshot
 from target_spark.writers.delta.log_reader import (

@@ -19,7 +19,7 @@ from target_spark.loader.loader import Loader
 from target_spark.storage import commit_retry
 from target_spark.storage.commit_retry import FailureKind
 from target_spark.storage.uris import to_spark_uri
-from target_spark.tables.model import Table
+from target_spark.tables.table import Table
 from target_spark.writers.iceberg.catalog import resolve_table
 from target_spark.writers.merge_statement import Merge
 from tests.target.warehouse import ID, ID_AND_NAME, Warehouse, feed, record, schema, state

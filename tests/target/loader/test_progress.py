@@ -16,7 +16,7 @@ import pytest
 
 from target_spark.loader.progress import show_progress
 from target_spark.loader.report import Report
-from target_spark.phases import Phases
+from target_spark.phase_timing import Phases
 from tests.terminal import TerminalSession, open_terminal
 
 ROOT = Path(__file__).parents[3]

@@ -14,7 +14,7 @@ import pytest
 
 from tap_core.redaction import make_redactor
 from target_spark.loader.report import COMPLETE, Report
-from target_spark.tables.model import CommitStats
+from target_spark.tables.table import CommitStats
 from tests.target.warehouse import ID_AND_NAME, Warehouse, record, schema, state
 
 if TYPE_CHECKING:

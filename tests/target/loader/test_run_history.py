@@ -23,8 +23,8 @@ from target_spark.errors import UnsupportedError
 from target_spark.loader.report import COMPLETE, NOT_COMPLETE, STOPPED, Report
 from target_spark.loader.runs_table_writer import append_run, find_versions
 from target_spark.spark.spark_provider import SparkProvider
-from target_spark.tables.model import RUNS
 from target_spark.tables.runs_table import SCHEMA, build_rows
+from target_spark.tables.table import RUNS
 from tests.target.cli.test_target_cli import environment, run, running
 from tests.target.warehouse import (
     ID,

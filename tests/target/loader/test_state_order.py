@@ -24,7 +24,7 @@ from target_spark.loader.report import Report
 from target_spark.loader.state_release import Ledger
 from target_spark.loader.version_tracker import VersionTracker
 from target_spark.storage.spool import SpoolFolder
-from target_spark.tables.model import Table, TableLayout
+from target_spark.tables.table import Table, TableLayout
 
 STREAMS = [StreamId(name) for name in "abc"]
 VERSIONED = STREAMS[0]

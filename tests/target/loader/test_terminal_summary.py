@@ -17,7 +17,7 @@ import pytest
 from target_spark.loader import terminal_summary
 from target_spark.loader.report import Report
 from target_spark.loader.terminal_summary import suggest_faster_start, summarize_tables
-from target_spark.phases import FETCH, START
+from target_spark.phase_timing import FETCH, START
 
 
 def make_report(*places: str, config: Sequence[str] = ()) -> Report:

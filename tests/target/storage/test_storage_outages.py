@@ -22,7 +22,7 @@ from target_spark.errors import DiskFullError, FilesError, QuarantineError, Stor
 from target_spark.loader import batch_file_download
 from target_spark.loader.batch_file_checks import BatchFile, check_content
 from target_spark.storage import commit_retry
-from target_spark.tables.model import MaintenanceOptions, Table
+from target_spark.tables.table import MaintenanceOptions, Table
 from target_spark.writers.delta.writer import DeltaWriter
 from tests.target.warehouse import ID, Warehouse, feed, record, schema, state
 

@@ -11,7 +11,7 @@ from target_spark.columns import ColumnOptions, TableSchema, schema_from_json_sc
 from target_spark.config import settings
 from target_spark.errors import UnsupportedError
 from target_spark.tables.layout_resolution import reject_empty_partition_values, resolve_layout
-from target_spark.tables.model import PartitionField, TableLayout
+from target_spark.tables.table import PartitionField, TableLayout
 from target_spark.writers.delta.layout import (
     build_generated_columns,
     build_layout_ddl,

@@ -16,7 +16,7 @@ from target_spark.config.options import LoadOptions, StreamOptions
 from target_spark.errors import IncompleteError, TableError, UnsupportedError
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import catalog_identifier, is_valid_folder_name, table_name
-from target_spark.tables.model import Table
+from target_spark.tables.table import Table
 from target_spark.writers.delta.writer import DeltaWriter
 from tests.target.cli.test_target_cli import run
 from tests.target.warehouse import ID, ID_AND_NAME, Warehouse, feed, record, schema, state

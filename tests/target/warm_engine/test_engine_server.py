@@ -18,7 +18,7 @@ import pytest
 
 from target_spark.errors import SparkUnavailableError
 from target_spark.spark.session import Session
-from target_spark.warm_engine.files import EngineFolder, receive_message, send_message
+from target_spark.warm_engine.engine_folder import EngineFolder, receive_message, send_message
 from target_spark.warm_engine.server import EngineServer
 
 PATIENCE = 60

@@ -12,7 +12,7 @@ from target_spark.columns import (
 )
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.iceberg_metadata import IcebergSnapshot
-from target_spark.tables.model import Table
+from target_spark.tables.table import Table
 from target_spark.writers import MergeKeys
 from target_spark.writers.iceberg.snapshot_reader import snapshots
 from target_spark.writers.iceberg.writer import IcebergWriter

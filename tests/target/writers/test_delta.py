@@ -29,7 +29,7 @@ from target_spark.errors import CommitLostError, TableError, UnsupportedError
 from target_spark.storage.uris import to_spark_uri
 from target_spark.tables.commit_metadata import NO_METADATA, CommitMetadata, txn_app_id
 from target_spark.tables.identifiers import quote
-from target_spark.tables.model import Table, TableLayout
+from target_spark.tables.table import Table, TableLayout
 from target_spark.writers import MergeKeys, get_writer
 from target_spark.writers.base import to_ddl
 from target_spark.writers.delta.log_reader import (

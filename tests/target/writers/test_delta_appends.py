@@ -17,7 +17,7 @@ from target_spark.columns import Column, Integer, SchemaChange, TableSchema, Tex
 from target_spark.columns.types import LocalTimestamp
 from target_spark.errors import CommitLostError, ConflictError, RowCountError, TableError
 from target_spark.storage.uris import to_spark_uri
-from target_spark.tables.model import MaintenanceOptions, PartitionField, Table, TableLayout
+from target_spark.tables.table import MaintenanceOptions, PartitionField, Table, TableLayout
 from target_spark.writers.delta import data_files
 from target_spark.writers.delta.log_reader import commits
 from target_spark.writers.delta.writer import DeltaWriter

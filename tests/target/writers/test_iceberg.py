@@ -31,7 +31,7 @@ from target_spark.tables.iceberg_metadata import (
     encode_metadata,
     parse_summary,
 )
-from target_spark.tables.model import CommitStats, Table, TableLayout
+from target_spark.tables.table import CommitStats, Table, TableLayout
 from target_spark.writers import MergeKeys
 from target_spark.writers.base import VersionDelete
 from target_spark.writers.iceberg.catalog import resolve_table

@@ -15,7 +15,7 @@ import pytest
 
 from tap_core.events import StreamId
 from target_spark.config import settings
-from target_spark.tables.model import RUNS, Table
+from target_spark.tables.table import RUNS, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

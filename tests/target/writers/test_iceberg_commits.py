@@ -20,7 +20,7 @@ from target_spark.errors import CommitLostError, RowCountError, TableError
 from target_spark.storage.commit_retry import FailureKind, classify_failure
 from target_spark.tables.commit_metadata import NO_METADATA
 from target_spark.tables.iceberg_metadata import IcebergSnapshot
-from target_spark.tables.model import (
+from target_spark.tables.table import (
     CommitStats,
     MaintenanceOptions,
     PartitionField,

@@ -33,7 +33,7 @@ from target_spark.errors import TableError, UnsupportedError
 from target_spark.storage.commit_retry import FailureKind, classify_failure
 from target_spark.storage.uris import to_spark_uri
 from target_spark.tables.identifiers import quote
-from target_spark.tables.model import MaintenanceOptions, PartitionField, Table, TableLayout
+from target_spark.tables.table import MaintenanceOptions, PartitionField, Table, TableLayout
 from target_spark.writers import MergeKeys
 from target_spark.writers.iceberg.catalog import DEFAULT_CATALOG, resolve_table
 from target_spark.writers.iceberg.maintenance import expire_snapshots

@@ -16,7 +16,7 @@ import pytest
 
 from target_spark.errors import IncompleteError, UnsupportedError
 from target_spark.storage.uris import to_local_folder, to_spark_uri
-from target_spark.tables.model import MaintenanceOptions, Table
+from target_spark.tables.table import MaintenanceOptions, Table
 from target_spark.writers.delta.log_reader import commits, delta_ref
 from target_spark.writers.delta.writer import DeltaWriter
 from tests.one_spark import COMPILED, ConfiguredSession

@@ -15,11 +15,11 @@ import pytest
 from target_spark.columns import Column, Integer, SchemaChange, Struct, TableSchema, Text
 from target_spark.errors import CommitLostError, ConflictError, TableError, UnsupportedError
 from target_spark.tables.commit_metadata import CommitMetadata
-from target_spark.tables.model import Table, TableLayout
 from target_spark.tables.parquet_manifest import CommitManifest
+from target_spark.tables.table import Table, TableLayout
 from target_spark.writers import MergeKeys, parquet
 from target_spark.writers.parquet import ParquetWriter
-from target_spark.writers.sql import check_folder_is_empty
+from target_spark.writers.sql_statements import check_folder_is_empty
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
 from target_spark.storage.uris import to_spark_uri
-from target_spark.tables.model import Table
+from target_spark.tables.table import Table
 from target_spark.writers.delta.deltalake_commit import create_table
 from target_spark.writers.delta.writer import DeltaWriter
 from target_spark.writers.parquet_footers import delta_statistics

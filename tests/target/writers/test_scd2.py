@@ -10,7 +10,7 @@ import pytest
 from target_spark.config import settings
 from target_spark.errors import UnsupportedError
 from target_spark.tables.commit_metadata import CommitMetadata
-from target_spark.tables.model import Table
+from target_spark.tables.table import Table
 from target_spark.writers import MergeKeys
 from target_spark.writers.parquet import ParquetWriter
 from target_spark.writers.registry import get_writer

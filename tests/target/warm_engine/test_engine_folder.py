@@ -13,7 +13,7 @@ import pytest
 from tap_core.io.private_files import UntrustedPathError
 from target_spark.config.settings import spark_settings
 from target_spark.spark.session import SparkSettings
-from target_spark.warm_engine.files import (
+from target_spark.warm_engine.engine_folder import (
     EngineFolder,
     list_engines,
     receive_message,

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from target_spark.columns import IS_CURRENT, VALID_FROM, VALID_TO, SchemaChange, TableSchema
 from target_spark.errors import TableError
 from target_spark.tables.identifiers import format_instant, quote, sql_literal
-from target_spark.tables.model import TableLayout
+from target_spark.tables.table import TableLayout
 from target_spark.writers.base import DELETE_ONLY_COLUMN, MergeKeys, VersionDelete, sort_rows
 
 __all__ = [
