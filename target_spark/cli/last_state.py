@@ -18,7 +18,12 @@ from target_spark.errors import StorageError, TableError, TargetSparkError
 from target_spark.storage.commit_retry import first_error_line
 from target_spark.storage.errors import find_storage_error
 from target_spark.storage.uris import to_local_folder
-from target_spark.tables.commit_metadata import CommitMetadata, find_latest_metadata
+from target_spark.tables.commit_metadata import (
+    NO_METADATA,
+    CommitMetadata,
+    ExpectedMetadata,
+    find_latest_metadata,
+)
 from target_spark.tables.identifiers import quote
 from target_spark.tables.table import RUNS, Table
 
@@ -27,7 +32,13 @@ if TYPE_CHECKING:
 
     from target_spark.writers import Writer
 
-__all__ = ["UNCOVERED_ROWS", "RecoveredTable", "find_recoverable_tables", "get_job_metadata"]
+__all__ = [
+    "UNCOVERED_ROWS",
+    "RecoveredTable",
+    "find_recoverable_tables",
+    "get_expected_metadata",
+    "get_job_metadata",
+]
 
 UNCOVERED_ROWS: Final = (
     "A later run committed rows after this state and ended before a state of its own. If that run"
@@ -72,6 +83,16 @@ def get_job_metadata(
         each.marker for each in tables if each.marker and each.marker.job in jobs
     )
     return None if last is None or last.state is None else last
+
+
+def get_expected_metadata(tables: Iterable[RecoveredTable]) -> ExpectedMetadata:
+    """Return the commit metadata that tables must still have when the run first reads them.
+
+    ``tables`` are the existing tables in all locations to which the run loads.
+    """
+    return ExpectedMetadata(
+        {each.table.key: None if each.unknown else each.marker or NO_METADATA for each in tables}
+    )
 
 
 def find_recoverable_tables(

@@ -289,22 +289,21 @@ class _TapSync:
         """Return the last state of this job in the target's tables, as JSON.
 
         Return None if no table has a state of the job. Log a warning if an interrupted run has
-        committed rows after the state. If a table is restored or removed before the loader's first
-        commit to it, that commit fails.
+        committed rows after the state. If a table is restored, removed or loaded by another run
+        before the loader's first commit to it, that commit fails.
         """
         from target_spark.cli.last_state import (
             UNCOVERED_ROWS,
             find_recoverable_tables,
+            get_expected_metadata,
             get_job_metadata,
         )
 
         tables = find_recoverable_tables(self._options, session.engine.spark)
+        session.loader.expect_metadata(get_expected_metadata(tables))
         marker = get_job_metadata(session.run.jobs, tables)
         if marker is None or marker.state is None:
             return None
-        session.loader.expect_metadata(
-            {each.table.key: each.marker for each in tables if each.marker is not None}
-        )
         if marker.uncovered_since is not None:
             self._tap.logger.warning(UNCOVERED_ROWS)
         return marker.state.encode()

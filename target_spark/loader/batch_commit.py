@@ -78,7 +78,12 @@ from target_spark.storage.staged_rows import stage_frame, temporary_location, tr
 from target_spark.storage.staging_area import StagingArea, staged_for_spark
 from target_spark.storage.uris import to_local_folder, to_spark_uri
 from target_spark.tables import quarantine_table
-from target_spark.tables.commit_metadata import NO_METADATA, CommitMetadata, find_latest_metadata
+from target_spark.tables.commit_metadata import (
+    NO_METADATA,
+    CommitMetadata,
+    ExpectedMetadata,
+    find_latest_metadata,
+)
 from target_spark.tables.constraints import check_constraint_violation, is_not_null_violation
 from target_spark.tables.identifiers import quote
 from target_spark.tables.quarantine_summary import describe_reasons
@@ -192,7 +197,7 @@ class _TableProgress:
             table: The table.
             expected: The table's metadata when this run read the state to resume from; None if it
                 did not read them. They differ if the table was restored or removed since then, and
-                so lacks rows that the state covers.
+                so lacks rows that the state covers, or if another run has loaded newer rows.
 
         Raises:
             TableError: The table does not have the expected metadata.
@@ -244,7 +249,7 @@ class BatchWriter:
         if options.small_batches_without_spark and not options.dry_run:
             self._writer = self._delta_writer = DeltaWriter(avoids_spark=True)
         self._tables: dict[str, _TableProgress] = defaultdict(_TableProgress)
-        self._expected: Mapping[str, CommitMetadata] = {}
+        self._expected: ExpectedMetadata | None = None
         self._stream_options = options.of
         self._version_column = options.columns.version_column
         # A run of an Airbyte destination loads one generation of a stream.
@@ -267,12 +272,9 @@ class BatchWriter:
         last = find_latest_metadata(each for each in markers if each and each.job in self._run.jobs)
         return None if last is None else last.state
 
-    def expect(self, found: Mapping[str, CommitMetadata]) -> None:
-        """Store the commit metadata that tables must have when this run first reads them.
-
-        ``found`` has the metadata by `Table.key`.
-        """
-        self._expected = found
+    def expect(self, expected: ExpectedMetadata) -> None:
+        """Store the commit metadata that tables must have when this run first reads them."""
+        self._expected = expected
 
     def write(self, request: CommitRequest) -> CommitResult:
         """Commit batches of rows to a table, and quarantine the rows that do not fit its columns.
@@ -515,7 +517,7 @@ class BatchWriter:
         if types is None:
             if state.commits:
                 raise table_removed_error(table)
-            state.begin_after(NO_METADATA, table, self._expected.get(table.key))
+            state.begin_after(NO_METADATA, table, self._get_expected(table))
             self._writer.create(spark, table, wanted, layout, has_rows=has_rows)
             state.is_new, state.distinct_key = True, format_key(wanted.keys)
             state.remarks = (_describe_creation(table, wanted),) if self._dry_run else ()
@@ -562,10 +564,12 @@ class BatchWriter:
 
         Raises:
             TableOwnerError: A job with another name made the commit.
-            TableError: The table was restored since the state of this run was read.
+            TableError: The table was restored, or another run of the job has loaded it, since the
+                state of this run was read.
         """
-        progress, expected = self._tables[table.key], self._expected.get(table.key)
-        marker = self._writer.get_last_metadata(spark, table, expected)
+        progress, expected = self._tables[table.key], self._get_expected(table)
+        known = None if expected == NO_METADATA else expected
+        marker = self._writer.get_last_metadata(spark, table, known)
         if marker is not None:
             if marker.job not in self._run.jobs:
                 raise table_owner_error(table, marker.job, self._run.job)
@@ -575,6 +579,10 @@ class BatchWriter:
             with self._run_started_lock:  # so that this run's states are the newest
                 self._run_started = max(self._run_started, marker.run_started + 1)
         progress.begin_after(marker or NO_METADATA, table, expected)
+
+    def _get_expected(self, table: Table) -> CommitMetadata | None:
+        """Return the metadata that the table must have when this run first reads it, if known."""
+        return None if self._expected is None else self._expected.get(table)
 
     # Rows
 

@@ -57,7 +57,7 @@ from target_spark.loader.undeclared_properties import describe_undeclared
 from target_spark.loader.version_tracker import VersionTracker
 from target_spark.spark.spark_provider import SparkProvider
 from target_spark.storage.spool import LARGE_ROWS_BYTES, Batch, Spool, SpoolFolder
-from target_spark.tables.commit_metadata import CommitMetadata
+from target_spark.tables.commit_metadata import ExpectedMetadata
 from target_spark.tables.table import Table
 
 if TYPE_CHECKING:
@@ -475,13 +475,13 @@ class Loader:
         self._raise_failure()
         self._ledger.release()
 
-    def expect_metadata(self, found: Mapping[str, CommitMetadata]) -> None:
+    def expect_metadata(self, expected: ExpectedMetadata) -> None:
         """Set the commit metadata that tables must still have when this run first reads them.
 
-        The caller read the metadata together with the state from which the run resumes. The keys of
-        ``found`` are the `Table.key` of the tables. Call this method before the first record.
+        The caller read the metadata together with the state from which the run resumes. Call this
+        method before the first record.
         """
-        self._pipeline.writer.expect(found)
+        self._pipeline.writer.expect(expected)
 
     def get_states(self) -> tuple[str | None, str | None]:
         """Return the state before this run and the state after it, as JSON; None if missing.

@@ -9,16 +9,20 @@ has no such state yet, the commit repeats the state of the table's previous comm
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any, Final
 
 import msgspec
 
+from target_spark.tables.identifiers import fold_case
+from target_spark.tables.table import Table
+
 __all__ = [
     "NO_METADATA",
     "CommitMetadata",
+    "ExpectedMetadata",
     "find_last_commits",
     "find_latest_metadata",
     "merge_states",
@@ -127,6 +131,32 @@ class CommitMetadata:
 
 NO_METADATA: Final = CommitMetadata("", "", 0, 0, 0)
 """Placeholder for the commit metadata of a table that has none."""
+
+
+@dataclass(frozen=True)
+class ExpectedMetadata:
+    """Commit metadata of all existing tables, read together with the state that a run resumes from.
+
+    If a table has other metadata when the run first reads it, the table was restored or removed, or
+    another run has loaded it.
+    """
+
+    found: Mapping[str, CommitMetadata | None]
+    """Metadata by `Table.key`: `NO_METADATA` for a table without rows, None if unknown."""
+
+    def get(self, table: Table) -> CommitMetadata | None:
+        """Return the metadata that a table must have, or None if it is unknown.
+
+        The result is `NO_METADATA` if the table did not exist. Some catalogs list names in lower
+        case: the metadata is unknown if the table was listed under a name of another case.
+        """
+        if table.key not in self.found and fold_case(table.key) not in self._folded_keys:
+            return NO_METADATA
+        return self.found.get(table.key)
+
+    @cached_property
+    def _folded_keys(self) -> frozenset[str]:
+        return frozenset(map(fold_case, self.found))
 
 
 def find_latest_metadata(markers: Iterable[CommitMetadata | None]) -> CommitMetadata | None:

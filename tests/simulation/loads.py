@@ -23,7 +23,11 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from tap_core.protocols.singer.reader import SingerReader
-from target_spark.cli.last_state import find_recoverable_tables, get_job_metadata
+from target_spark.cli.last_state import (
+    find_recoverable_tables,
+    get_expected_metadata,
+    get_job_metadata,
+)
 from target_spark.config import settings
 from target_spark.config.options import RunInfo
 from target_spark.errors import (
@@ -267,7 +271,7 @@ class Schedule:
             emit = partial(self._emit, name, run.id)
             loading = Loader(options, at_work, folder, commits, Report(), emit)
             tables = list(find_recoverable_tables(options, _no_spark))
-            loading.expect_metadata({t.table.key: t.marker for t in tables if t.marker is not None})
+            loading.expect_metadata(get_expected_metadata(tables))
             self._feed(loading, name, get_job_metadata(run.jobs, tables))
             loading.close()
         finally:

@@ -25,7 +25,7 @@ from target_spark.config.options import RunInfo
 from target_spark.errors import CommitLostError, TableError
 from target_spark.extract.cli import _TapSync
 from target_spark.loader.loader import Loader
-from target_spark.tables.commit_metadata import CommitMetadata
+from target_spark.tables.commit_metadata import NO_METADATA, CommitMetadata, ExpectedMetadata
 from target_spark.tables.table import Table, TableLayout
 from target_spark.writers.delta import writer as delta
 from target_spark.writers.delta.deltalake_commit import DeltaSnapshot
@@ -132,6 +132,32 @@ def test_table_restored_or_removed_after_the_state_was_read_is_an_error(
         with pytest.raises(TableError, match=expected):
             commit(loader, 3)
     assert warehouse.states == []
+
+
+@pytest.mark.parametrize("earlier", [[], ["u"]])
+def test_table_created_by_another_run_after_the_state_was_read_is_an_error(
+    warehouse: Warehouse, earlier: list[str]
+) -> None:
+    """Rows of this run could otherwise replace newer rows of the other run."""
+    for stream in earlier:
+        warehouse.load(schema(stream, ID), record(stream, id=1), state(1))
+    with loading(warehouse) as loader:
+        resume(warehouse, loader)
+        warehouse.load(schema("t", ID), record("t", id=2), state(2))
+        feed(loader, schema("t", ID))
+        with pytest.raises(TableError, match=MOVED.format("none") + " is now commit 1 of run"):
+            commit(loader, 3)
+    assert read_ids(warehouse) == [2]
+
+
+def test_expected_metadata_is_unknown_for_a_table_listed_in_another_case() -> None:
+    """Catalogs such as Hive's list names in lower case."""
+    run = CommitMetadata("job", "run1", 1, 1, 1)
+    expected = ExpectedMetadata({"/tables/orders": run, "/tables/t": None})
+    assert expected.get(Table("/tables/orders", "orders")) == run
+    assert expected.get(Table("/tables/Orders", "Orders")) is None
+    assert expected.get(Table("/tables/t", "t")) is None
+    assert expected.get(Table("/tables/u", "u")) == NO_METADATA
 
 
 def test_metadata_that_delta_has_removed_from_the_log_are_those_that_the_run_has_read() -> None:
