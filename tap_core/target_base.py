@@ -52,9 +52,9 @@ from tap_core.protocols.singer.reader import SingerReader
 from tap_core.singerlib.json import dump_json
 from tap_core.sinks.core import Sink
 from tap_core.sinks.custom_reader import run_custom_reader
-from tap_core.sinks.drains import run_in_threads, write_state_line
 from tap_core.sinks.input_router import InputRouter
 from tap_core.sinks.message_conversion import decode_state
+from tap_core.sinks.parallel_drain import run_in_threads, write_state_line
 from tap_core.sinks.signal_handling import TerminationSignals
 from tap_core.sinks.state_emitter import StateEmitter
 from tap_core.types import JsonSchema, Record

@@ -20,7 +20,12 @@ from tap_core.http.request import HTTPRequest
 from tap_core.incremental.datetime_formats import DatetimeFormat, get_format
 from tap_core.incremental.durations import ISODuration, parse_duration
 from tap_core.incremental.request_options import RequestOption
-from tap_core.incremental.windows import ClampPolicy, TimeWindow, parse_clamp, split_into_windows
+from tap_core.incremental.time_windows import (
+    ClampPolicy,
+    TimeWindow,
+    parse_clamp,
+    split_into_windows,
+)
 from tap_core.parsing.datetimes import utc_now
 from tap_core.parsing.iso8601 import ParsedInstant, parse_instant
 

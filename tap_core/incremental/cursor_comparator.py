@@ -17,7 +17,7 @@ from typing import Any
 
 from tap_core.incremental.cursor import DatetimeBasedCursor
 from tap_core.parsing.iso8601 import parse_instant
-from tap_core.state.comparison import ReplicationKeyComparator, ValueKind
+from tap_core.state.replication_key_comparator import ReplicationKeyComparator, ValueKind
 
 __all__ = ["CursorComparator", "FeedOrderTracker", "make_comparator"]
 

@@ -31,7 +31,7 @@ from tap_core.manifest.interfaces import (
     Decoder,
     TemplateScope,
 )
-from tap_core.sync.stop_signal import WorkerStopped
+from tap_core.sync.thread_stop_signal import WorkerStopped
 
 if TYPE_CHECKING:
     from tap_core.manifest.components.record_selector import Extractor

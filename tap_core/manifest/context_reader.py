@@ -32,7 +32,7 @@ from tap_core.manifest.state_translation import (
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
 from tap_core.singerlib.json import dump_json
 from tap_core.streams.state import get_stream_state
-from tap_core.streams.windows import WindowReader
+from tap_core.streams.window_reader import WindowReader
 from tap_core.sync.window_state import close_window
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tap_core.manifest.interfaces import DeclarativeStreamProtocol, TemplateScope
     from tap_core.manifest.stream_components import OtherCursor, StreamComponents
     from tap_core.manifest.stream_slices import StreamSlices
-    from tap_core.state.comparison import ReplicationKeyComparator
+    from tap_core.state.replication_key_comparator import ReplicationKeyComparator
     from tap_core.types import Context, Record
 
 __all__ = ["CursorSlice", "ManifestReader"]

@@ -20,7 +20,7 @@ from tap_core.manifest.components.pagination_reset import PaginationReset
 from tap_core.manifest.errors import ManifestError
 
 if TYPE_CHECKING:
-    from tap_core.incremental.windows import TimeWindow
+    from tap_core.incremental.time_windows import TimeWindow
     from tap_core.types import Record
 
 __all__ = ["RestartLimiter", "RestartPagination", "SplitWindow"]

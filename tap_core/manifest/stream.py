@@ -44,7 +44,7 @@ from tap_core.typing.inspect import TypeConformanceLevel
 
 if TYPE_CHECKING:
     from tap_core.incremental.record_filter import CursorRecordFilter
-    from tap_core.incremental.windows import TimeWindow
+    from tap_core.incremental.time_windows import TimeWindow
     from tap_core.manifest.components.record_selector import RecordSelection
     from tap_core.manifest.interfaces import ErrorHandler
     from tap_core.manifest.shared_resources import SharedResources

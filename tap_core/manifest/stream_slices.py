@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tap_core.manifest.partitions import PartitionCache, cartesian_product
+from tap_core.manifest.partition_cache import PartitionCache, cartesian_product
 from tap_core.manifest.state_translation import GLOBAL_CURSOR, LOOKBACK_WINDOW_KEY
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
 from tap_core.state.partition_index import freeze_context

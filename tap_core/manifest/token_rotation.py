@@ -23,7 +23,7 @@ from tap_core.http.request import HTTPRequest
 from tap_core.http.response import parse_json
 from tap_core.manifest.components.api_budget import parse_count
 from tap_core.manifest.dpath import MISSING
-from tap_core.manifest.request_signing import parse_expiry
+from tap_core.manifest.request_credentials import parse_expiry
 from tap_core.parsing.datetimes import utc_now
 
 if TYPE_CHECKING:

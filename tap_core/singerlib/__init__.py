@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tap_core.parsing.datetimes import strftime, strptime_to_utc
-    from tap_core.schema.reference_resolution import resolve_schema_references
+    from tap_core.schema.in_place_references import resolve_schema_references
     from tap_core.singerlib import exceptions
     from tap_core.singerlib.catalog import (
         Catalog,

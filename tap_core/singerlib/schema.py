@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final
 
-from tap_core.schema.reference_resolution import (
+from tap_core.schema.in_place_references import (
     resolve_schema_references as resolve_schema_references,
 )
 from tap_core.types import JsonSchema

@@ -40,7 +40,7 @@ from tap_core.sql.result_reader import (
     iterate_pages,
 )
 from tap_core.sql.type_widening import infer_value_type
-from tap_core.state.comparison import ValueKind
+from tap_core.state.replication_key_comparator import ValueKind
 from tap_core.streams.core import Stream
 from tap_core.sync.plan import get_plan
 from tap_core.typing.inspect import TypeConformanceLevel

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tap_core.exceptions import InvalidStreamSortException
-from tap_core.state.comparison import ReplicationKeyComparator, ValueKind
+from tap_core.state.replication_key_comparator import ReplicationKeyComparator, ValueKind
 from tap_core.state.state_dicts import (
     format_sort_error,
     get_progress_markers,

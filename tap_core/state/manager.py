@@ -24,14 +24,14 @@ from tap_core.parsing.iso8601 import parse_instant
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
 from tap_core.state import state_dicts
 from tap_core.state.bookmark_cursor import BookmarkCursor
-from tap_core.state.comparison import (
+from tap_core.state.document import StateDocument
+from tap_core.state.partition_limit import PartitionLimit, retain_entries
+from tap_core.state.replication_key_comparator import (
     ReplicationKeyComparator,
     ValueKind,
     is_missing,
     make_comparator,
 )
-from tap_core.state.document import StateDocument
-from tap_core.state.partition_limit import PartitionLimit, retain_entries
 from tap_core.types import Context, Record, TapState
 
 __all__ = ["StreamStateManager"]

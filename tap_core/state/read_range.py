@@ -10,7 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tap_core.parsing.iso8601 import parse_instant
-from tap_core.state.comparison import ReplicationKeyComparator, ValueKind, parse_number
+from tap_core.state.replication_key_comparator import (
+    ReplicationKeyComparator,
+    ValueKind,
+    parse_number,
+)
 
 __all__ = ["KeyRange", "ReadRange", "parse_range"]
 

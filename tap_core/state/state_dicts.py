@@ -22,13 +22,13 @@ from functools import partial
 from typing import Any
 
 from tap_core.exceptions import InvalidStreamSortException
-from tap_core.state.comparison import (
+from tap_core.state.partition_index import PartitionIndex
+from tap_core.state.replication_key_comparator import (
     NULL_VALUE,
     ReplicationKeyComparator,
     is_missing,
     make_comparator,
 )
-from tap_core.state.partition_index import PartitionIndex
 from tap_core.types import Context, TapState
 from tap_core.typing.values import to_json_compatible
 

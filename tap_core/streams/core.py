@@ -605,7 +605,7 @@ class Stream(StreamProperties, abc.ABC):
         self, context: Context | None = None, *, write_messages: bool = True
     ) -> Iterator[Record]:
         """Sync and yield the records of the partition ``context``, by default of all partitions."""
-        return sync.compat_path.sync_with_hooks(self, context, write_messages=write_messages)
+        return sync.overridable_loop.sync_with_hooks(self, context, write_messages=write_messages)
 
     def _sync_batches(self, batch_config: BatchConfig, context: Context | None = None) -> None:
         """Write BATCH messages and the state for each batch that `get_batches` yields."""
@@ -635,11 +635,11 @@ class Stream(StreamProperties, abc.ABC):
 
     def _check_max_record_limit(self, current_record_index: int) -> None:
         """Abort the sync if it has read `ABORT_AT_RECORD_COUNT` records."""
-        sync.compat_path.check_record_limit(self, current_record_index)
+        sync.overridable_loop.check_record_limit(self, current_record_index)
 
     def _abort_sync(self, abort_reason: Exception) -> None:
         """Write the state, then raise AbortedSyncPausedException or AbortedSyncFailedException."""
-        sync.compat_path.abort_sync(self, abort_reason)
+        sync.overridable_loop.abort_sync(self, abort_reason)
 
     @final
     @property

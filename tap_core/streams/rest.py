@@ -76,7 +76,7 @@ from tap_core.streams.http_requests import (
     log_retry,
     send_within_limits,
 )
-from tap_core.streams.windows import WindowReader
+from tap_core.streams.window_reader import WindowReader
 
 if sys.version_info >= (3, 13):
     from typing import TypeVar as DefaultTypeVar
@@ -88,7 +88,7 @@ if TYPE_CHECKING:
 
     from tap_core.incremental.cursor import DatetimeBasedCursor
     from tap_core.incremental.record_filter import CursorRecordFilter
-    from tap_core.incremental.windows import TimeWindow
+    from tap_core.incremental.time_windows import TimeWindow
     from tap_core.singerlib.catalog import Schema
     from tap_core.sync.interfaces import SyncTap
     from tap_core.types import Context, JsonSchema, Record

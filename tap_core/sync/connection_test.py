@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tap_core.exceptions import SyncLifecycleSignal
 from tap_core.sync.engine import begin_partition, get_contexts
 from tap_core.sync.record_input import call_get_records
-from tap_core.sync.stop_signal import close_records
+from tap_core.sync.thread_stop_signal import close_records
 
 if TYPE_CHECKING:
     from tap_core.sync.interfaces import SyncStream

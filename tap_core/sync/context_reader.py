@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from tap_core.state.comparison import ReplicationKeyComparator, make_comparator
+from tap_core.state.replication_key_comparator import ReplicationKeyComparator, make_comparator
 from tap_core.state.replication_key_path import get_definition
 from tap_core.sync.override_detection import is_overridden
 
 if TYPE_CHECKING:
     import datetime as dt
 
-    from tap_core.incremental.windows import ReadInterval
+    from tap_core.incremental.time_windows import ReadInterval
     from tap_core.types import Context, Record
 
 __all__ = ["ContextReader"]

@@ -6,7 +6,7 @@
   rows already written are valid and the bookmark is unchanged.
 - The bookmark of a partition becomes final when the partition ends.
 - The fast path is the loop in this module. Streams that override methods called per record use the
-  loop in `compat_path`. `sync_partition` syncs one context, in the main thread and in workers.
+  loop in `overridable_loop`. `sync_partition` syncs one context, in the main thread and in workers.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from tap_core.sync.replication_errors import (
 )
 from tap_core.sync.resend_filter import make_resend_filter
 from tap_core.sync.state_frequency import find_next_state, state_is_due
-from tap_core.sync.stop_signal import close_records
+from tap_core.sync.thread_stop_signal import close_records
 from tap_core.sync.worker_pool import SyncJob
 
 if TYPE_CHECKING:

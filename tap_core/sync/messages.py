@@ -22,7 +22,7 @@ from tap_core.singerlib.messages import (
     SDKBatchMessage,
 )
 from tap_core.state.replication_key_path import copy_path
-from tap_core.sync.compat_path import write_record
+from tap_core.sync.overridable_loop import write_record
 from tap_core.sync.override_detection import is_overridden
 from tap_core.sync.plan import get_plan, get_transforms, is_key_deselected
 

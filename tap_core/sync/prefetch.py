@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tap_core.sync.stop_signal import StopSignal, WorkerStopped
+from tap_core.sync.thread_stop_signal import StopSignal, WorkerStopped
 from tap_core.sync.worker_pool import SyncJob, WorkerPool
 
 if TYPE_CHECKING:

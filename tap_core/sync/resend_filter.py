@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tap_core.state.comparison import is_missing
 from tap_core.state.partition_index import freeze_context
+from tap_core.state.replication_key_comparator import is_missing
 from tap_core.state.replication_key_path import make_getter
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from tap_core.events import Checkpoint, Rows
 from tap_core.sync.output import OutputQueue
 from tap_core.sync.output import ProtocolWriter as ProtocolWriter
-from tap_core.sync.stop_signal import close_records
+from tap_core.sync.thread_stop_signal import close_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from tap_core.state.document import StateDocument
     from tap_core.sync.batch_file_output import BatchFileOutput
     from tap_core.sync.record_count import Tally
-    from tap_core.sync.stop_signal import StopSignal
     from tap_core.sync.stream_maps import MappedOutput
+    from tap_core.sync.thread_stop_signal import StopSignal
 
 __all__ = [
     "CHUNK_BYTES",

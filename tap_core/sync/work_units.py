@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from tap_core.events import Event
-    from tap_core.incremental.windows import ReadInterval
+    from tap_core.incremental.time_windows import ReadInterval
 
 __all__ = ["WorkDistributor", "WorkResult", "WorkResults", "WorkUnit"]
 

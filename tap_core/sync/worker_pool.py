@@ -21,10 +21,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tap_core.sync.plan import get_plan
-from tap_core.sync.stop_signal import StopSignal, WorkerStopped
+from tap_core.sync.thread_stop_signal import StopSignal, WorkerStopped
 
 if TYPE_CHECKING:
-    from tap_core.incremental.windows import ReadInterval
+    from tap_core.incremental.time_windows import ReadInterval
     from tap_core.sync.interfaces import SyncStream
     from tap_core.sync.sync_run import SyncRun
     from tap_core.types import Context

@@ -42,8 +42,7 @@ from target_spark.frames import BAD_ROWS_MARKER, BatchMetadata, Counts, SpoolFra
 from target_spark.frames.arrow_batch import ArrowBatch, UnsupportedBatchError, read_arrow_batch
 from target_spark.frames.local_frame import MAX_LOCAL_BYTES, MAX_LOCAL_ROWS, read_local_frame
 from target_spark.loader.batch_file_ingest import IngestedFiles, ingest_files, remove_batch_files
-from target_spark.loader.commit_request import CommitRequest, CommitResult
-from target_spark.loader.commit_stages import (
+from target_spark.loader.commit_attempt import (
     BadRows,
     CommitAttempt,
     Prepared,
@@ -52,9 +51,10 @@ from target_spark.loader.commit_stages import (
     check_column_types,
     check_received_count,
 )
+from target_spark.loader.commit_request import CommitRequest, CommitResult
 from target_spark.loader.engine_retry import retry_with_engine
 from target_spark.loader.pending_states import CoveredState
-from target_spark.loader.refused_schemas import check_not_null_policy, name_refused_schema
+from target_spark.loader.schema_change_errors import check_not_null_policy, name_refused_schema
 from target_spark.loader.write_modes import (
     build_version_delete,
     check_scd2_compatible,
@@ -84,7 +84,10 @@ from target_spark.tables.commit_metadata import (
     ExpectedMetadata,
     find_latest_metadata,
 )
-from target_spark.tables.constraints import check_constraint_violation, is_not_null_violation
+from target_spark.tables.constraint_violations import (
+    check_constraint_violation,
+    is_not_null_violation,
+)
 from target_spark.tables.identifiers import quote
 from target_spark.tables.quarantine_summary import describe_reasons
 from target_spark.tables.table import (
@@ -249,7 +252,7 @@ class BatchWriter:
         if options.small_batches_without_spark and not options.dry_run:
             self._writer = self._delta_writer = DeltaWriter(avoids_spark=True)
         self._tables: dict[str, _TableProgress] = defaultdict(_TableProgress)
-        self._expected: ExpectedMetadata | None = None
+        self._expected = ExpectedMetadata()
         self._stream_options = options.of
         self._version_column = options.columns.version_column
         # A run of an Airbyte destination loads one generation of a stream.
@@ -517,7 +520,7 @@ class BatchWriter:
         if types is None:
             if state.commits:
                 raise table_removed_error(table)
-            state.begin_after(NO_METADATA, table, self._get_expected(table))
+            state.begin_after(NO_METADATA, table, self._expected.get(table))
             self._writer.create(spark, table, wanted, layout, has_rows=has_rows)
             state.is_new, state.distinct_key = True, format_key(wanted.keys)
             state.remarks = (_describe_creation(table, wanted),) if self._dry_run else ()
@@ -567,7 +570,7 @@ class BatchWriter:
             TableError: The table was restored, or another run of the job has loaded it, since the
                 state of this run was read.
         """
-        progress, expected = self._tables[table.key], self._get_expected(table)
+        progress, expected = self._tables[table.key], self._expected.get(table)
         known = None if expected == NO_METADATA else expected
         marker = self._writer.get_last_metadata(spark, table, known)
         if marker is not None:
@@ -579,10 +582,6 @@ class BatchWriter:
             with self._run_started_lock:  # so that this run's states are the newest
                 self._run_started = max(self._run_started, marker.run_started + 1)
         progress.begin_after(marker or NO_METADATA, table, expected)
-
-    def _get_expected(self, table: Table) -> CommitMetadata | None:
-        """Return the metadata that the table must have when this run first reads it, if known."""
-        return None if self._expected is None else self._expected.get(table)
 
     # Rows
 

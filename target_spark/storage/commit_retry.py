@@ -21,7 +21,7 @@ from tap_core.redaction import redact
 from tap_core.telemetry import count_retry
 from target_spark.errors import DiskFullError, EngineLostError, StorageError, TargetSparkError
 from target_spark.storage.errors import find_storage_error
-from target_spark.tables.constraints import is_not_null_violation
+from target_spark.tables.constraint_violations import is_not_null_violation
 
 __all__ = [
     "BACKOFF_SECONDS",

@@ -141,8 +141,11 @@ class ExpectedMetadata:
     another run has loaded it.
     """
 
-    found: Mapping[str, CommitMetadata | None]
-    """Metadata by `Table.key`: `NO_METADATA` for a table without rows, None if unknown."""
+    found: Mapping[str, CommitMetadata | None] | None = None
+    """Metadata by `Table.key`: `NO_METADATA` for a table without rows, None if unknown.
+
+    None instead of the mapping if the run has not read the metadata of any table.
+    """
 
     def get(self, table: Table) -> CommitMetadata | None:
         """Return the metadata that a table must have, or None if it is unknown.
@@ -150,13 +153,15 @@ class ExpectedMetadata:
         The result is `NO_METADATA` if the table did not exist. Some catalogs list names in lower
         case: the metadata is unknown if the table was listed under a name of another case.
         """
+        if self.found is None:
+            return None
         if table.key not in self.found and fold_case(table.key) not in self._folded_keys:
             return NO_METADATA
         return self.found.get(table.key)
 
     @cached_property
     def _folded_keys(self) -> frozenset[str]:
-        return frozenset(map(fold_case, self.found))
+        return frozenset(map(fold_case, self.found or ()))
 
 
 def find_latest_metadata(markers: Iterable[CommitMetadata | None]) -> CommitMetadata | None:

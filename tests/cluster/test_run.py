@@ -35,9 +35,14 @@ def job(standalone: Standalone, tmp_path: Path) -> Iterator[Job]:
 
 
 def both(job: Job, alone: Job, streams: tuple[str, ...]) -> tuple[Done, Done]:
-    """Run a job both ways, each from its last state, and compare the results."""
+    """Run a job both ways, each from its last state, and compare the results.
+
+    A tap in a pipe gets no state if its rows replace those of the table; `target-spark run` leaves
+    the bookmarks of such streams out by itself.
+    """
+    resumes = alone.tables.exists() and alone.target.get("write_mode") != "overwrite"
     spread = job.run().check()
-    piped = alone.pipe(alone.state() if alone.tables.exists() else None).check()
+    piped = alone.pipe(alone.state() if resumes else None).check()
     assert differences(job, alone, streams) == {}
     assert ordered(spread.state) == ordered(piped.state)
     assert job.left_behind() == []

@@ -117,7 +117,7 @@ LAYERS: dict[str, int] = {
     "target_spark.loader.report": 1,  # counts of a run
     "target_spark.loader.metrics": 1,  # METRIC lines
     "target_spark.loader.progress": 2,  # progress for people
-    "target_spark.tables.constraints": 2,  # table constraints that a batch violates
+    "target_spark.tables.constraint_violations": 2,  # table constraints that a batch violates
     "target_spark.columns": 2,  # JSON Schema to columns; schema evolution
     "target_spark.spark.jar_versions": 1,  # versions and hashes of jars, written by a script
     "target_spark.spark.jar_cache": 2,  # cached jars, checked before use
@@ -160,7 +160,7 @@ LAYERS: dict[str, int] = {
     "target_spark.tables.parquet_manifest": 3,  # committed files of a Parquet table
     "target_spark.readers": 4,  # tables read in Python without Spark
     "target_spark.tables.layout_resolution": 3,  # layout of a stream's table
-    "target_spark.loader.refused_schemas": 3,  # errors for schemas that a policy refuses
+    "target_spark.loader.schema_change_errors": 3,  # errors for schemas that a policy refuses
     "target_spark.loader.strict_validation": 4,
     "target_spark.loader.undeclared_properties": 3,
     "target_spark.config.validation": 3,  # settings that exclude each other
@@ -183,7 +183,7 @@ LAYERS: dict[str, int] = {
     "target_spark.loader.lineage": 5,  # events of a run for OpenLineage
     "target_spark.loader.webhook": 4,  # outcome of a run, sent to a URL
     "target_spark.loader.runs_table_writer": 4,  # append of a run to the table of runs
-    "target_spark.loader.commit_stages": 4,  # stages of one commit
+    "target_spark.loader.commit_attempt": 4,  # stages of one commit
     "target_spark.loader.commit_pipeline": 4,  # queues and writer threads
     "target_spark.loader.final_commits": 4,  # overwrites; deletion of old versions
     "target_spark.loader.load_session": 5,  # one run of the loader

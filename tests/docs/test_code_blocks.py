@@ -235,7 +235,7 @@ def test_every_relative_link_resolves(document: Path) -> None:
 
 
 def test_every_path_in_inline_code_exists() -> None:
-    """This covers names such as `tap_core/state/comparison.py` in running text."""
+    """This covers names such as `tap_core/state/replication_key_comparator.py` in running text."""
     broken = {}
     for document in DOCUMENTS:
         named = re.findall(

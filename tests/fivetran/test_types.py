@@ -6,9 +6,9 @@ import pytest
 
 from tap_core import typing as th
 from tap_core.events import SchemaEvent, StreamId
+from tap_core.protocols.fivetran.column_types import ColumnType, to_column_type, to_key_type
 from tap_core.protocols.fivetran.columns import build_columns
 from tap_core.protocols.fivetran.enums import DataType
-from tap_core.protocols.fivetran.types import ColumnType, to_column_type, to_key_type
 
 NULL = {"type": "null"}
 CENTS = {"type": "number", "multipleOf": 0.01}

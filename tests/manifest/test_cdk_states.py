@@ -162,7 +162,7 @@ def test_slices_with_a_global_cursor_share_the_end_of_the_first_slice(
 ):
     """Records that change while other slices are read are read by the next run."""
     days = (dt.datetime(2024, 1, day, tzinfo=dt.timezone.utc) for day in range(10, 30))
-    monkeypatch.setattr("tap_core.streams.windows.utc_now", lambda: next(days))
+    monkeypatch.setattr("tap_core.streams.window_reader.utc_now", lambda: next(days))
     router = """
     partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b]}
     """

@@ -11,7 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tap_core.state.comparison import ValueKind, is_missing, make_comparator, parse_number
+from tap_core.state.replication_key_comparator import (
+    ValueKind,
+    is_missing,
+    make_comparator,
+    parse_number,
+)
 
 INSTANT = {"type": ["string", "null"], "format": "date-time"}
 NUMBER = {"type": ["integer", "null"]}

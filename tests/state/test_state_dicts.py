@@ -11,7 +11,7 @@ import pytest
 from tap_core.exceptions import InvalidStreamSortException
 from tap_core.helpers import _state as state_helpers
 from tap_core.state import state_dicts
-from tap_core.state.comparison import make_comparator
+from tap_core.state.replication_key_comparator import make_comparator
 
 MOMENT = make_comparator({"type": "string", "format": "date-time"})
 

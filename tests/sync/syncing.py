@@ -151,7 +151,7 @@ def stream(name: str, rows: Any, **members: Any) -> type[Stream]:
 
 
 def hooked(kind: type[Stream]) -> type[Stream]:
-    """Return the stream with a hook that changes nothing, so that it takes the compat path."""
+    """Return the stream with a hook that changes nothing, so that the overridable loop syncs it."""
 
     def _process_record(self: Any, *args: Any, **kwargs: Any) -> None:
         super(made, self)._process_record(*args, **kwargs)

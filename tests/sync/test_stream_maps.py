@@ -1,4 +1,4 @@
-"""Stream maps in a sync: compiled and compat path agree; bookmarks follow unmapped records."""
+"""Stream maps in a sync: both sync loops write the same; bookmarks follow unmapped records."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ LEVELS = list(TypeConformanceLevel)
 @pytest.mark.parametrize("rows", [ROWS, PLAIN], ids=["odd", "plain"])
 @pytest.mark.parametrize("level", LEVELS, ids=[level.name for level in LEVELS])
 @pytest.mark.parametrize("config", CASES.values(), ids=CASES)
-def test_compiled_and_compat_path_write_the_same_mapped_rows(config, level, rows):
+def test_compiled_and_overridable_loop_write_the_same_mapped_rows(config, level, rows):
     members = {
         "schema": WIDE,
         "replication_key": "id",

@@ -11,8 +11,8 @@ from tap_core.events import Checkpoint, Rows, SchemaEvent, StreamId
 from tap_core.protocols.singer.writer import SingerWriter
 from tap_core.state.checkpoint_policy import CheckpointPolicy
 from tap_core.state.document import StateDocument
-from tap_core.sync.stop_signal import StopSignal, WorkerStopped
 from tap_core.sync.sync_run import CHUNK_ROWS, SyncRun
+from tap_core.sync.thread_stop_signal import StopSignal, WorkerStopped
 from tests.sync.syncing import NOW, Output, failed, hooked, make, stream, sync
 
 LONG = 60

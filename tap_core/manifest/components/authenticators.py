@@ -1,8 +1,8 @@
 """Authenticators of a manifest: API key, bearer, Basic, JWT, OAuth and session tokens.
 
-`tap_core.manifest.request_signing` and `tap_core.authenticators` add the credentials to requests.
-Config settings are read when the first request is sent, because a config may contain only the
-settings of the selected authenticator. No `repr` shows a secret.
+`tap_core.manifest.request_credentials` and `tap_core.authenticators` add the credentials to
+requests. Config settings are read when the first request is sent, because a config may contain only
+the settings of the selected authenticator. No `repr` shows a secret.
 
 Source: Airbyte YAML reference, "Authentication".
 """
@@ -43,7 +43,7 @@ from tap_core.manifest.interfaces import (
     resolve,
     resolve_mapping,
 )
-from tap_core.manifest.request_signing import (
+from tap_core.manifest.request_credentials import (
     CachedToken,
     ExpiringToken,
     InjectedCredential,

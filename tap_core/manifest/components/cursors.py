@@ -33,7 +33,11 @@ from tap_core.manifest.components.custom import Custom, add_declared_fields
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import DeclarativeStreamProtocol, TemplateScope
 from tap_core.manifest.literals import has_template
-from tap_core.state.comparison import ReplicationKeyComparator, ValueKind, parse_number
+from tap_core.state.replication_key_comparator import (
+    ReplicationKeyComparator,
+    ValueKind,
+    parse_number,
+)
 from tap_core.types import Record
 
 __all__ = [

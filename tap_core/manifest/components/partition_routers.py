@@ -7,7 +7,7 @@
 - The key ``parent_slice`` contains the context of the parent stream's slice; it is omitted if the
   parent stream has no partitions.
 - A stream with several routers has the Cartesian product of their slices (Airbyte's
-  ``CartesianProductStreamSlicer``), see `tap_core.manifest.partitions.cartesian_product`.
+  ``CartesianProductStreamSlicer``), see `tap_core.manifest.partition_cache.cartesian_product`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from tap_core.exceptions import SyncError
 from tap_core.incremental.cursor import DatetimeBasedCursor
-from tap_core.incremental.windows import TimeWindow
+from tap_core.incremental.time_windows import TimeWindow
 from tap_core.manifest.components.error_handlers import make_rejection_error, matches_action
 from tap_core.manifest.durations import parse_length
 from tap_core.manifest.errors import ManifestError

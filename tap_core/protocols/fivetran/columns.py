@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tap_core.events import SchemaEvent
-from tap_core.protocols.fivetran.types import ColumnType, to_column_type, to_key_type
+from tap_core.protocols.fivetran.column_types import ColumnType, to_column_type, to_key_type
 from tap_core.schema.inline_references import inline_references
 from tap_core.schema.type_variants import merge_object_variants, split_variants
 

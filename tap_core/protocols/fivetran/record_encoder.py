@@ -16,6 +16,7 @@ from struct import Struct
 from typing import Any, Final, NoReturn
 
 from tap_core.exceptions import DataError
+from tap_core.protocols.fivetran.column_types import INTEGER_BITS
 from tap_core.protocols.fivetran.columns import DELETED_AT, SourceColumn, TableId
 from tap_core.protocols.fivetran.enums import DataType, RecordType
 from tap_core.protocols.fivetran.timestamps import (
@@ -23,7 +24,6 @@ from tap_core.protocols.fivetran.timestamps import (
     encode_datetime,
     encode_datetime_text,
 )
-from tap_core.protocols.fivetran.types import INTEGER_BITS
 from tap_core.protocols.fivetran.value_conversion import (
     make_decimal_encoder,
     make_json_encoder,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from target_spark.errors import StorageError
-from target_spark.loader.commit_stages import Written
+from target_spark.loader.commit_attempt import Written
 from target_spark.storage import commit_retry
 from target_spark.storage.commit_retry import FailureKind
 from target_spark.tables.commit_metadata import find_latest_metadata

@@ -23,7 +23,7 @@ from tap_core.parsing.datetimes import utc_now
 from tap_core.parsing.iso8601 import parse_instant
 from tap_core.redaction import collect_secrets
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
-from tap_core.state.comparison import ReplicationKeyComparator
+from tap_core.state.replication_key_comparator import ReplicationKeyComparator
 from tap_core.state.replication_key_path import make_getter
 from tap_core.sync.context_reader import ContextReader
 from tap_core.sync.interfaces import SyncStream
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tap_core.incremental.cursor import DatetimeBasedCursor
     from tap_core.incremental.cursor_comparator import CursorComparator
     from tap_core.incremental.record_filter import CursorRecordFilter
-    from tap_core.incremental.windows import ReadInterval, TimeWindow
+    from tap_core.incremental.time_windows import ReadInterval, TimeWindow
     from tap_core.types import Context, Record
 
 __all__ = [
@@ -264,7 +264,7 @@ class WindowReader(ContextReader):
         cursor = self.stream.incremental_sync
         if cursor is None or _has_single_window(cursor):
             return ()
-        from tap_core.incremental.windows import ReadInterval
+        from tap_core.incremental.time_windows import ReadInterval
 
         current = self._make_pass(cursor, context)
         lower, end = current.lower, current.end

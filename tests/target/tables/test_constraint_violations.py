@@ -6,7 +6,10 @@ import pytest
 
 from target_spark.errors import TableError
 from target_spark.storage.commit_retry import FailureKind, classify_failure, first_error_line
-from target_spark.tables.constraints import check_constraint_violation, is_not_null_violation
+from target_spark.tables.constraint_violations import (
+    check_constraint_violation,
+    is_not_null_violation,
+)
 from target_spark.tables.table import Table
 
 TABLE = Table("/lake/t", "t")

@@ -25,7 +25,7 @@ from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import PartitionRouter
 from tap_core.manifest.loader import read_manifest
 from tap_core.manifest.parameters import expand_component
-from tap_core.manifest.partitions import cartesian_product
+from tap_core.manifest.partition_cache import cartesian_product
 from tap_core.state.partition_index import freeze_context
 
 

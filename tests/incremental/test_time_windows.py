@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tap_core.incremental.durations import ISODuration, parse_duration
-from tap_core.incremental.windows import parse_clamp, split_into_windows
+from tap_core.incremental.time_windows import parse_clamp, split_into_windows
 
 UTC = dt.timezone.utc
 DAY = dt.timedelta(days=1)

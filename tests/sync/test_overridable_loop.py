@@ -1,4 +1,4 @@
-"""The compat path of streams that override a hook writes the same bytes as the compiled path."""
+"""Streams that override a hook: the overridable loop writes the same bytes as the compiled one."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def with_hooks(kinds):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_compiled_and_compat_path_write_the_same_bytes(case):
+def test_compiled_and_overridable_loop_write_the_same_bytes(case):
     kinds, given = CASES[case]
     compiled = sync(*kinds, **copy.deepcopy(given)).text
     assert compiled
@@ -256,7 +256,7 @@ FAILURES = {
 
 @pytest.mark.parametrize("case", FAILURES)
 @pytest.mark.parametrize("partitions", [None, [{"p": 1}, {"p": 2}]])
-def test_compiled_and_compat_path_fail_after_the_same_bytes(case, partitions):
+def test_compiled_and_overridable_loop_fail_after_the_same_bytes(case, partitions):
     kind = stream("a", FAILURES[case], replication_key="id", is_sorted=True, partitions=partitions)
     (compiled, first), (through, second) = failed(Exception, kind), failed(Exception, hooked(kind))
     assert (type(first), str(first)) == (type(second), str(second))
@@ -314,7 +314,7 @@ KEYS = st.one_of(
     crumbs={},
     members={"replication_key": "k", "is_sorted": True},
 )
-def test_compiled_and_compat_path_agree_on_random_streams(rows, declared, crumbs, members):
+def test_compiled_and_overridable_loop_agree_on_random_streams(rows, declared, crumbs, members):
     definition = copy.deepcopy(declared)
     definition["properties"]["k"] = {"type": ["string", "integer", "null"]}
     entry = make_catalog("a", definition)["streams"][0]

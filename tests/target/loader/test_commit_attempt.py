@@ -6,7 +6,7 @@ import pytest
 
 from target_spark.columns import ColumnOptions, schema_from_json_schema
 from target_spark.errors import ConflictError
-from target_spark.loader.commit_stages import check_column_types
+from target_spark.loader.commit_attempt import check_column_types
 from target_spark.tables.table import Table
 
 OBJECT = {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "string"}}}
