@@ -164,6 +164,9 @@ class Schedule:
         self.others = chance.choice(("", "", "", "another job", "a second run"))
         if self.others == "a second run" and self.format == "iceberg" and seed % 2:
             self.others = "a second machine"  # the lock of a job with a local folder reaches others
+            # With several tables, a run that has made its last commit to one of them does not look
+            # at it again, and a state may cover rows that the other run replaces there.
+            self.streams = ("t",)
         self.has_default_job = chance.random() < 0.5
         removed = self.others != "another job" and chance.random() < 0.35
         self.removal = chance.choice(("replaced", "removed")) if removed else ""
