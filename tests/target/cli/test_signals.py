@@ -55,6 +55,11 @@ def get_jvm(folder: Path) -> int | None:
     return None
 
 
+def is_writing_rows(folder: Path) -> bool:
+    """Return True if Spark writes files of the table that are not committed yet."""
+    return any((folder / "tables" / "a").glob(".target-spark-*"))
+
+
 def start_sender(target: Running) -> threading.Thread:
     """Start a thread that sends rows and states until the pipe is closed."""
 
@@ -92,7 +97,7 @@ def test_signal_during_a_commit_lets_the_commit_finish(spark: SparkSession, tmp_
     rows = [record(n) for n in range(1, 40_001)]
     with running(tmp_path, flush_rows=40_000) as target:
         target.send(schema(), *rows, state(40_000), record(40_001), state(40_001))
-        target.until((tmp_path / "tables" / "a" / "_staging").is_dir)
+        target.until(lambda: is_writing_rows(tmp_path))
         target.process.send_signal(signal.SIGTERM)
         assert target.end() == 0, target.errors.decode()
         assert target.lines == [b"40000\n"]
@@ -119,7 +124,7 @@ def test_signal_ends_the_wait_for_spool_space(spark: SparkSession, tmp_path: Pat
 def test_second_signal_ends_the_jvm(tmp_path: Path) -> None:
     with running(tmp_path, flush_rows=100_000) as target:
         target.send(schema(), *(record(n) for n in range(1, 100_001)), state(1))
-        target.until((tmp_path / "tables" / "a" / "_staging").is_dir)
+        target.until(lambda: is_writing_rows(tmp_path))
         target.process.send_signal(signal.SIGTERM)
         target.process.send_signal(signal.SIGINT)
         code = target.end()

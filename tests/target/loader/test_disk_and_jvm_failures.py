@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from target_spark.spark.session import SparkSettings, _explain_jvm_exit
-from tests.target.cli.test_signals import get_jvm, wait_for_no_processes
+from tests.target.cli.test_signals import get_jvm, is_writing_rows, wait_for_no_processes
 from tests.target.cli.test_target_cli import (
     COMMAND,
     PATIENCE,
@@ -92,7 +92,7 @@ def test_jvm_death_during_a_commit_is_an_error(tmp_path: Path) -> None:
     rows = [record(n) for n in range(1, 60_001)]
     with running(tmp_path, flush_rows=60_000) as target:
         target.send(schema(), *rows, state(1))
-        target.until((tmp_path / "tables" / "a" / "_staging").is_dir)
+        target.until(lambda: is_writing_rows(tmp_path))
         jvm = get_jvm(tmp_path)
         assert jvm is not None
         os.kill(jvm, signal.SIGTERM)
