@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, TypeAlias
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, unquote
 
 from tap_core.redaction.names import is_secret_name, is_secret_parameter
 
@@ -62,6 +62,8 @@ _ESCAPED_AGAIN: Final = re.compile(
 """Escape sequence as in `_ESCAPED`, possibly escaped again, which repeats its backslashes."""
 _BREAK: Final = re.compile(r"(?:[\r\n]|\\{1,8}[rn])[ \t]{0,80}")
 """Line break, possibly escaped, with the indentation of the next line."""
+_PERCENT_ENCODED: Final = re.compile("(?P<percent>(?:%[0-9a-fA-F]{2})+)")
+"""Percent-encoded characters. Others may stay as they are: requests encodes ``é`` but not ``/``."""
 _BREAK_OR_ESCAPED: Final = re.compile(f"{_BREAK.pattern}|{_ESCAPED_AGAIN.pattern}")
 _SHORTEST_BROKEN: Final = 8
 """Minimum length, in characters, of a value or encoding that is hidden across line breaks."""
@@ -123,6 +125,8 @@ class Secrets:
         for form in self.forms:
             if form in text:
                 text = text.replace(form, HIDDEN)
+        if self.values and "%" in text:
+            text = _hide_decoded(text, _PERCENT_ENCODED, self.forms)
         if self.values and ("\\" in text or "&" in text):
             text = _hide_decoded(text, _ESCAPED, self.forms)
             text = _hide_decoded(text, _ESCAPED_AGAIN, self.forms)
@@ -144,8 +148,8 @@ def _hide_decoded(text: str, pattern: re.Pattern[str], forms: Iterable[str]) -> 
     """Replace secrets that are interrupted by escape sequences or line breaks by ``***``.
 
     The ``forms`` (secret values and their encodings) are searched in a decoded copy of the text:
-    each match of ``pattern`` is replaced, an escape sequence by its character and a line break by
-    nothing.
+    each match of ``pattern`` is replaced, an escape sequence by its character, percent-encoded ones
+    by their characters, and a line break by nothing.
     """
     plain = pattern.sub(_unescape, text)
     found = [form for form in forms if form in plain]
@@ -205,12 +209,14 @@ def _encode(value: str) -> Iterator[str]:
 def _unescape(match: re.Match[str]) -> str:
     """Return the character of an escape sequence, or the sequence if it is not printable.
 
-    Return an empty string for a line break.
+    Return an empty string for a line break, and all characters of a percent-encoded text.
     """
     kind = match.lastgroup
     if kind is None:
         return ""
     found = match[kind]
+    if kind == "percent":
+        return unquote(found)
     if kind in {"sign", "backslash", "name"}:
         return _CHARACTER_BY_NAME.get(found, found)
     code = int(found, 10 if kind == "decimal" else 16)

@@ -11,6 +11,7 @@ import xml.sax.saxutils
 from urllib.parse import quote, quote_plus
 
 import pytest
+from requests.utils import requote_uri
 
 from tap_core.redaction import (
     Secrets,
@@ -38,6 +39,8 @@ def _in_capitals(match: re.Match[str]) -> str:
         lambda text: re.sub("%..", lambda found: found[0].lower(), quote(text, safe="")),
         quote_plus,
         lambda text: quote(quote(text, safe=""), safe=""),
+        requote_uri,
+        lambda text: quote(text, safe="+").replace("%C3%A9", "%c3%a9"),
         json.dumps,
         lambda text: json.dumps(text, ensure_ascii=False),
         lambda text: json.dumps(json.dumps({"x": text})),
