@@ -196,6 +196,8 @@ def test_truncated_line_is_skipped(cut, caplog) -> None:
         ('{"type": "STATE"}', "state: there is nothing"),
         ('{"type": "STATE", "state": null}', "state: there is nothing"),
         ('{"type": "STATE", "state": 5}', "state: there is a number"),
+        ('{"bookmarks": 5}', "bookmarks: there is a number where an object is needed"),
+        ('{"singer_state": {"bookmarks": [1]}}', "singer_state.bookmarks: there is a list"),
         ('{"type": "NEWER"}', "'NEWER' is not a state type"),
         ('{"type": ["x"]}', "type: there is a list"),
         (lines(stream(AT), {"type": "STREAM"}), "line 2.stream.stream_descriptor.name"),

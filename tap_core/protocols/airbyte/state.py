@@ -175,6 +175,7 @@ class _StateAccumulator:
                 node = node.child("value")
             else:
                 break
+        node.child("bookmarks").members()  # raise an error if they are no object
         self.streams, self.shared, self.legacy = {}, {}, members
 
 
