@@ -42,7 +42,6 @@ class CursorComparator(ReplicationKeyComparator):
     """
 
     cursor: DatetimeBasedCursor
-    stream: str
     read: Callable[[Any], dt.datetime]
     """Parser of values; raises ValueError if no format matches, TypeError if not hashable."""
     feed_order: FeedOrderTracker = field(default_factory=FeedOrderTracker, compare=False)
@@ -68,9 +67,8 @@ class CursorComparator(ReplicationKeyComparator):
         shown = "is missing or null" if value is None else f"is {value!r:.80}"
         self.warn_once(
             "unusable",
-            "Stream '%s': the cursor '%s' of a record %s, which is not a date-time in the formats"
-            " of the cursor (%s). The record is sent, and does not move the bookmark.",
-            self.stream,
+            "the cursor '%s' of a record %s, which is not a date-time in the formats of the cursor"
+            " (%s). The record is sent, and does not move the bookmark.",
             self.cursor.cursor_field,
             shown,
             ", ".join(known_format.text for known_format in self.cursor.formats),
@@ -115,4 +113,4 @@ class CursorComparator(ReplicationKeyComparator):
 def make_comparator(cursor: DatetimeBasedCursor, stream: str) -> CursorComparator:
     """Return the comparator for the cursor values of a stream; it caches parsed values."""
     read = lru_cache(_CACHED_VALUES, typed=True)(cursor.read)
-    return CursorComparator(ValueKind.INSTANT, cursor=cursor, stream=stream, read=read)
+    return CursorComparator(ValueKind.INSTANT, stream, cursor=cursor, read=read)

@@ -83,10 +83,9 @@ class CursorRecordFilter:
         self._order.feed_order.misplaced += 1
         self._order.warn_once(
             "feed order",
-            "Stream '%s': the records of a feed (is_data_feed) should come newest first, but one of"
-            " %s came after one of %s. Records may be missed: read the stream without"
-            " is_data_feed if its source does not keep that order.",
-            self._order.stream,
+            "the records of a feed (is_data_feed) should come newest first, but one of %s came"
+            " after one of %s. Records may be missed: read the stream without is_data_feed if its"
+            " source does not keep that order.",
             instant.isoformat(),
             previous.isoformat(),
         )

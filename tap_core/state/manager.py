@@ -101,7 +101,7 @@ class StreamStateManager:
         self.tap_state = tap_state
         self.state_partitioning_keys = state_partitioning_keys
         self.document: StateDocument = document or StateDocument(tap_state)
-        self.order = order or make_comparator(None)
+        self.order = order or make_comparator(None, stream_name)
         self.is_flushed: bool = True
         self.sent_partitions: Mapping[Hashable, Mapping[str, Any]] | None = None
         self._is_sorted = is_sorted
@@ -495,10 +495,9 @@ class StreamStateManager:
         if instant is not None and instant[0] > utc_now() + _CLOCK_TOLERANCE:
             self.order.warn_once(
                 "future",
-                "Stream '%s': the bookmark of '%s' is in the future (%s), so the next sync does not"
-                " read rows with an earlier value. Correct or exclude the rows with such a value,"
-                " and set the bookmark in the state to an earlier one.",
-                self.stream_name,
+                "the bookmark of '%s' is in the future (%s), so the next sync does not read rows"
+                " with an earlier value. Correct or exclude the rows with such a value, and set the"
+                " bookmark in the state to an earlier one.",
                 state.get("replication_key"),
                 value,
             )

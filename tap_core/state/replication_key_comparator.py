@@ -50,10 +50,12 @@ class ValueKind(Enum):
 class ReplicationKeyComparator:
     """Comparator of the replication key values of one stream, created by `make_comparator`.
 
-    ``kind`` decides how values are compared: as points in time, as numbers or as text.
+    ``kind`` decides how values are compared: as points in time, as numbers or as text. ``stream``
+    is the stream's name, for warnings.
     """
 
     kind: ValueKind
+    stream: str = ""
     _warned_topics: set[str] = field(default_factory=set, compare=False, repr=False)
 
     def newer_or_equal(self, new: Any, old: Any) -> bool:
@@ -105,10 +107,15 @@ class ReplicationKeyComparator:
         return first if self.newer_or_equal(second, first) else second
 
     def warn_once(self, topic: str, message: str, *args: Any) -> None:
-        """Log a warning, unless this comparator has already logged one with the same ``topic``."""
-        if topic not in self._warned_topics:
-            self._warned_topics.add(topic)
-            logger.warning(message, *args)
+        """Log a warning, unless this comparator has already logged one with the same ``topic``.
+
+        The name of the stream, if known, is put in front of ``message``.
+        """
+        if topic in self._warned_topics:
+            return
+        self._warned_topics.add(topic)
+        place = f"Stream '{self.stream}': " if self.stream else ""
+        logger.warning("%s%s", place, message % args)
 
     def _comparable(self, new: Any, old: Any) -> tuple[Any, Any]:
         """Convert two replication key values to types that Python's operators can compare."""
@@ -144,17 +151,17 @@ def _to_common_type(left: Any, right: Any) -> tuple[Any, Any]:
     return left, right
 
 
-def make_comparator(property_schema: Any) -> ReplicationKeyComparator:
+def make_comparator(property_schema: Any, stream: str = "") -> ReplicationKeyComparator:
     """Return the comparator for the values of a property, chosen by the property's JSON Schema.
 
-    If ``property_schema`` is None, values are compared as text.
+    If ``property_schema`` is None, values are compared as text. ``stream`` is the name of the
+    property's stream, for warnings.
     """
     kinds = set(_kinds(property_schema))
     if ValueKind.INSTANT in kinds:
-        return ReplicationKeyComparator(ValueKind.INSTANT)
-    return ReplicationKeyComparator(
-        ValueKind.NUMBER if kinds == {ValueKind.NUMBER} else ValueKind.TEXT
-    )
+        return ReplicationKeyComparator(ValueKind.INSTANT, stream)
+    kind = ValueKind.NUMBER if kinds == {ValueKind.NUMBER} else ValueKind.TEXT
+    return ReplicationKeyComparator(kind, stream)
 
 
 def is_missing(value: Any) -> bool:

@@ -339,9 +339,7 @@ class WindowReader(ContextReader):
         if lower > end:
             order.warn_once(
                 "nothing",
-                "Stream '%s': nothing to read, since the interval would start at %s, after its"
-                " end %s.",
-                stream.name,
+                "nothing to read, since the interval would start at %s, after its end %s.",
                 cursor.format.write(lower),
                 cursor.format.write(end),
             )

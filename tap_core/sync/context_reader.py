@@ -66,7 +66,8 @@ class ContextReader:
     def make_comparator(self) -> ReplicationKeyComparator:
         """Return the comparator for replication key values, chosen by their type in the schema."""
         path = self.stream.replication_path
-        return make_comparator(get_definition(path, self.stream.effective_schema) if path else None)
+        definition = get_definition(path, self.stream.effective_schema) if path else None
+        return make_comparator(definition, self.stream.name)
 
     def find_later(self, value: str, start_date: str) -> str:  # noqa: ARG002
         """Return the later of a bookmark and a start date, in the order of the cursor.

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["make_resend_filter"]
 
 _NO_VALUE = (
-    "Stream '%s': records without a usable replication key value are not written: a backfill"
-    " cannot tell if they are in its range."
+    "records without a usable replication key value are not written: a backfill cannot tell if they"
+    " are in its range."
 )
 
 
@@ -76,7 +76,7 @@ def _make_range_filter(stream: SyncStream, limits: KeyRange) -> Callable[[Any], 
                 return False
             value = None
         if is_missing(value) or not order.is_usable(value):
-            order.warn_once(_NO_VALUE, _NO_VALUE, stream.name)
+            order.warn_once(_NO_VALUE, _NO_VALUE)
             return True
         return not order.newer_or_equal(value, limits.start) or (
             limits.end is not None and order.newer_or_equal(value, limits.end)

@@ -47,7 +47,7 @@ def make_manager(state: dict | None = None, *, schema=MOMENT, **how) -> StreamSt
     return StreamStateManager(
         stream_name="orders",
         tap_state={} if state is None else state,
-        order=make_comparator(schema),
+        order=make_comparator(schema, "orders"),
         **how,
     )
 
@@ -271,7 +271,8 @@ def test_unsorted_stream_is_logged_once(caplog) -> None:
             {"updatedAt": "2024-01-02"}, context={"other": store}, replication_key="updatedAt"
         )
     assert [r.getMessage() for r in caplog.records] == [
-        "The stream is treated as unsorted: an interrupted sync starts again from its beginning."
+        "Stream 'orders': The stream is treated as unsorted: an interrupted sync starts again from"
+        " its beginning."
     ]
 
 

@@ -63,8 +63,6 @@ class _NumberComparator(ReplicationKeyComparator):
     A value that is not a number is ignored with a warning.
     """
 
-    stream: str = ""
-
     @property
     def is_declared(self) -> bool:
         """Always True, so that a cursor value that is not a number raises no error."""
@@ -78,9 +76,8 @@ class _NumberComparator(ReplicationKeyComparator):
         """Log a warning about a cursor value that is not a number, once per stream."""
         self.warn_once(
             "unusable",
-            "Stream '%s': the cursor value of a record is %.80r, which is not a number. The record"
-            " is emitted, but does not move the bookmark.",
-            self.stream,
+            "the cursor value of a record is %.80r, which is not a number. The record is emitted,"
+            " but does not move the bookmark.",
             value,
         )
 
@@ -262,14 +259,14 @@ class CustomIncrementalSync(Custom):
 
     def make_comparator(
         self,
-        stream: str,  # noqa: ARG002  (every cursor takes it)
+        stream: str,
         default: ReplicationKeyComparator,
     ) -> ReplicationKeyComparator:
         """Return a comparator that ignores cursor values, so that they never become bookmarks.
 
         ``default`` is the comparator that a stream without this cursor uses.
         """
-        return _IgnoringComparator(default.kind)
+        return _IgnoringComparator(default.kind, stream)
 
     def make_reader(
         self, stream: DeclarativeStreamProtocol, state: Mapping[str, Any]
