@@ -62,7 +62,9 @@ _HISTORY_LIMIT: Final = 20
 
 _KEEPS_ROWS: Final = (
     "(operation = 'WRITE' AND operationParameters['mode'] = 'Append')"
-    " OR operation IN ('ADD COLUMNS', 'CREATE TABLE', 'OPTIMIZE', 'SET TBLPROPERTIES')"
+    " OR operation IN ('ADD COLUMNS', 'ADD CONSTRAINT', 'CHANGE COLUMN', 'CHANGE COLUMNS',"
+    " 'CLUSTER BY', 'COMPUTE STATS', 'CREATE TABLE', 'DROP COLUMNS', 'DROP CONSTRAINT',"
+    " 'OPTIMIZE', 'RENAME COLUMN', 'SET TBLPROPERTIES', 'UNSET TBLPROPERTIES', 'UPGRADE PROTOCOL')"
     " OR operation LIKE 'VACUUM%'"
 )
 """Condition for the commits of a Delta table that neither updated nor removed rows."""

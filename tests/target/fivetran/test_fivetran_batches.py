@@ -354,6 +354,20 @@ def test_repeated_call_is_recognized_after_commits_of_other_programs(
     assert destination.rows("bare") == [(1,), (2,), (2,)]
 
 
+def test_repeated_call_is_recognized_after_changes_of_the_columns(
+    destination: DestinationTables,
+) -> None:
+    """F43: a change of a type or a comment neither updates nor removes rows."""
+    bare, name = shape(n="INT"), "bare"
+    destination.make(name, bare)
+    file = destination.file(REPLACE, ["n"], [("1",)])
+    destination.write(name, bare, file)
+    destination.tables.alter(StreamId(name, "s"), shape(n="LONG"), drops=False)
+    destination.tables.spark.sql(f"ALTER TABLE {destination.ref(name)} ALTER COLUMN n COMMENT 'N'")
+    destination.write(name, bare, file)
+    assert destination.rows(name) == [(1,)]
+
+
 def test_call_is_applied_again_after_another_program_has_replaced_the_rows(
     destination: DestinationTables,
 ) -> None:
