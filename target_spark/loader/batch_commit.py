@@ -239,8 +239,7 @@ class BatchWriter:
     ) -> None:
         self._engine = engine
         self._stopping = stopping
-        self._run = run
-        self._run_started = run.started
+        self._run, self._run_started = run, run.started
         self._run_started_lock = threading.Lock()
         self._folder = folder
         self._staging_area = StagingArea(
@@ -278,6 +277,7 @@ class BatchWriter:
     def expect(self, expected: ExpectedMetadata) -> None:
         """Store the commit metadata that tables must have when this run first reads them."""
         self._expected = expected
+        self._run_started = expected.find_run_start(self._run.started, self._run.jobs)
 
     def write(self, request: CommitRequest) -> CommitResult:
         """Commit batches of rows to a table, and quarantine the rows that do not fit its columns.

@@ -9,7 +9,7 @@ has no such state yet, the commit repeats the state of the table's previous comm
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, reduce
 from typing import Any, Final
@@ -158,6 +158,19 @@ class ExpectedMetadata:
         if table.key not in self.found and fold_case(table.key) not in self._folded_keys:
             return NO_METADATA
         return self.found.get(table.key)
+
+    def find_run_start(self, started: int, jobs: Collection[str]) -> int:
+        """Return a start time for a run that is later than those of the job's runs in all tables.
+
+        The result is ``started`` or, if the clock of an earlier run was ahead, one millisecond
+        after the start of that run. Times are in milliseconds since 1970.
+
+        Args:
+            started: The time at which the run started.
+            jobs: The current and all former names of the job.
+        """
+        markers = filter(None, (self.found or {}).values())
+        return max((started, *(marker.run_started + 1 for marker in markers if marker.job in jobs)))
 
     @cached_property
     def _folded_keys(self) -> frozenset[str]:

@@ -150,6 +150,23 @@ def test_table_created_by_another_run_after_the_state_was_read_is_an_error(
     assert read_ids(warehouse) == [2]
 
 
+def test_state_of_a_new_table_is_the_newest_although_the_clock_is_behind_that_of_the_last_run(
+    warehouse: Warehouse,
+) -> None:
+    """The runs are on machines that do not share the file with the start of the last run."""
+    warehouse.runs = 1000
+    warehouse.load(schema("u", ID), record("u", id=1), state(1))
+    warehouse.runs = 0
+    with loading(warehouse) as loader:
+        assert resume(warehouse, loader) == b'{"at": 1}'
+        feed(loader, schema("t", ID))
+        commit(loader, 2)
+        loader.finish(whole=True)
+    assert warehouse.states == [2]
+    with loading(warehouse) as loader:
+        assert resume(warehouse, loader) == b'{"at": 2}'
+
+
 def test_expected_metadata_is_unknown_for_a_table_listed_in_another_case() -> None:
     """Catalogs such as Hive's list names in lower case."""
     run = CommitMetadata("job", "run1", 1, 1, 1)
