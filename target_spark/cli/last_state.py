@@ -17,7 +17,7 @@ from target_spark.config.options import LoadOptions, split_identifier, uses_path
 from target_spark.errors import StorageError, TableError, TargetSparkError
 from target_spark.storage.commit_retry import first_error_line
 from target_spark.storage.errors import find_storage_error
-from target_spark.storage.uris import to_local_folder
+from target_spark.storage.uris import list_subfolders, to_local_folder
 from target_spark.tables.commit_metadata import (
     NO_METADATA,
     CommitMetadata,
@@ -145,9 +145,9 @@ def _find_below_path(
         yield from _find_at_url(options, path, spark())
     elif folder.is_dir():
         read = _READ_AS_FILES[options.format]
-        for table_folder in sorted(folder.iterdir()):
+        for table_folder in list_subfolders(folder):
             name = table_folder.name
-            if name[0] not in "._" and table_folder.is_dir():
+            if name[0] not in "._":
                 yield from read(table_folder, Table(f"{path}/{name}", name))
 
 

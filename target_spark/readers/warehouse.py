@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from target_spark.errors import TableError, UnsupportedError
 from target_spark.readers import delta, iceberg, parquet
-from target_spark.storage.uris import to_local_folder
+from target_spark.storage.uris import list_subfolders, to_local_folder
 
 if TYPE_CHECKING:
     import duckdb
@@ -168,7 +168,7 @@ class Warehouse(Mapping[str, WarehouseTable]):
         raise KeyError(f"There is no table {name!r} in {self._folder}. Tables: {tables}.")
 
     def __iter__(self) -> Iterator[str]:
-        for folder in sorted(self._folder.iterdir()):
+        for folder in list_subfolders(self._folder):
             if any(reader.is_table(folder) for reader in _READERS.values()):
                 yield folder.name
 

@@ -17,6 +17,7 @@ __all__ = [
     "get_scheme",
     "is_azure",
     "is_s3",
+    "list_subfolders",
     "resolve_address",
     "to_local_folder",
     "to_spark_scheme",
@@ -103,3 +104,15 @@ def to_spark_uri(address: str) -> str:
     """
     folder = to_local_folder(address)
     return address if folder is None else f"file://{folder}"
+
+
+def list_subfolders(folder: Path) -> list[Path]:
+    """Return the folders in a local folder, sorted by name.
+
+    The folder ``lost+found`` of a volume is left out if this user may not read it.
+    """
+    return sorted(
+        each
+        for each in folder.iterdir()
+        if each.is_dir() and (each.name != "lost+found" or os.access(each, os.R_OK | os.X_OK))
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -166,6 +167,18 @@ def test_table_that_never_had_rows_is_not_unknown(warehouse: Warehouse) -> None:
     }
     assert not found["made"].unknown  # it never had a row
     assert get_job_metadata(["job"], found.values()) is None
+
+
+def test_unreadable_lost_and_found_of_a_volume_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading a folder in it would be a PermissionError, which root does not get."""
+    for name in ("lost+found", "orders"):
+        (tmp_path / name / "_delta_log").mkdir(parents=True)
+    monkeypatch.setattr(os, "access", lambda path, _mode: Path(path).name != "lost+found")
+    options = settings.load_options({"path": str(tmp_path)})
+    tables = find_recoverable_tables(options, no_spark)
+    assert [each.table.name for each in tables] == ["orders"]
 
 
 @pytest.mark.thorough
