@@ -270,10 +270,8 @@ def test_unsorted_stream_is_logged_once(caplog) -> None:
         manager.increment_state(
             {"updatedAt": "2024-01-02"}, context={"other": store}, replication_key="updatedAt"
         )
-    assert [r.getMessage() for r in caplog.records] == [
-        "Stream 'orders': The stream is treated as unsorted: an interrupted sync starts again from"
-        " its beginning."
-    ]
+    (logged,) = caplog.messages
+    assert logged.startswith("Stream 'orders': The stream is treated as unsorted: an interrupted")
 
 
 # Finalization
