@@ -120,7 +120,10 @@ def _line(**message: Any) -> bytes:
 
 def staging(load: ConcurrentLoad) -> list[Path]:
     """Return the staging folders of a job in which Spark writes a batch."""
-    return list(load.table.glob(f"{_staging_prefix(load.job)}*/_temporary"))
+    try:
+        return list(load.table.glob(f"{_staging_prefix(load.job)}*/_temporary"))
+    except FileNotFoundError:  # a folder was removed during the search
+        return []
 
 
 def read_rows(table: Path) -> list[tuple[str, int]]:

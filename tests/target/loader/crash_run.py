@@ -49,14 +49,16 @@ class Run:
 
     def _feed(self, lines: Iterator[bytes], pause: float) -> None:
         assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            for line in lines:
-                self.process.stdin.write(line)
-                if pause or not line:  # an empty line requests it
-                    self.process.stdin.flush()
-                    time.sleep(pause)
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                for line in lines:
+                    self.process.stdin.write(line)
+                    if pause or not line:  # an empty line requests it
+                        self.process.stdin.flush()
+                        time.sleep(pause)
+        finally:  # otherwise the process would wait for input if ``lines`` fails
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.close()
 
     def jvm(self) -> int | None:
         """Return the JVM's process id, once it is known."""

@@ -422,7 +422,7 @@ REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
     ),
     "a reference that is a number": (
         ({"type": "SCHEMA", "stream": "b", "schema": {"properties": {"x": {"$ref": 5}}}},),
-        "schema of stream b cannot be resolved: It is not a JSON Schema",
+        r"schema of stream b cannot be resolved: A .\$ref. must be text, and this one is 5",
     ),
     "a state without a value": (({"type": "STATE"},), "missing required field `value`"),
 }
