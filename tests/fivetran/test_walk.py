@@ -145,7 +145,7 @@ def served(tap: type[Tap]) -> Iterator[str]:
     journal = JsonLogHandler("sdk_connector")
     with journal.attached():
         server = Server(make_connector_service(tap, journal), journal)
-        port = server.start(ListenAddress(0, "localhost"))
+        port = server.start(ListenAddress(0, "127.0.0.1"))
         yield f"127.0.0.1:{port}"
         server.stop(1)
 
