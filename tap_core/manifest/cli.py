@@ -113,9 +113,19 @@ class _ManifestProgram(Program):
         if ctx.resilient_parsing:
             return rest
         if not is_named and rest and not rest[0].startswith("-"):
-            self.resolve_command(ctx, rest)  # an error if there is no such command
+            self._check_command(ctx, rest)
         ctx._protected_args, ctx.args = [], rest  # noqa: SLF001
         return rest
+
+    def _check_command(self, ctx: Any, args: list[str]) -> None:
+        """Raise a usage error if the first argument is no command, such as the path of a manifest.
+
+        typer would parse a name that begins with a sign, such as ``./a.yaml``, as an option again.
+        """
+        name = args[0]
+        if Path(name).suffix or not name[:1].isalnum():
+            ctx.fail(f"No such command '{name}'. If it is the manifest, write --manifest {name}")
+        self.resolve_command(ctx, args)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

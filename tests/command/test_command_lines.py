@@ -129,6 +129,17 @@ def test_misspelt_command_is_a_usage_error_with_a_suggestion(
     assert captured.out == ""
 
 
+@pytest.mark.parametrize("path", ["./a.yaml", "/srv/a", "../a", "~a", "conf/a.yaml"])
+def test_path_without_the_option_manifest_is_a_usage_error(path, capsys) -> None:
+    assert ended(PROGRAMS["tap-manifest"], [path, "--discover"]) == 2
+    captured = capsys.readouterr()
+    assert (
+        f"Error: No such command '{path}'. If it is the manifest, write --manifest {path}"
+        in captured.err
+    )
+    assert captured.out == ""
+
+
 @pytest.mark.parametrize(
     ("program", "words", "meant"),
     [
