@@ -16,6 +16,7 @@ from tap_core.protocols.singer.catalog_file import find_unknown_streams, parse_c
 class Known:
     tap_stream_id: str
     schema: dict = field(default_factory=dict)
+    forced_replication_method: str | None = None
 
 
 STREAMS = {
@@ -63,6 +64,7 @@ def test_streams_are_found_by_id_or_name():
 
 class Computed:
     tap_stream_id = "computed"
+    forced_replication_method = None
 
     @property
     def schema(self) -> dict:
@@ -99,6 +101,17 @@ def test_unknown_streams_and_properties_are_named():
         "The catalog's stream 'empty' has unknown properties: c",
         "The catalog has streams that this tap does not: x, y",
     ]
+
+
+def test_unknown_replication_method_is_named():
+    methods = ["incremental", "INCREMENTAL", "FULL_TABLE", "LOG_BASED"]
+    streams = {method: Known(method, {}, method) for method in methods}
+    warnings = find_unknown_streams({"streams": [*map(entry, streams)]}, streams)
+    assert next(warnings) == (
+        "Stream 'incremental' has the replication method 'incremental', so it is read in full and"
+        " has no bookmark. Use one of FULL_TABLE, INCREMENTAL, LOG_BASED in the catalog."
+    )
+    assert list(warnings) == []
 
 
 @pytest.mark.parametrize(

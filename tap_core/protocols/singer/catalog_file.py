@@ -14,13 +14,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tap_core.exceptions import CatalogFileError
 from tap_core.protocols.catalog_entries import get_properties
-from tap_core.singerlib.catalog import CatalogEntry
+from tap_core.singerlib.catalog import (
+    REPLICATION_FULL_TABLE,
+    REPLICATION_INCREMENTAL,
+    REPLICATION_LOG_BASED,
+    CatalogEntry,
+)
 from tap_core.singerlib.json import describe_json_error, load_json
 
 if TYPE_CHECKING:
     from tap_core.sync.interfaces import SyncStream
 
 __all__ = ["find_unknown_streams", "parse_catalog"]
+
+_METHODS: Final = (REPLICATION_FULL_TABLE, REPLICATION_INCREMENTAL, REPLICATION_LOG_BASED)
 
 
 def parse_catalog(text: str | bytes, source: str) -> dict[str, Any]:
@@ -142,10 +149,10 @@ def _iterate_subschemas(schema: Mapping[str, Any]) -> Iterator[Any]:
 def find_unknown_streams(
     catalog: Mapping[str, Any], streams: Mapping[str, SyncStream]
 ) -> Iterator[str]:
-    """Yield warnings about streams and properties in a catalog that the tap does not have.
+    """Yield warnings about streams, properties and replication methods that the tap does not have.
 
-    There is one warning for each stream with unknown properties, and one for all unknown streams.
-    ``streams`` are the tap's streams by name.
+    There is one warning for each stream with unknown properties or an unknown method, and one for
+    all unknown streams. ``streams`` are the tap's streams by name, with the catalog applied.
     """
     known = {stream.tap_stream_id: stream for stream in streams.values()}
     unknown = []
@@ -159,6 +166,12 @@ def find_unknown_streams(
         new = get_properties(entry.get("schema")).keys() - get_properties(schema)
         if schema is not None and new:
             yield f"The catalog's stream '{name}' has unknown properties: {', '.join(sorted(new))}"
+        method = stream.forced_replication_method
+        if method and method not in _METHODS:
+            yield (
+                f"Stream '{name}' has the replication method '{method}', so it is read in full and"
+                f" has no bookmark. Use one of {', '.join(_METHODS)} in the catalog."
+            )
     if unknown:
         yield f"The catalog has streams that this tap does not: {', '.join(unknown)}"
 
