@@ -118,8 +118,10 @@ def parse_state_datetime(stream: SyncStream, value: str) -> datetime:
         )
     if found is None:
         shown = show_value(value, repr(value))
-        msg = f"Stream '{stream.name}': {shown} is not a date-time in ISO 8601."
-        raise StreamSetupError(msg)
+        raise StreamSetupError(
+            f"Stream '{stream.name}': the bookmark in the state is not valid: {shown} is not a"
+            " date-time in ISO 8601. Correct it, or remove it to read the stream in full."
+        )
     return found[0]
 
 

@@ -101,6 +101,11 @@ def test_invalid_start_date_is_named_as_a_setting_with_the_accepted_forms():
             " 2024-01-31T08:00:00Z (it is 'yesterday')."
         )
     assert "x" * 50 not in fail(config={"start_date": "x" * 50})
+    bookmark["replication_key_value"] = "foo"
+    assert fail(config={}, state={"bookmarks": {"a": bookmark}}) == (
+        "Stream 'a': the bookmark in the state is not valid: 'foo' is not a date-time in"
+        " ISO 8601. Correct it, or remove it to read the stream in full."
+    )
 
 
 def test_full_table_stream_has_no_starting_value():
