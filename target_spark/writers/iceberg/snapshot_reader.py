@@ -11,11 +11,11 @@ import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from target_spark.errors import CommitLostError, TableError
+from target_spark.errors import CommitLostError, ConflictError, TableError
 from target_spark.storage.hadoop_fs import is_remote_session, sync_table
 from target_spark.storage.uris import to_local_folder
 from target_spark.tables.commit_metadata import CommitMetadata
@@ -52,6 +52,8 @@ _ALLOWED_SUBFOLDERS = re.compile("metadata|data")
 _DATA_FILE = 0
 """Iceberg's content id of a data file; delete files have other ids."""
 
+_READS: Final = 20
+"""Maximum number of times that the snapshots of a catalog table are read."""
 _ISOLATION = "write.merge.isolation-level"
 _SERIALIZABLE = "serializable"
 
@@ -189,13 +191,23 @@ def get_commit_time(spark: SparkSession, table: Table) -> int | None:
 def _query_snapshots(
     spark: SparkSession, table: Table
 ) -> tuple[int | None, dict[int, IcebergSnapshot]]:
+    """Return the id of a catalog table's current snapshot, or None, and its snapshots by id.
+
+    Iceberg loads the table once for the snapshots and once for the current one. If another program
+    commits in between, the current snapshot is not among the snapshots, and both are read again.
+    """
     table_ref = resolve_table(spark, table)
     if not catalog_table_exists(spark, table_ref):
         return None, {}
     ref = table_ref.ref
-    rows = spark.sql(  # every name in it is quoted
+    query = (  # every name in it is quoted
         f"SELECT snapshot_id, parent_id, summary FROM {ref}.snapshots"  # noqa: S608
         f" UNION ALL SELECT snapshot_id, NULL, NULL FROM {ref}.refs WHERE name = 'main'"
-    ).collect()
-    current = next((row[0] for row in rows if row[2] is None), None)
-    return current, {row[0]: IcebergSnapshot(*row) for row in rows if row[2] is not None}
+    )
+    for _ in range(_READS):
+        rows = spark.sql(query).collect()
+        current = next((row[0] for row in rows if row[2] is None), None)
+        found = {row[0]: IcebergSnapshot(*row) for row in rows if row[2] is not None}
+        if current is None or current in found:
+            return current, found
+    raise ConflictError(f"Table {table.name}: other programs commit to it faster than it is read")
