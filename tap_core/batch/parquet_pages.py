@@ -53,8 +53,8 @@ def check_pages(
 ) -> None:
     """Check the decompressed size of each page of a Parquet file.
 
-    The maximum is 32 times the maximum size of a cell (``bound``), but not more than 512 MiB. If
-    ``bound`` is above 64 MiB, the maximum is 8 times ``bound``.
+    The limit is 32 times the maximum size of a cell, or 512 MiB if that is less. If cells may be
+    larger than 64 MiB, the limit is 8 times their maximum size.
 
     Args:
         file: The open file.

@@ -169,7 +169,10 @@ def prepare_request(
 def _prepare_plain(
     session: requests.Session, request: requests.Request
 ) -> requests.PreparedRequest:
-    """Prepare a request for a session that only adds headers; the result is that of requests."""
+    """Prepare a request as ``session.prepare_request`` does, but faster.
+
+    It is correct only for a session that adds nothing but headers (see `_is_plain`).
+    """
     ready = requests.PreparedRequest()
     ready.prepare_method(request.method)
     known = _join_query(request.url, request.params)

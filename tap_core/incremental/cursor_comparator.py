@@ -80,9 +80,10 @@ class CursorComparator(ReplicationKeyComparator):
         return None if found is None else found[0]
 
     def is_plain(self, value: Any) -> bool:
-        """Return True if values in the format of ``value`` have the same order as their datetimes.
+        """Return True if a value can be compared with others of its format without parsing.
 
-        Such values, for example ISO 8601 texts with a time, can be compared without parsing.
+        In such a format, for example ISO 8601 with a time, the order of the texts or numbers is
+        the order of the datetimes.
         """
         if not isinstance(value, str):
             return self.cursor.formats[0].is_count or isinstance(value, dt.date)

@@ -200,10 +200,11 @@ def _get_default_type(node: MappingNode, parent_type: str, option: str) -> str |
 
 
 def _expand_nested_components(mapping: MappingNode, *, parents_win: bool) -> MappingNode:
-    """Expand the components inside a mapping without a type, in place; return the mapping.
+    """Expand the components inside a mapping that has no ``type`` itself. Return the mapping.
 
-    Each component gets default types and ``$parameters``. If ``parents_win`` is True, inherited
-    parameters override those that a component declares.
+    The mapping is changed in place. Each component inside gets its default type and the inherited
+    ``$parameters``. If ``parents_win`` is True, inherited parameters override those that a
+    component declares.
     """
     for key, value in mapping.items():
         if isinstance(value, MappingNode) and value.get("type"):

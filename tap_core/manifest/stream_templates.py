@@ -186,10 +186,10 @@ def _create(document: MappingNode, steps: list[str], value: Any, line: int) -> N
 
 
 def _set_line(holder: Any, name: Any, line: int) -> None:
-    """Set the line number of the value ``holder[name]`` in a generated stream.
+    """Set the manifest line that error messages give for the value ``holder[name]``.
 
-    ``line`` is the line of the component mapping that has set the value. Error messages about the
-    value contain this line.
+    The value belongs to a stream that was generated from a template, so it has no line of its own.
+    ``line`` is the line of the entry in ``components_mapping`` that set it.
     """
     if isinstance(holder, MappingNode):
         holder.lines[name] = line

@@ -48,7 +48,7 @@ class StateWatermark(Generic[_Holder]):
         self._since.pop(holder, None)
 
     def add_state(self, state: bytes) -> None:
-        """Add an encoded state to the queue, until `take` returns or skips it."""
+        """Add an encoded state to the queue of states that wait for earlier records."""
         self._seen += 1
         self._waiting.append((self._seen, state))
         self._drop_superseded()

@@ -151,10 +151,10 @@ class PartitionLimit:
     # End of partitions
 
     def finish(self, state: dict[str, Any]) -> None:
-        """Include the bookmark of a finished partition in the shared bookmark.
+        """Include the bookmark of a finished partition beyond the limit in the shared bookmark.
 
-        ``state``, the partition's state dict, is then discarded. Nothing is done for a partition
-        with an entry in the stream's state.
+        ``state``, the partition's state dict, is then discarded. A partition within the limit has
+        its own entry in the stream's state, so nothing is done for it.
         """
         context = state.get("context")
         if not self._beyond or not context:

@@ -580,7 +580,7 @@ class Stream(StreamProperties, abc.ABC):
         advance_bookmark(self, latest_record, context)
 
     def _finalize_state(self, state: dict[str, Any] | None = None) -> None:
-        """Store the progress markers in ``state`` (by default the stream's) as the bookmark."""
+        """Turn the progress markers of ``state``, by default the stream's state, into bookmarks."""
         finalize_state(self, state)
 
     def finalize_state_progress_markers(self, state: dict[str, Any] | None = None) -> None:

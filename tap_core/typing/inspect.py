@@ -241,15 +241,15 @@ def _apply(
     *,
     one_of: bool = False,
 ) -> bool:
-    """Return True if a schema, or the list of schemas that it combines, passes a test.
+    """Return True if a schema passes a test; apply it to the parts of a combined schema.
 
-    With ``anyOf``, one of the schemas in the list must pass the test; with ``allOf``, all must.
+    Of the schemas in ``anyOf``, one must pass the test; of those in ``allOf``, all must.
 
     Args:
         schema: The schema.
-        predicate: Function that tests a schema in the list.
-        leaf_predicate: Function that tests a schema without such a list.
-        one_of: True to test the schemas in ``oneOf`` like ``anyOf``; False to ignore ``oneOf``.
+        predicate: Test for each schema in ``anyOf`` or ``allOf``.
+        leaf_predicate: Test for a schema that combines no others.
+        one_of: True if ``oneOf`` has the meaning of ``anyOf``; False to ignore it.
 
     Raises:
         StreamSetupError: The schema does not declare a type; the error is also a ValueError.

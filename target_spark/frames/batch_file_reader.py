@@ -280,7 +280,10 @@ def _create_scans(
 def _check_formats(files: Sequence[BatchFile], numbers: _Numbers, blocks: Sequence[_Block]) -> None:
     """Check that each file contains records in the format that its BATCH message declares.
 
-    ``numbers`` has the indexes in ``files`` of each file to check, by normalized URL.
+    Args:
+        files: The files of all BATCH messages.
+        numbers: The files to check, as indexes into ``files``, by normalized URL.
+        blocks: The blocks that Spark found in the files to check.
 
     Raises:
         FilesError: A file is a folder, contains Singer messages, or has a line that is not a JSON

@@ -251,13 +251,14 @@ class SpoolFrame:
     def _parse_lines(self, *, parse_numbers: bool = False) -> DataFrame:
         """Return the rows of the spool files as parsed JSON, with values not yet converted.
 
-        Helper columns contain the times and ids of the batch, which are the same in all rows, and
-        copies of nested keys.
+        Helper columns are added: the times and ids of the batch, which are the same in all rows,
+        and key properties that are nested in objects.
 
         Args:
             parse_numbers: True to parse JSON numbers as numbers, which is fast. False to read
-                numbers as text, which also accepts numbers in quotes. With False, values of a wrong
-                structure become null if ``table_schema.nulls_invalid_values`` is set.
+                numbers as text, which also accepts numbers in quotes. With False and
+                ``table_schema.nulls_invalid_values``, an object or array in place of a value, or
+                the reverse, becomes null.
         """
         lines = self._read(parse_numbers=parse_numbers)
         if self._table_schema.nulls_invalid_values and not parse_numbers:

@@ -310,13 +310,14 @@ def _is_outdated(keys: MergeKeys) -> Column:
 
 
 def _is_outdated_deletion(mark: Column, recorded: Column) -> Column:
-    """Return a boolean column that is true if a delete record repeats an earlier deletion.
+    """Return a boolean column that is true for a repeated delete record to ignore.
 
-    Such a record is ignored, so that it does not delete a key that was inserted again since then.
-    The column is false in one exception: the current row version (SCD2) equals the one that the
-    deletion ended. The source may then only have sent the old row again, so the record is applied.
-    If the source did insert an equal row after the deletion, it sends that row once more after the
-    delete record.
+    The table already contains the deletion. Applying the record again would delete a row that was
+    inserted since then.
+
+    The record is applied, though, if the current row version (SCD2) equals the one that the
+    deletion ended: probably the source only sent that row again. If the source did insert an equal
+    row after the deletion, it sends that row once more after the delete record.
 
     Args:
         mark: Column with the deletion time.

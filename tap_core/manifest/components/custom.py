@@ -146,9 +146,9 @@ class Custom:
 
     @property
     def _name(self) -> str:
-        """Stream name that the Python class receives in its field ``name``.
+        """Stream name to pass to the connector's Python class, which is named in ``class_name``.
 
-        Before `remember_stream` is called, it is the value ``name`` in ``$parameters``, or "".
+        As long as no stream has called `remember_stream`, it is ``$parameters.name``, or "".
         """
         return self._stream_names[0] if self._stream_names else str(self.parameters.get("name", ""))
 

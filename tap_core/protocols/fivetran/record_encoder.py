@@ -182,15 +182,18 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _ColumnEncoder:
-    """Two ways to encode the values of one column of a Fivetran table.
+    """Encoder of the values of one column, as a function and as faster Python source.
+
+    `RecordEncoder` generates one Python function that encodes a whole record. It consists of the
+    expressions of all columns.
 
     Attributes:
         column: The column.
-        convert: Function that encodes the column's entry for any value.
-        quick: Python source of an expression that encodes common values, and calls ``convert`` for
-            others. It becomes part of the generated function. VALUE is replaced by the value.
-        variables: Values of the names in ``quick``. ``#`` in a name is replaced by the column's
-            number.
+        convert: Function that returns the bytes of the column's name and value, for any value.
+        quick: Expression for the generated function. It encodes common values itself, and calls
+            ``convert`` for others. The placeholder VALUE stands for the value.
+        variables: Variables that ``quick`` uses, by name. The placeholder ``#`` in a name stands
+            for the column's number.
     """
 
     column: SourceColumn
