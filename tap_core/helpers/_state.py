@@ -1,13 +1,13 @@
 """Compatibility module for plugins that import ``singer_sdk.helpers._state``.
 
-It only re-exports names of `tap_core.state.state_dicts`.
+It only re-exports names of `tap_core.state.bookmarks`.
 """
 
 # ruff: noqa: I001  one list is easier to read than one statement per name
 
 from __future__ import annotations
 
-from tap_core.state.state_dicts import (
+from tap_core.state.bookmarks import (
     PROGRESS_MARKERS as PROGRESS_MARKERS,
     PROGRESS_MARKER_NOTE as PROGRESS_MARKER_NOTE,
     SIGNPOST_MARKER as SIGNPOST_MARKER,

@@ -7,7 +7,6 @@ are removed from their text.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -38,7 +37,7 @@ from tap_core.http.response_limits import (
 from tap_core.http.spooled_response import spool_to_file
 from tap_core.http.unsendable import explain_unsendable
 from tap_core.redaction import Secrets, redact_url
-from tap_core.redaction.http import collect_sent_secrets, decode_header
+from tap_core.redaction.http import collect_sent_secrets
 
 __all__ = [
     "ANNOTATED_ERRORS",
@@ -46,11 +45,9 @@ __all__ = [
     "ProxyCache",
     "annotate_error",
     "ask_token_endpoint",
-    "bind_authenticator",
     "format_http_error",
     "get_document",
     "post_document",
-    "refresh_token_after_401",
     "resize_connection_pool",
     "send_request",
     "token_deadline",
@@ -386,50 +383,6 @@ def resize_connection_pool(session: requests.Session, threads: int) -> None:
             adapter.init_poolmanager(
                 known["_pool_connections"], threads, block=known["_pool_block"]
             )
-
-
-def bind_authenticator(authenticator: Any, stream: Any) -> Any:
-    """Call the method ``attach`` of an authenticator, if it has one; return the authenticator.
-
-    ``stream`` is the argument of ``attach``.
-    """
-    attach = getattr(authenticator, "attach", None)
-    if callable(attach):
-        attach(stream)
-    return authenticator
-
-
-def refresh_token_after_401(authenticator: Any, refusal: requests.Response) -> bool:
-    """Refresh the access token of an authenticator after the server refused a request with a 401.
-
-    If several threads receive a 401 at once, the first one refreshes the token and the others wait
-    for it. The token is not refreshed if another thread has done so since the request was sent.
-    ``refusal`` is the 401 response.
-
-    Returns:
-        True if another try may use a new token; False if the authenticator has no tokens.
-    """
-    update = getattr(authenticator, "update_access_token", None)
-    if not callable(update):
-        return False
-    with getattr(authenticator, "_updating", nullcontext()):
-        token = getattr(authenticator, "access_token", None)
-        sent = [*refusal.history, refusal][0].request
-        if token is None or _contains_token(sent, str(token)):
-            update()
-    return True
-
-
-def _contains_token(request: requests.PreparedRequest, token: str) -> bool:
-    """Return True if the URL, the headers or the body of a request contain a token.
-
-    A token that is encoded, for example in Base64 or for a URL, is found too.
-    """
-    body: Any = request.body or ""
-    content = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body)
-    texts = (request.url or "", content, *map(decode_header, request.headers.values()))
-    forms = (token, *Secrets((token,)).forms)
-    return any(form in text for text in texts for form in forms)
 
 
 def format_http_error(response: requests.Response, *, path: str, excerpt: str) -> str:

@@ -23,7 +23,11 @@ import requests
 
 from tap_core import metrics
 from tap_core.authenticators import SimpleAuthenticator
-from tap_core.authenticators.base import adds_no_credentials
+from tap_core.authenticators.base import (
+    adds_no_credentials,
+    bind_authenticator,
+    refresh_token_after_401,
+)
 from tap_core.http.origins import (
     Origin,
     Route,
@@ -41,8 +45,6 @@ from tap_core.http.session import make_session
 from tap_core.http.transport import (
     DEFAULT_REQUEST_TIMEOUT,
     ProxyCache,
-    bind_authenticator,
-    refresh_token_after_401,
     resize_connection_pool,
 )
 from tap_core.manifest.components.decoders import JsonDecoder
@@ -51,6 +53,7 @@ from tap_core.manifest.components.error_handlers import (
     default_resolution,
     make_response_error,
 )
+from tap_core.manifest.components.pagination_reset import RestartPagination, SplitWindow
 from tap_core.manifest.components.requester import RESPONSE_LIMITS
 from tap_core.manifest.declared_origins import (
     add_base_origin,
@@ -58,8 +61,7 @@ from tap_core.manifest.declared_origins import (
     make_trusted_scope,
 )
 from tap_core.manifest.interfaces import ResponseAction, ResponseResolution, TemplateScope
-from tap_core.manifest.pagination_restart import RestartPagination, SplitWindow
-from tap_core.manifest.token_rotation import TokenRotator
+from tap_core.manifest.token_pool import TokenRotator
 from tap_core.redaction import Secrets, collect_secrets
 from tap_core.redaction.http import collect_sent_secrets
 from tap_core.streams.http_requests import (

@@ -1,4 +1,4 @@
-"""Generation of streams from stream templates (``dynamic_streams`` in a manifest).
+"""Generation of all streams of a manifest's ``dynamic_streams``, with their requests and names.
 
 This module is imported only for manifests with ``dynamic_streams``. The requests of a components
 resolver are sent once per run; their responses are cached. A stream's name identifies the stream

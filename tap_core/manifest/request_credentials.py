@@ -1,4 +1,4 @@
-"""Authenticators of a manifest: functions that add credentials to requests.
+"""Functions that add a credential to a request, for the authenticators of a manifest.
 
 They extend `tap_core.authenticators` by the field names and request options that a manifest
 declares. A request that is signed twice contains the credential once. One thread requests a token

@@ -21,6 +21,11 @@ from tap_core.incremental.cursor import DatetimeBasedCursor
 from tap_core.manifest.async_jobs import AsyncJobReader, poll_sleep
 from tap_core.manifest.client import ManifestClient
 from tap_core.manifest.components.async_retriever import AsyncRetriever
+from tap_core.manifest.components.pagination_reset import (
+    RestartLimiter,
+    RestartPagination,
+    SplitWindow,
+)
 from tap_core.manifest.components.partition_routers import CHILD_RESPONSE
 from tap_core.manifest.components.record_selector import drop_nulls
 from tap_core.manifest.components.requester import finalize_request
@@ -29,7 +34,6 @@ from tap_core.manifest.context_reader import ManifestReader
 from tap_core.manifest.failed_records import FailedRecords
 from tap_core.manifest.interfaces import DeclarativeStreamProtocol, TemplateScope
 from tap_core.manifest.page_loop import PageToken
-from tap_core.manifest.pagination_restart import RestartLimiter, RestartPagination, SplitWindow
 from tap_core.manifest.schema_loading import SchemaLoader, load_schema
 from tap_core.manifest.stream_components import StreamComponents
 from tap_core.manifest.stream_slices import StreamSlices

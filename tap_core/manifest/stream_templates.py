@@ -1,4 +1,4 @@
-"""Generation of streams from a stream template and the values of a components resolver.
+"""`StreamTemplate`: generates a stream from a template and the values of a components resolver.
 
 References are resolved and ``$parameters`` propagated in the template, and again in each generated
 stream, so components keep their ``$parameters`` in between. The linter generates streams too, as

@@ -19,7 +19,7 @@ from time import monotonic
 from types import ModuleType
 from typing import Any
 
-from tap_core.limits.expressions import (
+from tap_core.limits.operations import (
     GROWING_METHODS,
     TEMPLATE_SECONDS,
     Bounds,

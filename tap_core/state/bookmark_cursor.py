@@ -15,12 +15,12 @@ from collections.abc import Callable
 from typing import Any
 
 from tap_core.exceptions import InvalidStreamSortException
-from tap_core.state.replication_key_comparator import ReplicationKeyComparator, ValueKind
-from tap_core.state.state_dicts import (
+from tap_core.state.bookmarks import (
     format_sort_error,
     get_progress_markers,
     open_progress_markers,
 )
+from tap_core.state.replication_key_comparator import ReplicationKeyComparator, ValueKind
 from tap_core.typing.values import to_json_compatible
 
 __all__ = ["BookmarkCursor"]

@@ -19,10 +19,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final, cast
 
+from tap_core.state.bookmarks import reset_state_progress_markers, write_stream_state
 from tap_core.state.encoded_stream_state import EncodedStreamState
 from tap_core.state.encoder import Encoder
 from tap_core.state.reader import check_bookmarks
-from tap_core.state.state_dicts import reset_state_progress_markers, write_stream_state
 from tap_core.types import Context, TapState
 
 __all__ = ["PER_STREAM_KEYS", "StateDocument"]

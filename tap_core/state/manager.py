@@ -22,7 +22,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from tap_core.parsing.datetimes import utc_now
 from tap_core.parsing.iso8601 import parse_instant
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
-from tap_core.state import state_dicts
+from tap_core.state import bookmarks
 from tap_core.state.bookmark_cursor import BookmarkCursor
 from tap_core.state.document import StateDocument
 from tap_core.state.partition_limit import PartitionLimit, retain_entries
@@ -201,7 +201,7 @@ class StreamStateManager:
                 self._limit_of_run.reads_everything = not value and self.reads_everything
             value = _later_start(value, config.get("start_date"), compare_start_date_fn)
             self._log_start(value)
-        state_dicts.write_starting_replication_value(state, value)
+        bookmarks.write_starting_replication_value(state, value)
 
     def get_starting_replication_value(
         self, context: Context | None, replication_method: str
@@ -214,7 +214,7 @@ class StreamStateManager:
         state = self.get_context_state(context)
         if replication_method == REPLICATION_FULL_TABLE:
             return None
-        return state_dicts.get_starting_replication_value(state)
+        return bookmarks.get_starting_replication_value(state)
 
     @_locked
     def write_replication_key_signpost(
@@ -229,7 +229,7 @@ class StreamStateManager:
         """
         if is_missing(value) or value == "" or self.is_sorted:
             return
-        state_dicts.write_replication_key_signpost(self._change(context), value)
+        bookmarks.write_replication_key_signpost(self._change(context), value)
 
     # Progress during a sync
 
@@ -269,7 +269,7 @@ class StreamStateManager:
             InvalidStreamSortException: The stream is sorted and the value is smaller than the
                 bookmark.
         """
-        state_dicts.increment_state(
+        bookmarks.increment_state(
             self._change(context),
             latest_record=latest_record,
             replication_key=replication_key,
@@ -287,7 +287,7 @@ class StreamStateManager:
         ``state`` is the state dict of a partition; by default it is that of the stream.
         """
         state = self.stream_state if state is None else state
-        state_dicts.finalize_state_progress_markers(state, order=self.order)
+        bookmarks.finalize_state_progress_markers(state, order=self.order)
         self._warn_future_bookmark(state)
         self.document.touch(self.stream_name, state.get("context"))
         self._limit_of_run.finish(state)
@@ -326,9 +326,9 @@ class StreamStateManager:
                 to it.
         """
         state = self._change(context)
-        state_dicts.promote_progress_markers(state, order=self.order)
+        bookmarks.promote_progress_markers(state, order=self.order)
         if until is not None:
-            state_dicts.advance_bookmark(state, replication_key, until, self.order)
+            bookmarks.advance_bookmark(state, replication_key, until, self.order)
         self.is_flushed = False
 
     @_locked
@@ -383,7 +383,7 @@ class StreamStateManager:
 
         This is the case while its state dict has progress markers.
         """
-        return state_dicts.is_state_non_resumable(self.get_context_state(context))
+        return bookmarks.is_state_non_resumable(self.get_context_state(context))
 
     def log_sort_error(
         self,
@@ -401,7 +401,7 @@ class StreamStateManager:
             record_count: Number of the record in the sync of the stream.
             partition_record_count: Number of the record in the partition.
         """
-        state_dicts.log_sort_error(
+        bookmarks.log_sort_error(
             ex=ex,
             log_fn=self._logger.error,
             stream_name=self.stream_name,
@@ -419,7 +419,7 @@ class StreamStateManager:
     def _limit_of_run(self) -> PartitionLimit:
         """Partition limit of the current run. It is created from the state when the run starts."""
         if self._limit is None or self._limit[0] != self.document.runs:
-            state = state_dicts.get_state_if_exists(self.document.tap_state, self.stream_name) or {}
+            state = bookmarks.get_state_if_exists(self.document.tap_state, self.stream_name) or {}
             limit = PartitionLimit(self.stream_name, state, self.partition_limit, self.order)
             self._limit = (self.document.runs, limit)
         return self._limit[1]
@@ -476,12 +476,12 @@ class StreamStateManager:
         self.is_flushed = False
         if self._is_finished_beyond(context):
             return
-        if not state_dicts.is_final(self.get_context_state(context)):
+        if not bookmarks.is_final(self.get_context_state(context)):
             self.finalize_state(self._change(context))
 
     def _warn_unsorted(self) -> None:
         if not self.order.is_declared:  # with an Airbyte manifest it resumes from its windows
-            self.order.warn_once(state_dicts.ASSUMED_UNSORTED, state_dicts.ASSUMED_UNSORTED)
+            self.order.warn_once(bookmarks.ASSUMED_UNSORTED, bookmarks.ASSUMED_UNSORTED)
 
     def _warn_future_bookmark(self, state: dict[str, Any]) -> None:
         """Log a warning, once per stream, if the bookmark of a sorted stream is in the future.

@@ -22,9 +22,9 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from tap_core.exceptions import ConfigurationError
+from tap_core.state.bookmarks import finalize_state_progress_markers, reset_state_progress_markers
 from tap_core.state.partition_index import freeze_context
 from tap_core.state.replication_key_comparator import ReplicationKeyComparator, is_missing
-from tap_core.state.state_dicts import finalize_state_progress_markers, reset_state_progress_markers
 from tap_core.types import Context
 
 __all__ = ["LIMIT_REACHED", "PartitionLimit", "resolve_limit", "retain_entries"]

@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from tap_core.batch.encodings import BaseBatchFileEncoding, BatchConfig
     from tap_core.mapper.stream_maps import StreamMap
     from tap_core.singerlib.messages import RecordMessage, SchemaMessage, SDKBatchMessage
+    from tap_core.state.backfill_range import KeyRange
     from tap_core.state.manager import StreamStateManager
-    from tap_core.state.read_range import KeyRange
     from tap_core.sync.change_log import ChangeLog
     from tap_core.sync.interfaces import SyncTap
     from tap_core.types import Context, JsonSchema, Record, StrPath, TapState

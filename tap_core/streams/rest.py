@@ -23,6 +23,7 @@ import requests
 
 from tap_core import metrics
 from tap_core.authenticators import SimpleAuthenticator
+from tap_core.authenticators.base import bind_authenticator, refresh_token_after_401
 from tap_core.compat.author_overrides import MYPY, AuthorProperty
 from tap_core.exceptions import FatalAPIError, RetriableAPIError, SingerSDKDeprecationWarning
 from tap_core.http.origins import Origin
@@ -48,8 +49,6 @@ from tap_core.http.session import make_session
 from tap_core.http.transport import DEFAULT_REQUEST_TIMEOUT as DEFAULT_REQUEST_TIMEOUT
 from tap_core.http.transport import (
     ProxyCache,
-    bind_authenticator,
-    refresh_token_after_401,
     resize_connection_pool,
 )
 from tap_core.http.url_paths import PATH_CHARACTERS, check_dot_segments

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from tap_core.events import Checkpoint
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
+from tap_core.state.backfill_range import KeyRange, ReadRange
 from tap_core.state.document import StateDocument
-from tap_core.state.read_range import KeyRange, ReadRange
 from tap_core.sync.override_detection import is_overridden
 
 if TYPE_CHECKING:

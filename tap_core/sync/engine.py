@@ -40,7 +40,7 @@ from tap_core.sync.child_streams import (
 )
 from tap_core.sync.distribution import make_pool
 from tap_core.sync.metrics import record_metrics
-from tap_core.sync.partial_failures import ContextFailures
+from tap_core.sync.partition_failures import ContextFailures
 from tap_core.sync.plan import get_plan
 from tap_core.sync.record_input import (
     as_record,

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from tap_core.mapper.stream_maps import StreamMap
     from tap_core.metrics import Counter, Timer
     from tap_core.singerlib.catalog import Catalog, CatalogEntry, MetadataMapping, SelectionMask
+    from tap_core.state.backfill_range import KeyRange
     from tap_core.state.document import StateDocument
     from tap_core.state.manager import StreamStateManager
-    from tap_core.state.read_range import KeyRange
     from tap_core.sync.change_log import ChangeLog
     from tap_core.sync.context_reader import ContextReader
     from tap_core.sync.output import ProtocolWriter

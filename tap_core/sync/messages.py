@@ -1,8 +1,8 @@
 """Functions that generate and write the Singer messages of a stream.
 
-They implement the ``_generate_*`` and ``_write_*`` methods of `tap_core.Stream`. They are used for
-taps that override or call such a method, or override `Tap.write_message`. Otherwise the sync engine
-writes compiled messages without these functions.
+They implement the ``_generate_*`` and ``_write_*`` methods of `tap_core.Stream`. Every sync calls
+those for schemas and table versions. Those for records are called only for a tap that overrides
+such a method or `Tap.write_message`; otherwise the sync engine writes compiled records.
 """
 
 from __future__ import annotations

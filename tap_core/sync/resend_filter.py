@@ -16,7 +16,7 @@ from tap_core.state.replication_key_comparator import is_missing
 from tap_core.state.replication_key_path import make_getter
 
 if TYPE_CHECKING:
-    from tap_core.state.read_range import KeyRange
+    from tap_core.state.backfill_range import KeyRange
     from tap_core.sync.interfaces import SyncStream
     from tap_core.types import Context
 

@@ -36,7 +36,7 @@ from target_spark.spark.jars import format_conf, required_jars, required_storage
 from target_spark.spark.session import check_java, find_pyspark_version
 from target_spark.spark.spark_provider import start_spark
 from target_spark.storage.commit_retry import first_error_line
-from target_spark.storage.errors import find_storage_error
+from target_spark.storage.error_explanations import find_storage_error
 from target_spark.storage.job_lock import get_lock_holder
 from target_spark.storage.spool import SpoolFolder
 from target_spark.storage.uris import to_local_folder

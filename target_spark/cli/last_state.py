@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from target_spark.config.options import LoadOptions, split_identifier, uses_paths
 from target_spark.errors import StorageError, TableError, TargetSparkError
 from target_spark.storage.commit_retry import first_error_line
-from target_spark.storage.errors import find_storage_error
+from target_spark.storage.error_explanations import find_storage_error
 from target_spark.storage.uris import list_subfolders, to_local_folder
 from target_spark.tables.commit_metadata import (
     NO_METADATA,

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tap_core.events import Event
-    from tap_core.state.read_range import ReadRange
+    from tap_core.state.backfill_range import ReadRange
     from tap_core.sync.interfaces import SyncStream
     from tap_core.tap_base import Tap
     from target_spark.config.options import LoadOptions

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tap_core.compat import import_alias
 from tap_core.exceptions import ConfigurationError
 from tap_core.redaction import make_redactor
-from tap_core.state.read_range import ReadRange
+from tap_core.state.backfill_range import ReadRange
 from tap_core.sync.backfill import apply_range
 from target_spark.extract.rate_limit_server import RateLimitAddress, StaticShare, use_job_rate_limit
 

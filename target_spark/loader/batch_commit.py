@@ -54,6 +54,7 @@ from target_spark.loader.commit_attempt import (
 from target_spark.loader.commit_request import CommitRequest, CommitResult
 from target_spark.loader.engine_retry import retry_with_engine
 from target_spark.loader.pending_states import CoveredState
+from target_spark.loader.quarantine_limit import QuarantineGuard
 from target_spark.loader.schema_change_errors import check_not_null_policy, name_refused_schema
 from target_spark.loader.write_modes import (
     build_version_delete,
@@ -256,9 +257,7 @@ class BatchWriter:
         self._version_column = options.columns.version_column
         # A run of an Airbyte destination loads one generation of a stream.
         self._has_single_generation = options.columns.airbyte
-        self._guard = quarantine_table.QuarantineGuard(
-            options.max_quarantined, withholds=not run.replays
-        )
+        self._guard = QuarantineGuard(options.max_quarantined, withholds=not run.replays)
         self._limits = options.batch_limits
         self._delete_files = options.delete_files and not options.dry_run
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from target_spark.errors import TableError
-from target_spark.readers.delta_log import SPARK_HINT, check_log, check_paths
+from target_spark.readers.delta_log_check import SPARK_HINT, check_log, check_paths
 from target_spark.storage.commit_retry import first_error_line
 from target_spark.tables.commit_metadata import CommitMetadata, find_last_commits
 

@@ -25,7 +25,7 @@ from target_spark.spark.connect_checks import check_server
 from target_spark.spark.exact_value_conf import ZONE, ZONE_KEY, exact_conf, find_conflicts
 from target_spark.spark.session import SparkSettings, load_libraries
 from target_spark.storage.commit_retry import first_error_line
-from target_spark.storage.shared_check import check_shared
+from target_spark.storage.shared_storage_check import check_shared
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -58,7 +58,7 @@ from target_spark.spark.jvm import (
 )
 from target_spark.spark.launch_files import launch_environment
 from target_spark.spark.py4j_logging import restore, silence_disconnects
-from target_spark.storage.shared_check import check_shared
+from target_spark.storage.shared_storage_check import check_shared
 from target_spark.storage.uris import to_spark_uri
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from tap_core.redaction import redact
 from tap_core.telemetry import count_retry
 from target_spark.errors import DiskFullError, EngineLostError, StorageError, TargetSparkError
-from target_spark.storage.errors import find_storage_error
+from target_spark.storage.error_explanations import find_storage_error
 from target_spark.tables.constraint_violations import is_not_null_violation
 
 __all__ = [

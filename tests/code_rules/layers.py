@@ -47,7 +47,7 @@ LAYERS: dict[str, int] = {
     "tap_core.parsing.varint_decoding": 1,  # variable-length integers
     "tap_core.limits.environment": 1,  # limits set by environment variables
     "tap_core.limits.regex": 1,  # regular expressions with a time limit
-    "tap_core.limits.expressions": 1,
+    "tap_core.limits.operations": 1,
     # Schema, configuration, catalog, HTTP -----------------------------------------------
     "tap_core.typing": 2,  # th.*: JSON Schema written as Python
     "tap_core.schema": 2,  # references, normal form, where a stream's schema comes from
@@ -106,7 +106,7 @@ LAYERS: dict[str, int] = {
     "target_spark.storage.row_ordinals": 1,
     "target_spark.spark": 1,
     "target_spark.spark.exact_value_conf": 1,  # Spark settings that decide stored values
-    "target_spark.storage.errors": 1,  # error codes of object stores
+    "target_spark.storage.error_explanations": 1,  # error codes of object stores
     "target_spark.tables.quarantine_summary": 1,  # reasons and examples of quarantined rows
     "target_spark.tables.table": 1,  # tables and their layout
     "target_spark.spark.jvm": 1,  # JVM options
@@ -132,7 +132,7 @@ LAYERS: dict[str, int] = {
     "target_spark.loader.batch_file_checks": 2,  # files named by BATCH messages
     "target_spark.storage.spool": 2,  # rows on disk until their commit
     "target_spark.spark.py4j_logging": 2,  # py4j's log messages about an ended JVM
-    "target_spark.storage.shared_check": 3,  # check that executors see a folder
+    "target_spark.storage.shared_storage_check": 3,  # check that executors see a folder
     "target_spark.storage.hadoop_fs": 2,  # files through Hadoop's file systems
     "target_spark.spark.row_counts": 2,  # row counts of Spark actions
     "target_spark.spark.launch_files": 2,  # private files with settings for the JVM
@@ -145,7 +145,8 @@ LAYERS: dict[str, int] = {
     "target_spark.loader.stream_context": 3,  # loader state of one stream
     "target_spark.loader.commit_request": 3,  # requests from the loader to the batch writer
     "target_spark.tables.runs_table": 3,  # rows of the table of runs
-    "target_spark.tables.quarantine_table": 3,  # quarantine table and limit
+    "target_spark.loader.quarantine_limit": 4,  # limit on quarantined rows
+    "target_spark.tables.quarantine_table": 3,  # rows of the quarantine table
     "target_spark.cli": 1,
     "target_spark.cli.schema_input": 2,  # SCHEMA given by a user
     "target_spark.cli.last_state": 5,  # last state in the tables
@@ -277,7 +278,7 @@ HEAVY: dict[str, LibraryUse] = {
     "pyspark": LibraryUse(
         (
             "target_spark.spark.session",
-            "target_spark.storage.shared_check",
+            "target_spark.storage.shared_storage_check",
             "target_spark.frames",
             "target_spark.loader.after_load",
             "target_spark.loader.batch_commit",

@@ -12,8 +12,8 @@ import pytest
 import requests
 
 from tap_core.authenticators import AccessTokenError
+from tap_core.authenticators.base import refresh_token_after_401
 from tap_core.exceptions import FatalAPIError
-from tap_core.http.transport import refresh_token_after_401
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import Authenticator
 from tap_core.parsing.datetimes import utc_now

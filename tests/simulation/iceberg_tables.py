@@ -23,7 +23,7 @@ from typing import Any
 
 from pyspark.errors import AnalysisException
 
-from target_spark.writers.iceberg import commit_repair, snapshot_reader
+from target_spark.writers.iceberg import snapshot_reader, snapshot_rollback
 from target_spark.writers.iceberg import writer as iceberg
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.spark import (
@@ -197,7 +197,7 @@ class IcebergTables:
                 "build_upsert": lambda ref, *_: SimulatedMerge(ref),
             },
             snapshot_reader: {"load": self._load, "sync_table": lambda *_: None},
-            commit_repair: {"load": self._load},
+            snapshot_rollback: {"load": self._load},
         }
 
     def _load(self, _spark: object, place: Any) -> _Loaded:

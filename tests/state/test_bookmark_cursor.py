@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tap_core.exceptions import InvalidStreamSortException
 from tap_core.state.bookmark_cursor import BookmarkCursor
+from tap_core.state.bookmarks import finalize_state_progress_markers, increment_state
 from tap_core.state.replication_key_comparator import is_missing, make_comparator
-from tap_core.state.state_dicts import finalize_state_progress_markers, increment_state
 from tap_core.typing.values import to_json_compatible
 
 SCHEMAS = [

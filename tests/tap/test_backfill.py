@@ -14,7 +14,7 @@ from tap_core import Tap
 from tap_core import typing as th
 from tap_core.manifest.cli import main as run_tap_manifest
 from tap_core.sql import SQLConnector, SQLStream, SQLTap
-from tap_core.state.read_range import ReadRange, parse_range
+from tap_core.state.backfill_range import ReadRange, parse_range
 from tap_core.sync.backfill import begin_backfill
 from tests.http.server import Reply, Server, serving
 from tests.incremental.apis import Api, at, dated

@@ -1,7 +1,7 @@
 """Authenticator that rotates several API tokens, each with a quota of requests.
 
 `tap_core.manifest.components.token_quotas` declares the quotas, and
-`tap_core.manifest.token_rotation` selects the token of each request.
+`tap_core.manifest.token_pool` selects the token of each request.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tap_core.http.request import Auth
 from tap_core.manifest.components.token_quotas import RotatedTokens
 from tap_core.manifest.interfaces import DeclarativeStreamProtocol
-from tap_core.manifest.token_rotation import TokenRotator
+from tap_core.manifest.token_pool import TokenRotator
 
 __all__ = ["RateLimitedMultipleTokenAuthenticator"]
 

@@ -1,6 +1,6 @@
 """Quotas of API tokens: the number of requests per period that a token may send.
 
-An authenticator sends the tokens in turn; `tap_core.manifest.token_rotation` selects the token of
+An authenticator sends the tokens in turn; `tap_core.manifest.token_pool` selects the token of
 each request. No `repr` shows a token.
 
 Source: Airbyte YAML reference, "RateLimitedMultipleTokenAuthenticator".

@@ -37,7 +37,7 @@ from tap_core.state.reader import read_state
 from tap_core.sync.interfaces import SyncTap
 
 if TYPE_CHECKING:
-    from tap_core.state.read_range import ReadRange
+    from tap_core.state.backfill_range import ReadRange
 
 __all__ = [
     "ConfigOption",
@@ -386,7 +386,7 @@ def parse_range_options(context: typer.Context, start: str, end: str) -> ReadRan
     """
     if not (start or end):
         return None
-    from tap_core.state.read_range import parse_range
+    from tap_core.state.backfill_range import parse_range
 
     try:
         return parse_range(start, end)

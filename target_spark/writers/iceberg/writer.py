@@ -62,7 +62,6 @@ from target_spark.writers.base import (
     table_removed_error,
 )
 from target_spark.writers.iceberg.catalog import catalog_table_exists, resolve_table
-from target_spark.writers.iceberg.commit_repair import find_missing_file, roll_back_snapshot
 from target_spark.writers.iceberg.layout import (
     build_layout_ddl,
     build_sort_order,
@@ -77,6 +76,7 @@ from target_spark.writers.iceberg.snapshot_reader import (
     get_table_uuid,
     snapshots,
 )
+from target_spark.writers.iceberg.snapshot_rollback import find_missing_file, roll_back_snapshot
 from target_spark.writers.merge_statement import Matched, Merge, build_upsert
 from target_spark.writers.scd2 import (
     build_conversion_sql,

@@ -11,7 +11,7 @@ import pytest
 
 from target_spark.config.settings import shared_folders, spark_settings
 from target_spark.errors import TableError
-from target_spark.storage.shared_check import check_shared
+from target_spark.storage.shared_storage_check import check_shared
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,7 +22,7 @@ from target_spark.spark.jars import (
 )
 from target_spark.spark.session import build_start_conf
 from target_spark.storage import commit_retry
-from target_spark.storage.errors import find_storage_error
+from target_spark.storage.error_explanations import find_storage_error
 from target_spark.storage.spool import SpoolFolder, open_spool_folder
 from target_spark.storage.staging_area import StagingArea, run_folder
 from target_spark.storage.uris import get_scheme, is_s3

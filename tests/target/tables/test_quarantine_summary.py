@@ -16,9 +16,10 @@ from tap_core.redaction import Secrets, register_secrets
 from target_spark.columns import ColumnOptions, TableSchema, schema_from_json_schema
 from target_spark.config.options import QuarantineLimit
 from target_spark.config.settings import load_options
+from target_spark.loader.quarantine_limit import QuarantineGuard
 from target_spark.loader.report import COMPLETE, Report
 from target_spark.tables.quarantine_summary import QuarantineSummary, Reason, replay_command
-from target_spark.tables.quarantine_table import QuarantineGuard, find_example
+from target_spark.tables.quarantine_table import find_example
 from target_spark.target import TargetSpark
 
 # Limits

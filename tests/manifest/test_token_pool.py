@@ -14,7 +14,7 @@ from tap_core.manifest.components.multiple_token_authenticator import (
     RateLimitedMultipleTokenAuthenticator,
 )
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.token_rotation import TokenRotator
+from tap_core.manifest.token_pool import TokenRotator
 from tap_core.parsing.datetimes import utc_now
 from tests.http.server import ReceivedRequest, Reply, Server, serving
 from tests.manifest.pieces import Sender, answer, made

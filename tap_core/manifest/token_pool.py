@@ -1,4 +1,4 @@
-"""Rotation of several API tokens by their remaining quotas.
+"""Pool of API tokens that are used in turn, according to their remaining quotas.
 
 The remaining quotas are requested from the API before the first request, and after each wait for
 the next quota window. In between, this module counts the requests, and corrects the counts by the

@@ -1,4 +1,4 @@
-"""The functions of `tap_core.state.state_dicts` change one state dict like those of singer_sdk."""
+"""The functions of `tap_core.state.bookmarks` change one state dict like those of singer_sdk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tap_core.exceptions import InvalidStreamSortException
 from tap_core.helpers import _state as state_helpers
-from tap_core.state import state_dicts
+from tap_core.state import bookmarks
 from tap_core.state.replication_key_comparator import make_comparator
 
 MOMENT = make_comparator({"type": "string", "format": "date-time"})
@@ -18,9 +18,7 @@ MOMENT = make_comparator({"type": "string", "format": "date-time"})
 
 def increment(state: dict, value: object, **how) -> dict:
     settings = {"is_sorted": False, "check_sorted": True, **how}
-    state_dicts.increment_state(
-        state, latest_record={"id": value}, replication_key="id", **settings
-    )
+    bookmarks.increment_state(state, latest_record={"id": value}, replication_key="id", **settings)
     return state
 
 
@@ -31,29 +29,29 @@ def test_state_helpers_module_exports_the_bookmark_functions() -> None:
     assert state_helpers.STARTING_MARKER == "starting_replication_value"
     for name in dir(state_helpers):
         if name.islower() and not name.startswith("_") and name != "annotations":
-            assert getattr(state_helpers, name) is getattr(state_dicts, name)
+            assert getattr(state_helpers, name) is getattr(bookmarks, name)
 
 
 def test_state_dicts_are_found_and_created() -> None:
     state: dict = {}
-    assert state_dicts.get_state_if_exists(state, "s") is None
-    assert state_dicts.get_state_partitions_list(state, "s") is None
-    made = state_dicts.get_writeable_state_dict(state, "s", {"id": 1})
+    assert bookmarks.get_state_if_exists(state, "s") is None
+    assert bookmarks.get_state_partitions_list(state, "s") is None
+    made = bookmarks.get_writeable_state_dict(state, "s", {"id": 1})
     assert state == {"bookmarks": {"s": {"partitions": [{"context": {"id": 1}}]}}}
-    assert state_dicts.get_writeable_state_dict(state, "s", {"id": 1}) is made
-    state_dicts.write_stream_state(state, "s", "k", 5)
-    state_dicts.write_stream_state(state, "s", "k", 6, state_partition_context={"id": 1})
-    assert state_dicts.get_state_if_exists(state, "s", key="k") == 5
-    assert state_dicts.get_state_if_exists(state, "s", {"id": 1}, "k") == 6
-    assert state_dicts.get_state_if_exists(state, "s", {"id": 1}, "other") is None
-    assert state_dicts.get_state_if_exists(state, "s", {"id": 2}) is None
-    assert state_dicts.get_state_if_exists(state, "s", {"id": 1}) is made
-    assert state_dicts.get_state_partitions_list(state, "s") == [{"context": {"id": 1}, "k": 6}]
+    assert bookmarks.get_writeable_state_dict(state, "s", {"id": 1}) is made
+    bookmarks.write_stream_state(state, "s", "k", 5)
+    bookmarks.write_stream_state(state, "s", "k", 6, state_partition_context={"id": 1})
+    assert bookmarks.get_state_if_exists(state, "s", key="k") == 5
+    assert bookmarks.get_state_if_exists(state, "s", {"id": 1}, "k") == 6
+    assert bookmarks.get_state_if_exists(state, "s", {"id": 1}, "other") is None
+    assert bookmarks.get_state_if_exists(state, "s", {"id": 2}) is None
+    assert bookmarks.get_state_if_exists(state, "s", {"id": 1}) is made
+    assert bookmarks.get_state_partitions_list(state, "s") == [{"context": {"id": 1}, "k": 6}]
 
 
 def test_writing_without_a_state_document_is_an_error() -> None:
     with pytest.raises(ValueError, match="no state document"):
-        state_dicts.get_writeable_state_dict(None, "s")
+        bookmarks.get_writeable_state_dict(None, "s")
 
 
 def test_unsorted_stream_keeps_its_highest_value_in_progress_markers(caplog) -> None:
@@ -72,7 +70,7 @@ def test_unsorted_stream_keeps_its_highest_value_in_progress_markers(caplog) -> 
     assert caplog.messages == [
         "The stream is treated as unsorted: an interrupted sync starts again from its beginning."
     ]
-    assert state_dicts.is_state_non_resumable(state)
+    assert bookmarks.is_state_non_resumable(state)
 
 
 def test_last_value_is_kept_without_check_sorted() -> None:
@@ -97,7 +95,7 @@ def test_null_replication_value_is_logged_and_a_missing_key_is_an_error(caplog) 
     assert increment({}, None, is_sorted=True) == {}
     assert "replication key of a record is null" in caplog.text
     with pytest.raises(KeyError):
-        state_dicts.increment_state(
+        bookmarks.increment_state(
             {}, latest_record={}, replication_key="id", is_sorted=True, check_sorted=True
         )
 
@@ -119,10 +117,10 @@ def test_bookmark_of_another_replication_key_is_ignored() -> None:
 def test_datetimes_and_uuids_are_stored_as_text(value, stored) -> None:
     assert increment({}, value, is_sorted=True)["replication_key_value"] == stored
     state: dict = {}
-    state_dicts.write_replication_key_signpost(state, value)
-    state_dicts.write_starting_replication_value(state, value)
+    bookmarks.write_replication_key_signpost(state, value)
+    bookmarks.write_starting_replication_value(state, value)
     assert state == {"replication_key_signpost": stored, "starting_replication_value": stored}
-    assert state_dicts.get_starting_replication_value(state) == stored
+    assert bookmarks.get_starting_replication_value(state) == stored
 
 
 @pytest.mark.parametrize(
@@ -150,14 +148,14 @@ def test_promoted_bookmark_is_limited_by_the_signpost(marker, signpost, promoted
     }
     if signpost:
         state["replication_key_signpost"] = signpost
-    left = state_dicts.finalize_state_progress_markers(state, order=MOMENT)
+    left = bookmarks.finalize_state_progress_markers(state, order=MOMENT)
     assert left == {"more": 1}
     assert state == {"replication_key": "updated", "replication_key_value": promoted}
 
 
 def test_signpost_of_zero_limits_the_bookmark() -> None:
     state = increment({"replication_key_signpost": 0}, 5)
-    state_dicts.finalize_state_progress_markers(state)
+    bookmarks.finalize_state_progress_markers(state)
     assert state == {"replication_key": "id", "replication_key_value": 0}
 
 
@@ -165,7 +163,7 @@ def test_incomparable_signpost_does_not_prevent_finalization(caplog) -> None:
     state = increment({"replication_key_signpost": "2024-05-01T11:00:00+00:00"}, 1_700_000_000)
     caplog.clear()
     with caplog.at_level(logging.WARNING):
-        state_dicts.finalize_state_progress_markers(state, order=MOMENT)
+        bookmarks.finalize_state_progress_markers(state, order=MOMENT)
     assert state["replication_key_value"] == 1_700_000_000
     assert "compared as text" in caplog.text
 
@@ -177,7 +175,7 @@ def test_finalization_without_markers_removes_only_values_of_the_run() -> None:
         "replication_key_signpost": 2,
         "starting_replication_value": 3,
     }
-    assert state_dicts.finalize_state_progress_markers(state) is None
+    assert bookmarks.finalize_state_progress_markers(state) is None
     assert state == {"replication_key": "id", "replication_key_value": 4}
 
 
@@ -186,15 +184,15 @@ def test_progress_tracking_is_read_as_progress_markers(name) -> None:
     def state() -> dict:
         return {name: {"Note": "n", "replication_key": "id", "replication_key_value": 7}}
 
-    assert state_dicts.is_state_non_resumable(state())
+    assert bookmarks.is_state_non_resumable(state())
     wiped = state()
-    assert state_dicts.reset_state_progress_markers(wiped) == {
+    assert bookmarks.reset_state_progress_markers(wiped) == {
         "replication_key": "id",
         "replication_key_value": 7,
     }
     assert wiped == {}
     promoted = state()
-    state_dicts.finalize_state_progress_markers(promoted)
+    bookmarks.finalize_state_progress_markers(promoted)
     assert promoted == {"replication_key": "id", "replication_key_value": 7}
     assert increment(state(), 5)["progress_markers"]["replication_key_value"] == 7
     assert increment(state(), 8)["progress_markers"]["replication_key_value"] == 8
@@ -202,21 +200,21 @@ def test_progress_tracking_is_read_as_progress_markers(name) -> None:
 
 def test_invalid_progress_markers_are_removed() -> None:
     state = {"progress_tracking": "2024"}
-    assert state_dicts.reset_state_progress_markers(state) is None
+    assert bookmarks.reset_state_progress_markers(state) is None
     assert state == {}
 
 
 def test_sort_error_log_names_stream_record_and_context() -> None:
     logged: list[str] = []
     where = {"log_fn": logged.append, "stream_name": "s", "ex": ValueError("why")}
-    state_dicts.log_sort_error(
+    bookmarks.log_sort_error(
         **where,
         current_context={"a": 1, "b": 2},
         state_partition_context={"a": 1},
         record_count=12,
         partition_record_count=3,
     )
-    state_dicts.log_sort_error(
+    bookmarks.log_sort_error(
         **where,
         current_context=None,
         state_partition_context=None,
