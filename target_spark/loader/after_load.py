@@ -203,13 +203,13 @@ def _run_statement(sql: str, loaded: LoadedTables | None) -> None:
     loaded.engine.begin()
     spark = loaded.engine.spark()
     frame = spark.sql(
-        _TABLE.sub(lambda found: _refer_to(spark, loaded.tables[found[1]], loaded.format), sql)
+        _TABLE.sub(lambda found: _get_sql_name(spark, loaded.tables[found[1]], loaded.format), sql)
     )
     if frame.columns:  # a query is lazy, and may be a check such as assert_true
         frame.write.format("noop").mode("overwrite").save()
 
 
-def _refer_to(spark: SparkSession, table: Table, table_format: str) -> str:
+def _get_sql_name(spark: SparkSession, table: Table, table_format: str) -> str:
     """Return the name of a table for SQL statements, such as ``delta.`file:/data/users```."""
     if table_format == "iceberg":
         from target_spark.writers.iceberg.catalog import resolve_table

@@ -133,15 +133,14 @@ _NO_ROWS: Final = Counts(0, {})
 
 @dataclass(frozen=True, slots=True)
 class _PreparedColumns:
-    """The columns of a table after the writer has created or altered it for a stream.
+    """Columns of a table after it was created or altered to match the schema of a stream.
 
-    While the stream's table schema stays the same, the next commits use these columns without
-    comparing them with the table again.
+    The next commits use them without reading the table's columns again, as long as the stream
+    requires the same table schema.
 
     Attributes:
         wanted: The table schema that the stream requires.
-        table_schema: The table schema for writing rows: the columns of ``wanted``, with the types
-            that they have in the existing table.
+        table_schema: The columns of ``wanted``, with the types that they have in the table.
     """
 
     wanted: TableSchema
@@ -199,12 +198,12 @@ class _TableProgress:
         Args:
             marker: The newest metadata in the table, or `NO_METADATA`.
             table: The table.
-            expected: The table's metadata when this run read the state to resume from; None if it
-                did not read them. They differ if the table was restored or removed since then, and
-                so lacks rows that the state covers, or if another run has loaded newer rows.
+            expected: The metadata that the table had when this run read the state to resume from;
+                None if unknown.
 
         Raises:
-            TableError: The table does not have the expected metadata.
+            TableError: ``marker`` is not the expected metadata. So the table was restored or
+                removed and lacks rows that the state covers, or another run has loaded newer rows.
         """
         if self.earlier_metadata is None:
             if expected is not None and not expected.has_same_batch(marker):
@@ -321,7 +320,7 @@ class BatchWriter:
 
     @contextmanager
     def _with_reachable_spool(self, request: CommitRequest) -> Iterator[CommitRequest]:
-        """Context manager that copies local spool files of a request to storage that Spark reads.
+        """Context manager that copies a request's rows from local disk to storage that Spark reads.
 
         The yielded request has the URLs of the copies, which are deleted when the block ends. If
         the setting ``staging`` is not a remote URL, nothing is copied.
@@ -507,10 +506,10 @@ class BatchWriter:
     ) -> TableSchema:
         """Create a table, or add and widen its columns, to match the table schema ``wanted``.
 
-        Return the columns of ``wanted``, with the types that they have in the existing table. The
-        result is cached until ``wanted`` changes or a commit fails. Errors name the ``stream``,
-        which is None for a quarantine table. If ``has_rows`` is True, the caller writes rows next,
-        and these create a missing table if the table format supports this.
+        Return the columns of ``wanted``, with the types that they have in the table. The result is
+        cached until ``wanted`` changes or a commit fails. Errors name the ``stream``; it is None
+        for a quarantine table. ``has_rows`` is True if the caller writes rows next, which create
+        the table in some formats.
         """
         state = self._tables[table.key]
         if state.prepared_columns is not None and state.prepared_columns.wanted == wanted:
@@ -734,11 +733,9 @@ class BatchWriter:
     ) -> Verified:
         """Quarantine the bad rows of a batch, then commit its good rows from temporary files.
 
-        A row is good if each of its values can be stored in its column. Every other row is bad.
-
-        If the stream has too many bad rows, later states must be held back. The commit of the good
-        rows then stores a state from before this batch. An overwrite is then not committed at all,
-        so that the table keeps its old rows.
+        A row is bad if one of its values cannot be stored in its column. If the stream has too many
+        bad rows, states after them must be held back: the commit then stores a state from before
+        this batch.
 
         Raises:
             QuarantineError: More rows are bad than the user allows; nothing is committed.
@@ -814,13 +811,12 @@ class BatchWriter:
         strict: bool = False,
         withheld: bool = False,
     ) -> Written:
-        """Make a commit: call ``write`` with the metadata to store in it.
+        """Make a commit by calling ``write`` with the metadata to store in it.
 
-        Return the commit as `Written`, whose row counts the caller still has to check. The first
-        call for an attempt creates the metadata: the next commit number and the newest state that
-        the commit may store. A retry uses the same metadata again.
-
-        ``strict`` and ``withheld`` are those of `_commit_rows`.
+        The first attempt creates the metadata: the next commit number, and the newest state that
+        the commit may store. If ``withheld`` is True, it is a state from before the rows of the
+        commit. A retry uses the same metadata again. ``strict`` is True if the Spark job fails at a
+        row that does not fit. The row counts of the returned commit are not checked yet.
         """
         table = attempt.request.table
         if attempt.prepared is None:
@@ -835,11 +831,10 @@ class BatchWriter:
     ) -> Verified:
         """Commit the deletion of all rows whose Singer table version is not ``version``.
 
-        With ``hard_delete`` the rows are removed, otherwise only marked as deleted. If the run is
-        one of an Airbyte destination and has created the table, nothing is committed, because the
-        table has no other versions.
+        With ``hard_delete`` the rows are removed, otherwise only marked as deleted.
         """
         request = attempt.request
+        # Airbyte destination: a table that this run created has only rows of this version.
         if self._has_single_generation and self._tables[request.table.key].is_new:
             return Verified(_NO_ROWS, None, None)
         version_delete = build_version_delete(request, table_schema, version, self._version_column)
@@ -874,11 +869,10 @@ class BatchWriter:
     def _quarantine(
         self, spark: SparkSession, attempt: CommitAttempt, frame: SpoolFrame, count: int
     ) -> BadRows:
-        """Commit the rows of a batch that do not fit their schema to the quarantine table.
+        """Commit the rows of a batch that do not fit their columns to the quarantine table.
 
-        If the rows were already quarantined before a retry of the commit, nothing is written again.
-        The result has the number of rows, which must be ``count``, and the reasons why they do not
-        fit.
+        Return their number, which must be ``count``, and the reasons why they do not fit. Rows that
+        an earlier attempt has already quarantined are not written again.
 
         Raises:
             QuarantineError: There are more bad rows than the user allows; nothing is written.

@@ -41,7 +41,7 @@ class IngestedFiles:
         request: The commit request with one batch, whose rows are all in spool files (JSON lines).
             The rows include those from the files of BATCH messages.
         rows: The number of rows read from files of BATCH messages.
-        ordinal_shift: The number to add to the ordinals of all later rows of the table.
+        ordinal_shift: The number to add to the input positions (ordinals) of the table's next rows.
     """
 
     request: CommitRequest

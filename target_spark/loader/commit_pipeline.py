@@ -305,8 +305,8 @@ class CommitPipeline:
         Args:
             stream: The stream.
             batches: The batches to commit; empty for a deletion.
-            upto: A position in the input. After the commit, the ledger marks the batches of the
-                stream that begin at or before it as committed.
+            upto: A position in the input. After the commit, the stream's batches that begin at or
+                before it count as committed.
             kept_version: The table version to keep, for a deletion; None to commit the batches.
         """
         return CommitRequest(
@@ -451,7 +451,6 @@ class CommitPipeline:
         count_records(name, written)
 
     def _report_quarantined(self, request: CommitRequest, result: CommitResult) -> None:
-        """Add the quarantined rows of a commit, and the reasons, to the run report."""
         table = request.table.with_suffix(QUARANTINE)
         can_replay = request.mode is not WriteMode.OVERWRITE
         name = str(request.stream)

@@ -36,8 +36,8 @@ class CommitRequest:
             made.
         waiting: The key under which the ledger records this request as uncommitted: the stream, or
             a separate key for a deletion.
-        upto: A position in the input. After the commit, the ledger marks the batches of the stream
-            that begin at or before it as committed.
+        upto: A position in the input. After the commit, the stream's batches that begin at or
+            before it count as committed.
         layout: Partitioning, clustering and file size of a new table.
         hard_delete: True if a delete record removes the row; False if it sets the row's deletion
             time.

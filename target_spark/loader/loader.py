@@ -206,14 +206,12 @@ class Loader:
     def _merge_schema(self, stream: LoadedStream, event: SchemaEvent, schema: JsonSchema) -> None:
         """Merge the table schema of a new SCHEMA message into the table schema of the stream.
 
-        If the rows of the open batch cannot be written with the merged schema, the batch is closed
-        first. If the stream's policy ``on_schema_change`` may forbid the change, all open batches
-        are committed first, so that an error does not affect earlier rows and states. With such a
-        policy, the new schema replaces the old one if the stream has no rows yet.
+        If the stream's policy ``on_schema_change`` may forbid the change, all open batches are
+        committed first, so that an error does not affect earlier rows and states.
         """
         table_schema = build_table_schema(self._options, event, schema, versioned=stream.versioned)
         may_refuse = table_schema.on_change is not OnSchemaChange.EVOLVE
-        if stream.has_rows or not may_refuse:
+        if stream.has_rows or not may_refuse:  # else the new schema replaces the old one
             table_schema, changes = merge_table_schemas(
                 stream.table_schema, table_schema, self._pipeline.writer.can_widen
             )
@@ -338,8 +336,7 @@ class Loader:
     def _make_covered_state(self, event: Checkpoint) -> CoveredState:
         """Return a received state with its position in the input and the number of rows before it.
 
-        In Airbyte's protocol, streams of the state that overwrite their table hold back the state
-        until the overwrite is committed.
+        In Airbyte's protocol, the overwrites of the state's streams hold back the state, too.
         """
         if event.scope is None:
             self._final_commits.add_state(self._streams.values(), self._ordinal)

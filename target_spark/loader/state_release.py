@@ -28,13 +28,13 @@ __all__ = ["Ledger"]
 
 @dataclass(slots=True)
 class _StreamBatches:
-    """Uncommitted batches of one stream, each identified by the ordinal of its first row.
+    """Uncommitted batches of one stream, identified by the input positions of their first rows.
 
     Attributes:
-        closed: First ordinals of the closed batches, oldest first.
-        open: First ordinal of the open batch, or None.
-        withheld: True if the oldest closed batch is committed, but no state after it may be
-            emitted yet, because too many of its rows were quarantined.
+        closed: Positions of the closed batches, oldest first.
+        open: Position of the open batch, or None.
+        withheld: True if the oldest closed batch is committed, but no state after it may be emitted
+            yet, because too many of its rows were quarantined.
     """
 
     closed: deque[int]

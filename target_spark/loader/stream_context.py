@@ -325,9 +325,9 @@ def _name_stream_in_errors(event: SchemaEvent) -> Iterator[None]:
 
 
 def _find_cursor_source(event: SchemaEvent, table_schema: TableSchema) -> str | None:
-    """Return the property that contains the replication key, or None without a replication key.
+    """Return the name of the property with the replication key, or None if there is no such key.
 
-    The property is named as in `Column.source`.
+    For a replication key nested in an object, this is a dotted name, such as ``user.id``.
     """
     path = event.nested.get(event.cursor or "")
     if not path:
