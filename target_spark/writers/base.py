@@ -227,7 +227,7 @@ class Writer(Protocol):
         ...
 
     def sources(self, spark: SparkSession, /, table: Table) -> Mapping[str, str] | None:
-        """Return the stream property of each renamed column, such as ``{"`user_id`": "user-id"}``.
+        """Return the original name of each renamed column, such as ``{"`user_id`": "user-id"}``.
 
         The keys are the quoted columns, or fields of structs, whose names differ from those of the
         properties. Return None if another program created the table.
@@ -235,7 +235,7 @@ class Writer(Protocol):
         ...
 
     def annotate(self, spark: SparkSession, /, table: Table, table_schema: TableSchema) -> None:
-        """Store the column comments and the stream properties of renamed columns in a table."""
+        """Store the column comments and the original names of renamed columns in a table."""
         ...
 
     def drop_not_null(self, spark: SparkSession, /, table: Table, keep: Collection[str]) -> None:

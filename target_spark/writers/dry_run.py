@@ -78,7 +78,7 @@ class DryRunWriter:
         """Do nothing. The changed columns are stored by `annotate`, which is called next."""
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return the stream property of each renamed column, such as ``{"`user_id`": "user-id"}``.
+        """Return the original name of each renamed column, such as ``{"`user_id`": "user-id"}``.
 
         The mapping is empty for a table that does not exist yet. Return None if another program
         created the table.

@@ -39,6 +39,9 @@ REMOVE: Final = "remove"
 class HistoryMerge:
     """Builder of the MERGE that applies changes to a table with row versions (SCD2).
 
+    The action of a change is ``begin`` (insert a row version), ``end``, ``touch`` (update some of
+    its columns without ending it) or ``remove``.
+
     Attributes:
         columns: The columns of the table.
         keys: The columns that match a change with a row version.

@@ -62,7 +62,7 @@ class _ParquetTableState:
     Attributes:
         manifest: The manifest that this run last read or wrote; None if the table had no manifest.
         was_read: True once this run has looked for the manifest or has written it.
-        sources: The stream properties of renamed columns, to be stored in the next manifest.
+        sources: The original names of renamed columns, to be stored in the next manifest.
         acknowledged: The commit metadata of the run's last successful commit.
         effect: The statistics of the last successful commit.
     """
@@ -158,7 +158,7 @@ class ParquetWriter:
                 )
 
     def sources(self, _spark: SparkSession, /, table: Table) -> Mapping[str, str]:
-        """Return the stream property of each renamed column, such as ``{"`user_id`": "user-id"}``.
+        """Return the original name of each renamed column, such as ``{"`user_id`": "user-id"}``.
 
         Renamed columns that only the next manifest will list are included.
         """
@@ -166,7 +166,7 @@ class ParquetWriter:
         return {**manifest.sources, **self._tables[table.key].sources}
 
     def annotate(self, _spark: SparkSession, /, table: Table, table_schema: TableSchema) -> None:
-        """Keep the stream properties of renamed columns, to store them in the next manifest.
+        """Keep the original names of renamed columns, to store them in the next manifest.
 
         Column comments are ignored, because Parquet files have none.
         """
@@ -304,7 +304,6 @@ class ParquetWriter:
     def _prepare_metadata(
         self, manifest: CommitManifest, commit: CommitMetadata, table: Table
     ) -> CommitMetadata:
-        """Return the commit metadata to write for a batch (see `next_metadata`)."""
         acknowledged = commit.has_same_batch(self._tables[table.key].acknowledged)
         return next_metadata(manifest.marker, commit, table, acknowledged=acknowledged)
 

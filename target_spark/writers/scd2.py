@@ -167,7 +167,7 @@ def _make_value_struct(compared: Sequence[str]) -> Column:
 
 
 def _get_versions(events: DataFrame, table: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Return the rows of an SCD2 table whose keys occur in the batch, for comparison with it."""
+    """Return the row versions of an SCD2 table whose keys occur in the records ``events``."""
     cursor = F.lit(None).cast("string") if keys.cursor is None else _col(keys.cursor)
     deleted = F.lit(None).cast("string") if keys.deleted is None else _col(keys.deleted)
     has_versions = TABLE_VERSION in table.columns
@@ -383,11 +383,11 @@ def _build_changes(events: DataFrame, keys: MergeKeys, columns: Sequence[str]) -
 
 
 def _number_changes(events: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add three columns that show which records change the row versions of their key.
+    """Add columns that show which records change the row versions (SCD2) of their key.
 
-    The first is true if the record changes the compared values. The second is the number of such
-    changes of the key up to and including the record. The third is true if the record only changes
-    the Singer table version of the current row version (SCD2).
+    Three are boolean: the record changes the compared values, it is the last record of its key, it
+    changes only the Singer table version of the current row version. One is the number of records
+    of the key so far that change the compared values.
     """
     by_key = _make_ordered_window(keys)
     before = F.when(F.row_number().over(by_key) == 1, F.col(_BEFORE)).otherwise(
@@ -428,17 +428,15 @@ def _set_version_times(changed: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def _get_written_columns(batch: DataFrame, keys: MergeKeys) -> list[str]:
-    """Return the columns of the batch that are written into the table."""
+    """Return the columns of a batch without ``keys.order``, which the table does not have."""
     return [name for name in batch.columns if name != keys.order]
 
 
 def _make_key_window(keys: MergeKeys) -> WindowSpec:
-    """Return the Spark window specification for all records of a key."""
     return Window.partitionBy(*map(_col, keys.columns))
 
 
 def _make_ordered_window(keys: MergeKeys) -> WindowSpec:
-    """Return the Spark window specification for all records of a key, in order."""
     return _make_key_window(keys).orderBy(_col(keys.order))
 
 

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 _SOURCE_PREFIX = "target_spark.source."
-"""Prefix of the table properties that store the stream properties of renamed columns."""
+"""Prefix of the table properties that store the original names of renamed columns."""
 _CREATED_BY_US = f"{_SOURCE_PREFIX}kept"
 """Table property that marks a table as created by target-spark."""
 
@@ -37,8 +37,8 @@ _CREATED_BY_US = f"{_SOURCE_PREFIX}kept"
 def build_properties(table_schema: TableSchema) -> dict[str, str]:
     """Return the properties (TBLPROPERTIES) to store in a new table, which `read_sources` reads.
 
-    The properties mark the table as created by target-spark, and store the stream property of each
-    renamed column.
+    They mark the table as created by target-spark, and store the original name of each renamed
+    column.
     """
     return {_CREATED_BY_US: "true", **_encode_sources(table_schema.sources)}
 
@@ -53,7 +53,7 @@ def get_table_properties(spark: SparkSession, ref: str) -> dict[str, str]:
 
 
 def read_sources(properties: Mapping[str, str]) -> dict[str, str] | None:
-    """Return the stream property of each renamed column, such as ``{"`user_id`": "user-id"}``.
+    """Return the original name of each renamed column, such as ``{"`user_id`": "user-id"}``.
 
     The result is read from the table properties ``target_spark.source.…``. Return None if
     target-spark did not create the table.
@@ -67,11 +67,11 @@ def read_sources(properties: Mapping[str, str]) -> dict[str, str] | None:
 def build_annotations(
     properties: Mapping[str, str], schema: T.StructType, table_schema: TableSchema
 ) -> Iterator[str]:
-    """Yield the ALTER TABLE clauses that store comments and stream properties in a table.
+    """Yield the ALTER TABLE clauses that store column comments and original names in a table.
 
-    These are the comment of each column and, for each renamed column, its stream property, which is
-    stored as a table property. Values that the table already has are not set again. If the schema
-    has no comment for a column, the table's comment is kept.
+    The original name of each renamed column is stored as a table property. Values that the table
+    already has are not set again. If the schema has no comment for a column, the table's comment is
+    kept.
 
     Args:
         properties: The table's current properties.
@@ -88,8 +88,7 @@ def build_annotations(
 def find_new_sources(properties: Mapping[str, str], table_schema: TableSchema) -> dict[str, str]:
     """Return the table properties that the table still needs for its renamed columns.
 
-    Each one stores the stream property of a column that has another name. The result is empty if
-    the table already has all of them.
+    Each one stores the original name of one column.
 
     Args:
         properties: The table's current properties.
@@ -134,8 +133,8 @@ def _find_not_null(schema: T.StructType, above: tuple[str, ...] = ()) -> Iterato
 def _encode_sources(sources: Mapping[str, str]) -> dict[str, str]:
     """Return a table property for each renamed column in ``sources``.
 
-    The keys of ``sources`` are column paths, the values stream properties. The name of each table
-    property ends with the hash of the column path.
+    ``sources`` has the original names by column path. The name of each table property ends with the
+    hash of the column path.
     """
     return {
         _SOURCE_PREFIX + hashlib.sha256(path.encode()).hexdigest()[:16]: (

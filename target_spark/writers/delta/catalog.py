@@ -225,9 +225,9 @@ def _unquote(names: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _may_be_delta_table(table: Table) -> bool:
-    """Return False if a table's path is a local folder that certainly contains no Delta table.
+    """Return False if a table's path is a local folder without a Delta table, else True.
 
-    Return True otherwise, also for a remote path, which is not checked here.
+    For a remote path, which is not checked, the result is True.
 
     Raises:
         TableError: The local folder has other files.

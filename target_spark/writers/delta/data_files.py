@@ -77,8 +77,8 @@ def write_files(
         table: The table, for error messages.
         folder: The table's folder.
         job: The name of the job; the hidden folder for temporary files is named after it.
-        count: Function that returns the number of rows in ``df``. Its argument is the number of
-            rows in the files; if the two differ, the function may count ``df`` again.
+        count: Function that takes the number of rows in the files, and returns the number of rows
+            in ``df`` (see `Count`).
 
     Returns:
         The files that have rows.

@@ -405,10 +405,9 @@ def delete_other_versions(
 def _commit_if_unchanged(
     snapshot: DeltaSnapshot, marker: CommitMetadata, app_id: str, source_rows: int = 0
 ) -> bool:
-    """Make a commit with metadata only, if a statement of deltalake has changed no row.
+    """Make a commit with metadata only, if a statement run on ``snapshot`` has changed no row.
 
-    The library makes no commit for such a statement. The caller has run the statement on
-    ``snapshot``.
+    The library deltalake makes no commit for such a statement.
 
     Returns:
         True if the statement or this call has made a commit; False if another writer has committed

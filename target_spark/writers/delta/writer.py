@@ -223,14 +223,14 @@ class DeltaWriter:
         self._alter(spark, table, build_alter_statements(changes, to_widen=_WIDENING))
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return the stream property of each renamed column, such as ``{"`user_id`": "user-id"}``.
+        """Return the original name of each renamed column, such as ``{"`user_id`": "user-id"}``.
 
         Return None for a table that another program created.
         """
         return read_sources(get_properties(spark, table))
 
     def annotate(self, spark: SparkSession, table: Table, table_schema: TableSchema) -> None:
-        """Store the column comments and the stream properties of renamed columns in a table."""
+        """Store the column comments and the original names of renamed columns in a table."""
         properties, schema = get_properties(spark, table), get_schema(spark, table)
         sources = find_new_sources(properties, table_schema)
         comments = find_new_comments(schema, table_schema)
@@ -538,9 +538,6 @@ class DeltaWriter:
     ) -> None:
         """Make a commit of the library deltalake as the table version after the newest one.
 
-        No further commit is made if the table already has the batch, because a call of ``commit``
-        may have made its commit although it returned False.
-
         Args:
             spark: The Spark session of the calling thread.
             table: The table to write to.
@@ -553,8 +550,7 @@ class DeltaWriter:
 
         Raises:
             ConflictError: Another writer of target-spark has committed, or the table's columns or
-                features have changed. Commits of other runs to the table of runs are no conflict,
-                because they have no state.
+                features have changed.
             TableError: The table was removed or replaced.
         """
         app_id, state = txn_app_id(marker.job, table.name, marker.run), self._tables[table.key]
@@ -563,8 +559,9 @@ class DeltaWriter:
             check_same_table(table, state.id, None if snapshot is None else snapshot.id)
             if snapshot is None:
                 raise table_removed_error(table)
-            if snapshot.has_batch(app_id, marker.batch):
+            if snapshot.has_batch(app_id, marker.batch):  # an earlier call made it after all
                 return
+            # Other runs may commit to the table of runs, since its commits have no state.
             is_known = marker.job == RUNS or (
                 find_newest_metadata(commits(spark, table), state.newest) == state.newest
             )
@@ -820,9 +817,8 @@ class DeltaWriter:
     ) -> CommitMetadata | None:
         """Return the metadata of target-spark's newest commit to a table, or None.
 
-        The newest Delta version is stored for `_verify`, unless the table already contains
-        ``commit``, the commit to be made next, because the response of an earlier attempt was lost.
-        ``commit`` is None if no commit follows.
+        Also store the newest Delta version, so that `_verify` can find later commits of other runs.
+        ``commit`` is the commit to be made next; None if no commit follows.
 
         Raises:
             TableError: This run's last commit is no longer in the history of the table.
@@ -832,6 +828,7 @@ class DeltaWriter:
         state = self._tables[table.key]
         last = next(history, Commit(-1))
         state.newest = find_newest_metadata(chain([last], history), state.newest)
+        # An earlier attempt may have made the commit although its response was lost.
         if commit is None or not commit.has_same_batch(state.newest):
             state.seen = last.version
         return state.newest
@@ -867,14 +864,13 @@ class DeltaWriter:
     ) -> Mapping[str, str]:
         """Return Spark settings that speed up an upsert of few rows into a small local table.
 
-        The result is empty if Spark does not hold the batch in memory, or if the table is not small
-        or not in a local folder. It is also empty if the table has partitions or features such as
-        widened types, because Spark's reader for such a table needs the code generation that the
-        settings turn off.
+        The result is empty if Spark does not hold the batch in memory, or if the table is not
+        small, is not in a local folder, or has partitions or features such as widened types.
         """
         if keys.unique_rows is None:
             return {}
         snapshot = read_table_snapshot(table)
+        # To read other tables, Spark needs the code generation that the settings turn off.
         if snapshot is None or not snapshot.takes_files:
             return {}
         if snapshot.file_bytes() > _SMALL_TABLE_BYTES:
@@ -885,10 +881,10 @@ class DeltaWriter:
         """Return True if Spark must make every commit, because of the user's Spark settings.
 
         The library deltalake does not read settings that begin with ``spark.databricks.delta.``.
-        The setting ``snapshotPartitions`` is ignored, because target-spark sets it in each session.
         """
         if self._has_own_settings is None:  # read once: Spark returns hundreds of settings
             self._has_own_settings = any(
+                # target-spark itself sets the number of snapshot partitions in each session.
                 key.startswith(_DELTA_SETTINGS) and key != _SNAPSHOT_PARTITIONS
                 for key in spark.conf.getAll
             )

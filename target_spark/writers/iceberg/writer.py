@@ -124,12 +124,12 @@ class _IcebergTableState(TableState):
         is_searched: True once the table's snapshots were searched for the current batch, or the run
             has committed. False again after a failed commit, which may be in the table.
         snapshot: The snapshot id of the last successful commit.
-        ancestors: The ids of the snapshots before ``snapshot``, and None as the parent of the
-            first snapshot. Of the expired snapshots, only the newest is known.
+        ancestors: The parent ids of ``snapshot`` and of the snapshots before it that have not
+            expired. The parent id of a table's first snapshot is None.
         empty_at: If ``is_empty`` is True, the id of the snapshot without rows; None if the table
             has no snapshot.
-        seen: The id of the newest snapshot when the run last read the snapshots, or of its own
-            commit after that; None if there was no snapshot, or if the run has not read them.
+        seen: The id of the newest snapshot that the run has read or committed; None if there is
+            none.
         is_unsure: True if a commit has failed without a clear result, and may still reach the
             catalog.
     """
@@ -204,14 +204,14 @@ class IcebergWriter:
             self._alter(spark, table, build_alter_statements(changes))
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return the stream property of each renamed column, such as ``{"`user_id`": "user-id"}``.
+        """Return the original name of each renamed column, such as ``{"`user_id`": "user-id"}``.
 
         Return None for a table that another program created.
         """
         return read_sources(get_table_properties(spark, resolve_table(spark, table).ref))
 
     def annotate(self, spark: SparkSession, table: Table, table_schema: TableSchema) -> None:
-        """Store the column comments and the stream properties of renamed columns in a table."""
+        """Store the column comments and the original names of renamed columns in a table."""
         ref = resolve_table(spark, table).ref
         clauses = build_annotations(
             get_table_properties(spark, ref), spark.table(ref).schema, table_schema
