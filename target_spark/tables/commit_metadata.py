@@ -50,10 +50,9 @@ class CommitMetadata:
         state: The newest state whose rows are all committed, or None.
         replay: Id of the last run that loaded quarantined rows of the table again; None if no run
             did.
-        uncovered_since: Start, in milliseconds since 1970, of the last run that committed rows, if
-            ``state`` comes from an earlier run; else None. If the last run resumed from an older
-            state and its tap sends changes (log-based replication), it may have replaced rows by
-            older versions.
+        uncovered_since: Start, in milliseconds since 1970, of the last run, if it committed rows
+            but no state, so that ``state`` is from an earlier run; else None. With log-based
+            replication, such a run may have replaced rows by older versions.
         key: The key columns as a JSON list, if the run has ensured that no two rows of the table
             have the same key; None if it has not.
         former: Default names of the job in earlier releases. Tables that were loaded under these
