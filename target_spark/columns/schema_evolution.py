@@ -346,29 +346,28 @@ class _Merge:
         first = self._find_by_source(new)
         name = new.name if first is None else self.columns[first].name
         name = new.name if is_internal(name) else name
-        number, unfit = 1, None
+        number, mismatched = 1, None
         while True:
             candidate = name if number == 1 else f"{name}_{number}"
             at = self._by_name.get(fold_case(candidate))
             if at is None and self._get_rules(new).policy is OnSchemaChange.IGNORE:
-                self._keep_table(new, unfit)
+                self._keep_table(new, mismatched)
                 return
             if at is None:
-                self._add(replace(new, name=candidate), unfit)
+                self._add(replace(new, name=candidate), mismatched)
                 return
             if self._try_match(at, new):
                 return
-            if unfit is None and self._is_free(at, new):
-                unfit = at
+            if mismatched is None and self._is_free(at, new):
+                mismatched = at
                 name, number = f"{self.columns[at].name}__{new.type.word}", 0
             number += 1
 
     def _keep_unfilled(self, new: Column) -> None:
-        """Merge a column of the new schema that is not filled from the records.
+        """Add or widen the table column for a column of the new schema that no record fills.
 
-        Under the policy EVOLVE, the column is added if the table has no column of this name.
-        Otherwise the table's column is widened, if it belongs to the same property and one type can
-        store the values of both columns. Under any other policy, nothing is changed.
+        Only a table column that may belong to the same property is widened. Under any policy but
+        EVOLVE, nothing is changed.
         """
         if self._rules.policy is not OnSchemaChange.EVOLVE:
             return
@@ -420,18 +419,18 @@ class _Merge:
             return self._rules
         return self._rules._replace(policy=OnSchemaChange.EVOLVE)
 
-    def _keep_table(self, new: Column, unfit: int | None) -> None:
-        """Merge a column of the new schema without changing the table, under the policy IGNORE.
+    def _keep_table(self, new: Column, mismatched: int | None) -> None:
+        """Merge a column of the new schema under the policy IGNORE, which never changes the table.
 
-        If the table has a column of another type for the property, the property's values are
-        converted to that type. Otherwise the property is left out; if it must have a column, as a
-        key must, the change is recorded as refused.
+        If the property has a table column of another type, its values are converted to that type.
+        Otherwise the property is left out; for one that must have a column, such as a key, a change
+        of the kind ``refuse`` is recorded, which ends the run.
 
         Args:
             new: The column of the new schema.
-            unfit: The index of the table column with another type; None if there is no such column.
+            mismatched: The index of the table column of another type; None if there is none.
         """
-        if unfit is None:
+        if mismatched is None:
             path = (*self._path, new.source or new.name)
             is_required = new.feed is ColumnSource.WHOLE or new.source in self._rules.required
             is_refused = is_required and not self._path
@@ -439,7 +438,7 @@ class _Merge:
                 SchemaChange("refuse" if is_refused else "omit", path, new.type.ddl)
             )
             return
-        column = self.columns[unfit]
+        column = self.columns[mismatched]
         type_ = _fill_fields(column.type, only_scalars=bool(new.path))
         path = (*self._path, column.name)
         kept = SchemaChange("keep", path, new.type.ddl, old=column.type.ddl)
@@ -447,16 +446,16 @@ class _Merge:
             self.changes.append(kept.refuse())
             return
         self.changes.append(kept)
-        self.columns[unfit] = replace(new, name=column.name, type=type_)
-        self._claim(unfit)
+        self.columns[mismatched] = replace(new, name=column.name, type=type_)
+        self._claim(mismatched)
 
-    def _add(self, column: Column, unfit: int | None) -> None:
+    def _add(self, column: Column, mismatched: int | None) -> None:
         """Add a column to the table and record the change.
 
         Args:
             column: The new column.
-            unfit: The index of the existing column of the same property, whose type does not fit;
-                None for a new property.
+            mismatched: The index of the property's existing column, which has another type; None
+                for a new property.
         """
         if column.is_fed:
             self._release_property(column)
@@ -465,8 +464,8 @@ class _Merge:
         self._by_name[fold_case(column.name)] = at
         self._claim(at)
         path, instead_of, old = (*self._path, column.name), None, None
-        if unfit is not None:
-            instead_of, old = self.columns[unfit].name, self.columns[unfit].type.ddl
+        if mismatched is not None:
+            instead_of, old = self.columns[mismatched].name, self.columns[mismatched].type.ddl
         change = SchemaChange("add", path, column.type.ddl, instead_of, column.comment, old)
         self.changes.append(change)
 
