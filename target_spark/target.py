@@ -289,15 +289,10 @@ class TargetSpark(PluginBase):
         """Context manager: create, yield and close the objects of a load, such as the loader.
 
         After the last commit and before Spark ends, the run is appended to the table of runs, and
-        the actions of the setting ``after_load`` run.
+        ``run_actions`` is called, which runs the actions of the setting ``after_load``.
 
-        Args:
-            binding: The reader, state format and options for the input protocol.
-            state_writer: The writer of state messages.
-            report: The report of the run.
-            faults: The errors of the run. An error raised by the block is appended.
-            run_actions: A function that runs the actions of ``after_load``.
-            retries_tasks: True to let a local Spark retry failed tasks.
+        An error that the block raises is appended to ``faults``. If ``retries_tasks`` is True, a
+        local Spark retries failed tasks.
         """
         job, location = settings.get_job_name(self.config), settings.get_location(self.config)
         former = settings.former_jobs(self.config)
@@ -347,14 +342,9 @@ class TargetSpark(PluginBase):
         report: Report,
         faults: list[BaseException],
     ) -> None:
-        """Read the input and commit its rows.
+        """Call ``feed``, which passes the input's events to the loader, and commit the last rows.
 
-        Args:
-            session: The objects of the run, such as the loader.
-            feed: A function that is called with ``session``, and passes the events of the input,
-                such as records and states, to the loader.
-            report: The report of the run, which also times the reading.
-            faults: An empty list. The errors of the input and of commits are appended to it.
+        Errors of the input and of commits are appended to the empty list ``faults``.
         """
         loader = session.loader
         try:
@@ -577,13 +567,9 @@ class TargetSpark(PluginBase):
             send_outcome(self.config["webhook"], report.as_dict())
 
     def _log_error(self, fault: BaseException, hide: Callable[[str], str]) -> None:
-        """Log an error of the load without secrets.
+        """Log an error of the load, after removing secrets with the function ``hide``.
 
         A traceback is added only for unexpected errors, whose message alone is not sufficient.
-
-        Args:
-            fault: The error.
-            hide: A function that removes secrets from a text.
         """
         message = hide(str(fault)) or type(fault).__name__
         if isinstance(fault, _SELF_EXPLANATORY):
@@ -619,7 +605,7 @@ def _collecting(faults: list[BaseException]) -> Iterator[None]:
 
 
 def _add_failures(loader: Loader, faults: list[BaseException]) -> None:
-    """Append to ``faults`` the errors of commits whose texts are not in it yet.
+    """Append the errors of failed commits to ``faults``, except those whose text it already has.
 
     If Spark ends, the commits of several threads fail with errors of the same text.
     """

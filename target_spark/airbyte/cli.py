@@ -79,7 +79,7 @@ class _CommandState:
         self._hide: Callable[[str], str] = str
 
     def hide(self, text: str) -> str:
-        """Return ``text`` with the secrets of the settings redacted, for output."""
+        """Return ``text`` without the secrets of the settings."""
         return self._hide(text)
 
     def read_settings(self, path: str) -> ConfigInput:
@@ -101,20 +101,14 @@ class _CommandState:
             ConfigValidationError: Settings are invalid; the message lists all errors.
         """
         config = _parse_spark_settings(config_input.config)
-        _check_operator_allows(self.plugin.name, config)
+        _check_after_load_allowed(self.plugin.name, config)
         target = self.plugin(config=config, parse_env_config=config_input.parse_env)
         target.config_args = config_input.args
         self._hide = make_redactor(target.config)
         return target
 
     def write_message(self, kind: str, field: str, body: Mapping[str, Any]) -> None:
-        """Write an Airbyte message to standard output.
-
-        Args:
-            kind: Type of the message, such as "SPEC".
-            field: Key of the message that contains ``body``.
-            body: Content of the message.
-        """
+        """Write an Airbyte message of the type ``kind``, with ``body`` under the key ``field``."""
         self._wire.write(line(kind, field, body))
 
     def write_error(self, fault: BaseException) -> None:
@@ -141,15 +135,11 @@ def _parse_spark_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**config}
 
 
-def _check_operator_allows(plugin: str, config: Mapping[str, Any]) -> None:
-    """Check that the machine's operator allows the setting ``after_load``, if it is set.
+def _check_after_load_allowed(plugin: str, config: Mapping[str, Any]) -> None:
+    """Raise an error if ``after_load`` is set, but the machine's operator does not allow it.
 
     The setting starts programs on this machine, which not every user of Airbyte's web interface may
-    do. The operator allows it with an environment variable.
-
-    Args:
-        plugin: The name of the target. The name of the variable is derived from it.
-        config: The settings.
+    do. The operator allows it with an environment variable, named after the plugin.
 
     Raises:
         ConfigurationError: The setting is not allowed.

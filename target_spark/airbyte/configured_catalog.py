@@ -198,7 +198,7 @@ def _build_column_names(paths: Sequence[_Path], schema: Mapping[str, object]) ->
 def _build_stream_options(stream: ConfiguredStream) -> StreamOptions:
     """Return the loader's options for a stream of an Airbyte configured catalog.
 
-    The options always remove a deleted row, as Airbyte users expect, instead of marking it.
+    As Airbyte users expect, rows that the source deleted are removed, not marked.
     """
     mode = MODES[stream.destination_sync_mode]
     return StreamOptions(

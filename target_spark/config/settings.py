@@ -439,9 +439,7 @@ SCHEMA: Final[JsonSchema] = {
 def _require_text(name: str, **more: Any) -> JsonSchema:
     """Return a JSON Schema that requires the setting ``name`` to be a non-empty string.
 
-    Args:
-        name: The name of the setting.
-        **more: Further JSON Schema keywords for the value, such as ``pattern``.
+    ``more`` are further JSON Schema keywords for the value, such as ``pattern``.
     """
     return {
         "required": [name],
@@ -531,8 +529,7 @@ def _fits_schema(name: str, value: Any) -> bool:
 def _iterate_faults(config: Mapping[str, Any], refused: frozenset[str]) -> Iterator[str]:
     """Yield an error text for each error in settings that fit the JSON Schema.
 
-    ``refused`` are the names of settings that the JSON Schema rejects; ``config`` does not contain
-    them.
+    ``refused`` has the names of other settings, which do not fit it and are not in ``config``.
     """
     if not get_location(config) and refused.isdisjoint(_LOCATION_SETTINGS):
         yield (

@@ -114,10 +114,9 @@ def _source_changes() -> str:
 
 
 def change_entry(fields: str, field: str, reason: str) -> str:
-    """Return the SQL of an array of entries for Airbyte's list ``changes``.
+    """Return the SQL of an array of entries for the list ``changes`` of ``_airbyte_meta``.
 
-    The array has one entry per field that was set to null, with the path of the field and the
-    reason.
+    Each entry says that a field was set to null, and why.
 
     Args:
         fields: The SQL of an array with one item per field that was set to null.

@@ -125,7 +125,7 @@ def read_arrow_batch(
     except (ConversionError, RecursionError) as error:
         raise UnsupportedBatchError(str(error)) from error
     by_source = dict(zip(properties, records.columns, strict=True))
-    _check_filled(table_schema, by_source)
+    _refuse_empty_texts(table_schema, by_source)
     metadata_columns = _MetadataColumns(lines, metadata)
     arrays = {}
     for column in table_schema.columns:
@@ -204,12 +204,8 @@ def _read_lines(path: str) -> list[_Line]:
     return lines
 
 
-def _check_filled(table_schema: TableSchema, by_source: Mapping[str, pa.Array]) -> None:
-    """Check that no text partition column has an empty string, which Delta would store as null.
-
-    Raises:
-        UnsupportedBatchError: A value is an empty string.
-    """
+def _refuse_empty_texts(table_schema: TableSchema, by_source: Mapping[str, pa.Array]) -> None:
+    """Raise `UnsupportedBatchError` if a partition column has "", which Delta stores as null."""
     for source in table_schema.filled:
         if any(value == "" for value in by_source[source].to_pylist()):
             raise UnsupportedBatchError(f"{source}: an empty string in a partition column")
@@ -235,11 +231,11 @@ class _MetadataColumns:
             "_sdc_sync_started_at": lambda: self._repeat(metadata.sync_started_at),
             TABLE_VERSION: self._versions,
             GENERATION: self._versions,
-            VALID_FROM: self._version_starts,
+            VALID_FROM: self._valid_extraction_times,
             VALID_TO: lambda: self._repeat(None),
             IS_CURRENT: lambda: self._repeat(True),  # noqa: FBT003
             RAW_ID: self._raw_ids,
-            EXTRACTED_AT: self._version_starts,
+            EXTRACTED_AT: self._valid_extraction_times,
             META: lambda: self._repeat(f"{meta_prefix(metadata.sync_id)}[]}}"),
         }
 
@@ -271,18 +267,13 @@ class _MetadataColumns:
     def _extraction_times(self) -> Iterator[int | None]:
         """Yield the extraction time of each row in microseconds since 1970; None if it is invalid.
 
-        For a row without an extraction time, yield the time when the batch's first row was
-        received.
+        A row without an extraction time gets the batch's time, when its first row was received.
         """
         parsed = self._parse_times()
         return (self._received if line.t is None else parsed[line.t] for line in self._lines)
 
-    def _version_starts(self) -> Iterator[int]:
-        """Yield the time from which each row is valid, in microseconds since 1970.
-
-        This is the extraction time of the row or, if that is missing or invalid, the time when the
-        batch's first row was received.
-        """
+    def _valid_extraction_times(self) -> Iterator[int]:
+        """Yield the times of `_extraction_times`, with the batch's time for an invalid one."""
         return (self._received if micros is None else micros for micros in self._extraction_times())
 
     def _parse_times(self) -> dict[str, int | None]:

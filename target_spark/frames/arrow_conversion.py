@@ -271,8 +271,6 @@ class ArrowConverter:
     def _to_array(self, type_: ColumnType, values: list[Any], path: _Path) -> pa.Array:
         """Return the decoded values of a column, field or array item as an Arrow array.
 
-        ``path`` is the path of the values in the record.
-
         Raises:
             ConversionError: A value cannot be converted to the type.
         """
@@ -341,7 +339,6 @@ def _to_string_array(bodies: Sequence[bytes]) -> pa.Array:
 
 
 def _build_null_mask(values: list[Any]) -> pa.Array:
-    """Return a boolean Arrow array that is true at the index of each None in ``values``."""
     return pa.array([value is None for value in values], pa.bool_())
 
 

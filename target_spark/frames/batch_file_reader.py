@@ -96,7 +96,7 @@ class BatchFileFrame:
         paths: The folders of the spool files.
         rows: The number of rows in the spool files.
         ordinal_offsets: For each BATCH message, a tuple of its ordinal and the number of lines in
-            its files. The ordinals of all later messages are increased by this number.
+            its files, by which the ordinals of all later messages must be increased.
         nans_replaced: The number of rows where NaN or an infinity was replaced by null.
         has_deletes: True if some rows may be delete records (with ``_sdc_deleted_at``).
     """
@@ -235,7 +235,7 @@ def assign_ordinals(
 
 
 def _group_files(files: Sequence[BatchFile]) -> list[list[int]]:
-    """Group files that Spark can read as one DataFrame; return the indexes of each group.
+    """Return groups of files that Spark can read as one DataFrame, as indexes into ``files``.
 
     The files of a group have the same format, and the same string columns that contain JSON.
     """
@@ -250,10 +250,8 @@ def _create_scans(
 ) -> Iterator[_Scan]:
     """Yield `_Scan` objects with the DataFrames that read one group of files.
 
-    One DataFrame reads all files of the group, unless they are Parquet files with incompatible
-    column types. Then each file is read as a separate DataFrame.
-
-    ``group`` has the indexes of the group's files in ``files``.
+    ``group`` has the indexes of the files in ``files``. One DataFrame reads all of them. Only for
+    Parquet files with incompatible column types, there is a separate DataFrame for each file.
     """
     numbers: dict[str, list[int]] = defaultdict(list)
     for number in group:
@@ -408,10 +406,7 @@ def _select_parquet_lines(frame: DataFrame, in_json: Collection[str]) -> DataFra
 
 
 def _find_parquet_blocks(frame: DataFrame) -> list[_Block]:
-    """Return one `_Block` for each Parquet file, with the number of its rows, sorted by file.
-
-    ``frame`` is the DataFrame that reads the files.
-    """
+    """Return one `_Block` per Parquet file in ``frame``, with its row count, sorted by file."""
     deletes = int(DELETED_AT in frame.columns)
     files = frame.selectExpr("`_metadata`.`file_path` AS `file`").groupBy("file").count()
     blocks = (_Block(row[0], 0, 0, row[1], row[1], deletes) for row in files.collect())
@@ -423,12 +418,10 @@ def _get_position(block: _Block) -> tuple[str, int]:
 
 
 def _write_spool_lines(spark: SparkSession, read: DataFrame, starts: str, path: str) -> int:
-    """Write rows to spool files as lines of JSON, and replace NaN and infinities by null.
+    """Write rows as lines of JSON; return the number of rows where NaN or an infinity became null.
 
-    Return the number of rows with a replaced value.
-
-    ``read`` has the columns of `_Scan.lines`, and ``starts`` is the SQL of a table with the first
-    ordinal (position in the input) of each block.
+    ``read`` has the rows, with the columns of `_Scan.lines`. ``starts`` is the SQL of a table with
+    the first ordinal (position in the input) of each block. ``path`` is the folder to write to.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as F  # noqa: N812 - the usual name

@@ -133,7 +133,7 @@ def _build_changes(fault_arrays: Mapping[str, str]) -> str:
 
 
 def _build_fault_array(type_: ColumnType, *, truncate: bool) -> str:
-    """Return the SQL of an array with the path and error text of each fault in the column ``i``."""
+    """Return the SQL of an array with path and text of each error in a value, the column ``i``."""
     cases = ", ".join(
         f"CASE WHEN {fault.condition}"
         f" THEN named_struct('path', {sql_literal(fault.path)},"
@@ -146,7 +146,7 @@ def _build_fault_array(type_: ColumnType, *, truncate: bool) -> str:
 def _build_reasons_sql(faults: Mapping[str, str]) -> str:
     """Return the SQL of an array with the texts of the errors that a row has.
 
-    ``faults`` has a SQL condition for each error text. It is true if the row has the error.
+    ``faults`` maps each error text to a SQL condition that is true if the row has the error.
     """
     cases = (
         f"CASE WHEN {condition} THEN {sql_literal(reason)} END"

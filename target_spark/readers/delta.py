@@ -140,13 +140,9 @@ def _read_file(folder: Path, file: Mapping[str, Any], schema: pa.Schema) -> pa.T
 def _cast_column(
     values: pa.ChunkedArray, field: pa.Field, folder: Path, path: str
 ) -> pa.ChunkedArray:
-    """Return a column of a data file, cast to its type in the table.
+    """Return a column of a data file, cast to its type in the table, which is that of ``field``.
 
-    Args:
-        values: The values of the column in the file.
-        field: The name and the type of the column in the table.
-        folder: The folder of the table, for the error message.
-        path: The path of the file, for the error message.
+    ``folder`` (of the table) and ``path`` (of the file) are for the error message.
 
     Raises:
         TableError: A value cannot be represented in this type.

@@ -404,7 +404,6 @@ def _raise_permanent_error(operation: str, kind: FailureKind, error: BaseExcepti
 
 
 def _make_commit_error(operation: str, cause: str) -> StorageError:
-    """Return the error for a commit that failed; ``cause`` says why."""
     return StorageError(
         f"{operation}: {cause.removesuffix('.')}. Nothing of this batch is committed and no state"
         " that covers it is emitted; earlier commits are safe. Start again when the cause is fixed."
@@ -412,7 +411,6 @@ def _make_commit_error(operation: str, cause: str) -> StorageError:
 
 
 def _sleep(seconds: float, stopping: threading.Event) -> None:
-    """Sleep for a number of seconds, or until the event ``stopping`` is set."""
     # The event is polled, because a signal handler in the same thread may set it.
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0 and not stopping.is_set():

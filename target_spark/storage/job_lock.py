@@ -271,11 +271,9 @@ class JobLock:
         self._file = -1
 
     def _write(self) -> None:
-        """Replace the content of the lock file in one call, so that a kill leaves valid JSON.
-
-        Spaces at the end overwrite the rest of a longer previous content.
-        """
+        """Replace the content of the lock file in one call, so that a kill leaves valid JSON."""
         text = json.dumps(self._owner).encode()
+        # Spaces overwrite the rest of a longer previous content.
         os.pwrite(self._file, text.ljust(os.fstat(self._file).st_size), 0)
 
 

@@ -39,12 +39,9 @@ class _Sharing(NamedTuple):
     group: int | None
 
     def fault(self, status: os.stat_result) -> str:
-        """Return the reason not to trust a lock file, or "" if the file is safe.
+        """Return the reason not to trust a lock file with this status, or "" if it is safe.
 
         The reason is a phrase for an error message, such as "belongs to another user".
-
-        Args:
-            status: The result of `os.stat` for the file.
         """
         if status.st_gid == self.group:
             return ""
@@ -54,11 +51,6 @@ class _Sharing(NamedTuple):
         """Set the permissions of an open lock file, and its group if ``group`` is not None.
 
         A file of another user is not changed. Errors are ignored.
-
-        Args:
-            file: The file descriptor.
-            status: The current status of the file.
-            mode: The permissions, such as ``0o600``.
         """
         if status.st_uid != os.geteuid():
             return

@@ -476,11 +476,10 @@ def _remove_leftovers(root: Path) -> None:
 
 
 def _remove_unlocked(folder: Path) -> None:
-    """Delete a folder for uncommitted rows. Its lock is held until the folder is deleted.
+    """Delete a folder for uncommitted rows, unless a running process has locked it.
 
-    A run that has just created the folder waits for the lock, and then creates another folder. If
-    the folder has no lock file, its name decides: that of a run's folder is deleted, because an
-    interrupted deletion leaves such a folder. Any other may belong to another program, and is kept.
+    The lock is held until the folder is deleted. A run that has just created the folder waits for
+    the lock, and then creates another folder.
 
     Raises:
         BlockingIOError: A running process has locked the folder.
@@ -490,6 +489,8 @@ def _remove_unlocked(folder: Path) -> None:
             lock = stack.enter_context((folder / _LOCK_NAME).open("rb"))
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except FileNotFoundError:
+            # An interrupted deletion leaves a run's folder without a lock file. A folder with
+            # another name may belong to another program.
             if _RUN_FOLDER.fullmatch(folder.name) is None:
                 return
         shutil.rmtree(folder)
