@@ -410,10 +410,8 @@ def _check_security(
 ) -> Iterator[Check]:
     """Yield a warning for each missing Spark protection against other users, such as encryption.
 
-    Args:
-        config: The settings of the target.
-        spark: A running session, whose effective settings are checked, including those of
-            ``spark-defaults.conf``. None to check only the settings of the target.
+    If ``spark`` is given, its effective settings are checked, including those of
+    ``spark-defaults.conf``; else the settings of the target, ``config``.
     """
     spark_settings = settings.spark_settings(config)
     if spark_settings.remote:
@@ -428,9 +426,9 @@ def _check_security(
 
 
 def _check_staging_address(staging: str, spark: SparkSession) -> Check:
-    """Check the setting ``staging``, a remote URL for temporary files.
+    """Upload a test file to ``staging``, read it with Spark, delete it, and return the result.
 
-    A test file is uploaded to the URL, read with Spark, and deleted.
+    ``staging`` is the setting of this name, a remote URL for temporary files.
     """
     from target_spark.storage.staging_area import StagingArea, staged_for_spark
 
@@ -543,10 +541,10 @@ def _remove_created_afterwards(spark: SparkSession, table: Table) -> Iterator[No
 
 
 def _check_tables(config: Mapping[str, Any], options: LoadOptions, spark: SparkSession) -> Check:
-    """Check that this job loaded all existing tables in the configured locations.
+    """Return a warning if another job or program wrote a table in the configured locations.
 
-    The result is a warning if another job or program wrote one of the tables, and a failure if the
-    tables cannot be listed. Otherwise its text has the id of the run that stored the last state.
+    The check fails if the tables cannot be listed. If it is ok, its text has the id of the run that
+    stored the last state of the job.
     """
     jobs = (settings.get_job_name(config), *settings.former_jobs(config))
     try:

@@ -200,15 +200,11 @@ def _add_lateness(
 def _show_document(
     text: str | None, clean: Callable[[str], str], *, is_record: bool = False
 ) -> str | None:
-    """Return a JSON text as indented text without secrets; None if ``text`` is None.
+    """Return the JSON text of a state or a record, indented and shortened; None for None.
 
-    Long texts are shortened. Numbers keep all their digits.
-
-    Args:
-        text: The JSON text of a state or a record.
-        clean: Function that redacts secrets and escapes control characters in a text.
-        is_record: True for a record. Its values are hidden if the settings forbid messages to show
-            values of rows.
+    Secrets and control characters are removed with the function ``clean``. Numbers keep all their
+    digits. If ``is_record`` is True, the values are hidden if the settings forbid messages to show
+    values of rows.
     """
     if text is None:
         return None
@@ -262,8 +258,8 @@ def _collect_by_stream(page: Mapping[str, Any], column: str) -> dict[str, list[f
         column: The column of the table of runs with the number, such as "received".
 
     Returns:
-        A list for each stream, with one number per run from the oldest to the newest run; 0 for a
-        run without the stream. Streams with the most received rows come first.
+        The numbers of each stream, from the oldest to the newest run; 0 for a run without the
+        stream. Streams with the most received rows come first.
     """
     position = {run["run"]: -number for number, run in enumerate(page["runs"], 1)}
     received: Counter[str] = Counter()

@@ -302,12 +302,8 @@ class ReplayWriter(BatchWriter):
     def _get_unloaded_records(self, spark: SparkSession, table: Table) -> DataFrame:
         """Return the quarantined records without those that an interrupted replay has loaded.
 
-        An additional column numbers the records in the order of their quarantine.
-
-        Args:
-            spark: The session.
-            table: The table of the stream. If an interrupted replay has committed rows, the
-                metadata of the last commit contain its id.
+        If that replay has committed rows, the last commit of ``table``, the stream's table, has its
+        id. An additional column numbers the records in the order of their quarantine.
         """
         quarantined = self._writer.rows(spark, self._quarantine_table)
         missing = {
@@ -352,16 +348,14 @@ class ReplayWriter(BatchWriter):
         )
         return frozenset(row[0] for row in matching.select(quote(ordinal)).toLocalIterator())
 
-    def _claim_records(self, spark: SparkSession, positions: Collection[int]) -> DataFrame:
-        """Return the quarantined records, with this run's id in the column ``replay``.
+    def _claim_records(self, spark: SparkSession, kept: Collection[int]) -> DataFrame:
+        """Return the quarantined records; those to load get this run's id in the column ``replay``.
 
-        The id marks the records that this run loads, so that the next run can complete the replay.
-
-        ``positions`` are the numbers, assigned by `_get_unloaded_records`, of records that stay in
-        the quarantine. These get no id.
+        If this run is interrupted, the next run completes the replay with these ids. ``kept`` has
+        the numbers, from `_get_unloaded_records`, of the records that stay in the quarantine.
         """
         path = self._folder.new_path("stay")
-        path.write_text("".join(f'{{"{_POSITION}":{each}}}\n' for each in positions), "ascii")
+        path.write_text("".join(f'{{"{_POSITION}":{each}}}\n' for each in kept), "ascii")
         staying = spark.read.schema(f"`{_POSITION}` BIGINT").json(to_spark_uri(str(path)))
         staying = staying.withColumn("stays", F.lit(True))  # noqa: FBT003
         claim = F.when(F.col("stays"), None).otherwise(F.lit(self._run.id))
@@ -390,13 +384,9 @@ class ReplayWriter(BatchWriter):
 def _decode_record(
     described: SchemaEvent, raw: str, extracted_at: str | None, version: int | None
 ) -> Rows | None:
-    """Convert a quarantined record to a record event. Return None if it is not a JSON object.
+    """Convert the JSON text ``raw`` of a quarantined record to a record event.
 
-    Args:
-        described: The schema of the stream.
-        raw: The text of the record, which may be invalid JSON.
-        extracted_at: The extraction time of the record; None if unknown.
-        version: The ``version`` of the Singer RECORD message; None if it had none.
+    Return None if it is not a JSON object. ``version`` is that of the Singer RECORD message.
     """
     head: dict[str, Any] = {
         "type": "RECORD",
@@ -416,11 +406,8 @@ def _decode_record(
 def _remove_rows(batch: Batch, excluded: Collection[int], folder: SpoolFolder) -> Batch:
     """Write the rows of a batch, except excluded ones, to a new file; return the new batch.
 
-    Args:
-        batch: The batch, whose rows are in files as lines of JSON.
-        excluded: The ordinals (positions in the input) of the rows to leave out. If it is empty, no
-            file is written, and the batch is returned unchanged.
-        folder: The local folder for uncommitted rows.
+    ``excluded`` has ordinals (positions in the input). If it is empty, no file is written, and the
+    batch is returned unchanged.
     """
     if not excluded:
         return batch

@@ -155,7 +155,7 @@ def _render(chart: Any, title: str, summary: str, table: str) -> Plot:
     def clean(root: Any) -> Any:
         root.set("role", "img")
         root.set("aria-label", f"{title}. {summary}")
-        _remove_scripts(root)
+        _clean_svg(root)
         return root
 
     chart.add_xml_filter(clean)
@@ -166,7 +166,7 @@ def _render(chart: Any, title: str, summary: str, table: str) -> Plot:
     return Plot(title, summary, svg, table)
 
 
-def _remove_scripts(root: Any) -> None:
+def _clean_svg(root: Any) -> None:
     """Remove scripts, styles and comments from a chart's SVG element; turn values into tooltips."""
     for parent in list(root.iter()):
         for child in list(parent):

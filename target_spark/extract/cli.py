@@ -177,9 +177,6 @@ class _TapSync:
         The sync starts from the state that the user passed, or else from the last state that is
         stored in the target's tables.
 
-        Args:
-            session: The running load, with its loader and its Spark.
-
         Raises:
             ReadingError: The tap failed.
             TargetSparkError: The loader failed.
@@ -196,7 +193,7 @@ class _TapSync:
         if self._source.read_range is not None:
             tap.protocol_writer = KeptStateWriter(output, self._find_last_state(session))
         try:
-            target.call_on_interrupt(lambda: tap.run.stop(_leave))
+            target.call_on_interrupt(lambda: tap.run.stop(_end_sync))
             with output.polling():
                 tap.sync_all()
         except SystemExit as error:
@@ -268,10 +265,6 @@ class _TapSync:
 
         Only selected streams with a bookmark and selected child streams are checked. A child stream
         needs no bookmark: its parent's bookmark makes it skip the children of older parent records.
-
-        Args:
-            spark: The session.
-            bookmarks: The names of the streams with a bookmark in the state.
         """
         from target_spark.writers import get_writer
 
@@ -286,11 +279,9 @@ class _TapSync:
         return missing
 
     def _find_last_state(self, session: LoadSession) -> bytes | None:
-        """Return the last state of this job in the target's tables, as JSON.
+        """Return the last state of this job in the target's tables, as JSON; None if there is none.
 
-        Return None if no table has a state of the job. Log a warning if an interrupted run has
-        committed rows after the state. If a table is restored, removed or loaded by another run
-        before the loader's first commit to it, that commit fails.
+        Log a warning if an interrupted run has committed rows after the state.
         """
         from target_spark.cli.last_state import (
             UNCOVERED_ROWS,
@@ -300,6 +291,7 @@ class _TapSync:
         )
 
         tables = find_recoverable_tables(self._options, session.engine.spark)
+        # The first commit to a table fails if it is restored, removed or loaded meanwhile.
         session.loader.expect_metadata(get_expected_metadata(tables))
         marker = get_job_metadata(session.run.jobs, tables)
         if marker is None or marker.state is None:
@@ -439,10 +431,9 @@ def _load_state(
 
 
 def _refuse_overwrites(tap: Tap, target: CommandTarget, options: LoadOptions) -> None:
-    """Check that a backfill of only a range of a stream does not overwrite a whole table.
+    """Raise `UnsupportedError` if a selected stream of a backfill has the write mode overwrite.
 
-    Raises:
-        UnsupportedError: The write mode of a selected stream is overwrite.
+    A backfill reads only a range of the stream, so it must not replace the whole table.
     """
     overwrites = _make_overwrite_check(target, options)
     for stream in tap.streams.values():
@@ -454,7 +445,7 @@ def _refuse_overwrites(tap: Tap, target: CommandTarget, options: LoadOptions) ->
             )
 
 
-def _leave() -> None:
+def _end_sync() -> None:
     """Raise SystemExit to end the sync of the tap after a signal, as if it had succeeded."""
     raise SystemExit(0)
 

@@ -390,12 +390,11 @@ _clients: dict[tuple[RateLimitAddress, int], _Client] = {}
 _clients_lock = threading.Lock()
 
 
-def _call_with_retries(call: Callable[[], _T], reason: Callable[[Exception], Exception]) -> _T:
+def _call_with_retries(call: Callable[[], _T], make_error: Callable[[Exception], Exception]) -> _T:
     """Call a function, and retry it up to three times after connection errors.
 
-    The pauses before the retries are 0.5, 1 and 2 seconds.
-
-    ``reason`` is a function that converts the last error to the exception to raise.
+    The pauses before the retries are 0.5, 1 and 2 seconds. If all retries fail, the exception that
+    ``make_error`` returns for the last error is raised.
     """
     pause = _FIRST_PAUSE_SECONDS
     for left in reversed(range(_ATTEMPTS)):
@@ -403,7 +402,7 @@ def _call_with_retries(call: Callable[[], _T], reason: Callable[[Exception], Exc
             return call()
         except (OSError, msgspec.DecodeError) as error:
             if not left:
-                raise reason(error) from error
+                raise make_error(error) from error
         time.sleep(pause)
         pause *= 2
     raise AssertionError("unreachable")
@@ -478,12 +477,10 @@ class _SlotCounter:
 
 
 def _next_slot(after: float, slot_seconds: float, share: StaticShare) -> float:
-    """Return the start of this worker's next time slot, in seconds since 1970.
+    """Return the start of this worker's first time slot after the time ``after``.
 
-    Args:
-        after: The time after which the slot must start, in seconds since 1970.
-        slot_seconds: The length of a time slot. In each slot, the limit allows one request.
-        share: The time slots of this worker.
+    Times are in seconds since 1970. Each slot has ``slot_seconds``, and allows one request.
+    ``share`` assigns slots to this worker.
     """
     round_seconds = slot_seconds * share.worker_count
     first = slot_seconds * share.number

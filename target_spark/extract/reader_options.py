@@ -242,13 +242,8 @@ def _read_document(
 ) -> dict[str, Any] | None:
     """Return the JSON object in the value of an option, or in the file that the value names.
 
-    Return None if the option is not set.
-
-    Args:
-        value: The value of the option: a JSON object, or the path of a file.
-        read: A function that parses a JSON text. Its second argument is the name of the option or
-            file for error messages.
-        option: The name of the option.
+    Return None if the option is not set. The function ``read`` parses a JSON text. Its second
+    argument is the name of the option or file, for error messages.
 
     Raises:
         UnsupportedError: The file cannot be read.

@@ -253,11 +253,9 @@ class _PartitionOutput:
 
 
 def _build_record_batch(stream: int, lines: bytes) -> Any:
-    """Return an Arrow record batch with one row, in the columns ``stream`` and ``value``.
+    """Return an Arrow record batch with one row: ``stream``, the number of a stream, and ``value``.
 
-    Args:
-        stream: The number of the stream.
-        lines: Lines of JSON. The row has them as binary, without the newline at their end.
+    The value is the text of ``lines``, lines of JSON, as binary without the last newline.
     """
     import pyarrow as pa
 

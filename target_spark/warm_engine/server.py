@@ -181,9 +181,8 @@ class EngineServer:
     def _serve_run(self, connection: socket.socket, message: Mapping[str, Any]) -> None:
         """Let a run use the engine's Spark, wait for the run's end, and cancel its remaining work.
 
-        Args:
-            connection: The connection to the run, which the run keeps open until it ends.
-            message: The run's first message, with its id, process id and job name.
+        ``message`` is the run's first message, with its id, process id and job name. The run keeps
+        the connection open until it ends.
         """
         run = _Run(str(message["run"]), int(message["pid"]), str(message["job"]), time.time())
         with self._guard:

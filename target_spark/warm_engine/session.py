@@ -112,7 +112,6 @@ class _Attachment:
         return is_lost
 
     def is_jvm_gone(self) -> bool:
-        """Return True if the process of the engine's JVM has ended."""
         try:
             os.kill(self.jvm, 0)
         except (ProcessLookupError, PermissionError):

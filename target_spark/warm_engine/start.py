@@ -92,14 +92,7 @@ def start_engine(
 def _start_process(settings: SparkSettings, identity: Identity) -> bool:
     """Start the process of an engine, and wait until it accepts connections.
 
-    Nothing is started if an engine with the same identity is running.
-
-    Args:
-        settings: The Spark settings of the engine.
-        identity: The identity of the engine.
-
-    Returns:
-        True if the engine was started; False if another process had started it.
+    Return False if another process had started an engine with the same identity, else True.
 
     Raises:
         SparkUnavailableError: The process did not start.
