@@ -286,12 +286,10 @@ class SparkDistributor:
 
 
 def _write_blocks(blocks: DataFrame, address: str) -> None:
-    """Write rows to text files, in one subfolder per stream such as ``stream=0``.
+    """Write rows to text files, in one subfolder of ``address`` per stream, such as ``stream=0``.
 
-    Args:
-        blocks: A DataFrame with the columns ``stream`` (the index of a stream) and ``value`` (one
-            or more rows as lines of JSON).
-        address: The URL of the folder to write to.
+    ``blocks`` has the columns ``stream`` (the index of a stream) and ``value`` (one or more rows as
+    lines of JSON).
     """
     blocks.write.partitionBy("stream").option("maxRecordsPerFile", 0).text(address)
 

@@ -290,9 +290,7 @@ class CallRules:
     ) -> Iterator[str]:
         """Yield a message for each setting or Spark property that has a forbidden value.
 
-        Args:
-            config: The settings of the gRPC call.
-            conf: The Spark properties in its setting ``spark``.
+        ``conf`` has the Spark properties in the setting ``spark`` of the call's ``config``.
         """
         for key, value in conf.items():
             pattern = find_value_pattern(key)
@@ -329,9 +327,7 @@ class CallRules:
     ) -> Iterator[str]:
         """Yield a message for each setting that could put tables outside the allowed ``roots``.
 
-        Args:
-            config: The settings of the gRPC call.
-            conf: The Spark properties in its setting ``spark``.
+        ``conf`` has the Spark properties in the setting ``spark`` of the call's ``config``.
         """
         if not self.roots:
             return

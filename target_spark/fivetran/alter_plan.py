@@ -143,11 +143,7 @@ def _apply_request(
     """Return an existing column with the changes that an AlterTable request makes to it.
 
     A DECIMAL that is requested without precision and scale keeps its current precision and scale.
-
-    Args:
-        old: The column before the request.
-        requested: The column in the request. None if the request lacks the column, which then
-            stays as a non-key column.
+    If ``requested`` is None, the request lacks the column, which stays as a non-key column.
     """
     if requested is None:
         return replace(old, is_key=False)

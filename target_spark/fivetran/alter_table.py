@@ -82,7 +82,7 @@ def apply_plan(
     _check_keys(changed, stream, plan)
     table_schema, layout = build_layout(options, stream, plan.after)
     if is_rewritten and replacement is None:
-        changed = _add_generated_columns(
+        changed = _mark_generated_columns(
             changed, stream, existing, plan, build_partition_specs(table_schema, layout)
         )
     properties = dict(_build_properties(existing, plan))
@@ -157,11 +157,6 @@ def _build_select_list(rows: DataFrame, existing: ExistingTable, plan: AlterPlan
 
     Columns that only the table has, such as generated partition columns, are included. If a value
     does not fit the new type of its column, the query fails.
-
-    Args:
-        rows: The current rows of the table.
-        existing: The table before the change.
-        plan: The changes.
     """
     dropped = {column.column for column in plan.dropped}
     ddl = {column.column: to_ddl(column, existing.format) for column in plan.after.columns}
@@ -209,28 +204,18 @@ def _build_alter_clauses(plan: AlterPlan, table_format: str) -> Iterator[str]:
         yield f"DROP COLUMNS ({', '.join(quote(column.column) for column in plan.dropped)})"
 
 
-def _add_generated_columns(
+def _mark_generated_columns(
     changed: DataFrame,
     stream: StreamId,
     existing: ExistingTable,
     plan: AlterPlan,
     partition_specs: Sequence[PartitionSpec],
 ) -> DataFrame:
-    """Mark the generated columns in the rows that overwrite a Delta table.
+    """Return the rows that overwrite a Delta table, with its generated columns marked as such.
 
     A generated column, such as the year of a date, is computed by Delta. After the overwrite, it is
     still generated only if the metadata of the written column contain its expression.
-
-    Args:
-        changed: The rows after the change.
-        stream: The stream of the table, for messages.
-        existing: The table before the change.
-        plan: The changes.
-        partition_specs: The partition columns that the setting ``partition_by`` defines, with their
-            expressions.
-
-    Returns:
-        The rows, with expressions in the metadata of generated columns.
+    ``partition_specs`` has the expressions, from the setting ``partition_by``.
 
     Raises:
         UnsupportedError: The setting ``partition_by`` does not define a generated column of the

@@ -97,10 +97,7 @@ def _read_rows(
 ) -> Iterator[Any]:
     """Yield the rows of batch files as Arrow record batches, in a Spark worker.
 
-    Args:
-        reader: The reader of the files.
-        files: All files of the request.
-        batches: Record batches whose only column has the indexes of the files to read.
+    ``batches`` are record batches whose only column has the indexes in ``files`` of those to read.
     """
     for batch in batches:
         for index in batch.column(0).to_pylist():

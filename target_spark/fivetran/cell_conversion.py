@@ -204,12 +204,7 @@ def _replace_infinite_floats(texts: Any, values: Any, overflown: Any) -> Any:
     """Replace infinity by the largest FLOAT, in rows whose text is a finite number.
 
     Fivetran writes the largest FLOAT rounded up, as 3.4028237e38, which Arrow parses as infinity.
-    The same applies to negative numbers.
-
-    Args:
-        texts: The texts of the numbers.
-        values: The parsed numbers.
-        overflown: Array that is true for each finite number that was parsed as infinity.
+    The same applies to negative numbers. ``overflown`` is true for each such row.
 
     Raises:
         ValueError: A number is larger than 3.4028237e38, or the values are not FLOAT.
@@ -275,10 +270,9 @@ def _slice_bytes(texts: Any, end: int) -> Any:
 
 
 def _check_range(values: Any, as_number: Any, first: int, last: int) -> Any:
-    """Return an array of dates or timestamps; raise ValueError if one is out of bounds.
+    """Return ``values``, dates or timestamps; raise ValueError if one is out of bounds.
 
-    The values are compared as integers of the Arrow type ``as_number``. The smallest allowed
-    integer is ``first``, and the largest is ``last``.
+    As integers (of the Arrow type ``as_number``), they must be from ``first`` to ``last``.
     """
     bounds = pc.min_max(values.view(as_number)).as_py()
     if bounds["min"] is not None and not first <= bounds["min"] <= bounds["max"] <= last:

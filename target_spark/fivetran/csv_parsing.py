@@ -193,10 +193,7 @@ def _parse_columns(
 def _find_first_invalid_utf8(block: bytes, count: int, null: str) -> int:
     """Return the index of the first CSV row with invalid UTF-8.
 
-    Args:
-        block: Complete rows of the file, without the header.
-        count: The number of columns in the header.
-        null: The cell text that means NULL.
+    The arguments are those of `_parse_columns`.
 
     Raises:
         FileFaultError: A row has more or fewer cells than the header.

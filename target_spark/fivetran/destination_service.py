@@ -227,11 +227,6 @@ class _Calls:
         Other calls for the table wait until the block ends. If the client of a waiting call
         disconnects, the call ends with an error and changes nothing, because the client may have
         repeated the call.
-
-        Args:
-            request: The request message, with the configuration.
-            stream: The stream of the table.
-            call: The gRPC call.
         """
         call.note(str(stream))
         with self._tables(request) as tables:

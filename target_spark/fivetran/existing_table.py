@@ -127,15 +127,9 @@ def ensure_not_replaced(spark: SparkSession, existing: ExistingTable) -> Iterato
 def _check_id(
     spark: SparkSession, table: Table, table_format: str, known: str | None
 ) -> str | None:
-    """Check that a table has the same id as in an earlier lookup, and return the id.
+    """Return the id of a table, or None if the table does not exist.
 
-    Return None if the table does not exist, and did not exist before.
-
-    Args:
-        spark: The session.
-        table: The table.
-        table_format: The format of the table.
-        known: The id that an earlier lookup returned; None to accept any id.
+    ``known`` is the id that an earlier lookup returned; None to accept any id.
 
     Raises:
         TableError: The current id differs from ``known``.

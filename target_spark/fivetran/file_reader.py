@@ -193,11 +193,7 @@ def _open_content(
 ) -> Iterator[bytes]:
     """Open a batch file and return an iterator over its decrypted and decompressed content.
 
-    Args:
-        file: The file.
-        params: The format of the file.
-        size: The maximum number of bytes per item of the iterator.
-        stack: The exit stack that closes the file.
+    Items have at most ``size`` bytes. ``stack`` closes the file.
 
     Raises:
         BatchFileLoadError: The file cannot be opened or is empty, or its key is invalid.
@@ -306,12 +302,8 @@ def _explain_read_error(error: OSError) -> str:
 def _explain_decompression_error(error: OSError, params: FileParams) -> str:
     """Return the reason why a batch file cannot be decompressed, as the end of a sentence.
 
-    The caller puts "The batch file <name>" before the text, which is, for example, "is cut off: its
-    ZSTD data has no end".
-
-    Args:
-        error: The error of the decompressor.
-        params: The format of the file.
+    The sentence begins with the name of the file. An example is "is cut off: its ZSTD data has no
+    end".
     """
     name = params.compression.name
     if "runcated" in str(error):

@@ -176,23 +176,17 @@ def fill_unmodified(versions: DataFrame, table: DataFrame, schema: VersionedSche
 def _find_base_versions(
     versions: DataFrame, table: DataFrame, schema: VersionedSchema
 ) -> DataFrame:
-    """Return the existing row versions from which a batch copies unmodified values.
+    """Return the row versions in ``table`` from which a batch copies unmodified values.
 
-    The result has the columns of ``versions``; the column `OP` marks its rows as base versions
-    (`FileKind.EARLIEST_START`, a kind that no version of a batch has).
+    The result has the columns of ``versions``, the versions that the batch writes. The column `OP`
+    marks its rows as base versions (`FileKind.EARLIEST_START`, which no version of a batch has).
 
-    Only rows with a version in the batch are considered. If several versions of a row are in the
-    table, the first of these is returned:
+    For each row in ``versions``, the first of these that exists is returned:
 
     1. The version with the start time of the row's first version in the batch. It exists if the
        batch was written before.
     2. The active version, unless the batch contains a version with its start time.
     3. The last version that starts before the row's first version in the batch.
-
-    Args:
-        versions: The versions that the batch inserts or updates.
-        table: The rows of the table.
-        schema: The columns of the table.
     """
     start = column_ref(schema.start)
     batch_starts = versions.groupBy(*schema.row_keys).agg(
@@ -274,12 +268,8 @@ def _build_begin_changes(
 ) -> DataFrame:
     """Return the changes that insert or update a batch's row versions in a history mode table.
 
-    If the batch also deletes a row, the row's new active version ends at the deletion time.
-
-    Args:
-        versions: The versions that the batch inserts or updates.
-        version_ends: The deletion times by row, as `_aggregate_version_ends` returns them.
-        schema: The columns of the table.
+    If the batch also deletes a row, the row's new active version ends at the deletion time, which
+    is in ``version_ends``, the result of `_aggregate_version_ends`.
     """
     active, end = column_ref(schema.active), column_ref(schema.end)
     is_deleted = active & F.col(_DELETED_AT).isNotNull()
@@ -299,15 +289,8 @@ def _build_end_changes(
 ) -> DataFrame:
     """Return the changes that remove or end existing row versions in a history mode table.
 
-    Versions that the batch itself writes are left out; `_build_begin_changes` returns their
-    changes.
-
-    Args:
-        versions: The versions that the batch inserts or updates.
-        table: The rows of the table.
-        version_ends: The times at which versions are removed or end, as `_aggregate_version_ends`
-            returns them.
-        schema: The columns of the table.
+    ``version_ends``, the result of `_aggregate_version_ends`, has the times. Versions in
+    ``versions``, which the batch itself writes, are left out.
     """
     keys = [*schema.row_keys, column_ref(schema.start)]
     is_affected = F.col(_EARLIEST_START).isNotNull() | F.col(_DELETED_AT).isNotNull()

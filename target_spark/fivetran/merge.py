@@ -184,8 +184,8 @@ def _combined_kind() -> Expression:
 def append_rows(spark: SparkSession, rows: DataFrame, existing: ExistingTable, batch: str) -> None:
     """Append the rows of a batch to a table in one commit, unless the batch was appended before.
 
-    After a commit that updated or removed rows, such as a Truncate, the batch is appended again; in
-    Delta tables this commit is found if it is among the last `_HISTORY_LIMIT` ones.
+    The batch is appended again if a later commit, such as a Truncate, updated or removed rows. In a
+    Delta table, only the last `_HISTORY_LIMIT` commits are searched for such a commit.
     Columns that are missing in the rows become null.
 
     Args:

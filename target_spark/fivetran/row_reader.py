@@ -180,18 +180,18 @@ class _RowConverter:
     flagged: tuple[DestinationColumn, ...]
     unmodified: str
 
-    def values(self, cells: Mapping[str, Any], count: int) -> Iterator[Any]:
+    def values(self, cells: Mapping[str, Any], rows_before: int) -> Iterator[Any]:
         """Convert a block of rows to Arrow arrays, and yield one array per column.
 
         The columns are those of `RowReader.schema` in the same order, without the last, `ORDINAL`.
 
         Args:
             cells: The columns of the file as arrays of texts, by their names in the header.
-            count: The number of earlier rows in the file, for error messages.
+            rows_before: The number of earlier rows in the file, for error messages.
         """
         rows = len(next(iter(cells.values())))
         for key in key_columns(self.fivetran_schema, self.kind):
-            self._check_key(key, cells[key.name], count)
+            self._check_key(key, cells[key.name], rows_before)
         flags = {
             column.name: self._unmodified_flags(cells.get(column.name), rows)
             for column in self.flagged
@@ -201,22 +201,22 @@ class _RowConverter:
             if texts is None:
                 yield pa.nulls(rows, arrow_type(column))
             else:
-                yield _convert_cells(column, texts, count)
+                yield _convert_cells(column, texts, rows_before)
         yield from flags.values()
         yield pa.repeat(pa.scalar(int(self.kind), pa.int8()), rows)
 
-    def _check_key(self, key: DestinationColumn, cells: Any, count: int) -> None:
+    def _check_key(self, key: DestinationColumn, cells: Any, rows_before: int) -> None:
         is_missing = pc.is_null(cells)
         if self.unmodified:
             is_missing = pc.or_(is_missing, self._unmodified_flags(cells, len(cells)))
         if pc.any(is_missing).as_py():
-            row = count + 1 + pc.index(is_missing, True).as_py()
+            row = rows_before + 1 + pc.index(is_missing, True).as_py()
             raise FileFaultError(f"has no value in row {row:,}, column {key.name}, which is a key")
         if key.type not in DATETIME_TYPES or key.name == START:
             return
         is_too_precise = pc.match_substring_regex(cells, _BEYOND_MICROSECONDS)
         if pc.any(is_too_precise).as_py():
-            row = count + 1 + pc.index(is_too_precise, True).as_py()
+            row = rows_before + 1 + pc.index(is_too_precise, True).as_py()
             raise FileFaultError(
                 f"has more digits than microseconds in row {row:,}, column {key.name}, which is a"
                 " key: rows with different keys would become one. Exclude the table, or give the"
@@ -226,10 +226,8 @@ class _RowConverter:
     def _unmodified_flags(self, cells: Any | None, rows: int) -> Any:
         """Return a column's flags: for each row, true if an update does not change the column.
 
-        Args:
-            cells: The cells of the column, or None if the file lacks the column. Then all flags of
-                an update file are true, and those of any other file are false.
-            rows: The number of rows.
+        ``cells`` is None if the file lacks the column. Then all flags of an update file are true,
+        and those of any other file are false. ``rows`` is the number of rows.
         """
         if cells is None or not self.unmodified:
             return pa.repeat(self.kind is FileKind.UPDATE and cells is None, rows)
@@ -237,19 +235,17 @@ class _RowConverter:
 
 
 def _null_unmodified(cells: Any | None, flags: Any | None) -> Any | None:
-    """Return a column's cells, with null in place of each cell marked as unmodified.
+    """Return a column's cells, with null in place of each cell whose flag is true (unmodified).
 
-    Args:
-        cells: The cells of a column, or None if the file lacks the column; the result is then None.
-        flags: Array that is true for each unmodified cell, or None if the column has no flag.
+    ``flags`` is None if the column has no flags. If ``cells`` is None, so is the result.
     """
     if cells is None or flags is None or not pc.any(flags).as_py():
         return cells
     return pc.if_else(flags, pa.scalar(None, pa.string()), cells)
 
 
-def _convert_cells(column: DestinationColumn, cells: Any, count: int) -> Any:
-    """Convert a column's cells to an Arrow array; ``count`` is the number of earlier rows.
+def _convert_cells(column: DestinationColumn, cells: Any, rows_before: int) -> Any:
+    """Convert a column's cells to an Arrow array of the column's type.
 
     Raises:
         FileFaultError: A cell is not a valid value of the column's type.
@@ -257,7 +253,7 @@ def _convert_cells(column: DestinationColumn, cells: Any, count: int) -> Any:
     try:
         return convert_column(column, cells)
     except CellConversionError as error:
-        row = count + 1 + error.row
+        row = rows_before + 1 + error.row
         raise FileFaultError(
             f"has a cell in row {row:,}, column {column.name}, that {error.reason}"
         ) from None

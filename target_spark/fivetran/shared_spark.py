@@ -129,9 +129,6 @@ class SharedSpark:
 
         Start Spark if necessary. If Spark runs with other settings, wait until no call uses it, and
         restart it. The call is counted as a user of Spark, so that no other call restarts it.
-
-        Args:
-            config: The settings of the target that the call sent.
         """
         location = settings.get_location(config)
         requested = settings.spark_settings(config)
@@ -157,11 +154,8 @@ class SharedSpark:
         """Stop Spark if it runs, and start it with other settings.
 
         Return before Spark has started; the first use of the session waits until it has.
-
-        Args:
-            requested: The Spark settings to start with.
-            location: The location of the tables.
-            staging: The folder for Spark's temporary data; None for the system's temporary folder.
+        ``location`` is the location of the tables, and ``staging`` the folder for Spark's temporary
+        data; None for the system's temporary folder.
 
         Raises:
             UnsupportedError: The settings name a Spark Connect server.

@@ -117,13 +117,9 @@ def _from_text(value: str, _old: str, new: str) -> _ConversionStep:
 
 
 def _text_to_float(text: str, new: str) -> _ConversionStep:
-    """Return the SQL that converts a text to a float or double.
+    """Return the SQL that converts a text to the type ``new``, which is ``float`` or ``double``.
 
     The conversion is exact if the shortest decimal text of the new value has the same digits.
-
-    Args:
-        text: The SQL expression of the text.
-        new: The DDL type, ``float`` or ``double``.
     """
     number = f"if({exact_cast(text, Double())} IS NOT NULL, try_cast({text} AS {new}), NULL)"
     is_non_finite = f"{text} IN {_NON_FINITE}"
@@ -135,10 +131,8 @@ def _text_to_float(text: str, new: str) -> _ConversionStep:
 def _build_digits_sql(number: str) -> str:
     """Return the SQL of a number's significant digits, such as ``12`` for -0.120 and for 1.2e5.
 
-    Two texts with the same digits differ at most in sign and magnitude.
-
-    Args:
-        number: The SQL expression of the number as text.
+    Two texts with the same digits differ at most in sign and magnitude. ``number`` is the SQL of
+    such a text.
     """
     mantissa = f"substring_index(lower({number}), 'e', 1)"
     return f"rtrim('0', ltrim('0', replace(replace({mantissa}, '.', ''), '-', '')))"
@@ -194,11 +188,7 @@ def _lose_all(_value: str, _old: str, new: str) -> _ConversionStep:
 
 
 def _exact_step(converted: str) -> _ConversionStep:
-    """Return the conversion step for SQL that results in null instead of an inexact value.
-
-    Args:
-        converted: The SQL expression of the new value.
-    """
+    """Return the conversion step for SQL that yields null instead of an inexact value."""
     return _ConversionStep(converted, f"({converted}) IS NOT NULL")
 
 

@@ -318,7 +318,6 @@ def _get_client(spark: Any) -> Any:
 
 
 def _get_session_id(spark: Any) -> str:
-    """Return the id of a session on the Spark Connect server."""
     return str(spark.session_id)
 
 

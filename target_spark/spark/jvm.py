@@ -193,9 +193,8 @@ def _hash(*parts: str) -> str:
 def _create_home(package: Path, home: Path, jars: Mapping[str, str]) -> None:
     """Create a folder of links to all files of Spark except its machine learning jar.
 
-    The creation is atomic. If another process creates the folder first, that folder is kept.
-
-    ``jars`` maps the path of each jar to copy into the folder to its required SHA-256.
+    The folder appears only when it is complete; if another process created it first, that one is
+    kept. ``jars`` maps the path of each jar to copy into the folder to its required SHA-256.
 
     Raises:
         OSError: The folder cannot be created, or the SHA-256 of a jar differs.

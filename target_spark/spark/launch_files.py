@@ -98,10 +98,8 @@ def _get_library_path(
 ) -> dict[str, str]:
     """Return the variable ``LD_LIBRARY_PATH`` with Java's library folder before its present value.
 
-    The result is {} if no library path is set.
-
-    If a library path is set without this folder, Java adds the folder and restarts itself. The
-    command line of the restarted Java would show the options that were passed in private files.
+    If a library path is set without this folder, Java restarts itself, and its new command line
+    shows the options that were passed in private files. Return {} if no library path is set.
     """
     library_path = environ.get(_LIBRARIES)
     jvm_folder = Path(java).resolve().parent.parent / "lib" / "server"
@@ -128,9 +126,7 @@ def _parse_submit_arguments(text: str) -> tuple[Namespace, list[str]]:
 def _hide_options(key: str, text: str, file: Path) -> str:
     """Move Java options with values, such as ``-Dkey=value``, to a private file.
 
-    Return the options for the command line: all other options, and ``@file`` if the file was
-    written.
-
+    Return the options for the command line: all others, and ``@file`` if the file was written.
     ``key`` is the name of the setting, for the error message.
 
     Raises:

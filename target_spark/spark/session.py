@@ -548,8 +548,7 @@ class Session:
     def _is_disconnect_expected(self) -> bool:
         """Return True if the connection to the JVM broke because the JVM has ended.
 
-        py4j's log message about such a broken connection is dropped. If this run is not ending the
-        JVM, wait up to ten seconds for the JVM to end.
+        If this run is not ending the JVM, wait up to ten seconds for its end.
         """
         if self._closing:
             return True
