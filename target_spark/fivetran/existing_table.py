@@ -20,7 +20,7 @@ from target_spark.fivetran.table_metadata import TABLE_PROPERTY, load_metadata, 
 from target_spark.fivetran.table_schema import FivetranSchema
 from target_spark.tables.table import Table
 from target_spark.writers import get_writer
-from target_spark.writers.base import check_same_table
+from target_spark.writers.commit_checks import check_same_table
 from target_spark.writers.delta.catalog import get_table_id
 from target_spark.writers.delta.log_reader import delta_ref
 from target_spark.writers.iceberg.catalog import resolve_table

@@ -26,7 +26,8 @@ from target_spark.fivetran.row_reader import OP, ORDINAL, unmodified_flag
 from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
 from target_spark.fivetran.type_conversion import get_conversion
 from target_spark.tables.identifiers import quote
-from target_spark.writers.base import MergeKeys, latest_by_key
+from target_spark.writers.base import MergeKeys
+from target_spark.writers.deduplication import latest_by_key
 from target_spark.writers.delta import writer as delta
 from target_spark.writers.delta.catalog import has_files
 from target_spark.writers.delta.writer import MATERIALIZE_SOURCE_CONF

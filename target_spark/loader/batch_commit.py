@@ -99,7 +99,11 @@ from target_spark.tables.table import (
     TableLayout,
 )
 from target_spark.writers import get_writer
-from target_spark.writers.base import table_moved_error, table_owner_error, table_removed_error
+from target_spark.writers.commit_checks import (
+    table_moved_error,
+    table_owner_error,
+    table_removed_error,
+)
 from target_spark.writers.delta.small_batches import SmallBatch
 from target_spark.writers.delta.writer import DeltaWriter
 from target_spark.writers.sql_statements import (

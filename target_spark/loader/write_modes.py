@@ -31,8 +31,8 @@ from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import quote
 from target_spark.tables.table import CommitStats, Table
 from target_spark.writers import MergeKeys, Writer, latest_by_key
-from target_spark.writers.base import VersionDelete, sort_rows
-from target_spark.writers.sql_statements import as_initial_rows
+from target_spark.writers.base import VersionDelete
+from target_spark.writers.deduplication import as_initial_rows, sort_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

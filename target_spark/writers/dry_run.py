@@ -17,7 +17,8 @@ from target_spark.spark.row_counts import get_row_count
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import quote
 from target_spark.tables.table import CommitStats, MaintenanceOptions, Table, TableLayout
-from target_spark.writers.base import MergeKeys, VersionDelete, Writer, latest_by_key
+from target_spark.writers.base import MergeKeys, VersionDelete, Writer
+from target_spark.writers.deduplication import latest_by_key
 from target_spark.writers.sql_statements import version_delete_condition
 
 __all__ = ["DryRunWriter"]

@@ -16,7 +16,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from target_spark.tables.identifiers import quote
-from target_spark.writers.base import DELETE_ONLY_COLUMN, MergeKeys
+from target_spark.writers.base import MergeKeys
+from target_spark.writers.deduplication import DELETE_ONLY_COLUMN
 
 __all__ = [
     "BATCH_ALIAS",

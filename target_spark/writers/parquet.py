@@ -37,16 +37,15 @@ from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import quote
 from target_spark.tables.parquet_manifest import MANIFEST, UNFINISHED, CommitManifest
 from target_spark.tables.table import CommitStats, MaintenanceOptions, Table, TableLayout
-from target_spark.writers.base import (
-    MergeKeys,
-    VersionDelete,
+from target_spark.writers.base import MergeKeys, VersionDelete
+from target_spark.writers.commit_checks import (
     check_written_count,
     next_metadata,
     table_removed_error,
     table_replaced_error,
-    to_ddl,
 )
 from target_spark.writers.parquet_footers import row_count
+from target_spark.writers.spark_types import to_ddl
 from target_spark.writers.sql_statements import check_folder_is_empty
 
 __all__ = ["ParquetWriter", "get_commit_time"]

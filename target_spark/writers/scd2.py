@@ -36,7 +36,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from target_spark.columns import IS_CURRENT, TABLE_VERSION, VALID_FROM, VALID_TO
 from target_spark.tables.identifiers import quote
-from target_spark.writers.base import MergeKeys, sort_rows
+from target_spark.writers.base import MergeKeys
+from target_spark.writers.deduplication import sort_rows
 from target_spark.writers.history_merge import ACTION, BEGIN, END, TOUCH, HistoryMerge
 from target_spark.writers.merge_statement import Merge, source_column
 

@@ -12,19 +12,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import SparkSession
 
 from target_spark.columns import IS_CURRENT, VALID_FROM, VALID_TO, SchemaChange, TableSchema
 from target_spark.errors import TableError
 from target_spark.tables.identifiers import format_instant, quote, sql_literal
 from target_spark.tables.table import TableLayout
-from target_spark.writers.base import DELETE_ONLY_COLUMN, MergeKeys, VersionDelete, sort_rows
+from target_spark.writers.base import VersionDelete
 
 __all__ = [
     "BATCH_VIEW",
     "ONE_FILE_CONF",
-    "as_initial_rows",
     "build_alter_statements",
     "build_column_list",
     "build_end_values",
@@ -108,23 +106,6 @@ def build_column_list(table_schema: TableSchema) -> str:
         + (f" COMMENT {sql_literal(column.comment)}" if column.comment else "")
         for column in table_schema.columns
     )
-
-
-def as_initial_rows(newest: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Return the rows to insert into an empty table: the newest row of each key.
-
-    Rows with a deletion time in the column ``keys.removed`` are left out. Rows with a deletion time
-    in the column ``keys.deleted`` are left out with hard delete, and inserted otherwise.
-
-    Args:
-        newest: The newest row of each key, as `latest_by_key` returns it.
-        keys: The rules for matching and deleting rows.
-    """
-    if keys.deleted is not None and keys.hard_delete:
-        newest = newest.where(F.col(quote(keys.deleted)).isNull())
-    if keys.removed is not None:
-        newest = newest.where(F.col(quote(keys.removed)).isNull())
-    return sort_rows(newest.drop(DELETE_ONLY_COLUMN), keys.sort_by)
 
 
 def version_delete_condition(deletion: VersionDelete) -> str:

@@ -22,7 +22,7 @@ from target_spark.config import settings
 from target_spark.storage import job_lock
 from target_spark.tables import parquet_manifest
 from target_spark.tables.parquet_manifest import CommitManifest
-from target_spark.writers import base, parquet
+from target_spark.writers import commit_checks, parquet
 from target_spark.writers.delta import data_files
 from target_spark.writers.delta import writer as delta
 from target_spark.writers.delta.writer import DeltaWriter
@@ -133,7 +133,7 @@ def not_overtaking_a_late_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def loading_beside_another_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (base, iceberg):
+    for module in (commit_checks, iceberg):
         monkeypatch.setattr(module, "check_predecessor", lambda *_: None)
 
 

@@ -20,7 +20,6 @@ from target_spark.storage.hadoop_fs import remove_folder
 from target_spark.storage.uris import to_local_folder, to_spark_uri
 from target_spark.tables.identifiers import quote, sql_literal
 from target_spark.tables.table import Table, TableLayout
-from target_spark.writers.base import build_field, column_ddl
 from target_spark.writers.delta.deltalake_commit import DeltaSnapshot, create_table, read_snapshot
 from target_spark.writers.delta.layout import (
     build_generated_columns,
@@ -30,6 +29,7 @@ from target_spark.writers.delta.layout import (
     get_clustering,
 )
 from target_spark.writers.delta.log_reader import NO_TABLE, delta_ref, has_log
+from target_spark.writers.spark_types import build_field, column_ddl
 from target_spark.writers.sql_statements import (
     build_column_list,
     check_folder_is_empty,

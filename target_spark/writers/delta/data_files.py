@@ -26,7 +26,7 @@ from target_spark.spark.row_counts import Count
 from target_spark.storage.hadoop_fs import sync_table
 from target_spark.storage.uris import to_spark_uri
 from target_spark.tables.table import Table
-from target_spark.writers.base import check_written_count
+from target_spark.writers.commit_checks import check_written_count
 from target_spark.writers.delta.log_reader import log_file
 from target_spark.writers.parquet_footers import delta_statistics, describe_file_fault, row_count
 from target_spark.writers.sql_statements import spark_conf

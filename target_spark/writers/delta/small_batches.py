@@ -1,7 +1,7 @@
 """Rows of small batches as Arrow tables: selection of each key's newest row, without Spark.
 
-The functions have the same results as `target_spark.writers.base.latest_by_key` and
-`target_spark.writers.sql_statements.as_initial_rows`, which process DataFrames.
+The functions have the same results as those of `target_spark.writers.deduplication`, which process
+DataFrames.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from target_spark.columns import TableSchema
-from target_spark.writers.base import DELETE_ONLY_COLUMN, MergeKeys
+from target_spark.writers.base import MergeKeys
+from target_spark.writers.deduplication import DELETE_ONLY_COLUMN
 
 if TYPE_CHECKING:
     import pyarrow as pa

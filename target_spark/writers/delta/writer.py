@@ -36,19 +36,14 @@ from target_spark.spark.row_counts import Count, counted
 from target_spark.tables.commit_metadata import CommitMetadata, txn_app_id
 from target_spark.tables.identifiers import quote
 from target_spark.tables.table import RUNS, CommitStats, MaintenanceOptions, Table, TableLayout
-from target_spark.writers.base import (
-    DELETE_ONLY_COLUMN,
-    MergeKeys,
-    TableState,
-    VersionDelete,
-    build_field,
+from target_spark.writers.base import MergeKeys, TableState, VersionDelete
+from target_spark.writers.commit_checks import (
     check_predecessor,
     check_same_table,
-    column_ddl,
-    latest_by_key,
     next_metadata,
     table_removed_error,
 )
+from target_spark.writers.deduplication import DELETE_ONLY_COLUMN, as_initial_rows, latest_by_key
 from target_spark.writers.delta.catalog import (
     create_catalog_table,
     describe_layout_mismatch,
@@ -97,9 +92,9 @@ from target_spark.writers.scd2 import (
     compute_changes,
     initial_versions,
 )
+from target_spark.writers.spark_types import build_field, column_ddl
 from target_spark.writers.sql_statements import (
     BATCH_VIEW,
-    as_initial_rows,
     build_alter_statements,
     build_version_delete_sql,
     find_small_commit_conf,

@@ -49,18 +49,14 @@ from target_spark.tables.iceberg_metadata import (
 )
 from target_spark.tables.identifiers import quote
 from target_spark.tables.table import CommitStats, MaintenanceOptions, Table, TableLayout
-from target_spark.writers.base import (
-    DELETE_ONLY_COLUMN,
-    MergeKeys,
-    TableState,
-    VersionDelete,
+from target_spark.writers.base import MergeKeys, TableState, VersionDelete
+from target_spark.writers.commit_checks import (
     check_predecessor,
     check_same_table,
-    column_ddl,
-    latest_by_key,
     next_metadata,
     table_removed_error,
 )
+from target_spark.writers.deduplication import DELETE_ONLY_COLUMN, as_initial_rows, latest_by_key
 from target_spark.writers.iceberg.catalog import catalog_table_exists, resolve_table
 from target_spark.writers.iceberg.layout import (
     build_layout_ddl,
@@ -84,8 +80,8 @@ from target_spark.writers.scd2 import (
     compute_changes,
     initial_versions,
 )
+from target_spark.writers.spark_types import column_ddl
 from target_spark.writers.sql_statements import (
-    as_initial_rows,
     build_alter_statements,
     build_column_list,
     build_end_values,

@@ -17,7 +17,7 @@ from target_spark.loader.report import Report
 from target_spark.loader.state_release import Ledger
 from target_spark.tables.commit_metadata import CommitMetadata, find_latest_metadata, txn_app_id
 from target_spark.tables.table import Table
-from target_spark.writers.base import next_metadata
+from target_spark.writers.commit_checks import next_metadata
 
 
 @dataclass

@@ -31,7 +31,6 @@ from target_spark.tables.commit_metadata import NO_METADATA, CommitMetadata, txn
 from target_spark.tables.identifiers import quote
 from target_spark.tables.table import Table, TableLayout
 from target_spark.writers import MergeKeys, get_writer
-from target_spark.writers.base import to_ddl
 from target_spark.writers.delta.log_reader import (
     Commit,
     commits,
@@ -39,6 +38,7 @@ from target_spark.writers.delta.log_reader import (
     read_last_metadata,
 )
 from target_spark.writers.delta.writer import DeltaWriter
+from target_spark.writers.spark_types import to_ddl
 from target_spark.writers.type_widening import delta_widens
 
 if TYPE_CHECKING:
