@@ -131,6 +131,35 @@ def damaged(archive: bytes, field: int, value: int) -> bytes:
     return archive[:at] + struct.pack("<I", value) + archive[at + 4 :]
 
 
+@pytest.mark.parametrize("decoder", ["{type: CsvDecoder}", "{type: JsonlDecoder}"])
+@pytest.mark.parametrize("more", [b"", gzip.compress(b"")])
+def test_content_encoding_without_its_end_is_requested_again(tmp_path, decoder, more):
+    """Before, the rows behind the cut were lost without an error."""
+    body = b'"id"\n' if "Csv" in decoder else b""
+    body += b"".join(b'{"id": %d}\n' % number for number in range(2_000))
+    packed = more + gzip.compress(body)
+    retriever = f"decoder: {decoder}\nrecord_selector: {{extractor: {{field_path: []}}}}"
+    path = manifest(tmp_path, stream("items", "items", retriever=retriever))
+    encoded = {"Content-Encoding": "gzip"}
+    with serving() as server:
+        server.answers(Reply(packed[:-500], headers=encoded), Reply(packed, headers=encoded))
+        assert len(run(path, server).records("items")) == 2_000
+        assert len(server.asked) == 2
+        server.answers(Reply(packed[:-500], headers=encoded))
+        error = run(path, server, fails=True).error
+        assert "its gzip data ends too early" in str(error)
+
+
+def test_content_encoding_followed_by_other_bytes_or_without_a_body_is_read(tmp_path):
+    path = manifest(
+        tmp_path, stream("items", "items", retriever="decoder: {type: IterableDecoder}")
+    )
+    with serving() as server:
+        for body in (b"", gzip.compress(b"a") + b"zz", gzip.compress(b"a") + gzip.compress(b"b")):
+            server.answers(Reply(body, headers={"Content-Encoding": "gzip"}))
+            run(path, server)
+
+
 def test_damaged_archive_is_a_response_error():
     """An archive may have a wrong size or checksum, encryption or an unknown method, or be cut."""
     body = zipped(a=b'{"id": 1}' * 100)
