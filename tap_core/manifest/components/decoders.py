@@ -174,6 +174,7 @@ class JsonLineParser(BoundedReader):
 
         Raises:
             FatalAPIError: 100,000 consecutive lines are not JSON.
+            UnicodeDecodeError: A line is not text in `encoding`.
         """
         skipped = in_a_row = 0
         for number, line in enumerate(self.bound(data).lines(data), 1):
@@ -181,8 +182,9 @@ class JsonLineParser(BoundedReader):
                 line = line.removeprefix(codecs.BOM_UTF8)  # noqa: PLW2901
             if not line.strip():
                 continue
+            text = line.decode(self.encoding)
             try:
-                document = load_json(line.decode(self.encoding))
+                document = load_json(text)
             except ValueError as error:
                 skipped, in_a_row = skipped + 1, in_a_row + 1
                 if skipped <= _LOGGED_LINES:
