@@ -378,6 +378,8 @@ class Builder:
         value = self._render_constant(expected, node, position)
         if value is UNKNOWN or callable(value):
             return value
+        if value == "" and expected.is_unset_if_empty:
+            return None
         try:
             return coerce_scalar(expected, value)
         except ValueError:  # its text contains the value, which may be a secret of the config

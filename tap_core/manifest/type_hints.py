@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, 
 
 __all__ = [
     "INJECTED_FIELDS",
+    "UNSET_IF_EMPTY",
     "ComponentPlan",
     "FieldType",
     "get_component_plan",
@@ -23,6 +24,12 @@ __all__ = [
 
 INJECTED_FIELDS: Final = frozenset({"parameters", "config", "folder", "place"})
 """Fields of component classes that the builder sets; a manifest cannot set them."""
+
+UNSET_IF_EMPTY: Final = "unset if empty"
+"""Annotation of an option that counts as not set if its template renders as an empty text.
+
+An example is ``{{ config['retries'] }}`` for an optional setting.
+"""
 
 _KINDS: Final = frozenset({"text", "value", "condition", "node", "draft"})
 _SCALARS: Final = frozenset({str, int, float, bool})
@@ -52,6 +59,8 @@ class FieldType:
     is_any: bool = False
     """True if any value is accepted unchanged."""
     is_optional: bool = False
+    is_unset_if_empty: bool = False
+    """True if the option is annotated with `UNSET_IF_EMPTY`."""
     is_callable: bool = False
     """True if a function is accepted that receives the config and returns the value."""
 
@@ -153,6 +162,8 @@ def _add_kind(values: dict[str, Any], member: Any) -> None:
         values["kind"] = kind
         values["types"] = literal_types[0] if literal_types else ()
         return
+    if kind == UNSET_IF_EMPTY:
+        values["is_unset_if_empty"] = True
     for one in _split_union(inner):
         _add_member(values, one)
 

@@ -50,6 +50,7 @@ def test_default_is_six_tries_within_ten_minutes():
     assert (found.max_tries, found.max_seconds) == (6, 600)
     assert handler("type: DefaultErrorHandler\nmax_retries: 2").max_tries == 3
     assert handler("type: DefaultErrorHandler\nmax_retries: '{{ config.n }}'", n=-1).max_tries == 1
+    assert handler("type: DefaultErrorHandler\nmax_retries: '{{ config.n }}'").max_tries == 6
 
 
 @pytest.mark.parametrize(
@@ -233,10 +234,19 @@ FROM_BODY = "type: WaitTimeFromResponse, wait_time_in_seconds: '{{ response.seco
         (FROM_BODY, answer(429, b'{"seconds": -3}'), None),
         (FROM_BODY, answer(429, b"[]"), None),
         (FROM_BODY, None, None),
+        (f"{UNTIL}, min_wait: '{{{{ config.none }}}}'", answer(429, Until="1"), None),
     ],
 )
 def test_backoff_strategy_returns_the_wait(strategy, response, seconds):
     assert waited(strategy, response, s=9) == seconds
+
+
+@pytest.mark.parametrize("template", ["response.error.seconds", "response.seconds + 'x'"])
+def test_failing_template_of_a_wait_defers_to_the_next_strategy(template, caplog):
+    """Before, a body of another form ended the stream."""
+    strategy = f'type: WaitTimeFromResponse, wait_time_in_seconds: "{{{{ {template} }}}}"'
+    assert waited(strategy, answer(429, b'{"seconds": 3}')) is None
+    assert "The next backoff strategy is used" in caplog.text
 
 
 @pytest.mark.parametrize(

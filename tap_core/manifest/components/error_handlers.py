@@ -10,6 +10,7 @@ Source: Airbyte YAML reference, "Error handling".
 
 from __future__ import annotations
 
+import logging
 import math
 import random
 import re
@@ -18,7 +19,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 import requests
@@ -39,6 +40,7 @@ from tap_core.manifest.interfaces import (
     TemplateScope,
     resolve,
 )
+from tap_core.manifest.type_hints import UNSET_IF_EMPTY
 from tap_core.redaction import Secrets
 
 __all__ = [
@@ -56,6 +58,7 @@ __all__ = [
     "matches_action",
 ]
 
+_logger: Final = logging.getLogger("tap_core.manifest")
 _MAX_RETRIES: Final = 5
 _MAX_SECONDS: Final = 600.0
 """Maximum time in seconds for all attempts of a request."""
@@ -223,7 +226,7 @@ class DefaultErrorHandler:
 
     response_filters: list[HttpResponseFilter] | None = None
     backoff_strategies: list[BackoffStrategy] | None = None
-    max_retries: int | None = _MAX_RETRIES
+    max_retries: Annotated[int | None, UNSET_IF_EMPTY] = _MAX_RETRIES
 
     IGNORED: ClassVar[frozenset[str]] = frozenset({"description"})
 
@@ -421,7 +424,7 @@ class WaitTimeFromHeader(_HeaderBackoff):
 class WaitUntilTimeFromHeader(_HeaderBackoff):
     """Backoff strategy that waits until the Unix timestamp, in seconds, in a response header."""
 
-    min_wait: float | None = None
+    min_wait: Annotated[float | None, UNSET_IF_EMPTY] = None
 
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
@@ -455,6 +458,9 @@ class WaitTimeFromResponse:
     ) -> float | None:
         """Return the seconds to wait; None if the template does not render a positive number.
 
+        A template that fails on a response is logged and returns None: the body of an error may
+        have another form than that for which the template was written.
+
         Raises:
             FatalAPIError: The wait is `max_waiting_time_in_seconds` or longer.
         """
@@ -462,6 +468,9 @@ class WaitTimeFromResponse:
             return None
         try:
             seconds = float(resolve(self.wait_time_in_seconds, _make_filter_scope(response, scope)))
+        except ManifestError as error:
+            _logger.warning("The next backoff strategy is used: %s", error)
+            return None
         except (TypeError, ValueError, ArithmeticError):
             return None
         if not 0 < seconds < float("inf"):
