@@ -434,7 +434,7 @@ class Builder:
         node = self._drop_unused_keys(cls, node)
         values: dict[str, Any] = {}
         for name, inner in self._get_option_types(cls, plan, node):
-            if node.get(name) is not None:
+            if not _is_unset(inner, node.get(name)):
                 at = position.child(name, node.lines.get(name, 0))
                 values[name] = self._convert(inner, node[name], at)
         missing = sorted(plan.required - values.keys())
@@ -574,6 +574,12 @@ class Builder:
             key: self._build_custom_field(value, position.child(key, node.lines.get(key, 0)))
             for key, value in node.items()
         }
+
+
+def _is_unset(expected: FieldType, node: Any) -> bool:
+    """Return True if an option has no value: null or, for an optional condition, an empty text."""
+    is_optional_condition = expected.kind == "condition" and expected.is_optional
+    return node is None or (is_optional_condition and node == "")
 
 
 def _has_unknown(values: Iterable[Any]) -> bool:

@@ -108,6 +108,17 @@ def test_fields_are_added_if_the_condition_is_true(transform):
     assert transform(text, {"id": 0}) == {"id": 0}
 
 
+def test_empty_condition_is_the_same_as_none(transform):
+    """Before, an empty condition was false: no field was added or removed."""
+    text = """
+- type: AddFields
+  condition: ""
+  fields: [{type: AddedFieldDefinition, path: [a], value: "{{ record.id }}"}]
+- {type: RemoveFields, condition: "", field_pointers: [[id]]}
+"""
+    assert transform(text, {"id": 1}) == {"a": 1}
+
+
 @pytest.mark.parametrize(
     "pointers, made",
     [
