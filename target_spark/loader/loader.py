@@ -238,10 +238,9 @@ class Loader:
         self._pipeline.add_open_bytes(stream, nbytes)
 
     def _report_undeclared(self, stream: LoadedStream, body: bytes) -> None:
-        """Add a note to the run report that lists undeclared properties of a record, if it has any.
+        """Add a note to the run report about properties of a record that the schema lacks.
 
-        The stream's schema does not declare these properties. ``body`` is the record as JSON. The
-        caller passes only the first record after each SCHEMA message.
+        ``body`` is the first record after each SCHEMA message, as JSON.
         """
         stream.is_inspected = True
         if (remark := describe_undeclared(body, stream.table_schema)) is not None:

@@ -135,7 +135,7 @@ def _find_partition_fault(
 ) -> str | None:
     """Return the reason why a table cannot be partitioned by ``field_``; None if it can.
 
-    ``written`` are the properties whose values are written to a column.
+    ``written`` are all properties of the stream that are stored in columns.
     """
     if field_.transform == "identity":
         if written == {field_.source}:
