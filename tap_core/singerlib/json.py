@@ -25,6 +25,7 @@ __all__ = [
     "describe_json_error",
     "deserialize_json",
     "dump_json",
+    "is_utf8",
     "load_json",
     "read_json_file",
     "replace_path",
@@ -95,6 +96,15 @@ def describe_json_error(error: ValueError) -> str:
             return "it is empty"
         return f"{error.msg} (line {error.lineno}, column {error.colno})"
     return "it is not UTF-8 text" if isinstance(error, UnicodeError) else str(error)
+
+
+def is_utf8(content: bytes) -> bool:
+    """Return True if the content of a file is UTF-8 text, also with lone surrogates."""
+    try:
+        content.decode(errors="surrogatepass")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def dump_json(

@@ -17,6 +17,7 @@ from decimal import Decimal
 from typing import Any
 
 from tap_core.exceptions import StateFileError
+from tap_core.singerlib.json import is_utf8
 
 __all__ = ["as_bytes", "check_bookmarks", "parse_json", "read_state"]
 
@@ -62,7 +63,7 @@ def _last_complete_line(content: bytes, source: str, error: ValueError) -> tuple
     try:
         parse_json(lines[0][1])
     except ValueError:
-        raise _make_syntax_error(source, lines[0][0], error) from error
+        raise _make_syntax_error(source, lines[0][0], content, error) from error
     number, line = lines[-1]
     try:
         return parse_json(line), number
@@ -72,11 +73,16 @@ def _last_complete_line(content: bytes, source: str, error: ValueError) -> tuple
     try:
         return parse_json(line), number
     except ValueError as second:
-        raise _make_syntax_error(source, number, second) from second
+        raise _make_syntax_error(source, number, line, second) from second
 
 
-def _make_syntax_error(source: str, line: int, error: ValueError) -> StateFileError:
-    """Return the error for a state file that is not JSON; its message has the line and column."""
+def _make_syntax_error(source: str, line: int, content: bytes, error: ValueError) -> StateFileError:
+    """Return the error for a state file that is not JSON; its message has the line and column.
+
+    ``content`` is the text that ``error`` is about. If it is not UTF-8, the message says so.
+    """
+    if not is_utf8(content):
+        return StateFileError(f"{source}, line {line}: this is not UTF-8 text.")
     if isinstance(error, json.JSONDecodeError):
         return StateFileError(
             f"{source}, line {max(line, error.lineno)}, column {error.colno}: "

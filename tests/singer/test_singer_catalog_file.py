@@ -103,6 +103,12 @@ def test_unknown_streams_and_properties_are_named():
     ]
 
 
+@pytest.mark.parametrize("content", [b"\x97\xff", b"\xff\xfe\x00\x01binary", b"[\xff]"])
+def test_catalog_of_binary_data_is_not_utf8_text(content):
+    with pytest.raises(CatalogFileError, match=r"^Catalog 'c\.json' is not UTF-8 text$"):
+        parse_catalog(content, "c.json")
+
+
 def test_unknown_replication_method_is_named():
     methods = ["incremental", "INCREMENTAL", "FULL_TABLE", "LOG_BASED"]
     streams = {method: Known(method, {}, method) for method in methods}

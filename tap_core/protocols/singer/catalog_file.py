@@ -20,7 +20,7 @@ from tap_core.singerlib.catalog import (
     REPLICATION_LOG_BASED,
     CatalogEntry,
 )
-from tap_core.singerlib.json import describe_json_error, load_json
+from tap_core.singerlib.json import describe_json_error, is_utf8, load_json
 
 if TYPE_CHECKING:
     from tap_core.sync.interfaces import SyncStream
@@ -47,12 +47,10 @@ def parse_catalog(text: str | bytes, source: str) -> dict[str, Any]:
     try:
         whole = repair_surrogates(content)
         found = load_json(whole.decode(json.detect_encoding(whole)))
-    except json.JSONDecodeError as error:
-        raise CatalogFileError(
-            f"Catalog '{source}' is not JSON: {describe_json_error(error)}"
-        ) from None
-    except UnicodeDecodeError:
-        raise CatalogFileError(f"Catalog '{source}' is not UTF-8 text") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        is_text = is_utf8(content)
+        reason = f"JSON: {describe_json_error(error)}" if is_text else "UTF-8 text"
+        raise CatalogFileError(f"Catalog '{source}' is not {reason}") from None
     streams = found.get("streams") if isinstance(found, dict) else None
     if not isinstance(streams, list) or not all(isinstance(each, dict) for each in streams):
         raise CatalogFileError(f"Catalog '{source}' has no list of 'streams'")
