@@ -34,7 +34,6 @@ __all__ = [
     "NotJSONError",
     "TruncatedBodyError",
     "check_content_length",
-    "check_gzip_end",
     "check_json_size",
     "check_xml_entities",
     "check_xml_size",
@@ -213,18 +212,6 @@ def check_content_length(response: requests.Response) -> None:
     except _DECODE_ERRORS as refused:
         if _is_cut_off(response, body, refused):
             raise TruncatedBodyError(_describe_truncation(response, body), response) from None
-
-
-def check_gzip_end(response: requests.Response) -> None:
-    """Check that the gzip data of a body that `read_body` has read is complete.
-
-    Raises:
-        RetriableAPIError: The data ends too early.
-    """
-    if getattr(response, "is_cut_off", False):
-        raise RetriableAPIError(
-            "The response was cut off: its gzip data ends too early.", response=response
-        )
 
 
 def is_empty_body(response: requests.Response) -> bool:

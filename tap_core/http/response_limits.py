@@ -16,7 +16,6 @@ from typing import IO, Final, NamedTuple
 
 import requests
 from requests.exceptions import ChunkedEncodingError, RequestException
-from urllib3.response import GzipDecoderState
 
 from tap_core.exceptions import FatalAPIError
 
@@ -224,8 +223,7 @@ def read_body(
 ) -> None:
     """Read the decoded body of a response into memory, or into the file ``into``.
 
-    Do nothing if the body has already been read. The attribute ``is_cut_off`` of the response is
-    set to True if its gzip data ends too early, which urllib3 does not report.
+    Do nothing if the body has already been read.
 
     Raises:
         ResponseTooLargeError: The body is larger than allowed; the rest is not read.
@@ -243,24 +241,11 @@ def read_body(
         else:
             for chunk in chunks:
                 into.write(chunk)
-        known["is_cut_off"] = _is_gzip_cut_off(response.raw)
     except BaseException as error:
         response.close()
         if isinstance(error, ValueError) and not isinstance(error, RequestException):
             raise ChunkedEncodingError(f"Connection broken: {error}") from error  # a length of -1
         raise
-
-
-def _is_gzip_cut_off(raw: object) -> bool:
-    """Return True if urllib3 has decoded gzip data without its end.
-
-    Other bytes behind complete data, which urllib3 ignores, do not count.
-    """
-    decoder = getattr(raw, "_decoder", None)
-    data = getattr(decoder, "_obj", None)
-    is_ignoring = getattr(decoder, "_state", None) == GzipDecoderState.SWALLOW_DATA
-    is_empty = not getattr(raw, "_fp_bytes_read", 0)
-    return getattr(data, "eof", True) is False and not is_ignoring and not is_empty
 
 
 def _chunks(

@@ -38,7 +38,7 @@ from tap_core.http.origins import (
 from tap_core.http.page_iteration import iterate_records
 from tap_core.http.rate_limit import get_counters
 from tap_core.http.request import HTTPRequest, build_body_arguments, prepare_request
-from tap_core.http.response import JSONResponse, check_content_length, check_gzip_end
+from tap_core.http.response import JSONResponse, check_content_length
 from tap_core.http.response_limits import ResponseLimits
 from tap_core.http.retry import RetryState, random_jitter, with_retries
 from tap_core.http.session import make_session
@@ -481,9 +481,8 @@ class ManifestClient:
             if not self.into_file:
                 check_content_length(response)
             return
-        if not isinstance(self.components.decoder, JsonDecoder):
-            check_gzip_end(response)
-        elif isinstance(response, JSONResponse) and response.content:
+        is_json = isinstance(self.components.decoder, JsonDecoder) and response.content
+        if is_json and isinstance(response, JSONResponse):
             response.read(self.collect_secrets)
 
     # Origins that may receive credentials
