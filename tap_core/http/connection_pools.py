@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from functools import partial
-from http.client import HTTPMessage, HTTPResponse
+from http.client import HTTPMessage, HTTPResponse, RemoteDisconnected
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from urllib3 import connectionpool
@@ -65,6 +65,8 @@ class _LimitedStream(io.RawIOBase):
         self._deadline = deadline
         self._timeout = sock.gettimeout()
         self._is_timeout_changed = False
+        self.has_ended = False
+        """True if the server has closed the connection."""
 
     def readable(self) -> bool:
         return True
@@ -92,6 +94,7 @@ class _LimitedStream(io.RawIOBase):
                 raise self._deadline.make_too_slow_error() from None
             raise
         self._deadline.count(size or 0)
+        self.has_ended = size == 0
         return size
 
     def close(self) -> None:
@@ -109,15 +112,20 @@ class _Response(HTTPResponse):
     def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
         deadline = IN_FORCE.deadline
+        self._limited: _LimitedStream | None = None
         if deadline is not None:
-            limited = _LimitedStream(self.fp.detach(), sock, deadline)
-            self.fp = io.BufferedReader(limited, _BUFFER)
+            self._limited = _LimitedStream(self.fp.detach(), sock, deadline)
+            self.fp = io.BufferedReader(self._limited, _BUFFER)
 
     def begin(self) -> None:
         """Read the status line and the headers of the response.
 
         Common responses are parsed without the email parser of http.client, which is slow;
         http.client reads all others.
+
+        Raises:
+            RemoteDisconnected: The connection was closed before the end of the headers. http.client
+                accepts such a response, whose body is then empty (RFC 9112, section 8).
         """
         this: Any = self
         is_new = this.headers is None and not this.debuglevel and vars(this)["_method"] != "HEAD"
@@ -125,6 +133,9 @@ class _Response(HTTPResponse):
         head = _parse_head(start)
         if head is None:
             super().begin()
+            if self._limited is not None and self._limited.has_ended:
+                self.close()
+                raise RemoteDisconnected("Remote end closed connection within the headers")
             return
         this.fp.read(start.index(_HEAD_END) + len(_HEAD_END))
         self._set_head(*head)

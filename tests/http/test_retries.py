@@ -14,6 +14,7 @@ import requests
 
 from tap_core.exceptions import FatalAPIError, RetriableAPIError
 from tap_core.http.retry import RETRY_AFTER_LIMIT, is_permanent_failure, retry_after
+from tests.http.raw import raw_server
 from tests.http.server import Reply, page
 
 BUSY = Reply({"error": "busy"}, 503)
@@ -196,6 +197,31 @@ def test_broken_response_body_is_retried(source, broken):
     source.server.answers(broken, page(ONE))
     assert source.records() == [ONE]
     assert len(source.server.asked) == 2
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.1 200",
+        b"HTTP/1.1 200 OK\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nContent-Length:",
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nTransfer-Encoding: chunked\r\n",
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n",
+        b"HTTP/1.1 302 Found\r\nLocation: /lo",
+    ],
+    ids=["reason", "status", "length", "chunked", "continue", "redirect"],
+)
+def test_response_whose_headers_are_cut_off_is_retried(source, head):
+    """Without its headers, the body of a response looks empty: rows in a CSV file would be lost."""
+    whole = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\na,b"
+
+    def write(server, connection):
+        connection.sendall(head if len(server.requests) == 1 else whole)
+
+    with raw_server(write) as server:
+        source.server = server
+        rows = source.records(parse_response=lambda _, response: response.text.split(","))
+    assert rows == ["a", "b"]
 
 
 def test_request_without_a_response_times_out_and_is_retried(source):
