@@ -12,10 +12,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from typing import IO, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple
 
 import requests
-from requests.exceptions import ChunkedEncodingError, RequestException
+from requests.exceptions import ChunkedEncodingError, ContentDecodingError, RequestException
 
 from tap_core.exceptions import FatalAPIError
 
@@ -257,6 +257,7 @@ def _chunks(
 
     Raises:
         ResponseTooLargeError: The body exceeds the limit.
+        requests.exceptions.ContentDecodingError: The compressed body ends too early.
     """
     most = limits.max_download_bytes if is_file else limits.max_response_bytes
     if most is not None and (_get_expected_size(response) or 0) > most:
@@ -267,6 +268,33 @@ def _chunks(
         if most is not None and size > most:
             raise make_too_large_error(limits, is_file=is_file)
         yield chunk
+    _check_compressed_end(response)
+
+
+def _check_compressed_end(response: requests.Response) -> None:
+    """Raise ContentDecodingError if the compressed body of a response ends too early.
+
+    urllib3 checks this for Zstandard only. After a first gzip member, it ignores other bytes.
+    """
+    if getattr(response.raw, "_fp_bytes_read", 0) and _is_cut_off(
+        getattr(response.raw, "_decoder", None)
+    ):
+        encoding = response.headers.get("Content-Encoding")
+        raise ContentDecodingError(
+            f"The response was cut off: its compressed body ({encoding}) ends too early",
+            response=response,
+        )
+
+
+def _is_cut_off(decoder: Any) -> bool:
+    """Return True if a decoder of urllib3 has not reached the end of its compressed data."""
+    if decoders := getattr(decoder, "_decoders", None):
+        return any(map(_is_cut_off, decoders))
+    if getattr(decoder, "_state", 0):
+        return False  # bytes after a gzip member
+    data = getattr(decoder, "_obj", None)
+    is_finished = getattr(data, "is_finished", None)  # of Brotli
+    return not (is_finished() if is_finished else getattr(data, "eof", True))
 
 
 def _get_expected_size(response: requests.Response) -> int | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
 import threading
+import zlib
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
 from types import SimpleNamespace
@@ -19,6 +21,11 @@ from tests.http.server import Reply, page
 
 BUSY = Reply({"error": "busy"}, 503)
 ONE = {"id": 1}
+READS_TEXT = {
+    "next_page_token_jsonpath": None,
+    "parse_response": lambda _, response: response.text.split(","),
+}
+"""Members of a stream of another format than JSON."""
 
 
 def failure(**headers):
@@ -220,8 +227,33 @@ def test_response_whose_headers_are_cut_off_is_retried(source, head):
 
     with raw_server(write) as server:
         source.server = server
-        rows = source.records(parse_response=lambda _, response: response.text.split(","))
+        rows = source.records(**READS_TEXT)
     assert rows == ["a", "b"]
+
+
+@pytest.mark.parametrize("keep", [1, 12, -9, -1])
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "deflate, gzip"])
+def test_compressed_body_that_is_cut_off_is_retried(source, encoding, keep):
+    """The decoded part of a CSV file looks complete: the rows after it would be lost."""
+    body = ",".join(map(str, range(500))).encode()
+    for each in encoding.split(", "):
+        body = {"gzip": gzip.compress, "deflate": zlib.compress}[each](body)
+    headers = {"Content-Encoding": encoding}
+    source.server.answers(Reply(body[:keep], headers=headers), Reply(body, headers=headers))
+    rows = source.records(**READS_TEXT)
+    assert rows == [str(number) for number in range(500)]
+    assert len(source.server.asked) == 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", gzip.compress(b"a") + gzip.compress(b",b"), gzip.compress(b"a,b") + b"\n"],
+    ids=["empty", "two members", "line break"],
+)
+def test_compressed_body_may_be_empty_or_have_several_members(source, body):
+    source.server.answers(Reply(body, headers={"Content-Encoding": "gzip"}))
+    rows = source.records(**READS_TEXT)
+    assert rows == (["a", "b"] if body else [""])
 
 
 def test_request_without_a_response_times_out_and_is_retried(source):
