@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 from typing import IO, Any, Final, NamedTuple
 
 import requests
 from requests.exceptions import ChunkedEncodingError, ContentDecodingError, RequestException
+from urllib3.response import GzipDecoderState
 
 from tap_core.exceptions import FatalAPIError
 
@@ -274,7 +276,7 @@ def _chunks(
 def _check_compressed_end(response: requests.Response) -> None:
     """Raise ContentDecodingError if the compressed body of a response ends too early.
 
-    urllib3 checks this for Zstandard only. After a first gzip member, it ignores other bytes.
+    urllib3 checks this for Zstandard only. It ignores other bytes after complete gzip data.
     """
     if getattr(response.raw, "_fp_bytes_read", 0) and _is_cut_off(
         getattr(response.raw, "_decoder", None)
@@ -290,11 +292,26 @@ def _is_cut_off(decoder: Any) -> bool:
     """Return True if a decoder of urllib3 has not reached the end of its compressed data."""
     if decoders := getattr(decoder, "_decoders", None):
         return any(map(_is_cut_off, decoders))
-    if getattr(decoder, "_state", 0):
-        return False  # bytes after a gzip member
     data = getattr(decoder, "_obj", None)
-    is_finished = getattr(data, "is_finished", None)  # of Brotli
-    return not (is_finished() if is_finished else getattr(data, "eof", True))
+    if is_finished := getattr(data, "is_finished", None):  # Brotli
+        return not is_finished()
+    state = getattr(decoder, "_state", None)
+    if getattr(data, "eof", True) or state is GzipDecoderState.SWALLOW_DATA:
+        return False
+    return state is not GzipDecoderState.OTHER_MEMBERS or _has_gzip_header(data)
+
+
+def _has_gzip_header(data: Any) -> bool:
+    """Return False if the bytes that follow a gzip member cannot begin another one.
+
+    zlib reports this at the second byte, so a line break after the last member is no error yet.
+    ``data`` is the decompressor of these bytes.
+    """
+    try:
+        data.copy().decompress(b"\x8b")  # second byte of each gzip member
+    except zlib.error as error:
+        return "incorrect header check" not in str(error)
+    return True
 
 
 def _get_expected_size(response: requests.Response) -> int | None:

@@ -147,7 +147,7 @@ def test_content_encoding_without_its_end_is_requested_again(tmp_path, decoder, 
         assert len(server.asked) == 2
         server.answers(Reply(packed[:-500], headers=encoded))
         error = run(path, server, fails=True).error
-        assert "its gzip data ends too early" in str(error)
+        assert "its compressed body (gzip) ends too early" in str(error)
 
 
 def test_content_encoding_followed_by_other_bytes_or_without_a_body_is_read(tmp_path):
@@ -314,13 +314,11 @@ def test_csv_cells_may_exceed_the_limit_of_the_csv_module():
         "9" * 100_000,
         '{"a": 1e99999999999999999999}',
         "[" * 800,
-        "\ud800".encode("utf-8", "surrogatepass"),
     ],
-    ids=["levels", "digits", "exponent", "open", "half"],
+    ids=["levels", "digits", "exponent", "open"],
 )
 def test_extreme_json_line_is_skipped_with_a_warning(line, caplog):
-    body = line.encode() if isinstance(line, str) else line
-    assert decoded(JsonlDecoder(), b'{"id": 1}\n' + body + b'\n{"id": 2}\n') == [
+    assert decoded(JsonlDecoder(), f'{{"id": 1}}\n{line}\n{{"id": 2}}\n'.encode()) == [
         {"id": 1},
         {"id": 2},
     ]
