@@ -178,11 +178,11 @@ class ManifestReader(WindowReader):
     ) -> dt.datetime | None:
         """Return the datetime up to which a partition is already synced; None without a bookmark.
 
-        If the cursor has ``global_substream_cursor`` and no lookback window, the lookback window in
-        the state is subtracted.
+        If the cursor has ``global_substream_cursor``, the lookback window in the state is
+        subtracted; that of the cursor is subtracted in addition.
         """
         stored = super().find_stored(cursor, context)
-        if stored is None or not cursor.global_substream_cursor or cursor.lookback_window:
+        if stored is None or not cursor.global_substream_cursor:
             return stored
         seconds = get_stream_state(self.stream).get(LOOKBACK_WINDOW_KEY)
         return stored - dt.timedelta(seconds=seconds) if seconds else stored
@@ -198,6 +198,8 @@ class ManifestReader(WindowReader):
         """
         stream, manager = self.stream, self.stream.state_manager
         key = str(stream.replication_key)
+        if self._is_resumed:
+            self._slices.set_first_bookmark(context, self._components)
         cursor = manager.cursor(context, replication_key=key) if self._is_resumed else None
         admits, end = self.begin(context), self.end_time
         try:

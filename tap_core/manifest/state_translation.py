@@ -31,10 +31,11 @@ CURSOR_STATE: Final = "cursor_state"
 """Key of a custom cursor's state, if the state contains more than one value."""
 
 LOOKBACK_WINDOW_KEY: Final = "lookback_window"
-"""Key for the duration in seconds of a sync that stored one cursor for all slices.
+"""Key for the duration in seconds of airbyte-cdk's sync that stored one cursor for all slices.
 
 While other slices were read, a record may have changed. Its cursor value may be lower than the
-stored cursor, by at most this duration.
+stored cursor, by at most this duration. Next to the bookmark of a stream, the key shows that every
+slice without a bookmark starts there. It is removed when all slices have been read.
 """
 
 GLOBAL_CURSOR: Final = "global_cursor"
@@ -78,6 +79,7 @@ def from_cdk_state(
     *,
     cursor_field: str | None,
     partition_field: str | None,
+    by_slices: bool = False,
     keeps_global: bool = False,
 ) -> dict[str, Any]:
     """Convert the state of a stream from airbyte-cdk's format to the format of this SDK.
@@ -86,6 +88,7 @@ def from_cdk_state(
         state: State, in either format.
         cursor_field: Cursor field of the stream; None without a cursor.
         partition_field: Name of the stream's only partition field; None for no or several fields.
+        by_slices: True if the stream has partition routers.
         keeps_global: True to keep the global cursor of airbyte-cdk, at which new slices start.
     """
     if _is_own_format(state) or not state:
@@ -94,11 +97,14 @@ def from_cdk_state(
         return {}
     if _has_slices(state):
         translated = _translate_partitions(state, cursor_field, _read_bookmark)
+        if "replication_key" in translated:
+            translated[LOOKBACK_WINDOW_KEY] = _read_lookback(state)
         if keeps_global and "partitions" in translated:
             translated |= _translate_global_cursor(state, cursor_field)
         return translated
     if (value := _get_cursor_value(state, cursor_field)) is not None:
-        return _make_bookmark(cursor_field, value)
+        bookmark = _make_bookmark(cursor_field, value)
+        return {**bookmark, LOOKBACK_WINDOW_KEY: 0} if bookmark and by_slices else bookmark
     if partition_field is not None and _is_by_key(state, cursor_field):
         entries = [
             {"partition": {partition_field: key}, "cursor": value} for key, value in state.items()
@@ -260,8 +266,6 @@ def _translate_partitions(
     result: dict[str, Any] = {}
     if state.get("use_global_cursor") and isinstance(state.get("state"), Mapping):
         result |= to_bookmark(state["state"], cursor_field)
-        if isinstance(seconds := state.get(LOOKBACK_WINDOW_KEY), int) and seconds > 0:
-            result[LOOKBACK_WINDOW_KEY] = seconds
     partitions = [
         {
             "context": make_context(entry["partition"]),
@@ -286,9 +290,12 @@ def _translate_global_cursor(state: Mapping[str, Any], cursor_field: str) -> dic
     bookmark = _read_bookmark(state.get("state"), cursor_field)
     if not bookmark or state.get("use_global_cursor"):
         return {}
+    return {GLOBAL_CURSOR: {**bookmark, LOOKBACK_WINDOW_KEY: _read_lookback(state)}}
+
+
+def _read_lookback(state: Mapping[str, Any]) -> int:
     seconds = state.get(LOOKBACK_WINDOW_KEY)
-    lookback = seconds if isinstance(seconds, int) else 0
-    return {GLOBAL_CURSOR: {**bookmark, LOOKBACK_WINDOW_KEY: lookback}}
+    return max(seconds, 0) if isinstance(seconds, int) else 0
 
 
 def _read_bookmark(cursor: Any, cursor_field: str) -> dict[str, Any]:

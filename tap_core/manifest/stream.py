@@ -173,8 +173,7 @@ class ManifestStream(Stream):
         vars(self).pop("_selection", None)
 
     def _write_starting_replication_value(self, context: Context | None) -> None:
-        if context and self.components.has_global_cursor:
-            self._slices.start_at_global_cursor(context, self.incremental_sync)
+        self._slices.set_first_bookmark(context, self.components)
         super()._write_starting_replication_value(context)
 
     # Slices and parent streams

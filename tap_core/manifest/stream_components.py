@@ -315,13 +315,14 @@ class StreamComponents:
         The manifest's state migrations are applied. A state in airbyte-cdk's format is converted.
         """
         node, state = self.incremental_node, self._migrate_state(stored)
+        by_slices = bool((node.get("retriever") or {}).get("partition_router"))
         if self.has_custom_cursor:
-            by_slices = bool((node.get("retriever") or {}).get("partition_router"))
             return translate_custom_state(state, str(replication_key), by_slices=by_slices)
         return from_cdk_state(
             state,
             cursor_field=replication_key,
             partition_field=partition_field(node),
+            by_slices=by_slices,
             keeps_global=self.has_global_cursor,
         )
 

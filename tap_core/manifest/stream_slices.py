@@ -21,7 +21,7 @@ from tap_core.state.partition_index import freeze_context
 from tap_core.streams.state import get_stream_state
 
 if TYPE_CHECKING:
-    from tap_core.incremental.cursor import DatetimeBasedCursor
+    from tap_core.manifest.stream_components import StreamComponents
     from tap_core.sync.interfaces import SyncStream
     from tap_core.types import Context
 
@@ -128,27 +128,33 @@ class StreamSlices:
         """
         self._parents[parent] = position
 
-    def start_at_global_cursor(self, context: Context, cursor: DatetimeBasedCursor | None) -> None:
-        """Set the bookmark of a new slice to the global cursor minus the lookback window.
+    def set_first_bookmark(self, context: Context | None, components: StreamComponents) -> None:
+        """Set the bookmark of a slice that has none, if it starts at the cursor of all slices.
 
-        The global cursor is the latest bookmark of all slices in the last sync. Nothing is set if
-        the slice already has a bookmark or the global cursor is invalid.
+        This is the case for new slices with ``new_slices: global_cursor``, and for every slice if
+        the state is airbyte-cdk's and has one cursor for all slices. Nothing is set if that cursor
+        is invalid.
         """
         stream, manager = self._stream, self._stream.state_manager
-        stored = manager.stream_state.get(GLOBAL_CURSOR)
+        if not context or stream.replication_method != REPLICATION_INCREMENTAL:
+            return
+        cursor = components.datetime_cursor
+        stored: Any = manager.stream_state
+        if LOOKBACK_WINDOW_KEY not in stored and components.has_global_cursor:
+            stored = stored.get(GLOBAL_CURSOR)
         entry = manager.get_context_state(context)
         if (
             cursor is None
             or not isinstance(stored, Mapping)
+            or LOOKBACK_WINDOW_KEY not in stored
             or stored.get("replication_key") != stream.replication_key
             or "replication_key_value" in entry
             or freeze_context(context) in self._known_before
-            or stream.replication_method != REPLICATION_INCREMENTAL
         ):
             return
         try:
             latest = cursor.read(stored.get("replication_key_value"))
-            start = latest - dt.timedelta(seconds=stored.get(LOOKBACK_WINDOW_KEY, 0))
+            start = latest - dt.timedelta(seconds=stored[LOOKBACK_WINDOW_KEY])
         except (ValueError, TypeError, OverflowError):
             return  # invalid: the slice begins at the start date
         entry["replication_key"] = stream.replication_key
@@ -161,14 +167,22 @@ class StreamSlices:
         It consists of the states of parent streams and of the global cursor (the latest bookmark of
         all slices), if the stream has one.
         """
-        stream, state = self._stream, get_stream_state(self._stream)
+        stream = self._stream
+        get_stream_state(stream)  # writes the records that were read
         is_kept = has_global_cursor and self._keep_global_cursor()
-        if self._parents:
-            state["parent_state"] = self._parents
-        had_lookback = state.pop(LOOKBACK_WINDOW_KEY, None)
-        if self._parents or had_lookback or is_kept:
+        if self.store_parent_states() or is_kept:
             stream._tap.document.touch(stream.name)
             stream._tap.run.checkpoint(required=True)
+
+    def store_parent_states(self) -> bool:
+        """Store the states of parent streams in the state; return True if the state has changed.
+
+        The lookback window of an airbyte-cdk state is removed, because all slices were read.
+        """
+        state = self._stream.state_manager.stream_state
+        if self._parents:
+            state["parent_state"] = self._parents
+        return state.pop(LOOKBACK_WINDOW_KEY, None) is not None or bool(self._parents)
 
     def _keep_global_cursor(self) -> bool:
         """Store the latest bookmark of all slices as the global cursor, and return True.

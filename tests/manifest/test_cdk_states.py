@@ -16,10 +16,20 @@ from tap_core.manifest.state_translation import (
     to_state_entry,
     translate_custom_state,
 )
-from tests.http.server import page, serving
+from tests.http.server import Reply, page, serving
 from tests.manifest.running import asked, manifest, run, stream
 
 NONE: dict[str, Any] = {}
+CURSOR = """
+incremental_sync:
+  type: DatetimeBasedCursor
+  cursor_field: at
+  datetime_format: "%Y-%m-%d"
+  start_datetime: "2024-01-01"
+  start_time_option: {type: RequestOption, inject_into: request_parameter, field_name: since}
+  end_time_option: {type: RequestOption, inject_into: request_parameter, field_name: until}
+"""
+KINDS = "partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b]}"
 
 
 def at(value: Any) -> dict[str, Any]:
@@ -84,7 +94,8 @@ def test_each_slice_keeps_its_cursor_and_context():
 def test_global_cursor_becomes_the_bookmark_of_the_stream(slices_also: dict[str, Any]):
     """airbyte-cdk has stored no ``states`` with a global cursor since version 6."""
     stored = {"use_global_cursor": True, "state": {"at": "05"}, **slices_also}
-    assert from_cdk_state(stored, cursor_field="at", partition_field="id") == at("05")
+    translated = from_cdk_state(stored, cursor_field="at", partition_field="id")
+    assert translated == {**at("05"), "lookback_window": 0}
 
 
 def test_union_of_routers_has_the_partition_field_of_legacy_states():
@@ -163,20 +174,8 @@ def test_slices_with_a_global_cursor_share_the_end_of_the_first_slice(
     """Records that change while other slices are read are read by the next run."""
     days = (dt.datetime(2024, 1, day, tzinfo=dt.timezone.utc) for day in range(10, 30))
     monkeypatch.setattr("tap_core.streams.window_reader.utc_now", lambda: next(days))
-    router = """
-    partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b]}
-    """
-    more = """
-    incremental_sync:
-      type: DatetimeBasedCursor
-      cursor_field: at
-      datetime_format: "%Y-%m-%d"
-      start_datetime: "2024-01-01"
-      start_time_option: {type: RequestOption, inject_into: request_parameter, field_name: since}
-      end_time_option: {type: RequestOption, inject_into: request_parameter, field_name: until}
-      global_substream_cursor: true
-    """
-    declared = stream("items", "/{{ stream_partition.kind }}", retriever=router, more=more)
+    more = f"{CURSOR}  global_substream_cursor: true\n"
+    declared = stream("items", "/{{ stream_partition.kind }}", retriever=KINDS, more=more)
     with serving() as server:
         server.answers_by(lambda one: page({"at": f"2024-01-{'08' if one.path == '/a' else 11}"}))
         ran = run(manifest(tmp_path, declared), server)
@@ -193,3 +192,52 @@ def test_slices_with_a_global_cursor_share_the_end_of_the_first_slice(
         "/b?since=2024-01-03",
     ]
     assert "lookback_window" not in again.state["bookmarks"]["items"]
+
+
+@pytest.mark.parametrize(
+    ("stored", "since"),
+    [
+        ({"use_global_cursor": True, "state": {"at": "2024-01-20"}}, "2024-01-20"),
+        (
+            {"use_global_cursor": True, "state": {"at": "2024-01-20"}, "lookback_window": 90_000},
+            "2024-01-18",
+        ),
+        ({"at": "2024-01-20"}, "2024-01-20"),
+    ],
+)
+def test_slices_resume_from_the_cursor_that_airbyte_cdk_stored_for_all_of_them(
+    tmp_path: Path, stored: dict[str, Any], since: str
+):
+    """airbyte-cdk stores one cursor for a stream with more than 10,000 slices."""
+    declared = stream("items", "/{{ stream_partition.kind }}", retriever=KINDS, more=CURSOR)
+    path = manifest(tmp_path, declared)
+    with serving() as server:
+        server.answers_by(lambda one: page(*[{"at": "2024-01-22"}] * (one.path == "/a")))
+        ran = run(path, server, state={"bookmarks": {"items": stored}})
+        run(path, server, state=ran.state)
+    begins = [(one.path, one.query["since"][0]) for one in server.asked]
+    assert begins == [("/a", since), ("/b", since), ("/a", "2024-01-22"), ("/b", since)]
+    assert "lookback_window" not in ran.state["bookmarks"]["items"]
+
+
+def test_other_slices_start_at_the_common_cursor_after_an_interrupted_sync(tmp_path: Path):
+    declared = stream("items", "/{{ stream_partition.kind }}", retriever=KINDS, more=CURSOR)
+    path = manifest(tmp_path, declared)
+    stored = {"use_global_cursor": True, "state": {"at": "2024-01-20"}}
+    with serving() as server:
+        server.answers_by(lambda one: Reply("", 401) if one.path == "/b" else page())
+        ran = run(path, server, state={"bookmarks": {"items": stored}}, fails=True)
+        server.asked.clear()
+        run(path, server, state=ran.state, fails=True)
+    assert [one.query["since"] for one in server.asked] == [["2024-01-20"], ["2024-01-20"]]
+
+
+def test_lookback_of_the_cursor_is_added_to_that_of_the_state(tmp_path: Path):
+    """As in airbyte-cdk: records of other slices may have changed during the last sync."""
+    more = f"{CURSOR}  global_substream_cursor: true\n  lookback_window: P1D\n"
+    declared = stream("items", "/{{ stream_partition.kind }}", retriever=KINDS, more=more)
+    state = {"use_global_cursor": True, "state": {"at": "2024-01-20"}, "lookback_window": 86_400}
+    with serving() as server:
+        server.answers(page())
+        run(manifest(tmp_path, declared), server, state={"bookmarks": {"items": state}})
+    assert [one.query["since"] for one in server.asked] == [["2024-01-18"]] * 2
