@@ -227,6 +227,7 @@ class ManifestStream(Stream):
         if self._resume_document is None:
             return None
         self.state_manager.finalize_state()
+        self._slices.store_parent_states()
         return self._resume_document.stream_state(self.name)
 
     def find_parent_state(self, parent: str) -> Any:

@@ -300,6 +300,41 @@ class TestIncrementalDependency:
         slices = {one.partition("?")[0] for one in asked(server) if one.startswith("/sub")}
         assert slices == {"/sub/21", "/sub/24"}
 
+    def test_position_of_the_parents_of_parents_is_stored(self, tmp_path: Path):
+        inner = dedent(self.ROUTER)
+        outer = inner.replace("streams/0", "streams/1").replace("field: parent", "field: child")
+        path = manifest(
+            tmp_path,
+            stream("items", "/i", more=GROWING),
+            stream("sub", "/s", retriever=inner, more=GROWING),
+            stream("last", "/l", retriever=outer, more=GROWING),
+        )
+        with serving() as server:
+            server.answers_by(lambda _: page({"id": 1, "at": "2024-01-18"}))
+            ran = run(path, server)
+            server.asked.clear()
+            run(path, server, state={"bookmarks": {"last": ran.state["bookmarks"]["last"]}})
+        parents = ran.state["bookmarks"]["last"]["parent_state"]["sub"]["parent_state"]
+        assert parents["items"]["replication_key_value"] == "2024-01-18"
+        assert "/i?since=2024-01-18&until=2024-01-20" in asked(server)
+
+    def test_parents_resume_from_the_cursor_that_airbyte_cdk_stored_for_all_slices(
+        self, tmp_path: Path
+    ):
+        kinds = "partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b]}"
+        items = stream("items", "/{{ stream_slice.kind }}", retriever=kinds, more=GROWING)
+        sub = stream("sub", "/sub", retriever=self.ROUTER, more=GROWING)
+        of_parent = {"use_global_cursor": True, "state": {"at": "2024-01-16"}}
+        stored = {"use_global_cursor": False, "states": [], "parent_state": {"items": of_parent}}
+        with serving() as server:
+            server.answers_by(lambda _: page({"id": 1, "at": "2024-01-18"}))
+            ran = run(manifest(tmp_path, items, sub), server, state={"bookmarks": {"sub": stored}})
+        begins = [one.query["since"] for one in server.asked if one.path in {"/a", "/b"}]
+        assert ["2024-01-16"] in begins
+        position = ran.state["bookmarks"]["sub"]["parent_state"]["items"]
+        assert {one["replication_key_value"] for one in position["partitions"]} == {"2024-01-18"}
+        assert "lookback_window" not in position
+
     def test_parents_after_the_end_of_the_window_do_not_move_the_position(self, tmp_path: Path):
         """A feed drops such parents until a later sync reads them all."""
         feed = GROWING + "  is_data_feed: true\n"
