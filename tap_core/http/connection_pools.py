@@ -121,7 +121,7 @@ class _Response(HTTPResponse):
         """Read the status line and the headers of the response.
 
         Common responses are parsed without the email parser of http.client, which is slow;
-        http.client reads all others.
+        http.client reads all others, and interim responses are skipped (RFC 9110, section 15.2).
 
         Raises:
             RemoteDisconnected: The connection was closed before the end of the headers. http.client
@@ -133,6 +133,9 @@ class _Response(HTTPResponse):
         head = _parse_head(start)
         if head is None:
             super().begin()
+            while _SWITCHING_PROTOCOLS < this.status < _OK:  # such as 103 Early Hints
+                this.headers = None
+                super().begin()
             if self._limited is not None and self._limited.has_ended:
                 self.close()
                 raise RemoteDisconnected("Remote end closed connection within the headers")
@@ -158,6 +161,8 @@ class _Response(HTTPResponse):
 
 
 _HEAD_END: Final = b"\r\n\r\n"
+_SWITCHING_PROTOCOLS: Final = 101
+_OK: Final = 200
 _STATUS_200: Final = "HTTP/1.1 200"
 _MOST_HEADERS: Final = 64
 _MOST_DIGITS: Final = 18

@@ -21,6 +21,7 @@ from tap_core.http.response import (
 )
 from tap_core.protocols.error_classification import is_known_error
 from tap_core.redaction import Secrets
+from tests.http.raw import raw_server
 from tests.http.server import Reply, page
 
 LOGIN = "<html><title>Sign in</title><script>var token='s3cr3t-9';</script>Welcome</html>"
@@ -215,6 +216,19 @@ def test_empty_body_is_an_error_unless_the_status_is_204(source):
     source.server.answers(Reply(b"", 204))
     assert source.records() == []
     assert not is_empty_body(response(b"x", status=204))
+
+
+@pytest.mark.parametrize("status", ["100 Continue", "102 Processing", "103 Early Hints"])
+def test_interim_responses_are_skipped(source, status):
+    interim = f"HTTP/1.1 {status}\r\nLink: </style.css>; rel=preload\r\n\r\n".encode()
+    final = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\na,b"
+    with raw_server(lambda _, connection: connection.sendall(interim * 2 + final)) as server:
+        source.server = server
+        rows = source.records(
+            next_page_token_jsonpath=None,
+            parse_response=lambda _, response: response.text.split(","),
+        )
+    assert rows == ["a", "b"]
 
 
 def test_custom_parse_response_may_read_any_format(source):
