@@ -69,12 +69,9 @@ class PerStreamStateFormat:
 
 
 def _add_row_counts(state: bytes, committed: int, rejected: int) -> bytes:
-    """Return the JSON of an Airbyte state with row counts as ``destinationStats``.
+    """Return the JSON of an Airbyte state with row counts as its ``destinationStats``.
 
-    Args:
-        state: The state as a JSON object. If it has ``destinationStats``, they are replaced.
-        committed: The number of rows that were written to tables.
-        rejected: The number of rows that were quarantined.
+    Existing ``destinationStats`` are replaced. The ``rejected`` rows were quarantined.
     """
     stats = b'{"recordCount":%d.0}' % committed
     if rejected:

@@ -225,12 +225,9 @@ def _show_document(
 
 
 def _draw(page: Mapping[str, Any]) -> dict[str, list[Plot]]:
-    """Return the bar charts of the report, in the order of the page.
+    """Return the bar charts of the report under the keys "runs" and "tables", its two sections.
 
     ``page`` is the result of `_read_page`.
-
-    Returns:
-        The charts under the keys "runs" and "tables", the two sections of the page.
     """
     from target_spark.cli.report_plots import plot_by_stream, plot_per_run
 

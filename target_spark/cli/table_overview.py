@@ -219,10 +219,8 @@ def _find_table(
 def _read_quarantine(reader: TableReader, table: Table, samples: int) -> dict[str, Any] | None:
     """Return the number of quarantined rows, their most frequent reasons, and the newest rows.
 
-    ``samples`` is the maximum number of rows to return.
-
-    Returns:
-        A JSON object, or None if the quarantine table does not exist.
+    ``samples`` is the maximum number of rows to return. Return None if the quarantine table does
+    not exist.
     """
     if reader.get_column_types(table) is None:
         return None

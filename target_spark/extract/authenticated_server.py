@@ -30,9 +30,8 @@ _KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT"
 class AuthenticatedConnections:
     """The open connections of a server whose clients authenticate with a secret key.
 
-    At most 64 connections may be unauthenticated; a further one closes the oldest of them. If
-    ``limit`` is reached, a new connection also closes the oldest unauthenticated one or, if all are
-    authenticated, the one that has been idle longest.
+    A 65th unauthenticated connection closes the oldest of these. A connection beyond ``limit``
+    closes the oldest unauthenticated one or, if there is none, the one that was idle longest.
 
     Args:
         limit: The maximum number of open connections.

@@ -102,9 +102,9 @@ def _collect_parts(options: ReadOptions) -> list[WorkUnit | None]:
 class _ContextCollector:
     """Tap output that collects the contexts of a stream, but not its records.
 
-    A context identifies a partition of the stream, such as one parent record. The tap uses this
-    object also as its distributor (`tap_core.sync.work_units.WorkDistributor`), and passes the
-    contexts to the method `sync` instead of reading their records.
+    A context identifies a partition of the stream, such as one parent record. The tap passes the
+    contexts to `sync`, because this object is also its distributor (see
+    `tap_core.sync.work_units.WorkDistributor`), and does not read their records.
     """
 
     most = _ALL_AT_ONCE

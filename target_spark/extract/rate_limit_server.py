@@ -316,12 +316,9 @@ class _Client:
         self._wire: BinaryIO | None = None
 
     def reserve(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Reserve HTTP requests on the server; return the seconds to wait before sending them.
+        """Try to reserve time for ``weight`` HTTP requests on the server.
 
-        Args:
-            name: The name of the rate limit.
-            terms: The allowed rates, such as 10 requests per second.
-            weight: The number of requests to reserve.
+        ``name`` is the name of the rate limit. ``terms`` are the allowed rates.
 
         Raises:
             RateLimitServerError: The server does not respond.
@@ -334,12 +331,8 @@ class _Client:
         """Tell the server how many more requests an API allows, according to a response header.
 
         The server then delays the requests of all workers until the API resets its limit.
-
-        Args:
-            name: The name of the rate limit.
-            terms: The allowed rates, such as 10 requests per second.
-            left: The number of remaining requests; None if unknown.
-            seconds: The seconds until the API resets the limit; None if unknown.
+        ``name`` is the name of the rate limit, and ``terms`` are the allowed rates. ``left`` is the
+        number of remaining requests, and ``seconds`` the time until the reset; None if unknown.
 
         Raises:
             RateLimitServerError: The server does not respond.
@@ -442,13 +435,8 @@ class _SlotCounter:
     def reserve(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
         """Reserve one time slot of this worker for each of ``weight`` requests.
 
-        Args:
-            name: The name of the rate limit.
-            terms: The allowed rates, such as 10 requests per second.
-            weight: The number of requests.
-
-        Returns:
-            A reservation with the seconds to wait until the last of the slots.
+        The result has the seconds to wait until the last slot. ``name`` is the name of the rate
+        limit, and ``terms`` are the allowed rates.
         """
         slot_seconds = max(seconds / most for most, seconds in terms.rates)
         now = time.time()
@@ -464,11 +452,8 @@ class _SlotCounter:
     ) -> None:
         """Delay all later requests until an API resets its limit, if no requests remain.
 
-        Args:
-            name: The name of the rate limit.
-            terms: The allowed rates, such as 10 requests per second.
-            left: The number of remaining requests that the API reported. Only 0 has an effect.
-            seconds: The seconds until the reset; None for the longest period of the rates.
+        ``left`` is the number of remaining requests; only 0 has an effect. ``seconds`` is the time
+        until the reset; None for the longest period of ``terms``, the allowed rates.
         """
         if left == 0:
             wait = max(each for _, each in terms.rates) if seconds is None else seconds

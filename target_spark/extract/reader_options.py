@@ -147,10 +147,9 @@ def _discover_stream(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
 
 
 def _find_stream(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
-    """Find a stream by its name after stream maps, which may rename streams.
+    """Return the schema of a stream and its name in the tap, from its name after stream maps.
 
-    Returns:
-        The schema of the stream, and its name in the tap.
+    Stream maps may rename streams.
 
     Raises:
         UnsupportedError: The tap has no stream with this name.

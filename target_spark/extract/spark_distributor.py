@@ -173,12 +173,10 @@ class SparkDistributor:
         )
 
     def _reserve_ordinals(self, results: Iterable[PartResult], first: int) -> dict[int, int]:
-        """Reserve input positions (ordinals) for all rows that a Spark job has read.
+        """Reserve ordinals (positions in the input) for all rows that a Spark job has read.
 
-        ``first`` is the number of the job's first partition among all partitions of the run.
-
-        Returns:
-            The first ordinal of each partition, by the partition's number in the run.
+        Return the first ordinal of each partition, by the partition's number in the run.
+        ``first`` is the number of the job's first partition.
         """
         counts = {each.result.number: sum(each.result.counts.values()) for each in results}
         ordinal = self._reserve(sum(counts.values()))
@@ -231,12 +229,8 @@ class SparkDistributor:
     def _run_with_retries(self, step: Callable[[SparkSession, str], _T]) -> tuple[_T, str]:
         """Call a function that writes rows to a temporary URL, and retry it after transient errors.
 
-        Args:
-            step: The function. Its arguments are a Spark session and a URL, which is a different
-                one for each attempt.
-
-        Returns:
-            The result of the function, and the URL of the successful attempt.
+        Each attempt passes another URL to ``step``. Return the result of ``step``, and the URL of
+        the successful attempt.
 
         Raises:
             PartitionsFailedError: The function failed with an error that is not transient.

@@ -163,15 +163,10 @@ def split_rows(
 
 
 def _find_last_row_end(chunk: bytes, is_open: bool) -> tuple[int, bool]:
-    """Find the end of the last complete row in a chunk of a CSV file.
+    """Return the offset after the last complete row in a chunk of a CSV file; 0 if there is none.
 
-    Args:
-        chunk: Consecutive bytes of the file.
-        is_open: True if the chunk begins inside a quoted cell.
-
-    Returns:
-        A tuple: the offset after the last complete row (0 if no row ends in the chunk), and True if
-        the chunk ends inside a quoted cell.
+    The second item is True if the chunk ends inside a quoted cell. ``is_open`` is True if it begins
+    inside one.
     """
     is_open_after = is_inside = is_open ^ bool(chunk.count(_QUOTE) & 1)
     end = len(chunk)

@@ -237,16 +237,12 @@ def build_changes(
 def _aggregate_version_ends(rows: DataFrame, schema: VersionedSchema) -> DataFrame:
     """Return the times at which a history mode batch removes or ends versions, by row.
 
-    Args:
-        rows: The rows of all files of the batch.
-        schema: The columns of the table.
+    ``rows`` are those of all files of the batch. The result has one row per key in earliest-start
+    or delete files, with two times that may be null:
 
-    Returns:
-        One row per key in earliest-start or delete files, with two times that may be null:
-
-        - The earliest start time. The row's versions in the table that start at or after this time
-          are removed, and the active version ends 1 ms before it.
-        - The deletion time, at which the active version ends if there is no earliest start time.
+    - The earliest start time. The row's versions in the table that start at or after this time
+      are removed, and the active version ends 1 ms before it.
+    - The deletion time, at which the active version ends if there is no earliest start time.
     """
     is_earliest = F.col(OP) == int(FileKind.EARLIEST_START)
     is_deleted = F.col(OP) == int(FileKind.DELETE)

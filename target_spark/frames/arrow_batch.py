@@ -214,9 +214,7 @@ def _refuse_empty_texts(table_schema: TableSchema, by_source: Mapping[str, pa.Ar
 class _MetadataColumns:
     """Builder of metadata columns, such as ``_sdc_received_at``, as Arrow arrays.
 
-    Args:
-        lines: The rows, read from spool files (JSON lines on disk).
-        metadata: The times and ids that are the same in all rows.
+    ``lines`` are the rows. ``metadata`` has the times and ids that are the same in all rows.
     """
 
     def __init__(self, lines: Sequence[_Line], metadata: BatchMetadata) -> None:

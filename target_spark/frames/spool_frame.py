@@ -254,14 +254,12 @@ class SpoolFrame:
         Helper columns are added: the times and ids of the batch, which are the same in all rows,
         and key properties that are nested in objects.
 
-        Args:
-            parse_numbers: True to parse JSON numbers as numbers, which is fast. False to read
-                numbers as text, which also accepts numbers in quotes. With False and
-                ``table_schema.nulls_invalid_values``, an object or array in place of a value, or
-                the reverse, becomes null.
+        If ``parse_numbers`` is True, JSON numbers are parsed as numbers, which is fast. Otherwise
+        they are read as text, and numbers in quotes are accepted too.
         """
         lines = self._read(parse_numbers=parse_numbers)
         if self._table_schema.nulls_invalid_values and not parse_numbers:
+            # An object or array in place of a value, or the reverse, becomes null.
             steps, replaced = build_repair(self._table_schema)
             for step in steps:
                 lines = lines.selectExpr("*", *step)

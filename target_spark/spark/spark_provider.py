@@ -200,15 +200,14 @@ class SparkProvider:
             lock.record_engine(folder)
 
     def raise_if_engine_lost(self, error: BaseException) -> None:
-        """Start a local Spark and raise an error if the run's engine (a shared Spark) has ended.
+        """Raise an error if the run's engine (shared Spark process) has ended.
 
-        Nothing happens if the run uses no engine, or its engine still runs. ``error`` is the error
-        of the caller's work. If it is a broken connection, wait up to ten seconds for the engine to
-        end.
+        Before that, the run's own Spark is started, so that the caller can repeat its work.
+        ``error`` is the error of this work. If it is a broken connection, wait up to ten seconds
+        for the engine to end.
 
         Raises:
-            EngineLostError: The engine has ended. The caller can repeat its work with the local
-                Spark.
+            EngineLostError: The engine has ended.
         """
         if not isinstance(self._session, EngineSession):
             return
@@ -307,10 +306,10 @@ class _SessionOnDemand:
 
 
 def _wait_for_leftover_engine(lock: JobLock, job: str) -> None:
-    """Wait until the JVM of an engine (a shared Spark) has ended, because it could still commit.
+    """Wait until the engine that a killed run of the job used has ended or accepts connections.
 
-    ``lock`` is the job's lock. It contains the folder of the engine if the job's last run was
-    killed; otherwise return at once.
+    An engine is a shared Spark process. While it ends, its JVM could still commit. ``lock``, the
+    lock of the job, contains the folder of the engine.
 
     Raises:
         JobLockError: The JVM still runs after 60 seconds.
