@@ -63,7 +63,6 @@ _WRITE_MODE_LABELS: Final = ["Append", "Upsert by key", "Overwrite", "Keep all v
 
 
 def _setting(type_: str, description: str, **more: Any) -> JsonSchema:
-    """Return the JSON Schema of a setting; ``more`` are further keywords."""
     return {"type": [type_, "null"], "description": description, **more}
 
 

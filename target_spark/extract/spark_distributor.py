@@ -336,7 +336,6 @@ def _build_events(
 
 
 def _parse_schema_event(document: Mapping[str, Any]) -> SchemaEvent:
-    """Return the schema event that a worker encoded as a JSON object."""
     nested = {name: tuple(path) for name, path in document["nested"].items()}
     named = {
         "stream": StreamId(**document["stream"]),

@@ -247,7 +247,6 @@ def append_if_empty(spark: SparkSession, rows: DataFrame, existing: ExistingTabl
 
 
 def _add_missing_columns(rows: DataFrame, existing: ExistingTable) -> DataFrame:
-    """Return the rows with all columns of the table; columns missing in the rows are null."""
     present = set(rows.columns)
     return rows.select(
         *(

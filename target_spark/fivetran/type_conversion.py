@@ -67,7 +67,7 @@ def get_conversion(value: str, old: str, new: str) -> Conversion:
         old: The DDL type of the value.
         new: The DDL type to convert to.
     """
-    step = _get_converter(_kind(old), _kind(new))(value, old.lower(), new)
+    step = _get_converter(_get_kind(old), _get_kind(new))(value, old.lower(), new)
     # Spark fails on a coalesce of conditions that it pushes down to Iceberg.
     lost = f"(CASE WHEN {value} IS NULL OR {step.same} THEN 0 ELSE 1 END = 1)"
     return Conversion(step.value, lost)
@@ -80,7 +80,7 @@ def _get_converter(old: str, new: str) -> _Converter:
     return _from_text if old == "text" else _CONVERTERS.get((old, new), _lose_all)
 
 
-def _kind(ddl: str) -> str:
+def _get_kind(ddl: str) -> str:
     """Return the kind of a DDL type, such as ``integer``; ``other`` if it is not in `_KINDS`."""
     word = ddl.lower().partition("(")[0].partition("<")[0].strip()
     return _KINDS.get(word, "other")
@@ -91,7 +91,7 @@ def _kind(ddl: str) -> str:
 
 def _to_text(value: str, old: str, _new: str) -> _ConversionStep:
     text = f"CAST({value} AS STRING)"
-    kind = _kind(old)
+    kind = _get_kind(old)
     if kind == "bytes":  # Spark adds line breaks to long texts
         text = f"translate(base64({value}), chr(13) || chr(10), '')"
     elif kind == "nested":
@@ -104,7 +104,7 @@ def _to_text(value: str, old: str, _new: str) -> _ConversionStep:
 
 
 def _from_text(value: str, _old: str, new: str) -> _ConversionStep:
-    kind, type_ = _kind(new), parse_ddl(new)
+    kind, type_ = _get_kind(new), parse_ddl(new)
     if kind == "float":
         return _text_to_float(value, new)
     if kind == "boolean":
