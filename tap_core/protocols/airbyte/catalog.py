@@ -348,7 +348,7 @@ def _resolve_replication(stream: SyncStream, wanted: ConfiguredStream, source: s
 def _choose_cursor(
     stream: SyncStream, wanted: ConfiguredStream, replication_key: str | None, source: str
 ) -> str:
-    """Return the name of the cursor field of a stream, if the user may choose any field.
+    """Return the name of the cursor field of a stream whose cursor the user may choose.
 
     It is the field that ``wanted`` configures, else the catalog's default, else the tap's
     ``replication_key``. ``source`` is the name of the catalog file, for error messages.
@@ -414,11 +414,11 @@ def _select(metadata: MetadataMapping, path: Breadcrumb, known: Any, wanted: Any
 
 
 def _remove_unwanted(known: JsonSchema, wanted: Any, *, in_list: bool = False) -> JsonSchema:
-    """Remove properties that catalog metadata cannot deselect from the tap's schema ``known``.
+    """Return the tap's schema ``known`` without properties that the user has not selected.
 
-    These are properties inside arrays, and undeclared properties (``additionalProperties``). They
-    are removed in a copy if the configured schema ``wanted``, which has the user's selection,
-    lacks them. ``in_list`` is True inside an array.
+    Only those are removed that catalog metadata cannot deselect: properties inside arrays
+    (``in_list``), and undeclared ones (``additionalProperties``). ``wanted`` is the schema in the
+    configured catalog, which has the selected properties.
     """
     result = dict(known)
     asked, properties = get_properties(wanted), get_properties(known)

@@ -61,10 +61,7 @@ class _CommandRun:
         self._redactors: list[Callable[[str], str]] = []
 
     def run(self) -> int:
-        """Run the Airbyte command, and return its exit code.
-
-        After a signal, the exit code is the negative signal number.
-        """
+        """Run the command and return the exit code; after a signal, the negative signal number."""
         try:
             self.files = get_files(self._context)
             _COMMANDS[str(self._context.info_name)](self)
@@ -105,10 +102,10 @@ class _CommandRun:
         self._redactors.append(make_redactor(settings, schema))
 
     def _write_control_message(self, renew: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
-        """Apply a change of the tap's settings, such as a new refresh token.
+        """Change the tap's settings by ``renew``, for example to store a new refresh token.
 
-        If the settings differ afterwards, write them as a CONTROL message, so that the platform
-        stores them. ``renew`` takes the current settings and returns the new settings.
+        ``renew`` takes the current settings and returns the new ones. If they differ, write them as
+        a CONTROL message, so that the platform stores them.
         """
         settings = renew(self.settings or {})
         if settings != self.settings:

@@ -320,25 +320,20 @@ class AirbyteReader:
         yield from chunk.take_rows()
 
     def _make_chunk(self, body: _Body) -> _Chunk:
-        """Return an empty chunk for the stream of a record.
-
-        If the catalog does not have the stream, count the record as skipped. For such a stream,
-        the caller therefore makes a new chunk for every record.
-        """
+        """Return an empty chunk for the stream of a record; count records of unknown streams."""
         expected = self._expected.get(self._resolve_stream(body.stream, body.namespace))
-        if expected is None:
+        if expected is None:  # the caller then makes a new chunk for each record
             self._unknown_streams[str(StreamId(body.stream, body.namespace))] += 1
         return _Chunk(body.stream, body.namespace, expected)
 
     def _check_record(self, body: _Body, expected: ExpectedStream | None) -> None:
-        """Check a record as the options of the reader require.
+        """Check a record against the catalog and its schema, as the options of the reader require.
 
-        ``fails_on_undeclared`` requires that the catalog declares the record's stream and fields.
-        ``check`` validates the values of the record. ``expected`` is the record's stream in the
-        catalog, or None.
+        ``expected`` is the record's stream in the catalog, or None.
 
         Raises:
-            FatalSyncError: The stream or a field is not declared, or a value is invalid.
+            FatalSyncError: The catalog lacks the stream or a field (with ``fails_on_undeclared``),
+                or a value is invalid (with ``check``).
         """
         if self._fails_on_undeclared:
             if expected is None:
@@ -555,11 +550,11 @@ def _index_by_name(expected: Iterable[StreamId]) -> dict[str, StreamId]:
 
 
 def _restore_input_bytes(message: _Message, repaired: bytes, line: bytes) -> _Message:
-    """Return a message with the original text of its record or state.
+    """Return ``message`` with its record or state as it is in ``line``, the line of the input.
 
-    The message was parsed from ``repaired``. This copy of ``line`` has the same length, but text
-    that cannot be decoded, such as a lone surrogate, is replaced. A record that contained such text
-    becomes a `_TextBody`.
+    The message was parsed from ``repaired``, a copy of the line in which text that cannot be
+    decoded, such as a lone surrogate, is replaced by text of the same length. A record with such
+    text becomes a `_TextBody`.
     """
     if isinstance(message, _State):
         return _State(msgspec.Raw(slice_at_same_offset(message.state, repaired, line)))

@@ -118,7 +118,7 @@ class _StateAccumulator:
         self.legacy: dict[str, Any] = {}
 
     def add(self, node: JsonNode) -> None:
-        """Add the states in one JSON document of the file: a state or a list of states.
+        """Add the states in ``node``, a JSON document of a state file: one state or a list.
 
         They override earlier states of the same streams.
         """

@@ -181,10 +181,10 @@ def _get_declared_decimal(schema: _Schema) -> ColumnType:
 
 
 def _make_decimal(whole: int | None, places: int) -> ColumnType:
-    """Return a DECIMAL column type with 38 digits: ``places`` of them after the decimal point.
+    """Return a DECIMAL column type with 38 digits, ``places`` of them after the decimal point.
 
-    If fewer than ``whole`` digits would remain before the decimal point, the scale is at most 18.
-    ``whole`` is None if their number is unknown.
+    ``whole`` is the number of digits needed before the point; None for `MIN_INTEGER_DIGITS`. If
+    the 38 digits do not suffice for both, the scale is at most 18.
     """
     wanted = MIN_INTEGER_DIGITS if whole is None else whole
     if wanted + places <= MAX_DIGITS:

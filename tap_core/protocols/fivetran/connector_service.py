@@ -79,12 +79,10 @@ class _ConfigurationCache(Generic[_Value]):
         self._lock = threading.Lock()
 
     def get(self, configuration: Mapping[str, str]) -> _Value | None:
-        """Return the cached value for a configuration, or None if the cache has none."""
         with self._lock:
             return self._values.get(_digest(configuration))
 
     def store(self, configuration: Mapping[str, str], value: _Value) -> None:
-        """Store a value for a configuration. If the cache is full, drop the oldest."""
         key = _digest(configuration)
         with self._lock:
             self._values.pop(key, None)

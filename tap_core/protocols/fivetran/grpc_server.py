@@ -162,10 +162,7 @@ class RpcCall:
         _run_callbacks(self._end_once())
 
     def _end_once(self) -> list[Callable[[], None]]:
-        """Mark this gRPC call as ended, and return the functions of `on_end`, to be run.
-
-        Each function is returned only once.
-        """
+        """Mark this gRPC call as ended; return the functions registered by `on_end`, only once."""
         with self._lock:
             self._is_over = True
             callbacks, self._callbacks = self._callbacks, []
@@ -510,7 +507,7 @@ class _ShutdownThread(threading.Thread):
                 )
 
     def exit_now(self) -> None:
-        """End the process with exit code 1, and wait at most five seconds for ``closing``."""
+        """Free the caller's resources for at most five seconds, then exit with code 1."""
         self._journal.say("WARNING", "Stopped at once: calls under way are cut off.")
         closing = threading.Thread(target=self.close, daemon=True)
         closing.start()

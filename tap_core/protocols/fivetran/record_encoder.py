@@ -158,20 +158,17 @@ class _Entry:
         return cls(utf8(column.name), _VALUE_TAGS[kind], has_length)
 
     def head(self, length: int) -> bytes:
-        """Return the bytes of the column's map entry before a value of ``length`` bytes."""
+        """Return the protobuf bytes (name, type) that precede a value of ``length`` bytes."""
         field = self.tag + encode_varint(length) if self.has_length else self.tag
         return self._before(len(field) + length) + field
 
     @property
     def null(self) -> bytes:
-        """The column's map entry with the value null, encoded for protobuf."""
+        """Protobuf bytes of the column's name with the value null."""
         return self._before(len(_NULL_VALUE)) + _NULL_VALUE
 
     def _before(self, length: int) -> bytes:
-        """Return the bytes of the column's map entry before its protobuf message ``ValueType``.
-
-        ``length`` is the size of that message in bytes.
-        """
+        """Return the protobuf bytes (name) that precede a ``ValueType`` of ``length`` bytes."""
         inside = (
             encode_length_delimited(_ENTRY_KEY_TAG, self.name)
             + _ENTRY_VALUE_TAG
@@ -222,8 +219,8 @@ class RecordEncoder(TypedRecordSerializer):
         """Encode a record with values of any type as an UPSERT.
 
         A record with a deletion time (``_sdc_deleted_at``) becomes a DELETE, which contains only
-        the key columns, or all columns of a table without keys. This method is the slow path for
-        records that the compiled function does not support.
+        the key columns, or all columns of a table without keys. Common records are encoded by
+        faster code, which `_compile` generates.
 
         Raises:
             DataError: A value does not match its column, or a key is missing.
@@ -331,10 +328,10 @@ def _make_column_encoder(column: SourceColumn, source: StreamSpec) -> _ColumnEnc
 def _generate_cases(
     column: SourceColumn, entry: _Entry, source: StreamSpec, variables: dict[str, Any]
 ) -> Iterator[tuple[str, str]]:
-    """Yield (expression, condition) pairs of Python source; an expression encodes the value ``v``.
+    """Yield Python source for the common types of a column's values: (expression, condition) pairs.
 
-    Each pair covers a type of value that is common. For example, ``("f#", "v is False")`` encodes
-    False. The caller replaces ``#`` by the column's number.
+    If its condition is true, an expression returns the encoded value ``v``, as in
+    ``("f#", "v is False")``. The caller replaces ``#`` by the column's number.
 
     Args:
         column: The column.

@@ -214,7 +214,7 @@ class UpdateWriter:
             self._write_state(self._state)
 
     def _encode_rows(self, event: Rows) -> list[bytes]:
-        """Encode the rows of an event, which are dicts because the tap's code has written them."""
+        """Encode rows that are still dicts, as in messages that the tap's code has written."""
         encoder = self._encoders.get(event.stream.name)
         if encoder is None:
             raise _make_no_schema_error(event.stream.name)

@@ -306,11 +306,11 @@ def _get_cursor(bookmark_properties: Any) -> str | None:
 
 
 def _restore_input_bytes(message: _Message, repaired: bytes, line: bytes) -> _Message:
-    """Return a message with the original text of its record or state.
+    """Return ``message`` with its record or state as it is in ``line``, the line of the input.
 
-    The message was parsed from ``repaired``. This copy of ``line`` has the same length, but text
-    that cannot be decoded, such as a lone surrogate, is replaced. A record that contained such text
-    becomes a `_TextRecord`.
+    The message was parsed from ``repaired``, a copy of the line in which text that cannot be
+    decoded, such as a lone surrogate, is replaced by text of the same length. A record with such
+    text becomes a `_TextRecord`.
     """
     if isinstance(message, _State):
         return _State(msgspec.Raw(slice_at_same_offset(message.value, repaired, line)))
