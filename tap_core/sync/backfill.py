@@ -77,7 +77,7 @@ def apply_range(tap: SyncTap, read_range: ReadRange) -> None:
     warning. Such a stream is still read if a selected child needs its records.
     """
     streams = list(tap.streams.values())
-    reasons = {stream.name: _refuse(stream, read_range) for stream in streams}
+    reasons = {stream.name: _explain_unreadable(stream, read_range) for stream in streams}
     for stream in streams:
         if (reason := reasons[stream.name]) is not None and stream.selected:
             stream.log(
@@ -95,8 +95,8 @@ def apply_range(tap: SyncTap, read_range: ReadRange) -> None:
             stream._read_range = KeyRange(parse(read_range.start), end, last)
 
 
-def _refuse(stream: SyncStream, read_range: ReadRange) -> str | None:
-    """Return the reason if a backfill cannot read a stream, or None if it can.
+def _explain_unreadable(stream: SyncStream, read_range: ReadRange) -> str | None:
+    """Return the reason why a backfill cannot read a stream, or None if it can.
 
     The reason is part of a warning, such as "it has no replication key".
     """

@@ -52,9 +52,9 @@ __all__ = [
 def sync_child_contexts(stream: SyncStream, record: Record, child_context: Context | None) -> None:
     """Sync the child streams of a stream for one of its records.
 
-    ``generate_child_contexts`` yields the contexts for the record: values that the children need.
-    The children are synced once for each. The method is called with ``child_context``: by default
-    the context of the parent, or the context that ``get_records`` has yielded with the record.
+    ``generate_child_contexts``, called with ``child_context``, yields contexts: values of the
+    record that the children need. The children are synced once for each. ``child_context`` is the
+    parent's own context, or the one that ``get_records`` has yielded with the record.
     """
     is_kept = get_plan(stream).child_filter
     for context in stream.generate_child_contexts(record=record, context=child_context):

@@ -139,10 +139,10 @@ class DistributedPool:
             stream._write_state_message()
 
     def _merge_result(self, job: SyncJob, unit: WorkUnit, result: WorkResult) -> None:
-        """Merge the state and row counts that another process has returned for a work unit.
+        """Merge the state and row counts that another process has returned for ``unit``.
 
-        If the unit has failed, store its error for `drain`. If the pool was created with
-        ``in_order``, ignore results after the first error.
+        If the sync in that process has failed, store its error for `drain`. If the pool was created
+        with ``in_order``, ignore results after the first error.
         """
         if result.error is not None:
             self._failed.append((job, result.error))
@@ -158,9 +158,9 @@ class DistributedPool:
 
 
 def _build_work_unit(job: SyncJob, number: int, descendants: _DescendantStates) -> WorkUnit:
-    """Return the work unit for a job, with the data that another process needs to run it.
+    """Return the work unit for a job: the data that another process needs to sync a partition.
 
-    The data include the state of the job's partition, and the states of descendant streams.
+    The data include the state of the partition, and the states of descendant streams.
 
     Args:
         job: Job with the stream and the partition.
@@ -229,10 +229,7 @@ class _DescendantStates:
 
 
 def _merge_state(stream: SyncStream, unit: WorkUnit, returned: Mapping[str, Any]) -> None:
-    """Merge a stream's state that another process has returned for a work unit.
-
-    ``returned`` is merged into the state of the tap in this process.
-    """
+    """Merge ``returned``, a stream's state from another process, into the state of the tap."""
     entries = [entry for entry in returned.get("partitions") or () if "context" in entry]
     if unit.interval is not None:
         _merge_interval(stream, unit, entries[0] if entries else returned)
@@ -247,9 +244,9 @@ def _merge_state(stream: SyncStream, unit: WorkUnit, returned: Mapping[str, Any]
 
 
 def _merge_interval(stream: SyncStream, unit: WorkUnit, entry: Mapping[str, Any]) -> None:
-    """Advance a bookmark to the end of the time window that a work unit has read.
+    """Advance a bookmark to the end of the time window that another process has read.
 
-    ``entry`` is the state that the work unit has returned for its partition.
+    ``entry`` is the state that the process has returned for the partition.
     """
     value, key = entry.get("replication_key_value"), stream.replication_key
     if value is not None and key:
@@ -257,9 +254,9 @@ def _merge_interval(stream: SyncStream, unit: WorkUnit, entry: Mapping[str, Any]
 
 
 def _merge_shared(stream: SyncStream, entry: Mapping[str, Any]) -> None:
-    """Advance a bookmark that several partitions share, if a work unit has a greater value.
+    """Advance a bookmark that several partitions share, if another process has a greater value.
 
-    ``entry`` is the state that the work unit has returned for the bookmark.
+    ``entry`` is the state that the process has returned for the bookmark.
     """
     markers, key = entry.get("progress_markers") or {}, stream.replication_key
     if "replication_key_value" in markers and key:

@@ -183,7 +183,7 @@ def _sync_contexts(
 def _list_contexts(
     contexts: Iterable[Context | None],
 ) -> tuple[list[Context | None], Exception | None]:
-    """Return a list of the contexts, and the error that ended the iteration early (or None).
+    """Return a list of ``contexts``, and the error that ended the iteration early (or None).
 
     A context contains the values that identify a partition.
     """
@@ -227,11 +227,10 @@ def _sync_in_parallel(
 def _create_state_entries(
     stream: SyncStream, plan: Plan, contexts: Iterable[Context | None], signpost: Any
 ) -> None:
-    """Create the state entries of contexts (partitions) before any of them is read.
+    """Create the state entries of partitions in the order of ``contexts``, before they are read.
 
-    The entries then have the order of ``contexts``, even if the contexts end in another order. For
-    a sync in other processes, also store the starting values and the ``signpost`` (upper limit of
-    the bookmarks), because each process gets a copy of the entry.
+    If other processes sync the contexts, also store the starting values and the ``signpost``
+    (upper limit of the bookmarks), because each process gets a copy of the entry.
     """
     for context in contexts:
         ensure_state_entry(stream, context)
@@ -422,9 +421,8 @@ def _read_records(
 ) -> Iterable[Any]:
     """Call ``get_records`` for a context (partition), and return the records to write.
 
-    If the stream needs it, the records are post-processed and filtered, and child streams are
-    synced. Otherwise, the result of ``get_records`` is returned unchanged. ``bookmark`` contains
-    the items of ``context`` that identify its bookmark.
+    As far as the stream needs it, the records are post-processed and filtered, and child streams
+    are synced. ``bookmark`` contains the items of ``context`` that identify its bookmark.
     """
     admits = stream._reader.begin(context)
     records = run.guarded(call_get_records(stream, context))

@@ -157,7 +157,6 @@ class _PartitionSync:
         yield record
 
     def _is_state_due(self) -> bool:
-        """Return True if a STATE message is due after the current record."""
         done, frequency = self.done + 1, self.stream.STATE_MSG_FREQUENCY
         next_state = done if done % frequency == 0 else done + 1
         return state_is_due(self.stream, self.tally, done, next_state)

@@ -60,8 +60,7 @@ def _make_range_filter(stream: SyncStream, limits: KeyRange) -> Callable[[Any], 
     """Return a function that returns True for records that a backfill does not write.
 
     These are records whose replication key value is outside of the range ``limits``, null, or of a
-    wrong type. For a record without the key the function returns False, because the sync raises an
-    error for it. For the cursor of an Airbyte manifest, a missing key counts as null.
+    wrong type.
     """
     order, find = stream.state_manager.order, make_getter(stream.replication_path)
 
@@ -73,8 +72,8 @@ def _make_range_filter(stream: SyncStream, limits: KeyRange) -> Callable[[Any], 
             value = find(record)
         except KeyError:
             if not order.is_declared:
-                return False
-            value = None
+                return False  # the sync raises an error for the missing key
+            value = None  # the cursor of an Airbyte manifest treats it as null
         if is_missing(value) or not order.is_usable(value):
             order.warn_once(_NO_VALUE, _NO_VALUE)
             return True
