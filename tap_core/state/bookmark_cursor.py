@@ -212,10 +212,10 @@ class BookmarkCursor:
         return bookmark.get("replication_key_value") is self._stored
 
     def _may_replace(self, bookmark: dict[str, Any]) -> bool:
-        """Return True if the latest value may replace the value that other code has stored.
+        """Return True if the cursor may overwrite a bookmark that other code has stored.
 
-        ``bookmark`` is the dict with the stored value. A later stored value may not be replaced if
-        ``check_sorted`` is True.
+        ``bookmark`` is the dict with the stored value. With ``check_sorted``, a value greater than
+        the cursor's own is kept.
         """
         other_value = bookmark.get("replication_key_value")
         return (
@@ -226,9 +226,9 @@ class BookmarkCursor:
         )
 
     def _compare_and_advance(self, value: Any) -> None:
-        """Compare a value with the comparator, and advance to it.
+        """Advance to a value that is in order by the stream's comparator.
 
-        `advance` calls this method for values that Python cannot compare directly.
+        `advance` calls this method for values that it cannot accept by a direct comparison.
 
         Raises:
             InvalidStreamSortException: The stream is sorted and the value is not in order.
@@ -270,13 +270,13 @@ class BookmarkCursor:
         self._length = 0
         self.form_length = -1
         self._kind = None
-        if self._check_sorted and self._is_simple(value):
+        if self._check_sorted and self._has_direct_order(value):
             self._kind = type(value)
 
-    def _is_simple(self, value: Any) -> bool:
-        """Return True if Python can compare values like ``value`` correctly without the comparator.
+    def _has_direct_order(self, value: Any) -> bool:
+        """Return True if Python orders ``value`` and values of its type and format correctly.
 
-        Values are alike if they have the same type and format.
+        Other values must be compared by the stream's comparator.
         """
         if not self._order.is_plain(value):
             return False
@@ -294,8 +294,7 @@ class BookmarkCursor:
         """Return True if a text is a complete ISO 8601 date or date-time, and store its format.
 
         The format is the length, the separator and the zone. Texts of the same format sort like
-        their points in time. In later texts, `advance` checks the part from ``_tail_start`` on: it
-        must be the zone or, in texts without a zone, digits.
+        their points in time.
         """
         form = _FULL_FORM.fullmatch(text)
         if form is None:
@@ -305,6 +304,7 @@ class BookmarkCursor:
         self.form_gap = form["gap"]
         self.form_zone = form["zone"] or ""
         digits_start = _FRACTION_START if form["fraction"] else _SECONDS_START
+        # In later texts, `advance` checks that this part is the same zone or, without one, digits.
         self._tail_start = len(text) - len(self.form_zone) if self.form_zone else digits_start
         return True
 

@@ -199,7 +199,7 @@ class StreamStateManager:
             if replication_key == state.get("replication_key"):
                 value = state.get("replication_key_value")
                 self._limit_of_run.reads_everything = not value and self.reads_everything
-            value = _later_start(value, config.get("start_date"), compare_start_date_fn)
+            value = _choose_start(value, config.get("start_date"), compare_start_date_fn)
             self._log_start(value)
         bookmarks.write_starting_replication_value(state, value)
 
@@ -431,8 +431,8 @@ class StreamStateManager:
     ) -> dict[str, Any]:
         """Return the state dict of the partition that ``context`` identifies.
 
-        Beyond the partition limit, the dict is kept only in memory. Otherwise call ``take``, a
-        method of the state document, with the stream's name and the context.
+        A partition beyond the partition limit has a dict in memory only. For any other, ``take`` is
+        called, a method of the state document, with the stream's name and the context.
         """
         partition, limit = self.get_state_partition_context(context), self._limit_of_run
         if not partition or limit.is_idle or self._has_entry(partition):
@@ -511,7 +511,7 @@ class StreamStateManager:
         self._logger.log(level, "Stream '%s' starts at %r.", self.stream_name, value)
 
 
-def _later_start(bookmark: Any, start_date: Any, compare: Callable[[str, str], str] | None) -> Any:
+def _choose_start(bookmark: Any, start_date: Any, compare: Callable[[str, str], str] | None) -> Any:
     """Return the value at which reading starts: the bookmark or, without one, ``start_date``.
 
     If both exist and ``compare`` is not None, return the result of ``compare``. An empty or zero

@@ -113,7 +113,7 @@ class PartitionIndex:
         return len(self.entries) - 1
 
     def _look_up(self, context: Context) -> int | None:
-        """Update the index, and return the position of a partition; None if it is absent."""
+        """Return the position of a partition in the ``partitions`` list; None if it is absent."""
         key = freeze_context(context)
         self._catch_up()
         position = self._positions.get(key)
@@ -198,8 +198,7 @@ def _frozen(value: Any) -> Hashable:
 def _as_read_back(value: Any) -> Hashable:
     """Convert a value to the value that it becomes when written as JSON and read again.
 
-    It is called for values that JSON does not support. Example: a `datetime.date` becomes its ISO
-    8601 text.
+    For example, a `datetime.date` becomes its ISO 8601 text.
     """
     for kind, read_back in _READ_BACK:
         if isinstance(value, kind):

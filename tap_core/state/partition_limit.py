@@ -204,7 +204,7 @@ class PartitionLimit:
         *,
         saw_all: bool,
     ) -> None:
-        """Replace the partitions in a stream's state by one shared bookmark, their smallest.
+        """Replace the partitions in a stream's state by one bookmark, the smallest of theirs.
 
         ``entries`` are the partitions. If one of them has no bookmark, keep the first ``limit``
         partitions instead.

@@ -86,11 +86,10 @@ def _properties(schema: Any) -> Mapping[str, Any]:
     if isinstance(properties, Mapping):
         return properties
     variants = (
-        variant for keyword in ("anyOf", "oneOf") for variant in _listed(schema.get(keyword))
+        variant for keyword in ("anyOf", "oneOf") for variant in _as_list(schema.get(keyword))
     )
     return next((properties for variant in variants if (properties := _properties(variant))), {})
 
 
-def _listed(value: Any) -> list[Any]:
-    """Return ``value`` if it is a list, otherwise an empty list."""
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
