@@ -192,6 +192,9 @@ class StreamComponents:
         if self.is_delegating:
             node = node["incremental_stream" if self._has_state() else "full_refresh_stream"]
         made: DeclarativeStream = self.build(node, DeclarativeStream)
+        if made.incremental_sync is None and self.is_delegating:
+            cursor = self.build(self.incremental_node, DeclarativeStream).incremental_sync
+            made = replace(made, incremental_sync=_keep_bookmark_only(cursor))
         return made
 
     @property
@@ -346,6 +349,23 @@ def get_parameters(node: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the ``$parameters`` of a manifest node, including inherited ones; {} if none."""
     found: Mapping[str, Any] = getattr(node, "parameters", None) or {}
     return found
+
+
+def _keep_bookmark_only(cursor: Any) -> Any:
+    """Return a cursor that stores the same bookmarks, but does not change requests or records.
+
+    It is for a full-refresh stream without a cursor, from whose bookmark the incremental stream
+    resumes. Return None for a custom cursor, whose Python class determines the requests.
+    """
+    if isinstance(cursor, IncrementingCountCursor):
+        return replace(cursor, start_value_option=None)
+    if not isinstance(cursor, DatetimeBasedCursor):
+        return None
+    removed = ("step", "cursor_granularity", "lookback_window", "clamping")
+    options = ("start_time_option", "end_time_option")
+    flags = ("is_data_feed", "is_client_side_incremental", "is_compare_strictly")
+    changes: dict[str, Any] = {**dict.fromkeys((*removed, *options)), **dict.fromkeys(flags, False)}
+    return replace(cursor, **changes)
 
 
 def _is_path(path: Any) -> bool:

@@ -104,3 +104,30 @@ def _configured(name: str) -> dict[str, Any]:
         "destination_sync_mode": "append",
         "cursor_field": ["at"],
     }
+
+
+def test_full_refresh_stream_without_a_cursor_stores_the_bookmark_of_the_incremental_one(
+    tmp_path: Path,
+):
+    """The schema needs no cursor field, and values are compared in the cursor's format."""
+    cursor = f"""{CURSOR.replace("%Y-%m-%d", "%d.%m.%Y").replace("2024-01-01", "01.01.2024")}
+  start_time_option: {{type: RequestOption, inject_into: request_parameter, field_name: since}}
+  step: P1D
+  cursor_granularity: P1D
+  is_client_side_incremental: true
+"""
+    whole, news = (
+        stream("all", path, more=more) for path, more in (("/all", ""), ("/new", cursor))
+    )
+    whole = whole.replace(", at: {type: string}", "")
+    text = "  - type: StateDelegatingStream\n    name: all\n"
+    for key, one in (("full_refresh_stream", whole), ("incremental_stream", news)):
+        text += f"    {key}:\n" + indent(one.replace("  - ", "    ", 1), "    ")
+    rows = [{"id": n, "at": at} for n, at in enumerate(("31.12.2023", "01.02.2024", "31.01.2024"))]
+    path = manifest(tmp_path, text)
+    with serving() as server:
+        server.answers(page(*rows))
+        ran = run(path, server)
+    assert asked(server) == ["/all"]
+    assert ran.records("all") == rows
+    assert ran.state["bookmarks"]["all"]["replication_key_value"] == "01.02.2024"
