@@ -8,12 +8,13 @@ singer_sdk's ``conform_record_data_types``.
 from __future__ import annotations
 
 import base64
+import functools
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tap_core.exceptions import DiscoveryError, EmptySchemaTypeError
 from tap_core.parsing.datetimes import format_iso
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from tap_core.types import JsonSchema, Record
 
 __all__ = [
+    "SCHEMA_NAME",
     "UnmappedCallback",
     "compile_conformer",
     "conform_primitive",
@@ -50,6 +52,9 @@ UnmappedCallback: TypeAlias = Callable[[tuple[str, ...]], None]
 _Conform: TypeAlias = Callable[[Any, list[str]], Any]
 """Function that converts a value; it appends the dotted paths of dropped properties to a list."""
 
+SCHEMA_NAME: Final = "The schema of the stream"
+"""Beginning of an error about a stream's schema if the name of the stream is not known."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _ZERO_BIT = b"\x00"
 
@@ -58,6 +63,7 @@ def compile_conformer(
     schema: JsonSchema,
     level: TypeConformanceLevel,
     unmapped: UnmappedCallback,
+    schema_name: str = SCHEMA_NAME,
 ) -> Callable[[Record], Record]:
     """Compile a function that converts the values of a record to the types of ``schema``.
 
@@ -67,6 +73,7 @@ def compile_conformer(
             objects and lists.
         unmapped: Function that is called with the paths of a record's dropped properties, which the
             schema does not declare.
+        schema_name: Beginning of the error about a schema without properties.
 
     Returns:
         A function that takes a record and returns a new one. At level ``NONE`` it returns the same
@@ -76,7 +83,7 @@ def compile_conformer(
     if level == TypeConformanceLevel.NONE:
         return lambda record: record
     if "properties" not in schema and not schema.get("additionalProperties"):
-        return _reject_properties
+        return functools.partial(_reject_properties, schema_name)
     conform = _compile_object(schema, level, None)
 
     def conform_record(record: Record) -> Record:
@@ -89,7 +96,7 @@ def compile_conformer(
     return conform_record
 
 
-def _reject_properties(record: Record) -> Record:
+def _reject_properties(schema_name: str, record: Record) -> Record:
     """Return an empty record unchanged, and reject any other record.
 
     This is the conversion for a schema without properties, which would drop all values.
@@ -99,7 +106,7 @@ def _reject_properties(record: Record) -> Record:
     """
     if record:
         raise DiscoveryError(
-            "The schema of the stream has no 'properties', so no value of a record with"
+            f"{schema_name} has no 'properties', so no value of a record with"
             f" {', '.join(map(repr, record))} would be sent. Declare them, or allow all with"
             ' "additionalProperties": true.'
         )

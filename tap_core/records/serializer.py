@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tap_core.exceptions import DataError
 from tap_core.records.compiled_check import always_false, compile_record_check
 from tap_core.records.conform import (
+    SCHEMA_NAME,
     UnmappedCallback,
     compile_conformer,
     is_conversion_replaced,
@@ -159,6 +160,7 @@ def compile_serializer(
     level: TypeConformanceLevel,
     encode: RecordBodyEncoder,
     unmapped: UnmappedCallback,
+    schema_name: str = SCHEMA_NAME,
 ) -> RecordSerializer:
     """Compile the serializer for the records of a stream.
 
@@ -170,9 +172,10 @@ def compile_serializer(
         encode: Function that encodes a record with JSON values.
         unmapped: Function that is called with the paths of properties that ``schema`` does not
             declare.
+        schema_name: Beginning of the error about a schema without properties.
     """
     prune = compile_pruner(mask)
-    conform = compile_conformer(schema, level, unmapped)
+    conform = compile_conformer(schema, level, unmapped, schema_name)
 
     def encode_slowly(record: Record) -> Any:
         if prune is not None:
@@ -190,6 +193,7 @@ def compile_conformer_only(
     level: TypeConformanceLevel,
     unmapped: UnmappedCallback,
     copies: bool,
+    schema_name: str = SCHEMA_NAME,
 ) -> RecordSerializer:
     """Compile a serializer that converts records, and returns them as dicts without encoding.
 
@@ -198,7 +202,7 @@ def compile_conformer_only(
     define the deselected properties and the conversion, as in `compile_serializer`.
     """
     prune = compile_pruner(mask)
-    conform = compile_conformer(schema, level, unmapped)
+    conform = compile_conformer(schema, level, unmapped, schema_name)
 
     def encode_slowly(record: Record) -> Any:
         if prune is not None:

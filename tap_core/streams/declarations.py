@@ -252,7 +252,8 @@ def has_datetime_replication_key(stream: SyncStream) -> bool:
     definition = get_definition(stream.replication_path, stream.effective_schema)
     if definition is None:
         msg = (
-            f"Field '{stream.replication_key}' is not in schema for stream '{stream.name}':"
+            f"Field '{stream.replication_key}' is not in schema for stream '{stream.name}'"
+            f"{'' if stream._input_schema is None else ' in the catalog'}:"
             " declare it there, or choose another replication key."
         )
         raise InvalidReplicationKeyException(msg)

@@ -215,6 +215,8 @@ def _compile_pruning_serializer(
     stream: SyncStream, run: SyncRun, maps: Sequence[StreamMap] | None
 ) -> RecordSerializer:
     unmapped = warn_once(stream.name, stream.logger)
+    origin = "" if stream._input_schema is None else " in the catalog"
+    schema_name = f"The schema of stream '{stream.name}'{origin}"
     if maps is not None:
         return compile_conformer_only(
             schema=stream.effective_schema,
@@ -222,6 +224,7 @@ def _compile_pruning_serializer(
             level=stream.TYPE_CONFORMANCE_LEVEL,
             unmapped=unmapped,
             copies=any(one.may_mutate for one in maps),
+            schema_name=schema_name,
         )
     return compile_serializer(
         schema=stream.effective_schema,
@@ -229,6 +232,7 @@ def _compile_pruning_serializer(
         level=stream.TYPE_CONFORMANCE_LEVEL,
         encode=run.protocol_writer.encode,
         unmapped=unmapped,
+        schema_name=schema_name,
     )
 
 

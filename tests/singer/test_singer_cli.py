@@ -265,6 +265,12 @@ def test_unknown_streams_and_properties_of_a_catalog_are_logged(run, write):
     assert types(done.stdout).count("RECORD") == 3
 
 
+def test_catalog_entry_without_a_schema_is_an_error_with_the_stream(run, write):
+    catalog = {"streams": [{"tap_stream_id": "numbers", "stream": "numbers"}]}
+    args = ["--config", write("c.json", GOOD), "--catalog", write("k.json", catalog)]
+    assert "stream 'numbers' in the catalog" in run("tap", *args, code=1).stderr
+
+
 def test_records_before_an_error_of_the_tap_are_written(run, write):
     done = run("tap", "--config", write("c.json", {**GOOD, "fail_at": 2}), code=1)
     assert types(done.stdout).count("RECORD") == 2

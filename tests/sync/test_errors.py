@@ -164,7 +164,7 @@ def forcing(init):
 def test_schema_without_properties_is_an_error_at_the_first_record(on_path):
     kind = on_path(stream("a", [{"id": 1}], schema={"type": "object"}))
     output, error = failed(DiscoveryError, kind)
-    assert "no 'properties'" in str(error)
+    assert "The schema of stream 'a' has no 'properties'" in str(error)
     assert output.records("a") == []
     assert sync(on_path(stream("a", [], schema={"type": "object"}))).of("SCHEMA", "a")
 
