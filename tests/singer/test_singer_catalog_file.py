@@ -101,6 +101,9 @@ def test_unknown_streams_and_properties_are_named():
         "The catalog's stream 'empty' has unknown properties: c",
         "The catalog has streams that this tap does not: x, y",
     ]
+    assert unknown_streams(entry("user"), entry("emptyy"), entry("empty")) == [
+        "The catalog has streams that this tap does not: user (did you mean 'users'?), emptyy"
+    ]
 
 
 @pytest.mark.parametrize("content", [b"\x97\xff", b"\xff\xfe\x00\x01binary", b"[\xff]"])
@@ -134,7 +137,14 @@ def test_unknown_replication_method_is_named():
             {"tap_stream_id": "a", "key_properties": [{}]},
             "'key_properties' is not a list of strings",
         ),
-        ({"tap_stream_id": "a", "schema": True}, "a value is not of the right type"),
+        (
+            {"tap_stream_id": "a", "schema": True},
+            r"^Catalog 'catalog\.json', stream 1 \(a\): 'schema' is not an object$",
+        ),
+        (
+            {"tap_stream_id": "a", "schema": {"properties": []}},
+            r"stream 1 \(a\): a value is not of the right type",
+        ),
         ({"tap_stream_id": "a", "metadata": [{}]}, "'breadcrumb' is missing"),
     ],
 )

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from inspect import getattr_static
 from typing import TYPE_CHECKING, Any, Final
 
+from tap_core.config.similar_names import find_similar
 from tap_core.exceptions import CatalogFileError
 from tap_core.protocols.catalog_entries import get_properties
 from tap_core.singerlib.catalog import (
@@ -55,7 +56,9 @@ def parse_catalog(text: str | bytes, source: str) -> dict[str, Any]:
     if not isinstance(streams, list) or not all(isinstance(each, dict) for each in streams):
         raise CatalogFileError(f"Catalog '{source}' has no list of 'streams'")
     for number, each in enumerate(streams, 1):
-        _check_entry(each, f"Catalog '{source}', stream {number}")
+        name = each.get("tap_stream_id") or each.get("stream")
+        named = f" ({name})" if isinstance(name, str) else ""
+        _check_entry(each, f"Catalog '{source}', stream {number}{named}")
     catalog: dict[str, Any] = found
     return catalog
 
@@ -66,12 +69,14 @@ _STRING_KEYS: Final = ("tap_stream_id", "stream", "replication_key", "replicatio
 def _check_entry(entry: Mapping[str, Any], location: str) -> None:
     """Raise CatalogFileError if a catalog entry is invalid.
 
-    ``location`` is the position of the entry for the message: "Catalog 'c.json', stream 1".
+    ``location`` is the position of the entry for the message: "Catalog 'c.json', stream 1 (a)".
     """
     _check_keys(entry, location)
     for name in _STRING_KEYS:
         if not isinstance(entry.get(name), str | None):
             raise CatalogFileError(f"{location}: '{name}' is not a string")
+    if not isinstance(entry.get("schema", {}), Mapping):
+        raise CatalogFileError(f"{location}: 'schema' is not an object")
     try:
         CatalogEntry.from_dict(entry)
         _check_schema(entry.get("schema"), location)
@@ -150,10 +155,12 @@ def find_unknown_streams(
     """Yield warnings about streams, properties and replication methods that the tap does not have.
 
     There is one warning for each stream with unknown properties or an unknown method, and one for
-    all unknown streams. ``streams`` are the tap's streams by name, with the catalog applied.
+    all unknown streams, which suggests similar streams that are not in the catalog. ``streams`` are
+    the tap's streams by name, with the catalog applied.
     """
     known = {stream.tap_stream_id: stream for stream in streams.values()}
     unknown = []
+    listed = {entry.get("tap_stream_id") for entry in catalog["streams"]}
     for entry in catalog["streams"]:
         name = entry.get("tap_stream_id") or entry.get("stream")
         stream = known.get(name) or streams.get(name)
@@ -171,7 +178,10 @@ def find_unknown_streams(
                 f" has no bookmark. Use one of {', '.join(_METHODS)} in the catalog."
             )
     if unknown:
-        yield f"The catalog has streams that this tap does not: {', '.join(unknown)}"
+        free = [name for name, stream in streams.items() if stream.tap_stream_id not in listed]
+        near = {name: find_similar(name, free) for name in unknown}
+        shown = [f"{name} (did you mean {near[name]!r}?)" if near[name] else name for name in near]
+        yield f"The catalog has streams that this tap does not: {', '.join(shown)}"
 
 
 def _get_known_schema(stream: SyncStream) -> Mapping[str, Any] | None:
