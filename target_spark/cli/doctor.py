@@ -340,7 +340,11 @@ def _explain_not_writable(folder: Path) -> str:
         return f"{nearest} is a file"
     if not os.access(nearest, os.W_OK | os.X_OK):
         return f"{nearest} cannot be written by this user"
-    return ""
+    try:
+        with tempfile.TemporaryDirectory(prefix=".target-spark-doctor-", dir=nearest):
+            return ""
+    except OSError as error:
+        return f"no folder can be created in {nearest}: {error.strerror}"
 
 
 def _format_size(nbytes: int) -> str:

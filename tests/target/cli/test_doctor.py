@@ -70,6 +70,14 @@ def test_all_invalid_settings_are_listed_and_dependent_checks_skipped(
     assert not (tmp_path / "r.json").exists()
 
 
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs Linux")
+def test_folder_that_cannot_be_created_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: True)  # as for root
+    [check] = doctor._check_path({"path": "/proc/none/tables", "format": "parquet"})
+    assert (check.name, check.verdict) == ("path", "failed")
+    assert check.text.startswith("no folder can be created in /proc: ")
+
+
 def test_missing_configuration_file_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
