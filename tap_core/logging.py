@@ -35,6 +35,7 @@ __all__ = [
     "StructuredFormatter",
     "plugin_log_level",
     "setup_console_logging",
+    "warn_about_log_level",
     "without_console",
 ]
 
@@ -160,10 +161,28 @@ def plugin_log_level(plugin_name: str) -> str:
     The variables are ``<PLUGIN>_LOGLEVEL`` and, without it, ``LOGLEVEL``. An invalid level counts
     as INFO.
     """
-    prefix = plugin_name.upper().replace("-", "_")
-    requested = os.environ.get(f"{prefix}_LOGLEVEL") or os.environ.get("LOGLEVEL")
-    level = (requested or DEFAULT_LOG_LEVEL).strip().upper()
+    level = _get_level_variable(plugin_name)[1].strip().upper()
     return level if isinstance(logging.getLevelName(level), int) else DEFAULT_LOG_LEVEL
+
+
+def warn_about_log_level(plugin_name: str) -> None:
+    """Log a warning if the environment sets an unknown log level for a plugin."""
+    variable, level = _get_level_variable(plugin_name)
+    if not isinstance(logging.getLevelName(level.strip().upper()), int):
+        _logger.warning(
+            "%s: there is no log level '%s', so %s is used. The levels are DEBUG, INFO, WARNING,"
+            " ERROR and CRITICAL.",
+            variable,
+            level,
+            DEFAULT_LOG_LEVEL,
+        )
+
+
+def _get_level_variable(plugin_name: str) -> tuple[str, str]:
+    """Return the environment variable that sets a plugin's log level, and the level."""
+    own = f"{plugin_name.upper().replace('-', '_')}_LOGLEVEL"
+    variable = own if os.environ.get(own) else "LOGLEVEL"
+    return variable, os.environ.get(variable) or DEFAULT_LOG_LEVEL
 
 
 class _ConsoleHandler(logging.Handler):

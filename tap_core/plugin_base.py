@@ -45,7 +45,7 @@ from tap_core.exceptions import (
     MapperNotInitialized,
     SingerSDKDeprecationWarning,
 )
-from tap_core.logging import plugin_log_level, setup_console_logging
+from tap_core.logging import plugin_log_level, setup_console_logging, warn_about_log_level
 from tap_core.redaction import collect_secrets, register_secrets
 from tap_core.types import JsonSchema
 
@@ -261,6 +261,7 @@ class PluginBase(abc.ABC):
             *validate_config(self._config, schema, skip=self._env_faults),
             *self._faults_beyond_schema(),
         ]
+        warn_about_log_level(self.name)
         for misspelled, known in self._misspelled:
             self.logger.warning("Setting '%s' is not known. Did you mean '%s'?", misspelled, known)
         if errors and raise_errors:

@@ -17,6 +17,7 @@ from tap_core.logging import (
     StructuredFormatter,
     plugin_log_level,
     setup_console_logging,
+    warn_about_log_level,
 )
 from tests.peers import missing_reason, peer_python
 from tests.terminal import open_terminal
@@ -157,6 +158,15 @@ def test_plugin_log_level_takes_precedence_over_the_general_one(monkeypatch, var
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert plugin_log_level("tap-x") == level
+
+
+def test_unknown_log_level_is_named(monkeypatch, caplog):
+    monkeypatch.setenv("LOGLEVEL", "error")
+    monkeypatch.setenv("TAP_X_LOGLEVEL", "loud")
+    warn_about_log_level("tap-y")
+    assert caplog.messages == []
+    warn_about_log_level("tap-x")
+    assert caplog.text.count("TAP_X_LOGLEVEL: there is no log level 'loud', so INFO is used.") == 1
 
 
 METRIC_PROGRAM = """
