@@ -106,7 +106,8 @@ def parse_state_datetime(stream: SyncStream, value: str) -> datetime:
     """Parse an ISO 8601 date-time from the state or ``start_date``. The default time zone is UTC.
 
     Raises:
-        StreamSetupError: The value is not a date-time; the message names the setting.
+        StreamSetupError: The value is not a date-time; the message names the setting
+            ``start_date`` or says that the value is in the state.
     """
     found = parse_instant(value)
     if found is None and value == stream._config.get("start_date"):
