@@ -68,8 +68,9 @@ class Project:
         """
         if not _NAME.fullmatch(name):
             raise ProjectError(
-                f"{name!r} is not a valid plugin name: tap-… or target-…, lower-case letters and"
-                " digits, words joined by a dash."
+                f"{name!r} is not a valid plugin name. A name begins with tap- or target-, and has"
+                " words of lower-case letters and digits, each beginning with a letter, joined by"
+                " hyphens: tap-my-shop."
             )
         plugin_type, _, rest = name.partition("-")
         if name in RESERVED_NAMES:
@@ -77,13 +78,14 @@ class Project:
                 f"{name!r} is a name of the SDK, which the new package would hide: choose another"
                 f" name, such as '{plugin_type}-my-{rest}'."
             )
-        kind = _choose("kind", kind, KINDS[plugin_type])
+        kind = _choose("kind", kind, KINDS[plugin_type], f"a {plugin_type}")
+        owner = f"a {plugin_type} of the kind {kind}"
         http = plugin_type == "tap" and kind in _PAGINATIONS
         return cls(
             name,
             kind,
-            _choose("auth", auth, tuple(AUTHENTICATION) if http else _NEITHER),
-            _choose("pagination", pages, _PAGINATIONS[kind] if http else _NEITHER),
+            _choose("auth", auth, tuple(AUTHENTICATION) if http else _NEITHER, owner),
+            _choose("pagination", pages, _PAGINATIONS[kind] if http else _NEITHER, owner),
         )
 
     @property
@@ -115,15 +117,16 @@ class Project:
         return self.class_name.removeprefix(self.plugin_type.capitalize())
 
 
-def _choose(choice: str, value: str | None, possible: tuple[str, ...]) -> str:
+def _choose(choice: str, value: str | None, possible: tuple[str, ...], owner: str) -> str:
     """Check and return the ``value`` of the command-line option ``--<choice>``.
 
-    If it is None, return the default, which is the first item of ``possible``.
+    If it is None, return the default, which is the first item of ``possible``. ``owner`` is the
+    plugin in the error message: "a tap of the kind sql".
 
     Raises:
         ProjectError: The value is not in ``possible``.
     """
     if value is not None and value not in possible:
         choices = " or ".join(filter(None, (", ".join(possible[:-1]), possible[-1])))
-        raise ProjectError(f"--{choice} {value} is not possible here: use {choices}.")
+        raise ProjectError(f"--{choice} {value} is not possible for {owner}: use {choices}.")
     return value or possible[0]

@@ -321,8 +321,14 @@ def test_folder_that_cannot_be_written_is_an_error(
         (("tap-x", "soap"), "use rest, graphql, sql or other"),
         (("target-x", "rest"), "use batch, record or sql"),
         (("tap-x", "rest", "kerberos"), "--auth kerberos"),
-        (("tap-x", "sql", "bearer"), "--auth bearer is not possible here: use none."),
-        (("tap-x", "graphql", None, "page"), "is not possible here: use cursor"),
+        (
+            ("tap-x", "sql", "bearer"),
+            "--auth bearer is not possible for a tap of the kind sql: use none.",
+        ),
+        (
+            ("tap-x", "graphql", None, "page"),
+            "is not possible for a tap of the kind graphql: use cursor",
+        ),
     ],
 )
 def test_invalid_project_options_are_rejected_with_the_valid_ones(
