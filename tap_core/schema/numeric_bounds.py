@@ -98,15 +98,14 @@ def _get_bound(
 ) -> decimal.Decimal | None:
     """Return the lower or upper bound of a schema, or None if it has no such bound.
 
-    An exclusive bound is converted to an inclusive one by adding ``inward``. Of two bounds, the
-    tighter one is returned. A boolean ``exclusiveMinimum``, as in JSON Schema draft 4, makes
-    ``minimum`` exclusive.
+    Of an inclusive and an exclusive bound, the tighter one is returned, as an inclusive bound. A
+    boolean ``exclusiveMinimum``, as in JSON Schema draft 4, makes ``minimum`` exclusive.
 
     Args:
         schema: Schema with the bounds.
         keyword: Keyword of the inclusive bound, such as ``minimum``.
         exclusive: Keyword of the exclusive bound, such as ``exclusiveMinimum``.
-        inward: 1 for a lower bound, -1 for an upper bound.
+        inward: Number to add to an exclusive bound: 1 for a lower bound, -1 for an upper bound.
     """
     plain, strict = _to_decimal(schema.get(keyword)), _to_decimal(schema.get(exclusive))
     if plain is not None and schema.get(exclusive) is True:

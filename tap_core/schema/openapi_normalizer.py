@@ -124,7 +124,7 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
     def _normalize_subschemas(
         self, schema: JsonSchema, key_properties: Sequence[str]
     ) -> JsonSchema:
-        """Return the schema with normalized ``properties``, ``items`` and similar subschemas.
+        """Return a schema whose ``properties``, ``items`` and similar subschemas are normalized.
 
         The caller normalizes the options of ``oneOf`` and ``anyOf``.
         """

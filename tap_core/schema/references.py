@@ -121,7 +121,6 @@ def normalize(schema: Mapping[str, Any]) -> JsonSchema:
 
 
 def _sort_keys(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a mapping with sorted keys."""
     return {key: mapping[key] for key in sorted(mapping)}
 
 
@@ -210,10 +209,10 @@ class _Scope:
 
 
 def _complete_pointer(reference: str) -> str:
-    """Return a reference whose JSON Pointer starts with a slash, such as ``#/definitions/a``.
+    """Return a reference with a slash at the start of its JSON Pointer, as in ``#/definitions/a``.
 
-    Taps of older releases of singer_sdk omit the slash: ``#definitions/a``. A reference without any
-    slash, such as an anchor, is returned unchanged.
+    Taps of older releases of singer_sdk omit this slash: ``#definitions/a``. A reference without
+    any slash, such as an anchor, is returned unchanged.
     """
     document, mark, fragment = reference.partition("#")
     if "/" in fragment and not fragment.startswith("/"):
@@ -273,9 +272,8 @@ def has_reference(value: Any) -> bool:
 def _expand_references(schema: JsonSchema, scope: _Scope) -> JsonSchema:
     """Return a schema in which references are replaced by the schemas they refer to.
 
-    The number of references grows exponentially if schemas refer to each other. If there are too
-    many, only those up to a limited depth are expanded, and deeper ones become ``{}``. Without
-    ``cut_circles``, `SchemaNotValidError` is raised instead.
+    Nested references may be too many to expand. With ``cut_circles``, those below a certain depth
+    then become ``{}``; otherwise `SchemaNotValidError` is raised.
     """
     for deepest in (sys.maxsize, *_DEPTHS) if scope.cut_circles else (sys.maxsize,):
         with contextlib.suppress(_TooManyReferencesError):
@@ -289,9 +287,8 @@ def _expand_references(schema: JsonSchema, scope: _Scope) -> JsonSchema:
 def _replace_references(schema: JsonSchema, scope: _Scope) -> JsonSchema:
     """Return a schema with every reference replaced, also inside the schemas referred to.
 
-    If a keyword is both next to the reference and in the schema referred to, the value in the
-    schema referred to is used. Properties and required names are combined, because a record may
-    have all of them.
+    If a keyword is both next to the reference and in the schema referred to, the latter's value is
+    used. Properties and required names are combined, because a record may have all of them.
     """
     rest = {key: value for key, value in schema.items() if key != "$ref"}
     result = map_subschemas(rest, lambda inner: _replace_references(inner, scope))

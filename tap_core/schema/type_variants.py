@@ -194,7 +194,7 @@ def _get_type_names(schema: _Schema) -> list[str]:
 
 
 def _get_types_of_values(schema: _Schema) -> list[str]:
-    """Return the type names of the values in ``const`` or ``enum``, sorted and except null.
+    """Return the type names of the values in ``const`` or ``enum``, sorted, without null.
 
     The list is empty if the schema has neither keyword, or if a value is a list or an object.
     """

@@ -196,7 +196,7 @@ def _report_references(original: Any) -> Any:
 
 
 class _Check(threading.local):
-    """Deadline and time limit of the current thread's check of a value."""
+    """Deadline and time limit for checking one value by a schema in the current thread."""
 
     deadline: float | None = None
     """Time (`time.monotonic`) when the check must have ended; None without a check."""
@@ -261,9 +261,9 @@ def check_deadline() -> None:
 def _evolve_safely(safe: Any, original: Any) -> Any:
     """Return a version of a validator's ``evolve`` that creates only safe validators.
 
-    The new version also checks the deadline. jsonschema calls ``evolve`` to create the validator of
-    a subschema. If the subschema has another ``$schema``, jsonschema chooses another validator
-    class, which is replaced by the safe version of that class.
+    jsonschema calls ``evolve`` to create the validator of a subschema, of another class if the
+    subschema has another ``$schema``. The new version replaces that class by its safe version, and
+    checks the deadline.
     """
 
     def evolve(self: Any, **changes: Any) -> Any:
@@ -301,8 +301,8 @@ def _is_pattern(value: object) -> bool:
 def _limit_function(function: Any, copied_globals: dict[int, dict[str, Any]]) -> Any:
     """Return a copy of a jsonschema function that matches regular expressions within limits.
 
-    A value that is not a function of jsonschema is returned unchanged. ``copied_globals`` is a
-    cache of copied module globals, by the ``id`` of the original globals.
+    A value of any other kind is returned unchanged. ``copied_globals`` is a cache of copied module
+    globals, by the ``id`` of the original globals.
     """
     if not isinstance(function, FunctionType) or not function.__module__.startswith(
         _LIBRARY_PREFIX
