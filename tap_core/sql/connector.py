@@ -184,7 +184,6 @@ class SQLConnector:
 
     @property
     def _dialect(self) -> Dialect:
-        """SQLAlchemy dialect of the database."""
         return self._engine.dialect
 
     @contextmanager
@@ -640,11 +639,10 @@ class SQLConnector:
     def _merge_column_types(self, current: _Type, new: _Type) -> _Type:
         """Return a column type for values of both ``current`` and ``new``.
 
-        Return ``new`` if ``current`` would round or truncate its values, or if ``new`` is wider and
-        columns may be altered. Otherwise, and always for SQLite, return the result of
-        `merge_sql_types`. SQLite's columns store any value unchanged.
+        It is ``new`` if ``current`` would round or truncate its values, or if ``new`` is wider and
+        columns may be altered; otherwise the result of `merge_sql_types`.
         """
-        if self._dialect.name != "sqlite" and (
+        if self._dialect.name != "sqlite" and (  # SQLite's columns store any value unchanged
             loses_precision(current, new) or (self.allow_column_alter and is_wider(current, new))
         ):
             return new
@@ -655,8 +653,8 @@ class SQLConnector:
     ) -> sa.DDL:
         """Return the ALTER TABLE statement that changes a column's type.
 
-        Call `get_column_alter_ddl` to build it, except for PostgreSQL, which needs another syntax.
-        If a subclass overrides `get_column_alter_ddl`, call it for PostgreSQL too.
+        `get_column_alter_ddl` builds it. For PostgreSQL, which needs another syntax, that method is
+        called only if a subclass overrides it.
         """
         if is_any_overridden(self, SQLConnector, "get_column_alter_ddl"):
             return self.get_column_alter_ddl(
@@ -971,8 +969,8 @@ def _find_keys(
 ) -> list[str]:
     """Return the columns of the primary key or, if ``primary`` is None, of the first unique index.
 
-    For a table without a primary key, SQLAlchemy passes a ``primary`` without columns; the result
-    is then an empty list, as in singer_sdk. Indexes on expressions are skipped.
+    A table without a primary key has a ``primary`` without columns; the result is then empty, as in
+    singer_sdk. Indexes on expressions are skipped.
     """
     if primary and "constrained_columns" in primary:
         return list(primary["constrained_columns"])

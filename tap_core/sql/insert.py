@@ -90,8 +90,7 @@ def make_extractor(
         properties: Names of the declared properties, in the order of the columns.
         columns: Names of the columns.
         conform: Function that renames the properties of a record to column names. It is called only
-            for a record with undeclared properties, because such a property may have the name of a
-            column.
+            for records with undeclared properties, which may have the name of a column.
     """
     declared, ordered, names = frozenset(properties), tuple(properties), tuple(columns)
 

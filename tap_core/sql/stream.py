@@ -426,9 +426,9 @@ def _limit_sqlite_rows(
     """Add a WHERE clause to a query that compares SQLite's texts of dates and times.
 
     Programs store such texts with a blank or a T, with or without seconds, fraction and offset.
-    ``first`` and ``last`` are the limits as returned by `_to_sqlite_texts`. The first text of such
-    a pair is for rows with an offset, the second for rows in UTC. Each limit becomes two
-    conditions: a coarse one that can use an index, and an exact one.
+    ``first`` and ``last`` are limits from `_to_sqlite_texts`: a text for rows with an offset, and
+    one for rows in UTC. Each limit becomes a coarse condition, which can use an index, and an
+    exact one.
     """
     text = sa.type_coerce(column, sa.String)
     normal = sa.func.replace(text, "T", " ")
@@ -450,10 +450,9 @@ def _limit_sqlite_rows(
 def _to_column_type(value: Any, column: sa.Column[Any]) -> Any:
     """Convert a bookmark to the type of a column, such as text to a datetime.
 
-    The database converts numbers for a REAL column, because 0.7 in double precision is greater than
-    0.7 in such a column. A value that is not text, or cannot be parsed, is returned unchanged.
+    A value that is not text, or cannot be parsed, is returned unchanged.
     """
-    if isinstance(column.type, sa.REAL):
+    if isinstance(column.type, sa.REAL):  # 0.7 in double precision is greater than 0.7 in REAL
         return sa.cast(value, column.type)
     if isinstance(value, bool):
         return sa.literal(value)  # SQLAlchemy compares a constant only for equality
