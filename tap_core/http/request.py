@@ -161,7 +161,7 @@ def prepare_request(
         headers["User-Agent"] = user_agent
     request.headers = headers
     with explain_unsendable(ChainMap(headers, session.headers or {}), kind=InvalidHeader):
-        if not _is_plain(session) or request.cookies or not request.auth:
+        if not _adds_headers_only(session) or request.cookies or not request.auth:
             return session.prepare_request(request)
         return _prepare_plain(session, request)
 
@@ -171,7 +171,7 @@ def _prepare_plain(
 ) -> requests.PreparedRequest:
     """Prepare a request as ``session.prepare_request`` does, but faster.
 
-    It is correct only for a session that adds nothing but headers (see `_is_plain`).
+    It is correct only for a session that adds nothing but headers (see `_adds_headers_only`).
     """
     ready = requests.PreparedRequest()
     ready.prepare_method(request.method)
@@ -189,11 +189,8 @@ def _prepare_plain(
     return ready
 
 
-def _is_plain(session: requests.Session) -> bool:
-    """Return True if a session adds headers to its requests, but no cookies, parameters or hooks.
-
-    `prepare_request` prepares requests of such a session in a faster way.
-    """
+def _adds_headers_only(session: requests.Session) -> bool:
+    """Return True if a session adds no cookies, parameters or hooks to its requests."""
     adds = session.cookies or session.params or any((session.hooks or {}).values())
     return type(session) is requests.Session and not adds
 

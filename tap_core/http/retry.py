@@ -143,9 +143,9 @@ def with_retries(
 def _failed_once(function: _Function, failure: Exception) -> _Function:
     """Return a function that raises ``failure`` on its first call, and then calls ``function``.
 
-    The first try of a request is made without the retry loop, because most requests never fail.
-    After a failure, the loop calls the returned function, so that the first try counts as one of
-    its tries. All tries share one deadline.
+    Most requests never fail, so the first try is made without the retry loop. Only after a failure,
+    the loop calls the returned function, so that the first try counts too. All tries share one
+    deadline.
     """
     failures = [failure]
 
