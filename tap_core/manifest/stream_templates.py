@@ -188,7 +188,7 @@ def _create(document: MappingNode, steps: list[str], value: Any, line: int) -> N
 def _set_line(holder: Any, name: Any, line: int) -> None:
     """Set the manifest line that error messages give for the value ``holder[name]``.
 
-    The value belongs to a stream that was generated from a template, so it has no line of its own.
+    The value belongs to a stream that was generated from a template, so it is not in the manifest.
     ``line`` is the line of the entry in ``components_mapping`` that set it.
     """
     if isinstance(holder, MappingNode):

@@ -54,7 +54,7 @@ class Message:
     type: SingerMessageType = field(init=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the message as a dict for JSON serialization. Fields that are None are omitted."""
+        """Return the message as a dict for JSON serialization. Omit fields with None."""
         return exclude_null_dict(
             (attribute.name, getattr(self, attribute.name)) for attribute in fields(self)
         )
@@ -189,7 +189,7 @@ class SDKBatchMessage(Message):
             self.encoding = BaseBatchFileEncoding.from_dict(self.encoding)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the message as a dict. Fields that are None are omitted, also in ``encoding``."""
+        """Return the message as a dict. Omit fields with None, also in ``encoding``."""
         encoding = asdict(self.encoding, dict_factory=exclude_null_dict)
         return {**super().to_dict(), "encoding": encoding}
 

@@ -714,7 +714,7 @@ class Stream(StreamProperties, abc.ABC):
     # Metrics
 
     def log_sync_costs(self) -> None:
-        """Log this sync's total costs, such as API credits; do nothing if there are none."""
+        """Log this sync's total costs, such as API credits, if it has any."""
         if self._sync_costs:
             self.log("Total Sync costs for stream %s: %s", self.name, self._sync_costs)
 

@@ -329,5 +329,5 @@ class CustomType(JSONTypeHelper[Any]):
 
 
 def _build_keywords(**keywords: Any) -> JsonSchema:
-    """Return the arguments as a dict of JSON Schema keywords, without those that are None."""
+    """Return the arguments as a dict of JSON Schema keywords, without None."""
     return {keyword: value for keyword, value in keywords.items() if value is not None}

@@ -188,7 +188,7 @@ class _ColumnEncoder:
         column: The column.
         convert: Function that returns the bytes of the column's name and value, for any value.
         quick: Expression for the generated function. It encodes common values itself, and calls
-            ``convert`` for others. The placeholder VALUE stands for the value.
+            ``convert`` for others. The placeholder VALUE is replaced by the value.
         variables: Variables that ``quick`` uses, by name. The placeholder ``#`` in a name stands
             for the column's number.
     """
