@@ -389,7 +389,11 @@ HEAVY: dict[str, LibraryUse] = {
         why="a tap that reads files loads no HTTP client",
     ),
     "urllib3": LibraryUse(
-        ("tap_core.http.connection_pools", "tap_core.http.unsendable"),
+        (
+            "tap_core.http.connection_pools",
+            "tap_core.http.response_limits",
+            "tap_core.http.unsendable",
+        ),
         lazily=False,
         why="connection pools and errors of requests, of which it is a dependency",
     ),
