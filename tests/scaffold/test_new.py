@@ -323,11 +323,11 @@ def test_folder_that_cannot_be_written_is_an_error(
         (("tap-x", "rest", "kerberos"), "--auth kerberos"),
         (
             ("tap-x", "sql", "bearer"),
-            "--auth bearer is not possible for a tap of the kind sql: use none.",
+            "bearer is not possible for a tap of the kind sql: use none.",
         ),
         (
             ("tap-x", "graphql", None, "page"),
-            "is not possible for a tap of the kind graphql: use cursor",
+            "for a tap of the kind graphql: use cursor",
         ),
     ],
 )
