@@ -195,7 +195,6 @@ class _Header:
             self._skip(kind, depth, in_list=True)
 
     def _read_byte(self) -> int:
-        """Read the next byte of the page header and return its value."""
         self.at += 1
         return self._data[self.at - 1]
 

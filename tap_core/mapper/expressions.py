@@ -271,11 +271,9 @@ class _Translator:
         return write(self, node)
 
     def write_all(self, nodes: Sequence[ast.expr]) -> list[ast.expr]:
-        """Translate several syntax nodes to safe syntax."""
         return [self.write(node) for node in nodes]
 
     def write_optional(self, node: ast.expr | None) -> ast.expr | None:
-        """Translate an optional syntax node to safe syntax; return None if there is no node."""
         return None if node is None else self.write(node)
 
     def bind(self, value: Any) -> ast.expr:

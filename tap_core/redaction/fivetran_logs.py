@@ -64,8 +64,7 @@ def remove_addresses(text: str) -> str:
 def _remove_once(text: str) -> str:
     """Replace URLs, paths and response excerpts in a text by ``***``, in one pass.
 
-    A replacement may join words to a new path, so the caller repeats the pass until nothing
-    changes.
+    The caller repeats this until nothing changes, because a replacement may create a new path.
     """
     text = _BODY.sub(rf"\1{HIDDEN}", _SERVER.sub("the server", text))
     redacted = _WORD.sub(_clean_word, text)

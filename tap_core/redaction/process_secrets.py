@@ -47,16 +47,15 @@ class _Registry:
         """
         with self._lock:
             if id(owner) not in self._owned:
-                weakref.finalize(owner, self._end, id(owner)).atexit = False
+                weakref.finalize(owner, self._release_owner, id(owner)).atexit = False
             previous = self._owned.get(id(owner), Secrets())
             self._owned[id(owner)] = previous | secrets
             self._all = None
 
-    def _end(self, owner: int) -> None:
-        """Move the secrets of a deleted owner to the list for the last 32 deleted owners.
+    def _release_owner(self, owner: int) -> None:
+        """Keep the secrets of a deleted owner, until 32 more owners with secrets are deleted.
 
-        The finalizer of the owner calls this method. ``owner`` is the ``id()`` of the deleted
-        object.
+        The owner's finalizer calls this method. ``owner`` was the ``id()`` of the object.
         """
         with self._lock:
             secrets = self._owned.pop(owner, Secrets())
@@ -66,7 +65,6 @@ class _Registry:
                 self._all = None
 
     def clear(self) -> None:
-        """Remove all registered secrets."""
         with self._lock:
             self._owned.clear()
             self._ended.clear()

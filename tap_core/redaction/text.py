@@ -147,9 +147,9 @@ class Secrets:
 def _hide_decoded(text: str, pattern: re.Pattern[str], forms: Iterable[str]) -> str:
     """Replace secrets that are interrupted by escape sequences or line breaks by ``***``.
 
-    The ``forms`` (secret values and their encodings) are searched in a decoded copy of the text:
-    each match of ``pattern`` is replaced, an escape sequence by its character, percent-encoded ones
-    by their characters, and a line break by nothing.
+    ``forms`` (secret values and their encodings) are searched in a decoded copy of the text. In it,
+    each match of ``pattern`` is replaced by the characters that it stands for, and a line break by
+    nothing.
     """
     plain = pattern.sub(_unescape, text)
     found = [form for form in forms if form in plain]
