@@ -313,10 +313,11 @@ class Builder:
         ):
             return bound
         try:
-            return bound({})
+            value = bound({})
         except ManifestError as error:  # the value may never be used
             self._report(position, error.message, is_error=False)
             return bound
+        return bound if expected.is_document and isinstance(value, (dict, list)) else value
 
     def _bind_template(
         self,

@@ -25,6 +25,7 @@ __all__ = [
     "Condition",
     "DeclarativeStreamProtocol",
     "Decoder",
+    "Document",
     "ErrorHandler",
     "InterpolatedText",
     "InterpolatedValue",
@@ -70,6 +71,13 @@ Parameter: TypeAlias = Annotated[Any, "value", (str, list)]
 """Option for one query parameter or form field, or for a mapping of them.
 
 Rendered lists and quoted texts are read as Python literals; all other rendered texts stay text.
+"""
+
+Document: TypeAlias = Annotated[Any, "value", (), "document"]
+"""Option like an `InterpolatedValue`, whose members without a value are omitted.
+
+An object or list that a template returns is not the manifest's text but data, of which nothing is
+omitted. Such a template is therefore rendered for each request.
 """
 
 Condition: TypeAlias = Annotated[bool | Callable[[TemplateScope], bool], "condition"]

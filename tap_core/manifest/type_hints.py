@@ -54,6 +54,8 @@ class FieldType:
     """
     types: tuple[type, ...] = ()
     """Types that a literal of the kind ``value`` may have; () allows all types."""
+    is_document: bool = False
+    """True if an object or list that a template returns must be told apart from the manifest's."""
     scalars: frozenset[type] = frozenset()
     literals: tuple[Any, ...] = ()
     is_any: bool = False
@@ -161,6 +163,7 @@ def _add_kind(values: dict[str, Any], member: Any) -> None:
     if kind in _KINDS:
         values["kind"] = kind
         values["types"] = literal_types[0] if literal_types else ()
+        values["is_document"] = len(literal_types) > 1
         return
     if kind == UNSET_IF_EMPTY:
         values["is_unset_if_empty"] = True

@@ -149,7 +149,32 @@ def test_one_template_can_provide_all_parameters():
 def test_parameter_that_is_an_object_is_rejected():
     requester = made(URL + "request_parameters: \"{{ {'a': stream_slice} }}\"", HttpRequester)
     with pytest.raises(ManifestError, match="'a' is an object"):
-        requester.request({"stream_slice": {"b": 1}})
+        sent(requester, stream_slice={"b": 1})
+    asked = made(URL, HttpRequester).request({})
+    RequestOption("request_parameter", "after").put(asked, {})
+    with pytest.raises(ManifestError, match="'after' is an object"):
+        finalize_request(asked)
+
+
+@pytest.mark.parametrize("name", ["config", "stream_partition"])
+def test_object_of_a_template_is_sent_with_its_empty_members(name):
+    """As in airbyte-cdk, which omits only members of the manifest's own mappings."""
+    body = (
+        f"""{{one: "{{{{ {name}.one }}}}", two: "{{{{ {name}.two }}}}", none: "{{{{ none }}}}"}}"""
+    )
+    value = {"one": {"null": None, "empty": ""}, "two": [None, ""]}
+    requester = made(f"{URL}request_body_json: {body}", HttpRequester, **value)
+    assert json.loads(sent(requester, stream_partition=value).body) == value
+    whole = made(f"""{URL}request_body_json: "{{{{ {name} }}}}\"""", HttpRequester, **value)
+    assert json.loads(sent(whole, stream_partition=value).body) == value
+    headers = made(f"""{URL}request_headers: "{{{{ {name}.one }}}}\"""", HttpRequester, **value)
+    assert headers.request({"stream_partition": value}).headers == {"empty": ""}
+
+
+def test_text_as_a_json_body_is_rejected():
+    requester = made(f"""{URL}request_body_json: '{{"a": true}}'""", HttpRequester)
+    with pytest.raises(ManifestError, match="JSON body of a request is a text"):
+        sent(requester)
 
 
 def test_parameter_of_the_url_is_repeated_only_with_another_value():

@@ -24,9 +24,9 @@ from tap_core.manifest.components.query_properties import (
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import (
     Authenticator,
+    Document,
     ErrorHandler,
     InterpolatedText,
-    InterpolatedValue,
     Parameter,
     TemplateScope,
     resolve,
@@ -119,15 +119,23 @@ class RequestBodyUrlEncodedForm:
 class RequestBodyJsonObject:
     """Request body that is sent as a JSON document."""
 
-    value: InterpolatedValue
+    value: Document
 
     def content(self, scope: TemplateScope) -> _Body:
         """Render the request body; return (document, True), or (None, None) if it is empty.
 
         The second item is True because the body is JSON. Members with the value None or an empty
-        string are omitted at all levels.
+        string are omitted at all levels, except in an object or list that a template returns.
+
+        Raises:
+            ManifestError: The body is a text.
         """
         document = _evaluate_document(self.value, scope)
+        if document and isinstance(document, str):
+            raise ManifestError(
+                "The JSON body of a request is a text, not an object: declare a mapping, or write"
+                " a Python dict, which has None, True and False for null, true and false."
+            )
         return (document, True) if document else (None, None)
 
 
@@ -152,7 +160,7 @@ class HttpRequester:
     authenticator: Authenticator | None = None
     error_handler: ErrorHandler | None = None
     request_parameters: Parameter = None
-    request_headers: InterpolatedValue = None
+    request_headers: Document = None
     request_body: (
         RequestBodyPlainText
         | RequestBodyUrlEncodedForm
@@ -161,7 +169,7 @@ class HttpRequester:
         | None
     ) = None
     request_body_data: Parameter = None
-    request_body_json: InterpolatedValue = None
+    request_body_json: Document = None
     query_properties: QueryProperties | None = None
     fetch_properties_from_endpoint: PropertiesFromEndpoint | None = None
     use_cache: bool = False
@@ -248,12 +256,6 @@ class HttpRequester:
         params = _evaluate_fields(self.request_parameters, scope)
         for name in find_property_parameters(params):
             params[name] = ",".join(get_properties(scope.get("stream_slice")))
-        for name, value in params.items():
-            if isinstance(value, Mapping):
-                raise ManifestError(
-                    f"The query parameter '{name}' is an object: pass its members as separate"
-                    " parameters, or the object as a string."
-                )
         return params
 
     def _headers(self, scope: TemplateScope) -> dict[str, str]:
@@ -279,7 +281,16 @@ def finalize_request(request: HTTPRequest) -> HTTPRequest:
 
     A query parameter that the URL already contains with the same value is removed. An empty body
     becomes None.
+
+    Raises:
+        ManifestError: The value of a query parameter is an object.
     """
+    for name, value in (request.params or {}).items():
+        if isinstance(value, Mapping):
+            raise ManifestError(
+                f"The query parameter '{name}' is an object: pass its members as separate"
+                " parameters, or the object as a string."
+            )
     query = urlsplit(request.url).query if "?" in request.url else ""
     if query and request.params:
         in_url = {name: values[0] for name, values in parse_qs(query).items()}
