@@ -191,6 +191,13 @@ def test_dynamic_schema_is_created_from_the_fields_of_the_api():
     }
 
 
+@pytest.mark.parametrize("described", [{"error": "busy"}, {"fields": None}, {"fields": {"a": 1}}])
+def test_response_without_a_list_of_fields_is_an_error(described: dict[str, Any]) -> None:
+    """Before, the stream had a schema without properties."""
+    with pytest.raises(ManifestError, match=r"no list of fields at \['fields'\]"):
+        DynamicSchemaLoader([described], identifier()).json_schema(Users())
+
+
 def test_dynamic_properties_can_be_filtered_and_transformed():
     name = AddedFieldDefinition(
         ["added"], BoundTemplate(compile_template("{{ {'type': 'string'} }}"), {}, "value")

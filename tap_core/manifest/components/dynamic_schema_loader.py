@@ -109,10 +109,15 @@ class SchemaTypeIdentifier:
             config: The connector's config.
 
         Raises:
-            ManifestError: A name is not a string, or a type is unknown.
+            ManifestError: There is no list of fields, a name is not a string, or a type is unknown.
         """
         descriptions = make_getter(self.schema_pointer)(described)
-        for one in descriptions if isinstance(descriptions, list) else []:
+        if not isinstance(descriptions, list):
+            raise ManifestError(
+                f"The response has no list of fields at {self.schema_pointer}: check"
+                " schema_pointer, and the response of the schema_loader's retriever."
+            )
+        for one in descriptions:
             name = self._get_key(one)
             if not isinstance(name, str):
                 raise ManifestError(
