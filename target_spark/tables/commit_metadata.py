@@ -52,7 +52,8 @@ class CommitMetadata:
             did.
         uncovered_since: Start, in milliseconds since 1970, of the last run, if it committed rows
             but no state, so that ``state`` is from an earlier run; else None. With log-based
-            replication, such a run may have replaced rows by older versions.
+            replication, such a run may have replaced rows by older versions. A replay is no such
+            run: ``state`` covers the rows that it loads again.
         key: The key columns as a JSON list, if the run has ensured that no two rows of the table
             have the same key; None if it has not.
         former: Default names of the job in earlier releases. Tables that were loaded under these
@@ -117,14 +118,13 @@ class CommitMetadata:
             return completed
         if self.state is not None:
             return replace(completed, state=merge_states(before.state, self.state))
+        is_covered = self.replay is not None or self.is_same_run(before)
         return replace(
             completed,
             run_started=before.run_started,
             ordinal=before.ordinal,
             state=before.state,
-            uncovered_since=before.uncovered_since
-            if self.is_same_run(before)
-            else self.run_started,
+            uncovered_since=before.uncovered_since if is_covered else self.run_started,
         )
 
 

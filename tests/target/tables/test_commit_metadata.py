@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from target_spark.tables.commit_metadata import CommitMetadata, find_latest_metadata
 
 
@@ -16,6 +18,14 @@ def test_repeated_state_names_the_later_run_whose_commits_follow_it() -> None:
     second = commit(2, 2).with_earlier_state(first)
     assert (second.state, second.uncovered_since) == ('{"n": 240}', 2)
     assert CommitMetadata.from_json(second.to_json()) == second
+
+
+def test_state_covers_the_rows_of_a_replay() -> None:
+    first = replace(commit(2, 1), replay="run2").with_earlier_state(commit(1, 5, "{}"))
+    assert (first.state, first.run_started, first.uncovered_since) == ("{}", 1, None)
+    second = replace(commit(2, 2), replay="run2").with_earlier_state(first)
+    assert second.uncovered_since is None
+    assert commit(3, 1).with_earlier_state(second).uncovered_since == 3
 
 
 def test_state_of_the_run_itself_covers_its_commits() -> None:
