@@ -477,7 +477,10 @@ def _replay(target: CommandTarget, stream: str, schema: str, *, overwrite: bool)
     try:
         source = open_binary(sys.stdin) if schema == "-" else Path(schema)
         text = read_at_most(source, DOCUMENT_BYTES).decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError, InputTooLargeError) as error:
+    except UnicodeDecodeError:
+        _print_line(f"The file of --schema is not UTF-8 text: {schema}")
+        return 1
+    except (OSError, InputTooLargeError) as error:
         reason = getattr(error, "strerror", None) or error
         _print_line(f"The file of --schema cannot be read: {schema}: {reason}")
         return 1

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from tap_core.config.similar_names import suggest
 from tap_core.events import Event, SchemaEvent, StreamId
 from target_spark.errors import UnsupportedError
 
@@ -36,14 +37,14 @@ def select_one(events: Iterable[Event], stream: str) -> SchemaEvent:
     Raises:
         UnsupportedError: The events contain no schema of this stream.
     """
-    schemas = [
-        event for event in events if isinstance(event, SchemaEvent) and str(event.stream) == stream
-    ]
+    found = [event for event in events if isinstance(event, SchemaEvent)]
+    schemas = [event for event in found if str(event.stream) == stream]
     if not schemas:
+        names = [str(event.stream) for event in found]
         raise UnsupportedError(
-            f"The schema of stream {stream} is not in the schema file. Use the tap's catalog"
-            " (tap --discover > catalog.json), or a file of Singer messages with its"
-            " SCHEMA."
+            f"The schema of stream {stream} is not in the schema file.{suggest(stream, names)} Use"
+            " the tap's catalog (tap --discover > catalog.json), or a file of Singer messages with"
+            " its SCHEMA."
         )
     return schemas[-1]
 

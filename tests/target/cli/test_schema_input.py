@@ -60,6 +60,11 @@ def test_text_without_a_schema_of_the_stream_is_rejected(text: str) -> None:
         described_in(text, "a")
 
 
+def test_misspelt_stream_is_suggested() -> None:
+    with pytest.raises(UnsupportedError, match=r"Did you mean 'orders'\?"):
+        described_in(json.dumps(schema("orders", NUMBERS)), "order")
+
+
 def run_replay(
     folder: Path, capsys: pytest.CaptureFixture[str], *words: str, **config: Any
 ) -> tuple[int, str]:
@@ -78,6 +83,10 @@ def test_invalid_replay_command_is_an_error(
 ) -> None:
     code, errors = run_replay(tmp_path, capsys, "--schema", str(tmp_path / "none.json"))
     assert (code, "The file of --schema cannot be read" in errors) == (1, True)
+    binary = tmp_path / "binary.json"
+    binary.write_bytes(b"\xff\xfe\0")
+    code, errors = run_replay(tmp_path, capsys, "--schema", str(binary))
+    assert (code, "The file of --schema is not UTF-8 text" in errors) == (1, True)
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(schema("a", NUMBERS))))
     code, errors = run_replay(tmp_path, capsys, "--schema", "-", dry_run=True)
     assert (code, "dry run" in errors) == (1, True)
