@@ -211,7 +211,7 @@ def fivetran_protos(
 
 
 def _needs_fivetran(error: ImportError) -> int:
-    return report_error(f'{error}. Fivetran\'s interface is an extra: pip install ".[fivetran]"')
+    return report_error(f"{error}. Install the extra: pip install 'tap-core-sdk[fivetran]'")
 
 
 class _NoPluginError(Exception):
