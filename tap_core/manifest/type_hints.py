@@ -55,7 +55,7 @@ class FieldType:
     types: tuple[type, ...] = ()
     """Types that a literal of the kind ``value`` may have; () allows all types."""
     is_document: bool = False
-    """True if an object or list that a template returns must be told apart from the manifest's."""
+    """True if a template that returns an object or list is rendered for each request."""
     scalars: frozenset[type] = frozenset()
     literals: tuple[Any, ...] = ()
     is_any: bool = False
@@ -163,7 +163,7 @@ def _add_kind(values: dict[str, Any], member: Any) -> None:
     if kind in _KINDS:
         values["kind"] = kind
         values["types"] = literal_types[0] if literal_types else ()
-        values["is_document"] = len(literal_types) > 1
+        values["is_document"] = "document" in literal_types
         return
     if kind == UNSET_IF_EMPTY:
         values["is_unset_if_empty"] = True

@@ -82,7 +82,8 @@ def _check_encoding(encoding: str) -> None:
         pass  # one byte is not a character in this encoding
     except (LookupError, ValueError):
         raise ManifestError(
-            f"encoding is {encoding!r}: it must be the name of a text encoding, such as 'utf-8' or 'latin-1'."
+            f"encoding is {encoding!r}: it must be the name of a text encoding, such as 'utf-8' or"
+            " 'latin-1'."
         ) from None
 
 
