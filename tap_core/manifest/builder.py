@@ -274,6 +274,12 @@ class Builder:
             if expected.kind != "value":
                 return self._coerce(expected, node, position)
             inner = expected
+        if None in node and not (inner.kind or inner.is_any or inner.is_optional):
+            return self._report(
+                position,
+                f"item {node.index(None)} of this list is null: it must be"
+                f" {describe_expected_type(inner)}.",
+            )
         lines = node.lines if isinstance(node, ListNode) else []
         items = [
             self._convert_inner(inner, item, position.child(index, lines[index] if lines else 0))
