@@ -18,7 +18,7 @@ from tap_core.config.similar_names import find_similar, suggest
 from tap_core.exceptions import ConfigurationError
 from tap_core.redaction import is_secret, property_schema
 from tap_core.redaction.config import is_showable
-from tap_core.schema.validators import validator_class
+from tap_core.schema.validators import find_schema_errors, validator_class
 from tap_core.types import JsonSchema
 
 __all__ = [
@@ -41,6 +41,8 @@ def validate_config(
 ) -> list[str]:
     """Return a message for every error in a configuration, sorted by the path of the setting.
 
+    If the schema is not valid, so that nothing can be checked, return a message about it.
+
     Args:
         config: The configuration.
         schema: JSON Schema of the settings.
@@ -50,7 +52,12 @@ def validate_config(
     checked = {**config, **dict.fromkeys(skipped)}
     if is_trivially_valid(checked, schema):
         return []
-    errors = validator_class()(schema).iter_errors(_with_floats(checked))
+    try:
+        errors = list(validator_class()(schema).iter_errors(_with_floats(checked)))
+    except Exception:  # jsonschema raises several kinds for an invalid schema
+        for path, message in find_schema_errors(schema):
+            return [f"the schema of the settings, at '{setting_path(path)}': {message}"]
+        raise
     return [
         _format_error(error, schema)
         for error in sorted(errors, key=lambda error: [str(part) for part in error.path])
@@ -219,7 +226,7 @@ def is_trivially_valid(value: Any, schema: Any) -> bool:
 
 def _fits_type(value: Any, types: Any, _schema: JsonSchema) -> bool:
     names = [types] if isinstance(types, str) else types
-    return any(_is_json_type(value, name) for name in names)
+    return isinstance(names, list) and any(_is_json_type(value, name) for name in names)
 
 
 def _is_json_type(value: Any, name: str) -> bool:

@@ -65,6 +65,10 @@ def find_name_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
     Also yield a warning for each error in a JSON Schema.
     """
     yield from _find_unknown_settings(manifest)
+    spec = manifest.tree.get("spec")
+    declared = spec.get("connection_specification") if isinstance(spec, MappingNode) else None
+    if isinstance(declared, MappingNode):
+        yield from _find_schema_problems(declared, "spec.connection_specification")
     for stream in _iterate_streams(manifest):
         schema = _get_inline_schema(stream.get("schema_loader"))
         if schema is not None:

@@ -257,3 +257,11 @@ def test_additional_properties_schema_disables_suggestions():
 
 def test_faults_can_be_serialized_as_json():
     assert json.dumps(validate_config({}, SCHEMA))
+
+
+@pytest.mark.parametrize("kind", ["int", 5, None, ["string", "int"]])
+def test_invalid_schema_of_the_settings_is_named(kind: object) -> None:
+    """Before, it ended the run as an internal error of jsonschema."""
+    (message,) = validate_config({"a": 5}, {"type": "object", "properties": {"a": {"type": kind}}})
+    assert message.startswith("the schema of the settings, at 'properties.a.type")
+    assert "not a valid JSON Schema" in message

@@ -367,3 +367,23 @@ def test_schemas_of_parent_streams_are_checked():
         "warning",
         "JSON Schema has no type 'integr'. Did you mean 'integer'?",
     )
+
+
+def test_schema_of_the_settings_is_checked():
+    """Before, a run ended with an internal error, and lint reported nothing."""
+    settings = "{type: object, properties: {n: {type: int}}}"
+    spec = f"spec: {{type: Spec, connection_specification: {settings}}}\n"
+    (problem, *_) = [one for one in lint_manifest(_GOOD + spec).problems if "type" in one.message]
+    assert problem.path == "spec.connection_specification.properties.n.type"
+    assert "JSON Schema has no type 'int'" in problem.message
+
+
+@pytest.mark.parametrize("item", ["null", "'#/definitions/none'"])
+@pytest.mark.parametrize(
+    "option", ["cursor_datetime_formats: [ITEM]", "end_time_option: {field_path: [ITEM]}"]
+)
+def test_null_in_a_list_is_reported(option: str, item: str) -> None:
+    """Before, lint ended with an AttributeError or a TypeError."""
+    text = _GOOD.replace("    step: P10D\n", f"    {option}\n    step: P10D\n")
+    problems = lint_manifest(text.replace("ITEM", item)).problems
+    assert any("item 0 of this list is null" in one.message for one in problems)
