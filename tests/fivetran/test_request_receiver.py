@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import grpc
 import pytest
 
 from tap_core import Stream, Tap
-from tap_core.protocols.fivetran import proto_messages
+from tap_core.protocols.fivetran import proto_messages, request_limits
 from tap_core.protocols.fivetran.connector_service import make_connector_service
 from tap_core.protocols.fivetran.grpc_server import Handler, Server, Service
 from tap_core.protocols.fivetran.listen_address import ListenAddress
@@ -145,6 +145,61 @@ def test_idle_clients_delay_others_only_briefly(
     for thread in threads:
         thread.join(PATIENCE)
     assert not all(each.is_cancelled for each in silent)
+
+
+class _DelayedThreads(threading.Condition):
+    """A condition whose waits last 0.1 seconds longer, as on a machine with many busy threads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.probes = 0
+        self.has_probed = threading.Event()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        is_notified = super().wait(timeout if timeout is None else timeout + 0.1)
+        if timeout == request_limits._PROBE_SECONDS:
+            self.probes += 1
+            if self.probes == 2:  # after the one for the silent client
+                self.has_probed.set()
+        return is_notified
+
+
+def test_delayed_threads_do_not_cancel_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that has arrived may be read late, because other calls keep the processor busy."""
+    receiver = RequestReceiver(RequestLimits())
+    receiver._changed = delayed = _DelayedThreads()
+    silent, late, third = _Sender(), _Sender(), _Sender()
+    third.goes_on.set()
+
+    def receive(sender: _Sender) -> None:
+        with receiver.request(sender, sender, proto_messages.TestRequest):
+            pass
+
+    def start(sender: _Sender) -> threading.Thread:
+        thread = threading.Thread(target=receive, args=(sender,), daemon=True)
+        thread.start()
+        return thread
+
+    def wait_until(is_done: Callable[[], bool]) -> None:
+        end = time.monotonic() + PATIENCE
+        while not is_done() and time.monotonic() < end:
+            time.sleep(0.001)
+        assert is_done()
+
+    monkeypatch.setattr(request_limits, "_DELAYS", 0)
+    threads = [start(silent)]
+    wait_until(lambda: receiver._receiving is not None)
+    threads.append(start(late))
+    wait_until(lambda: receiver._slow is not None)  # the one request that may arrive slowly
+    monkeypatch.setattr(request_limits, "_DELAYS", 10 * PATIENCE)
+    threads.append(start(third))
+    assert delayed.has_probed.wait(PATIENCE)
+    late.goes_on.set()
+    threads[1].join(PATIENCE)
+    assert not late.is_cancelled
+    silent.goes_on.set()
+    for thread in threads:
+        thread.join(PATIENCE)
 
 
 def test_calls_beyond_the_limit_are_refused() -> None:

@@ -33,6 +33,12 @@ MESSAGE_LIMIT: Final = 128 * 1024 * 1024
 _PATIENCE_SECONDS: Final = 0.2
 """Maximum seconds to receive a request while other calls wait."""
 
+_PROBE_SECONDS: Final = 0.02
+"""Seconds of a wait by which the delay of threads on a busy machine is measured."""
+
+_DELAYS: Final = 10
+"""Number of delays of a thread that the reception of a request may take in addition."""
+
 _SLOW_SECONDS: Final = 15.0
 """Maximum seconds to receive one large or slow request in parallel with others."""
 
@@ -87,11 +93,13 @@ class _ReceivingCall:
         until: Time (`time.monotonic`) after which the server does not wait for the request any
             longer, and receives the request of another call.
         has_arrived: True once the request has been received completely.
+        is_extended: True if ``until`` includes time for the delay of threads.
     """
 
     context: Any
     until: float = 0.0
     has_arrived: bool = False
+    is_extended: bool = False
 
 
 class RequestReceiver:
@@ -173,10 +181,24 @@ class RequestReceiver:
                 left = self._receiving.until - time.monotonic()
                 if self._receiving.has_arrived or left > 0:
                     self._changed.wait(None if self._receiving.has_arrived else left)
+                elif not self._receiving.is_extended:
+                    self._extend(self._receiving)
                 else:
                     self._demote_slow_call(self._receiving)
             call.until = time.monotonic() + _PATIENCE_SECONDS
             self._receiving = call
+
+    def _extend(self, call: _ReceivingCall) -> None:
+        """Measure how late a thread runs, and wait as much longer for the request of ``call``.
+
+        The threads of concurrent syncs delay each other. Without this, the server would cancel
+        calls whose requests have arrived, but were not yet read.
+        """
+        begun = time.monotonic()
+        self._changed.wait(_PROBE_SECONDS)
+        now = time.monotonic()
+        call.until = max(call.until, now + _DELAYS * (now - begun - _PROBE_SECONDS))
+        call.is_extended = True
 
     def _mark_received(self, call: _ReceivingCall) -> None:
         """Mark the request of a call as received, so that it does not count as slow."""
