@@ -458,10 +458,9 @@ class StreamStateManager:
             limit.visit(partition)
 
     def _is_finished_beyond(self, context: Context | None) -> bool:
-        """Return True if a partition beyond the partition limit is finished.
+        """Return True if a partition beyond the maximum number of partitions is finished.
 
-        Such a partition has no entry in the state. The bookmark that all such partitions share
-        already includes its bookmark.
+        It has no entry in the state: its bookmark is part of one that all such partitions share.
         """
         partition, limit = self.get_state_partition_context(context), self._limit_of_run
         return not (

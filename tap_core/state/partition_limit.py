@@ -82,7 +82,7 @@ class PartitionLimit:
         }
         self._beyond: dict[Hashable, dict[str, Any]] = {}
         self._visited: set[Hashable] = set()
-        self._lowest = _Lowest(order)
+        self._lowest = _LowestBookmark(order)
         self.was_passed = False
         """True if the source or the state has more partitions than the limit."""
         self.reads_everything: bool | None = None
@@ -223,7 +223,7 @@ class PartitionLimit:
             state["partitions"] = entries[: self.limit]
 
 
-class _Lowest:
+class _LowestBookmark:
     """Smallest bookmark of several partitions. `add` is called for each partition."""
 
     def __init__(self, order: ReplicationKeyComparator) -> None:

@@ -67,9 +67,9 @@ def _read_bookmarks(state: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _find_other_key(stream: SyncStream, state: Any) -> str | None:
-    """Return the replication key of the bookmarks in a stream's state if it is another key.
+    """Return the replication key in a stream's state if it differs from the stream's own one.
 
-    Return None if a bookmark has the stream's own replication key.
+    Return None if at least one bookmark is of the stream's own replication key.
     """
     key = stream.replication_key
     if not isinstance(state, Mapping) or not key:

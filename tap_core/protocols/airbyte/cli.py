@@ -92,7 +92,7 @@ class _CommandRun:
         self._remember_secrets(read_config_files([path]))
         tap = self._tap = self.tap_class(config=self.settings or {}, setup_mapper=False)
         tap.config_file = Path(path).absolute()
-        tap.config_listener = self._write_control_message
+        tap.config_listener = self._change_settings
         return tap
 
     def _remember_secrets(self, settings: dict[str, Any]) -> None:
@@ -101,7 +101,7 @@ class _CommandRun:
         schema = self.tap_class._full_schema()  # noqa: SLF001  the SDK's own method
         self._redactors.append(make_redactor(settings, schema))
 
-    def _write_control_message(self, renew: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
+    def _change_settings(self, renew: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
         """Change the tap's settings by ``renew``, for example to store a new refresh token.
 
         ``renew`` takes the current settings and returns the new ones. If they differ, write them as
