@@ -78,10 +78,10 @@ class JobLimiter:
 
 
 def poll_sleep(run: SyncRun, seconds: float) -> None:
-    """Sleep before a request; raise an error as soon as the sync ends.
+    """Sleep; if the sync ends meanwhile, stop sleeping and raise an error.
 
     Raises:
-        BaseException: The output has failed.
+        BaseException: The error with which the output of the sync has failed.
         WorkerStopped: Another thread has ended the work of this one.
     """
     until = time.monotonic() + seconds
@@ -169,12 +169,9 @@ class AsyncJobReader:
         raise self._make_error(f"its job ended {_TRIES} times with status '{status}'")
 
     def _wait_for_retry(self, job: _JobResponses | None, status: JobStatus) -> None:
-        """Log a warning that a job failed or timed out, and wait before the job is created again.
+        """Wait before a job that failed or timed out is created again, and log a warning.
 
-        Args:
-            job: The responses about the job; None if it could not be created, which `_create_job`
-                has logged already.
-            status: The final status of the job for the warning, for example "failed".
+        ``job`` is None if the job could not be created; `_create_job` has then logged the warning.
         """
         wait = None
         if job is not None:
@@ -187,11 +184,9 @@ class AsyncJobReader:
     def _create_job(self, *, is_last: bool) -> _JobResponses | None:
         """Send the request that creates a job; return the API's response, or None on failure.
 
-        Args:
-            is_last: True for the last attempt: raise an error instead of returning None.
-
         Raises:
-            FatalSyncError: The last attempt failed, or the error is a configuration error.
+            FatalSyncError: The last attempt failed (``is_last``), or the error is a configuration
+                error.
         """
         try:
             response = self.stream.with_request_only(
@@ -289,13 +284,9 @@ class AsyncJobReader:
     ) -> TemplateScope:
         """Return the template variables for a request about a job, such as the polling request.
 
-        They are the variables of the stream slice and the API's previous responses about the job.
-
-        Args:
-            job: The responses about the job.
-            variables: Additional variables, such as ``download_target``.
-            legacy_fields: Additional values for ``stream_slice``. They are used only if the
-                manifest has the older option ``urls_extractor``.
+        They are those of the stream slice, the API's previous responses about the job, and
+        ``variables``, such as ``download_target``. ``legacy_fields`` are added to ``stream_slice``
+        if the manifest has the older option ``urls_extractor``.
         """
         responses = {**job.variables, **(variables or {})}
         stream_slice = self.scope["stream_slice"]
@@ -309,10 +300,8 @@ class AsyncJobReader:
     ) -> None:
         """Send the request that aborts or deletes a job; if it fails, log a warning.
 
-        Args:
-            retriever: The retriever that sends the request; None sends nothing.
-            job: The responses about the job.
-            done: The past participle of the action for the warning, for example "aborted".
+        Nothing is sent without a ``retriever``. ``done`` is the action in the warning, for example
+        "aborted".
         """
         if retriever is None:
             return

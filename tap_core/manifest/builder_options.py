@@ -44,10 +44,9 @@ def find_unknown_options(
 ) -> list[tuple[Any, bool]]:
     """Return (option, is_error) for each option of a component that its class does not define.
 
-    An unknown option only causes a warning if its name is that of a parameter, or of an option of
-    another component or of an older version of Airbyte's manifests. If a component has such an
-    option, its other unknown options cause warnings too, unless they look like misspellings. All
-    other unknown options are errors.
+    A name causes only a warning if a parameter, another component or an older version of Airbyte's
+    manifests uses it. Other names are errors. If a component has both kinds, those of the other
+    names that do not look like misspellings cause only warnings too.
 
     Args:
         node: The component's YAML node.

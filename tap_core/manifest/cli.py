@@ -118,11 +118,8 @@ class _ManifestProgram(Program):
         return rest
 
     def _check_command(self, ctx: Any, args: list[str]) -> None:
-        """Raise a usage error if the first argument is no command, such as the path of a manifest.
-
-        typer would parse a name that begins with a sign, such as ``./a.yaml``, as an option again.
-        """
-        name = args[0]
+        """Raise a usage error for an argument that is no command, such as a path of a manifest."""
+        name = args[0]  # such as ./a.yaml, which typer would parse again, as an option
         if Path(name).suffix or not name[:1].isalnum():
             ctx.fail(f"No such command '{name}'. If it is the manifest, write --manifest {name}")
         self.resolve_command(ctx, args)

@@ -140,12 +140,9 @@ def expand_component(
 def _merge_parameters(
     own: Any, inherited: Mapping[str, Any], *, parents_win: bool
 ) -> Mapping[str, Any]:
-    """Return the parameters of a component merged with the inherited ones.
+    """Return the parameters of a component merged with those of its enclosing components.
 
-    Args:
-        own: Parameters that the component declares.
-        inherited: Parameters of the enclosing components.
-        parents_win: True if inherited parameters override those of the component.
+    If ``parents_win`` is True, inherited parameters override the component's ``own`` ones.
     """
     if own is UNKNOWN:
         own = {UNKNOWN: UNKNOWN}

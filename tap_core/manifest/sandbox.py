@@ -380,8 +380,8 @@ def _iterate_result(items: Iterator[Any]) -> Iterator[Any]:
 def _count_container(value: Any) -> Any:
     """Return ``value``, a list, tuple or dict that a template created, if it is not too large.
 
-    Otherwise a short template could build a list that contains another list many times, and so on.
-    Comparing or hashing such a list would take very long.
+    Without this limit, a short template could build a list that contains another list many times,
+    and so on. Comparing or hashing such a list would take very long.
 
     Raises:
         LimitExceededError: The value, or the total of a rendering, exceeds its limit.

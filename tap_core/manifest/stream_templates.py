@@ -146,13 +146,7 @@ class StreamTemplate:
         """Set the value of a component mapping at all places in a stream that match its path.
 
         If nothing matches and the mapping has ``create_or_update``, the path is created.
-
-        Args:
-            document: Node of the stream.
-            mapping: The component mapping.
-            value: The value to set.
-            steps: The rendered path of the mapping.
-            line: The line of the mapping, for messages about the value.
+        ``document`` is the node of the stream, and ``steps`` are the parts of the path.
         """
         creates = mapping.create_or_update and self.resolver.CREATES and bool(value)
         if UNKNOWN in steps:
@@ -200,9 +194,8 @@ def _set_line(holder: Any, name: Any, line: int) -> None:
 def _mark_unknown(document: MappingNode, steps: list[Any], *, creates: bool) -> None:
     """Set each value that a component mapping may change to `UNKNOWN`, for the linter.
 
-    Some keys in the mapping's path ``steps`` are known only at run time. The option ``type`` is
-    never changed. If ``creates`` is True, the mapping may also create options, so any option may be
-    unknown.
+    Some keys in the mapping's path ``steps`` are known only at run time. If ``creates`` is True,
+    the mapping may also create options. Types of components are not changed.
     """
     locate = make_locator(["*" if step is UNKNOWN else step for step in steps])
     for holder, name in locate(document):

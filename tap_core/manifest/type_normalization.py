@@ -51,11 +51,7 @@ class _Compiler:
         self._compiled: dict[int, _Convert] = {}
 
     def compile_nested(self, schema: Any) -> _Convert:
-        """Return a function that converts the values inside an object or list, in place.
-
-        Args:
-            schema: JSON Schema of the object or list.
-        """
+        """Return a function that converts the values inside an object or list, in place."""
         schema = self._resolve_reference(schema)
         convert = self._compiled.get(id(schema))
         if convert is None:

@@ -139,7 +139,6 @@ class _ExtractorAdapter(RecordExtractor):
         self._inner = inner
 
     def extract_records(self, response: requests.Response) -> Iterator[Any]:
-        """Decode a JSON response and yield the records that the wrapped extractor finds in it."""
         for document in CdkJsonDecoder().decode(response):
             yield from self._inner.extract(document, {})
 
@@ -189,7 +188,6 @@ class _AuthenticatorAdapter(AuthBase):
         self.config: Mapping[str, Any] = config
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Add the credentials to a prepared request and return the request."""
         signed = self._inner.auth(self._owner.stream)(request)
         return cast("requests.PreparedRequest", signed)
 

@@ -382,4 +382,4 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
         return bool(values[0])
 
     def _send_log(self, level: Any, message: str) -> None:
-        """Discard a subclass's log message; the stream warns of records without a cursor value."""
+        """Discard a warning of a record without a cursor value; the stream logs its own warning."""

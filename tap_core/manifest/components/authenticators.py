@@ -402,10 +402,7 @@ class OAuthAuthenticator:
 
     @property
     def _configured_token(self) -> tuple[str, datetime | None] | None:
-        """Access token in the config and its expiry time; None if the config has no access token.
-
-        The expiry time is None if it is unknown.
-        """
+        """Access token in the config, and its expiry time if known; None without a token."""
         updater = self.refresh_token_updater
         if updater is not None:
             token = self._get_setting(updater.access_token_config_path)

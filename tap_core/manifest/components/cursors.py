@@ -65,7 +65,7 @@ class _NumberComparator(ReplicationKeyComparator):
 
     @property
     def is_declared(self) -> bool:
-        """Always True, so that a cursor value that is not a number raises no error."""
+        """True, as for all cursors of a manifest: a value that is not a number is no error."""
         return True
 
     def is_usable(self, value: Any) -> bool:
@@ -164,7 +164,7 @@ class _IgnoringComparator(ReplicationKeyComparator):
 
     @property
     def is_declared(self) -> bool:
-        """Always True, so that a record without a cursor value raises no error."""
+        """True, as for all cursors of a manifest: a missing cursor value is not an error."""
         return True
 
     def is_usable(self, value: Any) -> bool:  # noqa: ARG002  (the base class's parameter)

@@ -309,7 +309,7 @@ class UnionPartitionRouter:
                     yield made
 
     def _make_slice(self, context: Context) -> PartitionSlice:
-        """Return the slice with only the partition field; all other values become extra fields.
+        """Return a context with only the partition field; its other values become extra fields.
 
         Raises:
             ManifestError: The context has no value for the partition field.

@@ -53,7 +53,7 @@ class PropertiesFromEndpoint:
 
     @cached_property
     def _cached_names(self) -> list[list[str]]:
-        """List with the property names as its only item; empty before the endpoint is requested."""
+        """Cache of the property names: a list of one item, which is empty before the request."""
         return []
 
     def read_names(self, stream: DeclarativeStreamProtocol) -> list[str]:
