@@ -336,7 +336,6 @@ def _parse_array(text: str, schema: JsonSchema) -> list[Any]:
 
 
 def _allows_text_items(schema: JsonSchema) -> bool:
-    """Return True if the schema of an array allows string items."""
     items = schema.get("items")
     return isinstance(items, dict) and "string" in get_json_types(items)
 

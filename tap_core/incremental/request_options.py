@@ -90,9 +90,7 @@ def _put_into_path(request: HTTPRequest, path: tuple[str, ...], value: Any) -> N
 
 
 def _get_fields(request: HTTPRequest) -> Mapping[str, Any]:
-    """Return the fields of a request's body as a mapping.
-
-    A missing body has no fields.
+    """Return the fields of a request's body as a mapping, which is empty without a body.
 
     Raises:
         ValueError: The body is not a mapping.

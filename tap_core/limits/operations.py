@@ -238,11 +238,7 @@ class Bounds:
     # Format strings
 
     def check_percent(self, text: str, arguments: Any) -> None:
-        """Raise an error if ``text % arguments`` would exceed the limit.
-
-        Raises:
-            LimitExceededError: The result would be too large.
-        """
+        """Raise LimitExceededError if ``text % arguments`` would exceed the limit."""
         values = list(arguments) if isinstance(arguments, tuple) else [arguments]
         if isinstance(arguments, Mapping):
             values = [*arguments, *arguments.values()]
@@ -255,11 +251,7 @@ class Bounds:
         self._check_filled(text, len(fields), widths, values)
 
     def check_format(self, text: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Raise an error if ``text.format(*args, **kwargs)`` would exceed the limit.
-
-        Raises:
-            LimitExceededError: The result would be too large.
-        """
+        """Raise LimitExceededError if ``text.format(*args, **kwargs)`` would exceed the limit."""
         values = [*args, *kwargs.values()]
         if len(values) == 1 and isinstance(values[0], Mapping):  # format_map
             values += values[0].values()
@@ -273,26 +265,16 @@ class Bounds:
         self._check_filled(text, len(fields), widths, values)
 
     def check_spec(self, value: Any, spec: str) -> None:
-        """Raise an error if ``format(value, spec)`` would exceed the limit.
-
-        Raises:
-            LimitExceededError: The result would be too large.
-        """
+        """Raise LimitExceededError if ``format(value, spec)`` would exceed the limit."""
         self._check_filled("", 1, _find_integers(spec), [value])
 
     def _check_filled(
         self, text: str, placeholders: int, widths: Sequence[int], values: Sequence[Any]
     ) -> None:
-        """Raise an error if a text would exceed the limit after values are inserted.
+        """Raise LimitExceededError if a text with ``values`` inserted would exceed the limit.
 
-        Args:
-            text: Format string with placeholders.
-            placeholders: Number of placeholders.
-            widths: Minimum widths that the placeholders specify.
-            values: Values to insert.
-
-        Raises:
-            LimitExceededError: The result would be too large.
+        ``text`` is the format string, ``placeholders`` the number of its placeholders, and
+        ``widths`` are their minimum widths.
         """
         widest = max((0, *widths)) + max((0, *map(_count_digits, values)))
         self.check(len(text) + placeholders * (widest + weight(list(values), self.most)))

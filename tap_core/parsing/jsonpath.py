@@ -92,10 +92,9 @@ def extract_jsonpath(expression: str, input: dict[str, Any] | list[Any]) -> Iter
 
 
 def _unpack_arrays(values: list[Any]) -> tuple[list[Any], bool]:
-    """Return ``values`` with each array replaced by its elements, and without other nulls.
+    """Return ``values`` with arrays replaced by their elements; nulls outside arrays are left out.
 
-    Returns:
-        The new list, and True if ``values`` contains a value that is neither an array nor null.
+    Also return True if ``values`` contains a value that is neither an array nor null.
     """
     if len(values) == 1 and isinstance(values[0], list):
         return values[0], False

@@ -92,10 +92,10 @@ def _divide(names: list[str]) -> list[list[str]]:
 def _compile_check(
     rule: ObjectRule, sample: Record, deselected: DeselectedNames, size: int | None
 ) -> Callable[[Record], bool]:
-    """Compile a check of some or all properties of a record, those of ``sample``.
+    """Compile a check of those properties of a record that ``sample`` has.
 
-    ``size`` is the number of all its properties, or None to accept any number. For the other
-    arguments see `compile_record_check`.
+    ``size`` is the number of properties that a record must have, or None for any number. The other
+    arguments are those of `compile_record_check`.
     """
     writer = _CheckWriter()
     writer.write_record(rule, sample, deselected, size)
@@ -126,7 +126,7 @@ class _CheckWriter:
     ) -> None:
         """Generate the code that checks the record: its type, number of properties and values.
 
-        See `_compile_check`.
+        The arguments are those of `_compile_check`.
         """
         self._write(0, "if type(r) is not dict: return False")
         self._write_deletions(0, "r", deselected)

@@ -140,7 +140,7 @@ def build_value_rule(
 
 
 def _build_item_rule(schema: JsonSchema, *, finite: bool) -> ValueRule:
-    """Return the rule that accepts list items with this schema that need no conversion."""
+    """Return the rule for list items with this schema: it accepts those that need no conversion."""
     if is_exclusive_boolean_type(schema):
         return _BOOLEAN_RULE
     anything = _FINITE_JSON_RULE if finite else _JSON_RULE
@@ -149,9 +149,9 @@ def _build_item_rule(schema: JsonSchema, *, finite: bool) -> ValueRule:
 
 
 def _build_nested_rule(schema: JsonSchema, *, finite: bool) -> ObjectRule | None:
-    """Return the rule that accepts nested objects that need no conversion.
+    """Return the rule for objects with this schema: it accepts those that need no conversion.
 
-    ``schema`` is the schema of the objects. Return None if it declares no properties.
+    If the schema declares no properties, return None.
     """
     if not is_object_type(schema) or "properties" not in schema:
         return None

@@ -59,9 +59,9 @@ class Project:
 
         Args:
             name: Name of the plugin, such as ``tap-example``.
-            kind: Kind of the plugin, such as ``rest``. None means the first kind of its type.
-            auth: Authentication method. None means the first method of the kind.
-            pages: Pagination method. None means the first method of the kind.
+            kind: Kind of the plugin. None means ``rest`` for a tap, and ``batch`` for a target.
+            auth: Authentication method. None means ``none``.
+            pages: Pagination method. None means ``none`` or, for GraphQL, ``cursor``.
 
         Raises:
             ProjectError: The name or an option is invalid; the message lists the valid values.

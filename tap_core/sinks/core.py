@@ -402,9 +402,7 @@ class Sink(abc.ABC):
     def _prepare_file_record(self, record: Record, context: dict[str, Any]) -> Record:
         """Validate, parse and preprocess a record of a batch file, so that it can be written.
 
-        Args:
-            record: Record from the file.
-            context: Context of the batch: the dict that is passed to the sink's methods.
+        ``context`` is the context of the batch, the dict that is passed to the sink's methods.
         """
         if self.include_sdc_metadata_properties:
             message = record_message(self.stream_name, record, None, None)

@@ -323,15 +323,10 @@ class InputRouter:
         routes: tuple[StreamRoute, ...],
         add_record: Callable[[Record, int], None],
     ) -> None:
-        """Pass each record of a batch file to ``add_record``, then drain the sinks.
+        """Pass each record of a batch file to ``add_record``, then drain the sinks of ``routes``.
 
-        Args:
-            path: URL of the file.
-            encoding: Format and compression of the file.
-            stream: Name of the stream.
-            routes: Routes of the stream, which have its sinks.
-            add_record: Function that adds a record to the sinks. Its second argument is the size of
-                the record in bytes, or 0 if no sink limits the bytes of a batch.
+        The second argument of ``add_record`` is the size of the record in bytes, or 0 if no sink
+        limits the bytes of a batch. ``path`` is the URL of the file.
         """
         target = self._target
         sinks = [target.get_sink(route.alias) for route in routes]

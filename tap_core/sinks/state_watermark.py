@@ -65,10 +65,10 @@ class StateWatermark(Generic[_Holder]):
         return covered[-1] if covered else None
 
     def _drop_superseded(self) -> None:
-        """Remove each state that becomes ready together with a newer state.
+        """Remove each state that waits for the same objects (sinks) as the next state.
 
-        Two states become ready together if no object registered its first unwritten record between
-        them. `take` would return only the newer state.
+        `take` would return only the next one. Two states wait for the same objects if no object was
+        registered between them.
         """
         starts = set(self._since.values())
         kept = [

@@ -373,12 +373,12 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     ) -> requests.PreparedRequest:
         """Prepare a request, with the bounds of the current time window if there is one.
 
-        ``find_params`` is called afterwards and returns the query parameters, including the bounds.
+        ``find_params`` returns the query parameters, which may include the bounds.
         """
         if self.incremental_sync is not None and self.stream_interval is not None:
             self.incremental_sync.put(request, self.stream_interval)
         as_json = self.payload_as_json if request.as_json is None else request.as_json
-        params = find_params()
+        params = find_params()  # after put(), which may add parameters
         body = build_body_arguments(request.data, as_json=as_json)
         headers = {**body.pop("headers", {}), **request.headers}
         return self.build_prepared_request(
@@ -390,10 +390,9 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     def _request(
         self, prepared_request: requests.PreparedRequest, context: Context | None
     ) -> requests.Response:
-        """Send a request without retries, check the response and return it.
+        """Send a request, check the response and return it; raise errors without a retry.
 
-        If the status is 401 and the authenticator can renew its access token, the request is sent
-        again.
+        Only after status 401, send it again if the authenticator can renew its access token.
         """
         authenticator = bind_authenticator(self.authenticator, self)
         response = self._send(prepared_request, context, authenticator)

@@ -464,11 +464,11 @@ class WindowReader(ContextReader):
 def _check_sorted_cursor(cursor: DatetimeBasedCursor, stream: str) -> None:
     """Check that a cursor is suitable for a sorted stream, whose bookmark advances per record.
 
-    An interrupted sync may leave the bookmark in the middle of a window, or of equal values.
+    An interrupted sync leaves it in the middle of a window, or of records with equal values.
 
     Raises:
-        ConfigurationError: The next sync would miss records after that bookmark, or read older
-            records again.
+        ConfigurationError: With this cursor, the next sync would miss records after the bookmark,
+            or read older records again.
     """
     if (
         cursor.lookback_window

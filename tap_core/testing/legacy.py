@@ -179,15 +179,10 @@ def _select_all(catalog_dict: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_keys(tap: Tap, role: str, get_keys: Callable[[Stream], Iterable[str]]) -> None:
-    """Check that the schema of every stream of a tap declares the stream's keys.
+    """Raise AssertionError if the schema of a stream does not declare one of the stream's keys.
 
-    Args:
-        tap: The tap.
-        role: Name of the keys in the error message, such as ``primary_key``.
-        get_keys: Function that returns the keys of a stream.
-
-    Raises:
-        AssertionError: A key is not a property of the schema.
+    ``get_keys`` returns the keys of a stream, and ``role`` is their name in the error message, such
+    as ``primary_key``.
     """
     for name, stream in tap.streams.items():
         properties = stream.schema["properties"]

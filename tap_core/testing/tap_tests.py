@@ -373,7 +373,6 @@ class AttributeNotNullTest(AttributeTestTemplate):
 
 
 def _format_schema_error(stream: Stream, error: InvalidJSONSchema) -> str:
-    """Return the error message for a stream whose schema is not a valid JSON Schema."""
     cause: Any = error.__cause__  # jsonschema's error; its text contains the whole schema
     where = ".".join(str(part) for part in cause.absolute_path) or "(the schema)"
     return f"Schema is not valid: stream '{stream.name}', {where}: {excerpt(cause.message)}."
