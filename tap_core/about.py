@@ -177,7 +177,7 @@ class MarkdownFormatter(AboutFormatter, format_name="markdown"):
         table = [
             "| Setting | Required | Default | Description |",
             "|:--------|:--------:|:-------:|:------------|",
-            *_rows(about_info.settings),
+            *_format_rows(about_info.settings),
         ]
         parts += [
             "## Settings",
@@ -187,7 +187,7 @@ class MarkdownFormatter(AboutFormatter, format_name="markdown"):
         return _escape_lines("\n\n".join(parts) + "\n")
 
 
-def _rows(schema: JsonSchema, parent: str = "") -> Iterator[str]:
+def _format_rows(schema: JsonSchema, parent: str = "") -> Iterator[str]:
     """Yield a Markdown table row for each setting of a schema, and for settings inside objects.
 
     ``parent`` is the path of the object that contains the settings; empty at the top level.
@@ -198,7 +198,7 @@ def _rows(schema: JsonSchema, parent: str = "") -> Iterator[str]:
         description = _cell(setting.get("description", ""))
         default = _cell(str(setting.get("default", "None")))
         yield f"| {path} | {name in required} | {default} | {description} |"
-        yield from _rows(setting, path)
+        yield from _format_rows(setting, path)
 
 
 def _cell(text: str) -> str:
@@ -227,7 +227,7 @@ def define_meltano_plugin(info: AboutInfo) -> dict[str, Any]:
     from tap_core.config.meltano_settings import define_settings, list_required_groups
 
     unknown: set[CapabilitiesEnum] = {*_UNKNOWN_TO_MELTANO}
-    if _plugin_type(info) == "mapper":
+    if _find_plugin_type(info) == "mapper":
         unknown.add(PluginCapabilities.FLATTENING)
     definition = {
         "name": info.name,
@@ -258,13 +258,13 @@ class AirbyteFormatter(AboutFormatter, format_name="airbyte"):
         """
         from uuid import NAMESPACE_URL, uuid5  # no other format needs it
 
-        if _plugin_type(about_info) == "mapper":
+        if _find_plugin_type(about_info) == "mapper":
             raise ConfigurationError(
                 f"{about_info.name} is a mapper, which Airbyte does not have. --format=airbyte"
                 " describes taps and targets."
             )
-        is_target = _plugin_type(about_info) == "target"
-        connector = f"{'destination' if is_target else 'source'}-{_short_name(about_info)}"
+        is_target = _find_plugin_type(about_info) == "target"
+        connector = f"{'destination' if is_target else 'source'}-{_strip_plugin_type(about_info)}"
         data = {
             "name": _label(about_info),
             "connectorType": connector.partition("-")[0],
@@ -274,7 +274,7 @@ class AirbyteFormatter(AboutFormatter, format_name="airbyte"):
             "dockerImageTag": about_info.version if about_info.version[:1].isdigit() else None,
             "documentationUrl": about_info.documentation_url,
             "githubIssueLabel": connector,
-            "license": _license(about_info.requirement),
+            "license": _find_license(about_info.requirement),
             "releaseStage": "alpha",
             "supportLevel": "community",
             "tags": ["language:python"],
@@ -289,7 +289,7 @@ def _write_yaml(document: Mapping[str, Any]) -> str:
     return write_yaml(document).rstrip("\n")
 
 
-def _plugin_type(info: AboutInfo) -> str:
+def _find_plugin_type(info: AboutInfo) -> str:
     """Return "tap", "target" or "mapper", based on a plugin's capabilities and its name."""
     if any(isinstance(each, TapCapabilities) for each in info.capabilities):
         return "tap"
@@ -297,18 +297,18 @@ def _plugin_type(info: AboutInfo) -> str:
     return "target" if is_target or info.name.startswith("target-") else "mapper"
 
 
-def _short_name(info: AboutInfo) -> str:
+def _strip_plugin_type(info: AboutInfo) -> str:
     """Return the name of a plugin without its type: ``tap-x`` -> ``x``."""
-    return info.name.removeprefix(f"{_plugin_type(info)}-")
+    return info.name.removeprefix(f"{_find_plugin_type(info)}-")
 
 
 def _label(info: AboutInfo) -> str:
     from tap_core.config.titles import make_title
 
-    return make_title(_short_name(info))
+    return make_title(_strip_plugin_type(info))
 
 
-def _license(requirement: str) -> str | None:
+def _find_license(requirement: str) -> str | None:
     """Return the license expression in the metadata of an installed distribution, or None.
 
     ``requirement`` is the name of the distribution, with or without extras in brackets.

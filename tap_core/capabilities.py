@@ -179,7 +179,6 @@ class TargetLoadMethods(str, Enum):
 
 
 def _settings(**properties: JsonSchema) -> JsonSchema:
-    """Return a JSON Schema with the settings ``properties``."""
     return {"type": "object", "properties": properties, "$schema": _DIALECT}
 
 

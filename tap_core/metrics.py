@@ -107,12 +107,12 @@ class Point(Generic[_Value]):
         return _ENCODER.encode(self.to_dict())
 
 
-def _jsonable(value: Any) -> Any:
+def _tag_to_json(value: Any) -> Any:
     """Convert the value of a tag for JSON: a mapping to a dict, any other object to text."""
     return dict(value) if isinstance(value, Mapping) else str(value)
 
 
-_ENCODER: Final = json.JSONEncoder(default=_jsonable, separators=(",", ":"))
+_ENCODER: Final = json.JSONEncoder(default=_tag_to_json, separators=(",", ":"))
 
 
 class MetricExclusionFilter(logging.Filter):

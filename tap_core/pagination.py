@@ -109,7 +109,7 @@ class BaseAPIPaginator(ABC, Generic[TPageToken]):
         elif new_value == self._value:
             raise PaginationLoopError(
                 f"Loop detected in pagination. Page {self._page_count} asks for itself as the"
-                f" next page: the token, {_described(new_value)}, is the one just used. Check"
+                f" next page: the token, {_describe_token(new_value)}, is the one just used. Check"
                 f" that {type(self).__name__} reads it from the right place, that the request"
                 " sends it, and that the last page is known by has_more or by having no token."
             )
@@ -126,7 +126,7 @@ class BaseAPIPaginator(ABC, Generic[TPageToken]):
         ...
 
 
-def _described(token: object) -> str:
+def _describe_token(token: object) -> str:
     """Describe a page token for error messages, such as ``str of 20 characters``.
 
     Only a number is shown, because other tokens may contain secrets.

@@ -343,10 +343,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         return successor
 
     def _retire(self, sink: Sink) -> None:
-        """Write the buffered records of a sink that has been replaced.
-
-        The sink is cleaned up at the end of the run.
-        """
+        """Write the buffered records of a replaced sink, and keep it for the final clean-up."""
         self.drain_one(sink)
         self._states.release()
         self._router.remove_pipeline(sink)

@@ -39,14 +39,14 @@ def read_dotenv(prefix: str, path: StrPath | None = None) -> dict[str, str]:
         path: Path of the file. By default, the first usable file in the working directory or the
             project root is read; without a file the result is empty.
     """
-    for file in [Path(path)] if path else _candidates():
+    for file in [Path(path)] if path else _list_candidates():
         text = _read_file(file)
         if text is not None:
             return _parse_variables(text, prefix, file)
     return {}
 
 
-def _candidates() -> Iterator[Path]:
+def _list_candidates() -> Iterator[Path]:
     """Yield the possible paths of a ``.env`` file: working directory, then project root."""
     here = Path.cwd()
     yield here / _NAME

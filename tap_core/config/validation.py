@@ -152,7 +152,7 @@ def _shows_secret(error: _Fault, schema: JsonSchema) -> bool:
 
 
 def _is_structured_text(error: _Fault) -> bool:
-    """Return True if the value is a string, but the setting must be an object or array.
+    """Return True if an invalid value is a string, but the setting must be an object or array.
 
     Such a string may be the JSON text of secret settings, so messages must not show it.
     """

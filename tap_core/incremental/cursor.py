@@ -253,8 +253,8 @@ class DatetimeBasedCursor:
     def _resolve_edge(self, name: str, config: Mapping[str, Any], now: dt.datetime) -> dt.datetime:
         """Return the start or the end of the cursor's range as a datetime.
 
-        ``name`` is the field to read: ``start_datetime`` or ``end_datetime``. ``now`` is the time
-        for templates that contain the current time.
+        ``name`` is the field to read: ``start_datetime`` or ``end_datetime``. ``now`` is the
+        current time.
 
         Raises:
             ValueError: The value is not a datetime, or a setting is missing.

@@ -159,15 +159,9 @@ def _check_template_names(manifest: Manifest, check: MappingNode) -> Iterator[Ma
 def _check_template(
     manifest: Manifest, node: MappingNode, problems: list[ManifestProblem]
 ) -> Iterator[tuple[str | None, MappingNode]]:
-    """Generate the streams of a dynamic stream, check them, and yield (name, node) for each.
+    """Generate the streams of a dynamic stream, check them, and yield (name, node of stream) pairs.
 
-    The name is None if it comes from the config or an API. ``node`` in the pair is the declaration
-    of the generated stream.
-
-    Args:
-        manifest: The manifest to check.
-        node: The declaration of the dynamic stream, which contains the template.
-        problems: List to which the problems are appended.
+    A name is None if it comes from the config or an API. Problems are appended to ``problems``.
     """
     template = _build_template(manifest, node)
     if template is None:

@@ -135,9 +135,9 @@ class PageLoop:
             yield record
 
     def _keep_first(self, documents: Iterator[Any]) -> Iterator[Any]:
-        """Yield the documents unchanged, and store the first one for template variables.
+        """Yield the documents of a response, and keep the first one for the paginator's templates.
 
-        The document is not stored if processing the records may change the documents.
+        It is not kept if the processing of records may change it.
         """
         self._first_document = None
         for document in documents:
@@ -146,9 +146,9 @@ class PageLoop:
             yield document
 
     def _read_document(self, response: requests.Response) -> Any:
-        """Return the first document of a response for template variables; {} if it has none.
+        """Return the first document of a response for the paginator's templates; {} without one.
 
-        The document is decoded again if processing the records may have changed it.
+        It is decoded again if the processing of records may have changed it.
         """
         if self._is_pristine:
             return {} if self._first_document is None else self._first_document

@@ -87,15 +87,11 @@ def _resolve_value(bound: BoundTemplate, scope: TemplateScope, *, reads_yaml: bo
 
 
 def _restore_data(value: Any, rendered: Sequence[str], *, reads_yaml: bool) -> Any:
-    """Replace the placeholders in a parsed value by the data that they represent.
+    """Return a value with data in place of the placeholders in its texts.
 
-    While text of the manifest is parsed as YAML, placeholders represent the data inside it, which
-    comes from a response or the config.
-
-    Args:
-        value: Parsed value.
-        rendered: Parts of the rendered template; a placeholder contains the index of its data.
-        reads_yaml: True to parse data as YAML if its placeholder is a whole string in the value.
+    A placeholder contains the index of its data in ``rendered``, the parts of a rendered template.
+    The data comes from a response or the config. If ``reads_yaml`` is True, data whose placeholder
+    is a whole text is parsed as YAML.
     """
     if isinstance(value, dict):
         return {

@@ -239,15 +239,15 @@ def to_json_compatible(value: Any) -> Any:
     if value is None or kind in (int, bool):
         return value
     if isinstance(value, Mapping):
-        return {_key(name): to_json_compatible(item) for name, item in value.items()}
+        return {_key_to_text(name): to_json_compatible(item) for name, item in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return to_json_compatible(value._asdict())
     if isinstance(value, (list, tuple, set, frozenset)):
         return [to_json_compatible(item) for item in value]
-    return _scalar(value)
+    return _scalar_to_json(value)
 
 
-def _scalar(value: Any) -> Any:
+def _scalar_to_json(value: Any) -> Any:
     """Convert a single value (no list or object) to a JSON type or a Decimal.
 
     A value of a subclass becomes one of the base type (NumPy's float64 becomes float), because JSON
@@ -265,11 +265,11 @@ def _scalar(value: Any) -> Any:
     return value.isoformat("T") if isinstance(value, datetime) else to_json_compatible(str(value))
 
 
-def _key(name: Any) -> str:
+def _key_to_text(name: Any) -> str:
     """Convert a dict key to text as the ``json`` module does: None becomes ``null``."""
     if name is None or isinstance(name, bool):
         return "null" if name is None else str(name).lower()
-    return str(_scalar(name))
+    return str(_scalar_to_json(name))
 
 
 def _compile_object(

@@ -129,11 +129,11 @@ def flatten_key(
     for number, part in enumerate(parts):
         if len(separator.join(parts)) < max_key_length:
             break
-        parts[number] = _shortened(part)
+        parts[number] = _abbreviate(part)
     return separator.join(parts)
 
 
-def _shortened(key: str) -> str:
+def _abbreviate(key: str) -> str:
     """Abbreviate a property name: ``long_name`` becomes ``ln``, ``customer`` becomes ``cus``."""
     camel = re.sub(r"(?:^|_)(.)", lambda found: found.group(1).upper(), key)
     initials = re.sub(r"[a-z]", "", camel)

@@ -134,8 +134,8 @@ def _iterate_deselected(mask: SelectionMask) -> Iterator[tuple[str, ...]]:
 def _get_names(breadcrumb: Breadcrumb) -> tuple[str, ...]:
     """Return the property names in a breadcrumb of the catalog.
 
-    ``("properties", "a", "properties", "b")`` becomes ``("a", "b")``. The result is empty if the
-    breadcrumb contains a keyword other than ``properties``.
+    ``("properties", "a", "properties", "b")`` becomes ``("a", "b")``. A breadcrumb with any other
+    keyword than ``properties`` becomes ``()``.
     """
     keywords, names = breadcrumb[::2], breadcrumb[1::2]
     through_objects = len(keywords) == len(names) and set(keywords) <= {"properties"}

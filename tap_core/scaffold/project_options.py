@@ -118,10 +118,9 @@ class Project:
 
 
 def _choose(choice: str, value: str | None, possible: tuple[str, ...], owner: str) -> str:
-    """Check and return the ``value`` of the command-line option ``--<choice>``.
+    """Return the ``value`` of the command-line option ``--<choice>``, by default ``possible[0]``.
 
-    If it is None, return the default, which is the first item of ``possible``. ``owner`` is the
-    plugin in the error message: "a tap of the kind sql".
+    ``owner`` is the plugin in the error message: "a tap of the kind sql".
 
     Raises:
         ProjectError: The value is not in ``possible``.

@@ -733,7 +733,6 @@ class Stream(StreamProperties, abc.ABC):
         return metrics.sync_timer(self.name)
 
     def _log_metric(self, point: metrics.Point[Any]) -> None:
-        """Log one data point of a metric."""
         metrics.log(self.metrics_logger, point=point)
 
 

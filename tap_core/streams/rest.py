@@ -635,7 +635,6 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         context: Context | None,
         extra_tags: dict[str, Any] | None,
     ) -> None:
-        """Log the duration of a request as a metric."""
         if not self._LOG_REQUEST_METRICS:
             return
         seconds = response.elapsed.total_seconds()

@@ -46,9 +46,7 @@ def parse_messages(text: str) -> list[dict[str, Any]]:
 
 
 def _parse_message(line: str, number: int) -> dict[str, Any]:
-    """Parse one line of standard output as a JSON message.
-
-    ``number`` is the line number, for the error message.
+    """Parse one line of standard output as a JSON message; ``number`` is the line number.
 
     Raises:
         ValueError: The line is not JSON.

@@ -56,13 +56,13 @@ def append_type(type_dict: JsonSchema, new_type: str) -> JsonSchema:
     if "anyOf" in result:
         options = result["anyOf"] if isinstance(result["anyOf"], list) else [result["anyOf"]]
         types = [one.get("type") or () for one in options if isinstance(one, dict)]
-        if new_type not in options and not any(new_type in _names(each) for each in types):
+        if new_type not in options and not any(new_type in _list_types(each) for each in types):
             options.append({"type": new_type})
         result["anyOf"] = options
     elif "oneOf" in result:
         result["oneOf"].append({"type": new_type})
     elif "type" in result:
-        names = _names(result["type"])
+        names = _list_types(result["type"])
         if new_type not in names:
             result["type"] = [*names, new_type]
     return result
@@ -81,7 +81,7 @@ def is_object_type(property_schema: JsonSchema) -> bool | None:
     """Return True if a schema allows objects, None if it declares no type."""
     if _has_no_type(property_schema):
         return None
-    return any("object" in option for option in _options(property_schema))
+    return any("object" in option for option in _list_choices(property_schema))
 
 
 def is_uniform_list(property_schema: JsonSchema) -> bool:
@@ -125,7 +125,7 @@ def is_number_type(property_schema: JsonSchema) -> bool | None:
 
 def is_exclusive_boolean_type(property_schema: JsonSchema) -> bool:
     """Return True if a schema allows booleans (and perhaps null), but no other type."""
-    names = _names(property_schema.get("type", ()))
+    names = _list_types(property_schema.get("type", ()))
     return names == ["boolean"] or set(names) == {"boolean", "null"}
 
 
@@ -199,7 +199,7 @@ def get_datelike_property_type(property_schema: JsonSchema) -> str | None:
     return None
 
 
-def _names(kind: Any) -> list[str]:
+def _list_types(kind: Any) -> list[str]:
     """Return the value of the keyword ``type`` as a list: ``"string"`` becomes ``["string"]``."""
     return [kind] if isinstance(kind, str) else list(kind)
 
@@ -209,7 +209,7 @@ def _has_no_type(schema: JsonSchema) -> bool:
     return "anyOf" not in schema and "type" not in schema
 
 
-def _options(schema: JsonSchema) -> list[Any]:
+def _list_choices(schema: JsonSchema) -> list[Any]:
     """Return the list ``anyOf`` of a schema or, without it, a list with only the ``type``."""
     options: list[Any] = schema.get("anyOf", [schema.get("type")])
     return options
@@ -224,7 +224,7 @@ def _allows_type(schema: JsonSchema, name: str) -> bool | None:
         return None
     return any(
         name in (option.get("type", ()) if isinstance(option, Mapping) else option)
-        for option in _options(schema)
+        for option in _list_choices(schema)
     )
 
 

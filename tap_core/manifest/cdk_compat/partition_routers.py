@@ -327,13 +327,8 @@ def _get_injected_values(
 ) -> Mapping[str, Any]:
     """Return the values that a request option adds to one part of a request, such as its headers.
 
-    Return {} if the option adds nothing to that part, or if ``value`` is empty.
-
-    Args:
-        option: Option that declares the part and the key; None adds nothing.
-        kind: Part of the request to return the values for.
-        value: Value that the option sends, such as a partition's value.
-        config: The connector's config, for templates in the option.
+    ``kind`` is the part, and ``value`` the value to send, such as that of a partition. Return {} if
+    the option adds nothing to this part, or if ``value`` is empty.
     """
     target: MutableMapping[str, Any] = {}
     if option is not None and option.inject_into == kind and value:

@@ -213,10 +213,8 @@ def _skip_failures(
 ) -> Callable[[Record, TemplateScope], bool]:
     """Return a function like ``apply`` that returns False if a template fails on a record.
 
-    Args:
-        apply: Function that applies the processing steps to a record.
-        on_failure: Called for each such record, with the record, the error, and the number of the
-            record in the response.
+    ``apply`` processes a record. ``on_failure`` is called with each failed record, the error, and
+    the number of the record in the response.
     """
     numbers = itertools.count(1)
 

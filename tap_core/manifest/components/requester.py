@@ -348,10 +348,8 @@ def _can_append_path(folder: str) -> bool:
 def _evaluate_fields(fields: Any, scope: TemplateScope) -> dict[str, Any]:
     """Render query parameters, headers or form fields, and return them as a dict.
 
-    Args:
-        fields: A mapping of templates, or one template that renders as a mapping. Results that are
-            None are omitted; in a mapping of templates, empty strings are omitted too.
-        scope: The template variables.
+    ``fields`` is a mapping of templates, or one template that renders as a mapping. Results that
+    are None are omitted; in a mapping of templates, empty strings are omitted too.
     """
     if not isinstance(fields, dict):
         mapping = fields(scope) if callable(fields) else fields

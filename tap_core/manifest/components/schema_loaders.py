@@ -111,14 +111,10 @@ def _load_file(file: Path) -> Any:
 def _resolve_references(
     node: Any, file: Path, root: Any, references: tuple[str, ...], numbers: Iterator[int]
 ) -> Any:
-    """Return a part of a JSON Schema with each ``$ref`` replaced by its target.
+    """Return ``node``, a part of a JSON Schema, with each ``$ref`` replaced by its target.
 
-    Args:
-        node: The part of the schema.
-        file: The file that contains the part.
-        root: The whole document in that file.
-        references: The references followed so far, to detect circular references.
-        numbers: Counter of all parts of the schema, to limit the size of the result.
+    ``root`` is the whole document in ``file``. ``references`` are those followed so far, to detect
+    circular ones, and ``numbers`` counts all parts, to limit the size of the result.
     """
     if next(numbers) > YAML_NODES.whole:
         raise ManifestError(

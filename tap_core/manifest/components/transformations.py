@@ -332,11 +332,7 @@ def _flatten(record: Record, *, into_lists: bool) -> dict[str, Any]:
     """Return the scalar values of a record by name, in airbyte-cdk's order and naming.
 
     A name that is already used is prefixed with the name of the parent field. All names after the
-    first non-empty list are prefixed.
-
-    Args:
-        record: The record to flatten.
-        into_lists: True to flatten list elements, too; False to keep lists as values.
+    first non-empty list are prefixed. If ``into_lists`` is True, list elements are flattened too.
     """
     flat: dict[str, Any] = {}
     waiting: list[tuple[str, Any]] = [("_", record)]
