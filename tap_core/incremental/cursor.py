@@ -83,10 +83,10 @@ class DatetimeBasedCursor:
     ``step``, ``cursor_granularity`` and ``lookback_window`` are ISO 8601 durations.
     ``start_datetime`` and ``end_datetime`` are a string in ``datetime_format``, ``"now"``, a
     `datetime.datetime`, a `MinMaxDatetime`, or a function that takes the tap's config and returns a
-    string. ``cutoff`` selects the bookmark after a window. ``last_record`` selects the cursor value
-    of the last record, and ``interval_end`` the end of the window if that is later. ``boundary``
-    applies to a record whose cursor value equals the bookmark: ``send`` emits it again, ``drop``
-    omits it. The other fields are the keys of the same name in Airbyte's YAML reference.
+    string. ``cutoff`` selects the bookmark after a window: ``last_record`` is the cursor value of
+    the last record, ``interval_end`` the end of the window if that is later. ``boundary`` applies
+    to a record whose cursor value equals the bookmark: ``send`` emits it again, ``drop`` omits it.
+    The other fields are the keys of the same name in Airbyte's YAML reference.
 
     Examples:
         >>> updates = DatetimeBasedCursor(

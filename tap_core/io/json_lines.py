@@ -208,13 +208,10 @@ def repair_surrogates(line: bytes) -> bytes:
 
 
 def read_message_type(line: bytes) -> tuple[bytes, object]:
-    """Return the ``type`` of a message, and its line in a form that can be decoded.
+    """Return the line of a message, in a form that can be decoded, and the message's ``type``.
 
     A RECORD message that is nested too deeply to decode is repaired: its content below 64 levels is
-    replaced by blanks. Any other line is unchanged.
-
-    Returns:
-        The line, and the type (None if it is missing).
+    replaced by blanks. Any other line is unchanged. A missing type is None.
 
     Raises:
         RecursionError: A message of another type is nested too deeply.

@@ -127,11 +127,7 @@ def limit_rendering() -> Iterator[_Rendering]:
 
 
 def _check_deadline() -> Bounds:
-    """Check the running time of the template being rendered; return its size limits.
-
-    Raises:
-        LimitExceededError: The deadline has passed.
-    """
+    """Raise LimitExceededError if the rendering takes too long; return its size limits."""
     run: _Rendering | None = getattr(_current, "run", None)
     if run is None:  # outside of a rendering
         return _bounds()

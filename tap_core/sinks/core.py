@@ -303,11 +303,7 @@ class Sink(abc.ABC):
                 self._warned_missing_fields.add(name)
 
     def _singer_validate_message(self, record: Record) -> None:
-        """Check that a record has all key properties.
-
-        Raises:
-            MissingKeyPropertiesError: A key property is missing.
-        """
+        """Raise MissingKeyPropertiesError if a record does not have all key properties."""
         if any(name not in record for name in self._key_properties):
             raise MissingKeyPropertiesError(
                 f"Record is missing one or more key_properties. Key Properties:"

@@ -103,11 +103,7 @@ class GraphQLStream(_GraphQLBase[_TToken], abc.ABC, Generic[_TToken]):
         return {"query": separator.join(lines), "variables": variables}
 
     def _check_document(self, document: Any) -> None:
-        """Raise an error for a response with GraphQL errors; only log them if it also has data.
-
-        Raises:
-            FatalAPIError: The response has errors and no data.
-        """
+        """Raise FatalAPIError for GraphQL errors; only log them if the response also has data."""
         errors = document.get("errors") if isinstance(document, dict) else None
         if not errors:
             return

@@ -227,11 +227,9 @@ class CustomIncrementalSync(Custom):
             raise ManifestError(f"{self.class_name} needs {', '.join(missing)}.")
 
     def _check_dates(self) -> None:
-        """Check the datetime formats and durations in the fields of a datetime-based cursor.
+        """Raise ManifestError if a datetime format or a duration in the fields is invalid.
 
-        Raises:
-            ManifestError: A format or duration is invalid, or only one of `step` and
-                `cursor_granularity` is set.
+        Also raise it if only one of `step` and `cursor_granularity` is set.
         """
         fields = self.fields
         try:
