@@ -67,7 +67,7 @@ def report_output_errors() -> Iterator[None]:
         if error.errno == errno.EBADF and not is_writable(_STDOUT):
             reason = "The standard output is closed."
         elif error.errno in _DISK_FULL_ERRORS:
-            name = error.filename or "Standard output or a temporary file"
+            name = error.filename or "Standard output or a file"
             reason = f"{name} cannot be written: {error.strerror}."
         else:
             raise

@@ -70,6 +70,18 @@ def test_standard_output_that_cannot_be_written_is_an_error_of_one_line(
     assert "Exception ignored" not in done.stderr
 
 
+def test_full_disk_below_a_file_of_the_plugin_is_an_error_of_one_line(tmp_path: Path) -> None:
+    """The system does not name the file, which may be any that the code of a tap or sink writes."""
+    (tmp_path / "plugin.py").write_text(
+        "from tap_core.io.standard_streams import report_output_errors\n"
+        "with report_output_errors(), open('/dev/full', 'w') as file:\n"
+        "    file.write('row')\n"
+    )
+    done = run(tmp_path, f"{sys.executable} plugin.py")
+    assert done.returncode == 1
+    assert done.stderr == f"Standard output or a file {FULL}\n"
+
+
 def test_closed_standard_input_is_empty(tmp_path: Path) -> None:
     done = run(tmp_path, "tap --catalog - <&-")
     assert done.returncode == 1
