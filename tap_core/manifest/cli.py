@@ -59,7 +59,7 @@ _Cutoff: TypeAlias = Annotated[
         envvar="TAP_MANIFEST_CUTOFF",
         show_envvar=True,
         **choose_from("last_record", "interval_end"),
-        help="Bookmark stored when a window is closed.",
+        help="Bookmark of a complete window: its last record (the default), or its end.",
     ),
 ]
 _Boundary: TypeAlias = Annotated[
@@ -70,7 +70,7 @@ _Boundary: TypeAlias = Annotated[
         envvar="TAP_MANIFEST_BOUNDARY",
         show_envvar=True,
         **choose_from("send", "drop"),
-        help="Records that equal the bookmark.",
+        help="Send (the default) or drop records that equal the bookmark.",
     ),
 ]
 _NewSlices: TypeAlias = Annotated[
@@ -81,7 +81,8 @@ _NewSlices: TypeAlias = Annotated[
         envvar="TAP_MANIFEST_NEW_SLICES",
         show_envvar=True,
         **choose_from("start", "global_cursor"),
-        help="Start of a slice that is new in a later sync.",
+        help="Where a slice that is new in a later sync begins: at the start date (the default),"
+        " or at the latest bookmark of all slices.",
     ),
 ]
 commands = typer.Typer()

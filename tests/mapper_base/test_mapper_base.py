@@ -289,7 +289,7 @@ def test_mapper_command_has_version_about_and_help() -> None:
         "schema-flattening",
         "structured-logging",
     ]
-    assert b"Execute the Singer mapper." in run("ours", "mapper-identity", b"", "--help").stdout
+    assert b"Change the Singer messages" in run("ours", "mapper-identity", b"", "--help").stdout
 
 
 def test_mapper_input_can_be_a_file(tmp_path) -> None:

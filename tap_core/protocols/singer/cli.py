@@ -80,7 +80,7 @@ ConfigOption: TypeAlias = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="Configuration file location or 'ENV' to use environment variables.",
+        help="Configuration file, or 'ENV' for environment variables; several may be given.",
         show_default=False,
     ),
 ]
@@ -241,7 +241,13 @@ def tap_command(
             else:
                 _sync(tap_class, config, catalog, state, read_range)
 
-    return _make_plugin_program(tap_class, invoke, "Execute the Singer tap.", commands, epilog)
+    return _make_plugin_program(
+        tap_class,
+        invoke,
+        "Read the source, and write its records as Singer messages.",
+        commands,
+        epilog,
+    )
 
 
 def target_command(
@@ -260,7 +266,7 @@ def target_command(
     """
     invoke = _make_listening_callback(target_class, listen)
     return _make_plugin_program(
-        target_class, invoke, "Execute the Singer target.", commands, epilog
+        target_class, invoke, "Load Singer messages from standard input.", commands, epilog
     )
 
 
@@ -272,7 +278,9 @@ def mapper_command(
     ``listen`` runs a mapper on a file of messages, and returns the exit code.
     """
     invoke = _make_listening_callback(mapper_class, listen)
-    return _make_plugin_program(mapper_class, invoke, "Execute the Singer mapper.")
+    return _make_plugin_program(
+        mapper_class, invoke, "Change the Singer messages between a tap and a target."
+    )
 
 
 def _make_listening_callback(
