@@ -24,7 +24,7 @@ def require_https() -> None:
 
 
 def check_https(address: str | None) -> None:
-    """Raise an error if a request to this URL would use plain HTTP although it is forbidden.
+    """Check that a request to this URL is encrypted, if the process requires it.
 
     Raises:
         ConfigurationError: `require_https` was called, and the URL begins with ``http://`` and

@@ -54,7 +54,7 @@ class InputRouter:
     # Events
 
     def process_event(self, event: Event, counts: Counter[str]) -> None:
-        """Pass an event of the input on. Add the number of its messages, by type, to ``counts``."""
+        """Pass an event of the input to its sink; add its messages, by type, to ``counts``."""
         target = self._target
         if isinstance(event, Rows):
             counts["RECORD"] += len(event.rows)

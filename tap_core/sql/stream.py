@@ -278,10 +278,10 @@ class SQLStream(Stream, abc.ABC):
             return connection.execute(sa.select(sa.func.count()).select_from(rows)).scalar(), None
 
     def _conformed_properties(self) -> Mapping[str, JsonSchema]:
-        """Schemas, by name, of the properties that are converted to JSON while rows are read.
+        """Schemas, by name, of the properties whose values are read from the database as JSON.
 
-        The mapping is empty if other code may use the values first: an overridden method, the tap's
-        own conversion of values, a stream map, a child stream, or a caller outside of a sync.
+        The mapping is empty if other code needs the values as the database returns them: a method
+        that the tap overrides, a stream map, a child stream, or a caller outside of a sync.
         """
         plan = get_plan(self)
         if (

@@ -364,10 +364,10 @@ class _Merge:
             number += 1
 
     def _keep_unfilled(self, new: Column) -> None:
-        """Add or widen the table column for a column of the new schema that no record fills.
+        """Add ``new``, a column whose values are not in the records, or widen the table's column.
 
-        Only a table column that may belong to the same property is widened. Under any policy but
-        EVOLVE, nothing is changed.
+        Nothing is changed under any policy but EVOLVE, nor if the table's column of this name
+        belongs to another property of the stream.
         """
         if self._rules.policy is not OnSchemaChange.EVOLVE:
             return

@@ -42,8 +42,8 @@ class BatchStats:
 
     Attributes:
         rows: The number of rows by kind of file. Kinds without rows are left out.
-        repeats: False if all primary keys in the compared files are unique; True if one may be
-            repeated.
+        repeats: True if a primary key may occur twice in the files of the kinds that the caller of
+            `count_rows` compares; False if it certainly does not.
     """
 
     rows: Mapping[FileKind, int]

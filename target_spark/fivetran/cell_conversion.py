@@ -270,9 +270,9 @@ def _slice_bytes(texts: Any, end: int) -> Any:
 
 
 def _check_range(values: Any, as_number: Any, first: int, last: int) -> Any:
-    """Return ``values``, dates or timestamps; raise ValueError if one is out of bounds.
+    """Return an array of dates or timestamps; raise ValueError if one is out of bounds.
 
-    As integers (of the Arrow type ``as_number``), they must be from ``first`` to ``last``.
+    Converted to integers (Arrow type ``as_number``), they must be from ``first`` to ``last``.
     """
     bounds = pc.min_max(values.view(as_number)).as_py()
     if bounds["min"] is not None and not first <= bounds["min"] <= bounds["max"] <= last:
