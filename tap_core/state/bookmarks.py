@@ -278,7 +278,8 @@ def format_sort_error(replication_key: str, new: Any, old: Any) -> str:
     """
     return (
         f"Unsorted data detected in stream: by '{replication_key}', '{new}' came after '{old}'. "
-        "Set is_sorted = False if the source does not send its records in order."
+        "Set is_sorted = False if the source does not send its records in order, or also sends"
+        " those before the bookmark."
     )
 
 
