@@ -178,6 +178,14 @@ def test_error_of_a_run_without_settings_names_the_option(run):
     )
 
 
+def test_error_about_settings_of_the_environment_names_the_prefix(run):
+    [line] = errors(run("tap", "--config=ENV", code=1).stderr)
+    assert line == (
+        "Config validation failed: 'api_key' is a required property."
+        " Names of variables begin with TAP_X_."
+    )
+
+
 # Discovery and tests
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, TypeAlias, Ty
 import typer
 from typer.core import TyperArgument, TyperOption
 
-from tap_core.config.loading import NO_SETTINGS, ConfigInput
+from tap_core.config.loading import ENV, NO_SETTINGS, ConfigInput, env_var_name
 from tap_core.exceptions import (
     CatalogFileError,
     ConfigurationError,
@@ -477,6 +477,15 @@ def _open_input(path: str) -> Iterator[BinaryIO]:
 # Error handling
 
 
+def _get_config_hint(plugin_name: str, config: Sequence[str]) -> str:
+    """Return the end of an error about settings that says how to pass them; "" with files only."""
+    if not config:
+        return f". {NO_SETTINGS}"
+    if ENV in config:
+        return f". Names of variables begin with {env_var_name('', plugin_name)}_."
+    return ""
+
+
 @contextlib.contextmanager
 def logged_errors(logger: logging.Logger, system: str, config: Sequence[str]) -> Iterator[None]:
     """Log Python warnings and the errors of a command during the ``with`` block.
@@ -499,7 +508,7 @@ def logged_errors(logger: logging.Logger, system: str, config: Sequence[str]) ->
     except ConfigValidationError as error:
         # One line, because Meltano shows only the last line of a failed test.
         faults = "; ".join(error.errors or [str(error)])
-        hint = "" if config else f". {NO_SETTINGS}"
+        hint = _get_config_hint(logger.name, config)
         _log_known_error(logger, f"Config validation failed: {faults}{hint}", error)
         raise typer.Exit(1) from None
     except ConfigurationError as error:
