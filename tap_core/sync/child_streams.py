@@ -26,10 +26,10 @@ from tap_core.exceptions import (
     InvalidStreamSortException,
 )
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
-from tap_core.sync.concurrency import get_synced_children
 from tap_core.sync.distribution import make_pool
 from tap_core.sync.override_detection import is_overridden
 from tap_core.sync.plan import get_plan
+from tap_core.sync.stream_selection import get_synced_children
 from tap_core.sync.worker_pool import SyncJob
 
 if TYPE_CHECKING:

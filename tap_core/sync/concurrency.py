@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 from tap_core.exceptions import ConfigurationError
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
 from tap_core.sync.override_detection import is_overridden
+from tap_core.sync.stream_selection import get_synced_children
 
 if TYPE_CHECKING:
     from tap_core.sync.interfaces import SyncStream
@@ -31,9 +32,7 @@ __all__ = [
     "can_distribute",
     "explain_not_distributed",
     "get_child_thread_count",
-    "get_synced_children",
     "get_thread_count",
-    "is_synced",
     "may_be_parallel",
     "stream_classes",
 ]
@@ -89,16 +88,6 @@ def get_thread_count(stream: SyncStream) -> int:
 def get_child_thread_count(stream: SyncStream) -> int:
     """Return the number of threads that sync a stream's children while it is read, at least 1."""
     return min(map(get_thread_count, get_synced_children(stream)), default=1)
-
-
-def is_synced(stream: SyncStream) -> bool:
-    """Return True if a stream, or one of its descendants, is selected."""
-    return stream.selected or stream.has_selected_descendents
-
-
-def get_synced_children(stream: SyncStream) -> list[SyncStream]:
-    """Return the child streams of a stream that are selected or have selected descendants."""
-    return [child for child in stream.child_streams if is_synced(child)]
 
 
 def explain_not_distributed(stream: SyncStream) -> str | None:

@@ -22,13 +22,9 @@ from tap_core.records.serializer import (
 )
 from tap_core.singerlib.catalog import Breadcrumb, Schema
 from tap_core.state.replication_key_path import copy_path, make_getter
-from tap_core.sync.concurrency import (
-    can_distribute,
-    get_child_thread_count,
-    get_synced_children,
-    get_thread_count,
-)
+from tap_core.sync.concurrency import can_distribute, get_child_thread_count, get_thread_count
 from tap_core.sync.override_detection import OVERRIDABLE_HOOKS, is_overridden
+from tap_core.sync.stream_selection import get_synced_children
 from tap_core.sync.sync_run import ChunkSource
 from tap_core.typing.inspect import TypeConformanceLevel
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from tap_core.events import Progress, StreamId, StreamStatus
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
 from tap_core.state.bookmarks import get_state_if_exists
-from tap_core.sync.concurrency import is_synced
 from tap_core.sync.estimates import estimate_stream
 from tap_core.sync.plan import get_schemas, get_stream_id
+from tap_core.sync.stream_selection import is_synced
 
 if TYPE_CHECKING:
     from tap_core.sync.interfaces import SyncStream

@@ -17,15 +17,11 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
-from tap_core.sync.concurrency import (
-    apply_user_limit,
-    get_synced_children,
-    get_thread_count,
-    is_synced,
-)
+from tap_core.sync.concurrency import apply_user_limit, get_thread_count
 from tap_core.sync.log_sync import is_read_from_log, sync_change_log
 from tap_core.sync.plan import is_mapped
 from tap_core.sync.stream_completion import StreamCompletion
+from tap_core.sync.stream_selection import get_synced_children, is_synced
 from tap_core.sync.unused_state import find_unused_state
 from tap_core.sync.worker_pool import SyncJob, WorkerPool
 

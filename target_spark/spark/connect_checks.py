@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from target_spark.errors import SparkUnavailableError
+from target_spark.spark.format_settings import FORMAT_SETTINGS
 from target_spark.spark.jar_versions import ARTIFACTS
-from target_spark.spark.jars import FORMAT_SETTINGS, get_minor_version
+from target_spark.spark.jars import get_minor_version
 from target_spark.storage.commit_retry import first_error_line
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from target_spark.errors import SparkUnavailableError
+from target_spark.spark.format_settings import get_format_settings
 from target_spark.spark.jar_cache import (
     cached,
     fetch,
@@ -29,7 +30,6 @@ from target_spark.storage.uris import is_azure, is_s3
 
 __all__ = [
     "EXCLUDES",
-    "FORMAT_SETTINGS",
     "Library",
     "azure_library",
     "every_library",
@@ -46,27 +46,6 @@ __all__ = [
     "uses_s3",
     "with_fetched",
 ]
-
-_EXTENSIONS = "spark.sql.extensions"
-FORMAT_SETTINGS: Mapping[str, Mapping[str, str]] = {
-    "delta": {
-        _EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    },
-    "iceberg": {
-        _EXTENSIONS: "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-    },
-}
-"""Spark settings that enable a table format, by format. Catalogs for Iceberg tables at paths are
-not included: they are configured when such a table is written."""
-
-_CATALOG = re.compile(r"spark\.sql\.catalog\.[^.]+")
-_ICEBERG_CATALOGS = frozenset(
-    {
-        "org.apache.iceberg.spark.SparkCatalog",
-        "org.apache.iceberg.spark.SparkSessionCatalog",
-    }
-)
 
 EXCLUDES = (
     "io.unitycatalog:unitycatalog-hadoop",
@@ -361,7 +340,7 @@ def format_conf(
         spark_version: The version of Spark.
         addresses: The paths and URLs of the run's tables and files, to detect object storage.
     """
-    out = _get_format_settings(table_format, conf)
+    out = get_format_settings(table_format, conf)
     packages, ivy = conf.get("spark.jars.packages"), conf.get("spark.jars.ivy")
     user_jars = (*jars, conf.get("spark.jars"), packages)
     local, missing, excludes = [*jars], list[str](), list[str](EXCLUDES)
@@ -538,25 +517,6 @@ def _describe_jars(table_format: str, packages: str) -> str:
 def get_minor_version(spark_version: str) -> str:
     """Return the minor version of a full version of Spark: ``4.1.4`` -> ``4.1``."""
     return ".".join(spark_version.split(".")[:2])
-
-
-def _get_format_settings(table_format: str, conf: Mapping[str, str]) -> dict[str, str]:
-    """Return the Spark settings for a table format's SQL extensions and catalogs.
-
-    The extensions and catalogs in ``conf``, the user's settings, are kept. Caches of the user's
-    Iceberg catalogs are disabled.
-    """
-    out = {
-        key: conf.get(key, value) for key, value in FORMAT_SETTINGS.get(table_format, {}).items()
-    }
-    if _EXTENSIONS in out:
-        out[_EXTENSIONS] = _join(FORMAT_SETTINGS[table_format][_EXTENSIONS], conf.get(_EXTENSIONS))
-    for key, value in conf.items():
-        if _CATALOG.fullmatch(key) and value in _ICEBERG_CATALOGS:
-            # Each session has a separate cache, but several sessions write the same table.
-            cache = f"{key}.cache-enabled"
-            out[cache] = conf.get(cache, "false")
-    return out
 
 
 def _has_artifact(coordinates: str, jars: Iterable[str | None]) -> bool:

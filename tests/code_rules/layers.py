@@ -121,6 +121,7 @@ LAYERS: dict[str, int] = {
     "target_spark.columns": 2,  # JSON Schema to columns; schema evolution
     "target_spark.spark.jar_versions": 1,  # versions and hashes of jars, written by a script
     "target_spark.spark.jar_cache": 2,  # cached jars, checked before use
+    "target_spark.spark.format_settings": 1,  # Spark settings of the table formats
     "target_spark.spark.jars": 2,  # jars of the table formats
     "target_spark.storage.lock_files": 1,  # lock files and their permissions
     "target_spark.storage.job_lock": 2,  # one run per job

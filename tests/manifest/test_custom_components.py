@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tap_core.manifest.cdk_compat import dpath_stub
+from tap_core.manifest.cdk_compat.custom_code import load_class
 from tap_core.manifest.cdk_compat.datetimes import ab_datetime_format, ab_datetime_parse
-from tap_core.manifest.cdk_compat.import_hook import load_class
 from tap_core.manifest.cdk_compat.models import CdkStreamSlice
 from tap_core.manifest.cdk_compat.records import TransformConfig, TypeTransformer
 from tap_core.manifest.components.custom import Custom, CustomTransformation
