@@ -78,7 +78,14 @@ def test_jsonl_decoder_skips_invalid_lines_with_a_warning(caplog):
     assert "Line 3 of a response is skipped" in caplog.text
 
 
-@pytest.mark.parametrize("body", [b'{"a": 1}\n{"a": "\xe9"}\n', '{"a": "é"}\n'.encode("utf-16")])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"a": 1}\n{"a": "\xe9"}\n',
+        '{"a": "é"}\n'.encode("utf-16"),
+        '{"a": "\ud800"}\n'.encode("utf-8", "surrogatepass"),
+    ],
+)
 def test_line_that_is_not_text_in_the_encoding_is_an_error(body: bytes) -> None:
     """Before, such lines were skipped with a warning, as if they were not JSON."""
     with pytest.raises(FatalAPIError, match="cannot be read: 'utf-8' codec can't decode byte"):
