@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path, PurePath
@@ -65,6 +66,9 @@ SDK_PACKAGE_NAME = "tap-core-sdk"
 """Name of the distribution that contains the SDK, to look up the SDK's version."""
 
 _NO_VERSION = "[could not be detected]"
+
+_REPEAT_SECONDS = 0.1
+"""Seconds after which a signal that arrived during a finalizer is sent again."""
 
 ConfigUpdateCallback: TypeAlias = Callable[[Callable[[Mapping[str, Any]], dict[str, Any]]], None]
 """Callback for new OAuth tokens. Its argument is a function from the current settings to new
@@ -444,8 +448,15 @@ class PluginBase(abc.ABC):
         """Stop the plugin after a signal; ignore a SIGTERM that follows a single SIGINT.
 
         Ctrl-C sends SIGINT to all processes of a terminal. An orchestrator among them then sends
-        SIGTERM to its plugins. These two signals are one request to stop.
+        SIGTERM to its plugins. These two signals are one request to stop. A signal that arrives
+        during a finalizer is sent again, because Python ignores the exceptions of finalizers.
         """
+        if _is_in_finalizer(frame):
+            main = threading.main_thread().ident
+            again = threading.Timer(_REPEAT_SECONDS, signal.pthread_kill, (main, signum))
+            again.daemon = True
+            again.start()
+            return
         is_echo = self._received_signals == (signal.SIGINT,) and signum == signal.SIGTERM
         self._received_signals += (signum,)
         if not is_echo:
@@ -460,6 +471,19 @@ class PluginBase(abc.ABC):
         """End the process after a signal. Plugins that must save data override this method."""
         self.logger.info("Gracefully shutting down...")
         sys.exit(0)
+
+
+def _is_in_finalizer(frame: FrameType | None) -> bool:
+    """Return True if a frame belongs to a finalizer, whose exceptions Python ignores.
+
+    These are ``__del__`` methods and the callbacks of the weakref module.
+    """
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "__del__" or code.co_filename == weakref.__file__:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _load_config(

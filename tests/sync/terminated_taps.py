@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
+import weakref
 
 from tap_core import Stream, Tap
 
 INTEGER = {"type": "integer"}
 LONG = 120
+
+
+class Connection:
+    """A connection that a signal interrupts while it is closed."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        time.sleep(0)
 
 
 class Rows(Stream):
@@ -27,12 +37,16 @@ class Rows(Stream):
             yield {"id": number}
         if ends == "sleeping":
             time.sleep(LONG)
+        if ends == "__del__":
+            Connection()  # is deleted at once
+        if ends == "weakref":
+            weakref.finalize(Other, lambda: signal.raise_signal(signal.SIGTERM))()
         if ends == "failing":
             raise RuntimeError("the source is on fire")
         if ends == "swallowing":
             yield from self.swallow()
         number = 3
-        while ends == "writing" or number < 50_000:
+        while ends in {"writing", "__del__", "weakref"} or number < 50_000:
             yield {"id": number, "text": "x" * (number % 997)}
             number += 1
 

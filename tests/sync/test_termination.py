@@ -82,6 +82,16 @@ def test_signal_while_the_source_sleeps_writes_the_state(tmp_path, number):
     check_unfinished(messages)
 
 
+@pytest.mark.parametrize("finalizer", ["__del__", "weakref"])
+def test_signal_during_a_finalizer_is_not_ignored(tmp_path, finalizer):
+    """Python ignores exceptions of finalizers, such as those that close unused connections."""
+    with running(tmp_path, finalizer) as tap:
+        messages, log = end(tap)
+        assert tap.returncode == 0
+    check_unfinished(messages)
+    assert "ignored" not in log
+
+
 @pytest.mark.parametrize(
     "number, least",
     [(signal.SIGTERM, 10_000), (signal.SIGTERM, 2_000_000), (signal.SIGINT, 1_234_567)],
