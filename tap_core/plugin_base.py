@@ -16,7 +16,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path, PurePath
 from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
@@ -441,22 +441,15 @@ class PluginBase(abc.ABC):
     def _setup_signal_handlers(self) -> None:
         # Python delivers signals to the main thread, and only there may handlers be set.
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, self._handle_signal)
-            signal.signal(signal.SIGTERM, self._handle_signal)
+            signal.signal(signal.SIGINT, partial(_call_outside_finalizers, self._handle_signal))
+            signal.signal(signal.SIGTERM, partial(_call_outside_finalizers, self._handle_signal))
 
     def _handle_signal(self, signum: int, frame: FrameType | None) -> None:
         """Stop the plugin after a signal; ignore a SIGTERM that follows a single SIGINT.
 
         Ctrl-C sends SIGINT to all processes of a terminal. An orchestrator among them then sends
-        SIGTERM to its plugins. These two signals are one request to stop. A signal that arrives
-        during a finalizer is sent again, because Python ignores the exceptions of finalizers.
+        SIGTERM to its plugins. These two signals are one request to stop.
         """
-        if _is_in_finalizer(frame):
-            main = threading.main_thread().ident
-            again = threading.Timer(_REPEAT_SECONDS, signal.pthread_kill, (main, signum))
-            again.daemon = True
-            again.start()
-            return
         is_echo = self._received_signals == (signal.SIGINT,) and signum == signal.SIGTERM
         self._received_signals += (signum,)
         if not is_echo:
@@ -471,6 +464,22 @@ class PluginBase(abc.ABC):
         """End the process after a signal. Plugins that must save data override this method."""
         self.logger.info("Gracefully shutting down...")
         sys.exit(0)
+
+
+def _call_outside_finalizers(
+    handle: Callable[[int, FrameType | None], None], signum: int, frame: FrameType | None
+) -> None:
+    """Call a signal handler; if the signal arrived during a finalizer, send it again instead.
+
+    A handler ends the run with an exception, but Python ignores the exceptions of finalizers.
+    """
+    if not _is_in_finalizer(frame):
+        handle(signum, frame)
+        return
+    main = threading.main_thread().ident
+    again = threading.Timer(_REPEAT_SECONDS, signal.pthread_kill, (main, signum))
+    again.daemon = True
+    again.start()
 
 
 def _is_in_finalizer(frame: FrameType | None) -> bool:

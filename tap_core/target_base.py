@@ -54,6 +54,7 @@ from tap_core.sinks.core import Sink
 from tap_core.sinks.custom_reader import run_custom_reader
 from tap_core.sinks.input_router import InputRouter
 from tap_core.sinks.message_conversion import decode_state
+from tap_core.sinks.open_files import write_open_files_at_exit
 from tap_core.sinks.parallel_drain import run_in_threads, write_state_line
 from tap_core.sinks.signal_handling import TerminationSignals
 from tap_core.sinks.state_emitter import StateEmitter
@@ -151,6 +152,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         """Return the command that runs this target with Singer's command-line options."""
         from tap_core.protocols.singer.cli import target_command
 
+        write_open_files_at_exit()
         return target_command(cls, cls.listen)
 
     # Input

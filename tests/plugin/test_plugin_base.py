@@ -305,14 +305,14 @@ def test_repeated_signal_from_an_orchestrator_counts_once(sent, heeded):
 
 def test_signal_handlers_are_set_only_in_the_main_thread():
     plugin = Plugin(config={"api_key": "k"})
-    assert signal.getsignal(signal.SIGTERM) == plugin._handle_signal
-    assert signal.getsignal(signal.SIGINT) == plugin._handle_signal
+    assert signal.getsignal(signal.SIGTERM).args == (plugin._handle_signal,)
+    assert signal.getsignal(signal.SIGINT).args == (plugin._handle_signal,)
     made = []
     thread = threading.Thread(target=lambda: made.append(Plugin(config={"api_key": "k"})))
     thread.start()
     thread.join()
     assert len(made) == 1
-    assert signal.getsignal(signal.SIGTERM) == plugin._handle_signal
+    assert signal.getsignal(signal.SIGTERM).args == (plugin._handle_signal,)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

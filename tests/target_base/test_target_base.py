@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -634,3 +635,47 @@ def test_sink_without_process_batch_raises_not_implemented():
 
     with pytest.raises(NotImplementedError, match="process_batch"):
         fed(schema(), *rows(1), kind=made(Half, notes=[]))
+
+
+OPEN_FILES = """from tap_core import RecordSink, Target
+
+class OpenSink(RecordSink):
+    file = None
+
+    def process_record(self, record, context):
+        self.file = self.file or open(self.config["path"], "w")
+        self.file.write(f"{record['id']}\\n")
+
+class OpenTarget(Target):
+    name = "target-open"
+    config_jsonschema = {"properties": {"path": {"type": "string"}}}
+    default_sink_class = OpenSink
+
+OpenTarget.cli()
+"""
+
+
+def run_open_files(folder, path):
+    (folder / "target_open.py").write_text(OPEN_FILES)
+    (folder / "config.json").write_text(json.dumps({"path": str(path)}))
+    lines = [schema(id=ID), *(record(id=number) for number in range(3)), state({"at": 3})]
+    return subprocess.run(
+        [sys.executable, "target_open.py", "--config", "config.json"],
+        cwd=folder,
+        input="".join(lines),
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+
+def test_rows_in_a_file_that_a_sink_leaves_open_are_written_at_the_end(tmp_path):
+    ended = run_open_files(tmp_path, tmp_path / "rows")
+    assert json.loads(ended.stdout) == {"at": 3}
+    assert (tmp_path / "rows").read_text().split() == ["0", "1", "2"]
+
+
+def test_open_file_that_cannot_be_written_at_the_end_is_logged(tmp_path):
+    ended = run_open_files(tmp_path, "/dev/full")
+    assert "File /dev/full cannot be written: [Errno 28]" in ended.stderr
