@@ -483,6 +483,7 @@ import glob, importlib.util, json, sys
 import duckdb
 
 connection = duckdb.connect()
+connection.execute("SET enable_progress_bar = false")  # it is written to standard output
 for name in ("httpfs", "delta", "unity_catalog"):
     (folder,) = importlib.util.find_spec("duckdb_extension_" + name).submodule_search_locations
     (file,) = glob.glob(folder + "/extensions/*/*.duckdb_extension")
