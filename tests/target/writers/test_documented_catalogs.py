@@ -491,6 +491,7 @@ for name in ("httpfs", "delta", "unity_catalog"):
 url, token = sys.argv[1:]
 connection.execute(f"CREATE SECRET (TYPE unity_catalog, TOKEN '{token}', ENDPOINT '{url}')")
 connection.execute("ATTACH 'CATALOG' AS unity (TYPE unity_catalog)")
+connection.execute("SHOW ALL TABLES")  # loads the catalog, at times after it made the list
 tables = [row[2] for row in connection.execute("SHOW ALL TABLES").fetchall()]
 select = "SELECT * FROM unity.sales.{} ORDER BY ALL"
 print(json.dumps({each: connection.execute(select.format(each)).fetchall() for each in tables}))
