@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from functools import partial
+from http import HTTPStatus
 from http.client import HTTPMessage, HTTPResponse, RemoteDisconnected
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -133,7 +134,7 @@ class _Response(HTTPResponse):
         head = _parse_head(start)
         if head is None:
             super().begin()
-            while _SWITCHING_PROTOCOLS < this.status < _OK:  # such as 103 Early Hints
+            while HTTPStatus.SWITCHING_PROTOCOLS < this.status < HTTPStatus.OK:  # such as 103
                 this.headers = None
                 super().begin()
             if self._limited is not None and self._limited.has_ended:
@@ -161,8 +162,6 @@ class _Response(HTTPResponse):
 
 
 _HEAD_END: Final = b"\r\n\r\n"
-_SWITCHING_PROTOCOLS: Final = 101
-_OK: Final = 200
 _STATUS_200: Final = "HTTP/1.1 200"
 _MOST_HEADERS: Final = 64
 _MOST_DIGITS: Final = 18

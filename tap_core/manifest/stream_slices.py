@@ -138,15 +138,14 @@ class StreamSlices:
         stream, manager = self._stream, self._stream.state_manager
         if not context or stream.replication_method != REPLICATION_INCREMENTAL:
             return
-        cursor = components.datetime_cursor
         stored: Any = manager.stream_state
         if LOOKBACK_WINDOW_KEY not in stored and components.has_global_cursor:
             stored = stored.get(GLOBAL_CURSOR)
-        entry = manager.get_context_state(context)
+        if not isinstance(stored, Mapping) or LOOKBACK_WINDOW_KEY not in stored:
+            return
+        cursor, entry = components.datetime_cursor, manager.get_context_state(context)
         if (
             cursor is None
-            or not isinstance(stored, Mapping)
-            or LOOKBACK_WINDOW_KEY not in stored
             or stored.get("replication_key") != stream.replication_key
             or "replication_key_value" in entry
             or freeze_context(context) in self._known_before

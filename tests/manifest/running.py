@@ -14,7 +14,16 @@ from unittest.mock import patch
 from tap_core.manifest.tap import ManifestTap, make_tap_class
 from tests.http.server import ReceivedRequest, Server
 
-__all__ = ["RunResult", "asked", "manifest", "run", "stream"]
+__all__ = ["DATE_CURSOR", "RunResult", "asked", "manifest", "run", "stream"]
+
+DATE_CURSOR = """
+incremental_sync:
+  type: DatetimeBasedCursor
+  cursor_field: at
+  datetime_format: "%Y-%m-%d"
+  start_datetime: "2024-01-01"
+"""
+"""Cursor of dates since 2024; further options of the cursor may be appended."""
 
 _HEAD = """\
 version: 6.0.0

@@ -25,21 +25,19 @@ from tap_core.sync.concurrency import explain_not_distributed
 from tests.http.server import ReceivedRequest, Reply, Server, serving
 from tests.manifest.pieces import answer, made
 from tests.manifest.reports import Reports, make_fake_clock, reports
-from tests.manifest.running import manifest, run, stream
+from tests.manifest.running import DATE_CURSOR, manifest, run, stream
 
 PARTS = """
 partition_router: {type: ListPartitionRouter, cursor_field: part, values: [a, b, c, d, e]}
 """
-CURSOR = """
-incremental_sync:
-  type: DatetimeBasedCursor
-  cursor_field: at
-  datetime_format: "%Y-%m-%d"
-  start_datetime: "2024-01-01"
+CURSOR = (
+    DATE_CURSOR
+    + """\
   end_datetime: "2024-01-30"
   step: P10D
   cursor_granularity: P1D
 """
+)
 DAYS = ("2024-01-01", "2024-01-11", "2024-01-21")
 
 

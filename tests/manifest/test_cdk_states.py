@@ -17,18 +17,16 @@ from tap_core.manifest.state_translation import (
     translate_custom_state,
 )
 from tests.http.server import Reply, page, serving
-from tests.manifest.running import asked, manifest, run, stream
+from tests.manifest.running import DATE_CURSOR, asked, manifest, run, stream
 
 NONE: dict[str, Any] = {}
-CURSOR = """
-incremental_sync:
-  type: DatetimeBasedCursor
-  cursor_field: at
-  datetime_format: "%Y-%m-%d"
-  start_datetime: "2024-01-01"
+CURSOR = (
+    DATE_CURSOR
+    + """\
   start_time_option: {type: RequestOption, inject_into: request_parameter, field_name: since}
   end_time_option: {type: RequestOption, inject_into: request_parameter, field_name: until}
 """
+)
 KINDS = "partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b]}"
 
 

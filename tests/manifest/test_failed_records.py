@@ -10,7 +10,7 @@ import pytest
 
 from tap_core.manifest.errors import FailedRecordsError
 from tests.http.server import ReceivedRequest, Reply, Server, page, serving
-from tests.manifest.running import RunResult, asked, manifest, run, stream
+from tests.manifest.running import DATE_CURSOR, RunResult, asked, manifest, run, stream
 
 ONE, SEVERAL = (
     f"concurrency_level: {{type: ConcurrencyLevel, default_concurrency: {threads}}}"
@@ -117,17 +117,15 @@ def test_record_values_are_hidden_if_row_logging_is_off(
 
 # Bookmarks
 
-CURSOR = """
-incremental_sync:
-  type: DatetimeBasedCursor
-  cursor_field: at
-  datetime_format: "%Y-%m-%d"
-  start_datetime: "2024-01-01"
+CURSOR = (
+    DATE_CURSOR
+    + """\
   end_datetime: "2024-01-04"
   step: P1D
   cursor_granularity: P1D
   start_time_option: {type: RequestOption, inject_into: request_parameter, field_name: since}
 """
+)
 
 
 def by_day(server: Server) -> None:

@@ -12,20 +12,18 @@ from tap_core.exceptions import FatalAPIError, RetriableAPIError
 from tap_core.manifest.tap import make_tap_class
 from tap_core.protocols.singer.writer import SingerWriter
 from tests.http.server import ReceivedRequest, Reply, Server, page, serving
-from tests.manifest.running import manifest, run, stream
+from tests.manifest.running import DATE_CURSOR, manifest, run, stream
 
 SLICES = """
 partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b, c]}
 """
-CURSOR = """
-incremental_sync:
-  type: DatetimeBasedCursor
-  cursor_field: at
-  datetime_format: "%Y-%m-%d"
-  start_datetime: "2024-01-01"
+CURSOR = (
+    DATE_CURSOR
+    + """\
   end_datetime: "2024-01-25"
   start_time_option: {type: RequestOption, inject_into: request_parameter, field_name: since}
 """
+)
 SEVERAL = "concurrency_level: {type: ConcurrencyLevel, default_concurrency: 2}"
 ONE = "concurrency_level: {type: ConcurrencyLevel, default_concurrency: 1}"
 

@@ -11,15 +11,8 @@ import pytest
 
 from tap_core.manifest.tap import make_tap_class
 from tests.http.server import page, serving
-from tests.manifest.running import asked, manifest, run, stream
+from tests.manifest.running import DATE_CURSOR, asked, manifest, run, stream
 
-CURSOR = """
-incremental_sync:
-  type: DatetimeBasedCursor
-  cursor_field: at
-  datetime_format: "%Y-%m-%d"
-  start_datetime: "2024-01-01"
-"""
 ROUTER = """
 partition_router:
   type: SubstreamPartitionRouter
@@ -31,7 +24,7 @@ partition_router:
 def declared() -> list[str]:
     """Return a state-delegating stream, and a child stream with a slice per record."""
     whole, news = (
-        indent(stream("all", path, more=CURSOR).replace("  - ", "    ", 1), "    ")
+        indent(stream("all", path, more=DATE_CURSOR).replace("  - ", "    ", 1), "    ")
         for path in ("/all", "/news")
     )
     both = f"""\
@@ -110,7 +103,7 @@ def test_full_refresh_stream_without_a_cursor_stores_the_bookmark_of_the_increme
     tmp_path: Path,
 ):
     """The schema needs no cursor field, and values are compared in the cursor's format."""
-    cursor = f"""{CURSOR.replace("%Y-%m-%d", "%d.%m.%Y").replace("2024-01-01", "01.01.2024")}
+    cursor = f"""{DATE_CURSOR.replace("%Y-%m-%d", "%d.%m.%Y").replace("2024-01-01", "01.01.2024")}
   start_time_option: {{type: RequestOption, inject_into: request_parameter, field_name: since}}
   step: P1D
   cursor_granularity: P1D
