@@ -14,9 +14,8 @@ import sys
 import threading
 import time
 import warnings
-import weakref
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path, PurePath
 from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
@@ -46,6 +45,7 @@ from tap_core.exceptions import (
     MapperNotInitialized,
     SingerSDKDeprecationWarning,
 )
+from tap_core.io.termination_handlers import handle_termination
 from tap_core.logging import plugin_log_level, setup_console_logging, warn_about_log_level
 from tap_core.redaction import collect_secrets, register_secrets
 from tap_core.types import JsonSchema
@@ -66,9 +66,6 @@ SDK_PACKAGE_NAME = "tap-core-sdk"
 """Name of the distribution that contains the SDK, to look up the SDK's version."""
 
 _NO_VERSION = "[could not be detected]"
-
-_REPEAT_SECONDS = 0.1
-"""Seconds after which a signal that arrived during a finalizer is sent again."""
 
 ConfigUpdateCallback: TypeAlias = Callable[[Callable[[Mapping[str, Any]], dict[str, Any]]], None]
 """Callback for new OAuth tokens. Its argument is a function from the current settings to new
@@ -441,8 +438,7 @@ class PluginBase(abc.ABC):
     def _setup_signal_handlers(self) -> None:
         # Python delivers signals to the main thread, and only there may handlers be set.
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, partial(_call_outside_finalizers, self._handle_signal))
-            signal.signal(signal.SIGTERM, partial(_call_outside_finalizers, self._handle_signal))
+            handle_termination(self._handle_signal)
 
     def _handle_signal(self, signum: int, frame: FrameType | None) -> None:
         """Stop the plugin after a signal; ignore a SIGTERM that follows a single SIGINT.
@@ -464,35 +460,6 @@ class PluginBase(abc.ABC):
         """End the process after a signal. Plugins that must save data override this method."""
         self.logger.info("Gracefully shutting down...")
         sys.exit(0)
-
-
-def _call_outside_finalizers(
-    handle: Callable[[int, FrameType | None], None], signum: int, frame: FrameType | None
-) -> None:
-    """Call a signal handler; if the signal arrived during a finalizer, send it again instead.
-
-    A handler ends the run with an exception, but Python ignores the exceptions of finalizers.
-    """
-    if not _is_in_finalizer(frame):
-        handle(signum, frame)
-        return
-    main = threading.main_thread().ident
-    again = threading.Timer(_REPEAT_SECONDS, signal.pthread_kill, (main, signum))
-    again.daemon = True
-    again.start()
-
-
-def _is_in_finalizer(frame: FrameType | None) -> bool:
-    """Return True if a frame belongs to a finalizer, whose exceptions Python ignores.
-
-    These are ``__del__`` methods and the callbacks of the weakref module.
-    """
-    while frame is not None:
-        code = frame.f_code
-        if code.co_name == "__del__" or code.co_filename == weakref.__file__:
-            return True
-        frame = frame.f_back
-    return False
 
 
 def _load_config(

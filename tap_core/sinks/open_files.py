@@ -11,10 +11,11 @@ import atexit
 import gc
 import io
 import logging
-import signal
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache
 from typing import Any, Final
+
+from tap_core.io.termination_handlers import ignore_handled_termination
 
 __all__ = ["write_open_files_at_exit"]
 
@@ -42,9 +43,7 @@ def _write_open_files() -> None:
         return
     while files:
         _flush(files.pop())
-    for number in (signal.SIGINT, signal.SIGTERM):
-        if isinstance(signal.getsignal(number), partial):  # handler that belongs to the target
-            signal.signal(number, signal.SIG_IGN)
+    ignore_handled_termination()  # the handler belongs to the target
     gc.unfreeze()
     gc.collect()
 

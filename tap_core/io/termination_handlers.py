@@ -1,0 +1,68 @@
+"""Handlers of the signals that ask a process to end: SIGINT and SIGTERM."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import weakref
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
+from typing import Final, TypeAlias
+
+__all__ = ["handle_termination", "ignore_handled_termination"]
+
+_Handler: TypeAlias = Callable[[int, FrameType | None], None]
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+_REPEAT_SECONDS: Final = 0.1
+"""Seconds after which a signal that arrived during a finalizer is sent again."""
+
+
+def handle_termination(handle: _Handler) -> None:
+    """Let ``handle`` handle SIGINT and SIGTERM; call it in the main thread.
+
+    A signal that arrives while Python runs a finalizer is sent again.
+    """
+    for number in _SIGNALS:
+        signal.signal(number, partial(_call_outside_finalizers, handle))
+
+
+def ignore_handled_termination() -> None:
+    """Ignore the signals from now on that `handle_termination` handles, and release the handler.
+
+    Call it at the end of the process. Python releases signal handlers, and the objects that they
+    refer to, too late to close files.
+    """
+    for number in _SIGNALS:
+        handler = signal.getsignal(number)
+        if isinstance(handler, partial) and handler.func is _call_outside_finalizers:
+            signal.signal(number, signal.SIG_IGN)
+
+
+def _call_outside_finalizers(handle: _Handler, signum: int, frame: FrameType | None) -> None:
+    """Call a signal handler; if the signal arrived during a finalizer, send it again instead.
+
+    A handler ends the run with an exception, but Python ignores the exceptions of finalizers.
+    """
+    if not _is_in_finalizer(frame):
+        handle(signum, frame)
+        return
+    main = threading.main_thread().ident
+    again = threading.Timer(_REPEAT_SECONDS, signal.pthread_kill, (main, signum))
+    again.daemon = True
+    again.start()
+
+
+def _is_in_finalizer(frame: FrameType | None) -> bool:
+    """Return True if a frame belongs to a finalizer, whose exceptions Python ignores.
+
+    These are ``__del__`` methods and the callbacks of the weakref module.
+    """
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "__del__" or code.co_filename == weakref.__file__:
+            return True
+        frame = frame.f_back
+    return False
