@@ -45,7 +45,7 @@ class StateEmitter:
             self.release()
 
     def release(self) -> None:
-        """Call `emit` if ``is_early`` is True, that is, if states may be written before the end."""
+        """Call `emit`, unless states must wait until all sinks are drained (see ``is_early``)."""
         if self.is_early:
             self.emit()
 

@@ -278,7 +278,7 @@ class SQLStream(Stream, abc.ABC):
             return connection.execute(sa.select(sa.func.count()).select_from(rows)).scalar(), None
 
     def _conformed_properties(self) -> Mapping[str, JsonSchema]:
-        """Schemas, by name, of the properties whose values are read from the database as JSON.
+        """Return the schemas of the properties whose values are converted to JSON types on reading.
 
         The mapping is empty if other code needs the values as the database returns them: a method
         that the tap overrides, a stream map, a child stream, or a caller outside of a sync.

@@ -37,8 +37,8 @@ class KeyRange:
     Attributes:
         start: Start of the range, inclusive; the stream is read from this value.
         end: End of the range, exclusive; None if it has no end. Later records are not written.
-        last: Value up to which the stream is read, inclusive; None to read all later records,
-            which is necessary to sync their child streams.
+        last: Equal to ``end`` if reading stops there. None if later records must be read too,
+            because their child streams are synced.
     """
 
     start: Any

@@ -156,7 +156,7 @@ class BookmarkCursor:
     def settle(self) -> bool:
         """Write the latest value to the state dict. Return True if the dict has changed.
 
-        If other code has written a later value to the state dict, that value is kept.
+        If other code has stored a greater value there in the meantime, that value is kept.
         """
         if not self._is_started:
             return False
@@ -226,9 +226,9 @@ class BookmarkCursor:
         )
 
     def _compare_and_advance(self, value: Any) -> None:
-        """Advance to a value that is in order by the stream's comparator.
+        """Advance to a value, after the stream's comparator has compared it with the latest value.
 
-        `advance` calls this method for values that it cannot accept by a direct comparison.
+        `advance` calls this method unless Python's operators show that the value is in order.
 
         Raises:
             InvalidStreamSortException: The stream is sorted and the value is not in order.
@@ -309,7 +309,7 @@ class BookmarkCursor:
         return True
 
     def _is_valid_datetime(self, text: str) -> bool:
-        """Return True if a text is a valid date-time. Its length and separators must be right."""
+        """Return True if a text with the length and separators of a date-time is a valid one."""
         try:
             dt.datetime.fromisoformat(text[:_SECONDS_END])
         except ValueError:

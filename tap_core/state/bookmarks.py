@@ -284,10 +284,10 @@ def format_sort_error(replication_key: str, new: Any, old: Any) -> str:
 
 
 def _warn_once(order: ReplicationKeyComparator | None, sentence: str) -> None:
-    """Log ``sentence`` as a warning, once per comparator; at every call if ``order`` is None.
+    """Log ``sentence`` as a warning: once per comparator ``order``, or at each call if it is None.
 
-    Log nothing for the cursor of an Airbyte manifest (``is_declared``), because such streams resume
-    from time windows.
+    Log nothing if the comparator is that of an Airbyte manifest (``is_declared``). Such a stream
+    resumes from a time window.
     """
     if order is None:
         logger.warning(sentence)

@@ -46,13 +46,13 @@ class CheckpointPolicy:
         self._since = clock()
 
     def record_rows(self, nbytes: int) -> None:
-        """Increase the budget for STATE messages, in proportion to ``nbytes`` of written rows."""
+        """Increase the byte budget by a share of ``nbytes``, the size of rows just written."""
         self._credit += nbytes * self._share
 
     def is_due(self, state_size_estimate: int) -> bool:
         """Return True if an optional STATE message of the estimated size in bytes may be written.
 
-        This is the case if the budget allows it, or if no state was written for ``seconds``.
+        It may if the byte budget suffices, or if no state was written for the policy's ``seconds``.
         """
         return self._credit >= state_size_estimate or self._clock() - self._since >= self._seconds
 
@@ -61,6 +61,6 @@ class CheckpointPolicy:
         return self._clock() - self._since >= seconds
 
     def record_state(self, nbytes: int) -> None:
-        """Reduce the budget by the size in bytes of a STATE message that was written just now."""
+        """Reduce the byte budget by ``nbytes``, the size of a STATE message just written."""
         self._credit = max(0.0, self._credit - nbytes)
         self._since = self._clock()

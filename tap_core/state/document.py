@@ -217,7 +217,7 @@ class StateDocument:
             return line
 
     def record_state(self, line: bytes) -> None:
-        """Record the state that the tap's code has written; the next state is compared with it."""
+        """Store a state that the tap's code wrote, so that an equal one is not written again."""
         with self.lock:
             self.last_text = line
             self._touched += 1

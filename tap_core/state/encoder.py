@@ -77,7 +77,7 @@ class Encoder:
         self.made = 0
 
     def value(self, value: Any) -> bytes:
-        """Return the JSON text of a value, and add its length to ``made``."""
+        """Return the JSON text of a value, and add its length to the total ``made``."""
         text = encode_value(value)
         self.made += len(text)
         return text

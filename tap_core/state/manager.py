@@ -431,8 +431,8 @@ class StreamStateManager:
     ) -> dict[str, Any]:
         """Return the state dict of the partition that ``context`` identifies.
 
-        A partition beyond the partition limit has a dict in memory only. For any other, ``take`` is
-        called, a method of the state document, with the stream's name and the context.
+        The result is that of ``take``, a method of the state document. Only for a partition beyond
+        the maximum number of partitions, it is a dict that is not part of the state.
         """
         partition, limit = self.get_state_partition_context(context), self._limit_of_run
         if not partition or limit.is_idle or self._has_entry(partition):
@@ -485,7 +485,8 @@ class StreamStateManager:
     def _warn_future_bookmark(self, state: dict[str, Any]) -> None:
         """Log a warning, once per stream, if the bookmark of a sorted stream is in the future.
 
-        Later syncs then miss all rows with an earlier value. An unsorted stream has a signpost.
+        Later syncs then miss all rows with an earlier value. The bookmark of an unsorted stream has
+        an upper limit, so it needs no warning.
         """
         if not self.is_sorted or self.order.kind is not ValueKind.INSTANT:
             return

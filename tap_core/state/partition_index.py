@@ -131,7 +131,7 @@ class PartitionIndex:
         self._recent_entry = {}
 
     def _catch_up(self) -> None:
-        """Add all entries to the index that other code has appended to the ``partitions`` list.
+        """Update this index after other code has appended entries to the ``partitions`` list.
 
         If the list has changed in another way, rebuild the whole index.
         """
@@ -153,10 +153,9 @@ class PartitionIndex:
         self._first, self._last = (entries[0], entries[-1]) if entries else (None, None)
 
     def _add(self, position: int) -> bool:
-        """Add an entry of the ``partitions`` list to the index, by its position in the list.
+        """Add the entry at a position of the ``partitions`` list to this index.
 
-        Return True if an earlier entry has the same context. The index then marks the context as a
-        duplicate.
+        Return True if an earlier entry has the same context, which is then marked as a duplicate.
         """
         context = _get_context(self.entries[position])
         if context is None:

@@ -100,7 +100,7 @@ class PartitionLimit:
         return self.limit is None or entries < self.limit
 
     def beyond(self, context: Context) -> dict[str, Any]:
-        """Return the state dict of a partition beyond the limit, which exists only in memory.
+        """Return the state dict, in memory only, of a partition beyond the maximum number.
 
         A missing dict is created with the shared bookmark of an earlier run, if any.
         """
@@ -137,7 +137,7 @@ class PartitionLimit:
         entry.update(self._shared)
 
     def is_beyond(self, context: Context) -> bool:
-        """Return True if a partition is beyond the limit and is being read."""
+        """Return True if a partition that gets no entry in the state is being read."""
         return freeze_context(context) in self._beyond
 
     def visit(self, context: Context) -> None:
@@ -151,10 +151,9 @@ class PartitionLimit:
     # End of partitions
 
     def finish(self, state: dict[str, Any]) -> None:
-        """Include the bookmark of a finished partition beyond the limit in the shared bookmark.
+        """Include a finished partition in the shared bookmark, if it has no entry in the state.
 
-        ``state``, the partition's state dict, is then discarded. A partition within the limit has
-        its own entry in the stream's state, so nothing is done for it.
+        ``state``, the partition's state dict, is then discarded.
         """
         context = state.get("context")
         if not self._beyond or not context:
@@ -165,9 +164,9 @@ class PartitionLimit:
             self._lowest.add(state)
 
     def finish_all(self, *, ended: bool, order: ReplicationKeyComparator) -> None:
-        """Call `finish` for each unfinished partition without an entry in the stream's state.
+        """Include all unfinished partitions in the shared bookmark that have no entry in the state.
 
-        If ``ended`` is True, the progress marker of the partition first becomes its bookmark.
+        If ``ended`` is True, the progress marker of a partition first becomes its bookmark.
         Otherwise the marker is deleted.
         """
         for state in list(self._beyond.values()):
@@ -178,9 +177,9 @@ class PartitionLimit:
             self.finish(state)
 
     def close(self, state: dict[str, Any], *, replication_key: str | None, saw_all: bool) -> bool:
-        """Apply the limit to a stream's state at the end of the stream; return True if it changed.
+        """Apply the limit on partitions to a stream's state at its end; return True if it changed.
 
-        If the limit is exceeded, the partitions are replaced by one shared bookmark.
+        If the limit is exceeded, one shared bookmark replaces the bookmarks of all partitions.
 
         Args:
             state: State dict of the stream.

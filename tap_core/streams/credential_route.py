@@ -61,9 +61,9 @@ def make_session_authenticator(stream: Any, authenticator: Auth) -> Auth:
 def find_first_origin(stream: Any, request: requests.PreparedRequest) -> Origin | None:
     """Return the origin of a pagination's first request, if it may receive credentials.
 
-    Return None for the origin of ``url_base``, which receives them anyway. The URL of a child
-    stream may contain values of a parent record, which are not trusted. Its origin is returned only
-    if the URL without these values has the same origin.
+    Return None for the origin of ``url_base``, which may receive them anyway. For a child stream,
+    the URL may contain values of a parent record. The result is then None unless the URL without
+    these values has the same origin.
     """
     origin = parse_origin(request.url)
     if origin is None or origin == _find_base_origin(stream):

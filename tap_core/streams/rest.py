@@ -471,7 +471,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         return describe_failure(response, self._secrets(), self.path)
 
     def _check_body(self, response: requests.Response) -> None:
-        """Raise an error for an invalid body, while a retry is possible; by default do nothing."""
+        """Raise an error for an invalid body, to cause a retry. The default does nothing."""
 
     # Retries
 

@@ -74,7 +74,7 @@ class _WindowPass:
 
     @property
     def has_single_window(self) -> bool:
-        """True if the context is read in one time window, without threads."""
+        """True if the partition or parent record is read in one time window, without threads."""
         return _has_single_window(self.cursor)
 
 
@@ -135,7 +135,7 @@ class WindowReader(ContextReader):
 
     @property
     def start_date(self) -> Any:
-        """Value at which reading starts if there is no bookmark, in the cursor's format."""
+        """Value at which reading starts without a bookmark, in the stream cursor's format."""
         cursor = self.stream.incremental_sync
         if cursor is None or self.stream.replication_method != REPLICATION_INCREMENTAL:
             return super().start_date
@@ -154,7 +154,7 @@ class WindowReader(ContextReader):
         return make_comparator(cursor, self.stream.name)
 
     def find_later(self, value: str, start_date: str) -> str:
-        """Return the later of a bookmark and a start date, each in any format of the cursor."""
+        """Return the later of two date-times: the bookmark ``value`` or ``start_date``."""
         order = self.stream.state_manager.order
         return value if order.newer_or_equal(value, start_date) else start_date
 
@@ -317,9 +317,9 @@ class WindowReader(ContextReader):
             current.threads.__exit__(*sys.exc_info())
 
     def _take_pass(self, cursor: DatetimeBasedCursor, context: Context | None) -> _WindowPass:
-        """Return the `_WindowPass` that `begin` has prepared for a partition, or a new one.
+        """Return the state for reading a partition in windows: a prepared one, or else a new one.
 
-        A new one is created for another partition, for a second reading, and outside a sync.
+        `begin` prepares one before the partition is read. It is used for one reading only.
         """
         current = self._current
         if current is None or current.is_taken or current.context != context:
@@ -464,7 +464,7 @@ class WindowReader(ContextReader):
 def _check_sorted_cursor(cursor: DatetimeBasedCursor, stream: str) -> None:
     """Check that a cursor is suitable for a sorted stream, whose bookmark advances per record.
 
-    An interrupted sync leaves it in the middle of a window, or of records with equal values.
+    An interrupted sync leaves the bookmark inside a window, or at one of several equal values.
 
     Raises:
         ConfigurationError: With this cursor, the next sync would miss records after the bookmark,

@@ -59,7 +59,7 @@ class StreamBatchWriter:
 
     @property
     def free_rows(self) -> int:
-        """Number of rows that fit into the open file, or the batch size if no file is open."""
+        """Number of further rows for the current batch file; ``batch_size`` if no file is open."""
         return self._config.batch_size - (self._file.count if self._file is not None else 0)
 
     def write(self, rows: Rows) -> Iterator[BatchFiles]:
@@ -112,7 +112,7 @@ class BatchFileOutput:
     """
 
     def __init__(self, emit: Callable[[Event], None]) -> None:
-        """Create a stage without streams. It passes the resulting events to ``emit``."""
+        """Create the output without any stream. It passes the resulting events to ``emit``."""
         self._emit = emit
         self._sources: dict[str, tuple[StreamBatchWriter, ...]] = {}
         self._writers: dict[StreamId, StreamBatchWriter] = {}
@@ -213,8 +213,8 @@ class BatchFileOutput:
     def custom_batches(self, source: str) -> Iterator[None]:
         """Context manager for syncing a stream whose batch files the tap's code writes.
 
-        Only inside the block does `block_states` have an effect for the stream ``source``. If the
-        block fails, blocked states stay blocked, because records may be missing from the files.
+        Inside the block, `block_states` can prevent the writing of states. If the block then fails,
+        no further states are written, because records may be missing from the files.
         """
         thread_key = _make_thread_key(source)
         self._custom_batch_keys.add(thread_key)
@@ -223,15 +223,15 @@ class BatchFileOutput:
         self._blocked.discard(thread_key)
 
     def block_states(self, source: str) -> None:
-        """Forbid states, because this thread has read a record that is not in a BATCH message yet.
+        """Prevent the writing of states while a record of ``source`` is in no BATCH message yet.
 
-        The method has no effect outside a `custom_batches` block for the stream ``source``.
+        The method has no effect outside a `custom_batches` block of this thread for ``source``.
         """
         if _make_thread_key(source) in self._custom_batch_keys:
             self._blocked.add(_make_thread_key(source))
 
     def allow_states(self, source: str) -> None:
-        """Allow states again, because BATCH messages list all records of ``source`` read so far."""
+        """End the effect of `block_states`, since BATCH messages list all records of ``source``."""
         self._blocked.discard(_make_thread_key(source))
 
 

@@ -55,7 +55,7 @@ class ChangeLog(abc.ABC):
 
     @abc.abstractmethod
     def begin(self, starts: Mapping[str, int | None]) -> int:
-        """Prepare the log for a run, and return the position up to which the run reads (the end).
+        """Prepare this change log for a run; return the position up to which it is read (the end).
 
         A snapshot that begins after this call contains all changes before the end.
 

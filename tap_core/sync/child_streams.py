@@ -184,9 +184,10 @@ class ChildSyncPool:
         self._bookmark = bookmark
 
     def count_children(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Yield the parent's records. Pass each one to the parent's bookmark after it is written.
+        """Yield a parent's records, and start a new count of unsynced children for each.
 
-        The caller requests the next record when it has written the current one.
+        The caller requests the next record when it has written the current one. The parent's
+        bookmark then waits for the children of the written record.
         """
         for record in records:
             yield record
@@ -197,7 +198,7 @@ class ChildSyncPool:
                     self._bookmark.add_record(written)
 
     def reload(self) -> None:
-        """Reset the parent's cursor to the bookmark in the state, which other code has changed."""
+        """Reset the parent stream's cursor to its bookmark in the state, which has changed."""
         if self._bookmark is not None:
             self._bookmark.reload()
 
@@ -222,10 +223,10 @@ class DeferredBookmark:
         self._records: deque[ParentRecord] = deque()
 
     def add_record(self, record: ParentRecord) -> None:
-        """Add a written parent record, and set its ``key_value`` to the cursor's latest value.
+        """Let this bookmark wait for the children of a parent record that has been written.
 
-        A record is added even if the cursor has no value yet, because no replication key value was
-        read. The bookmark must also wait for the children of such a record.
+        The record's ``key_value`` is set to the cursor's latest value, which is None until a
+        replication key value was read.
         """
         record.key_value = self._cursor.latest
         if not record.pending and self._records and not self._records[-1].pending:
@@ -233,7 +234,7 @@ class DeferredBookmark:
         self._records.append(record)
 
     def reload(self) -> None:
-        """Reset the parent's cursor to the bookmark in the state, which other code has changed."""
+        """Reset the parent stream's cursor to its bookmark in the state, which has changed."""
         self._cursor.reload()
 
     def settle(self) -> None:

@@ -70,14 +70,14 @@ class ContextReader:
         return make_comparator(definition, self.stream.name)
 
     def find_later(self, value: str, start_date: str) -> str:  # noqa: ARG002
-        """Return the later of a bookmark and a start date, in the order of the cursor.
+        """Return the later of the bookmark ``value`` and ``start_date``, by the stream's cursor.
 
-        Without a cursor, return the bookmark ``value``.
+        For a stream without a cursor, return the bookmark.
         """
         return value
 
     def parse_datetime(self, value: str) -> dt.datetime | None:  # noqa: ARG002
-        """Parse a date-time in a format of the cursor. Return None for any other text."""
+        """Parse a date-time in a format of the stream's cursor. Return None for any other text."""
         return None
 
     # Contexts

@@ -451,8 +451,8 @@ def _process_records(  # noqa: C901 - one flat loop
         plan: Sync plan of the stream.
         records: Records as ``get_records`` yields them.
         context: Context of the records.
-        extra: Values of the context to add to each record that lacks them. ``get_records`` may add
-            values to the context until it yields the record.
+        extra: Values of the context to add to each record that lacks them. They are read after
+            ``get_records`` has yielded the record, because it may add values to the context.
         admits: Filter, or None. Records for which the filter returns False are dropped.
     """
     post = stream.post_process if plan.post_processes else None

@@ -123,9 +123,9 @@ def _change_schema(stream: SyncStream, run: SyncRun) -> None:
 def _move_bookmarks(
     streams: Mapping[str, SyncStream], starts: Mapping[str, int], position: int, run: SyncRun
 ) -> None:
-    """Move the bookmarks of all streams to a position in the log, and write the state.
+    """Move the bookmarks of all streams to a position in the change log, and write the state.
 
-    A bookmark is never moved before the start of its stream, which is in ``starts``.
+    A bookmark is never earlier than the start position of its stream, which is in ``starts``.
     """
     for name, stream in streams.items():
         _set_bookmark(stream, max(position, starts[name]))

@@ -67,7 +67,7 @@ def _now_text() -> str:
 
 @dataclass(frozen=True, slots=True)
 class ChunkSource:
-    """Stream whose encoded rows a `SyncRun` buffers, with its table version and stream maps."""
+    """Stream of the rows in the buffer of a `SyncRun`, with its table version and stream maps."""
 
     stream: StreamId
     version: Callable[[], int | None]
@@ -158,10 +158,10 @@ class SyncRun:
     # Rows
 
     def open(self, source: ChunkSource | None) -> ChunkSource | None:
-        """Write the buffered rows, use the buffer for ``source``, and return the previous source.
+        """Use the row buffer for the stream ``source`` from now on, and return the previous stream.
 
-        At the end of a child stream, the caller opens the previous source again to continue with
-        the parent. The first row of a stream is written at once, so that the reader of the output
+        Rows of the previous stream are written first. After a child stream, the caller opens the
+        parent again. The first row of a stream is written at once, so that the reader of the output
         sees a record immediately.
         """
         before = self._source
@@ -235,7 +235,7 @@ class SyncRun:
                 self.send()
 
     def _check_output(self) -> None:
-        """Raise `WorkerStopped` if this worker thread's pool no longer waits for the thread."""
+        """Raise `WorkerStopped` if the owner of the worker pool no longer waits for this thread."""
         if self.stop_signal is not None:
             self.stop_signal.check_output()
 
@@ -314,8 +314,7 @@ class SyncRun:
     def entered(self) -> Iterator[None]:
         """Context manager that makes this object the `SyncRun` of the current thread.
 
-        If the thread ends with buffered rows that it was no longer allowed to write, they are
-        written together with the next state.
+        Rows that are still buffered at the end of the block are written before the next state.
         """
         thread = threading.get_ident()
         with self.outbox.lock:

@@ -54,9 +54,9 @@ class StopSignal:
             raise WorkerStopped
 
     def check_output(self) -> None:
-        """Raise `WorkerStopped` if the pool no longer waits for its threads.
+        """Raise `WorkerStopped` if the owner of the pool no longer waits for its threads.
 
-        Threads call this before they write rows, because they must not write then.
+        A thread calls this before it writes rows, because after that it must not write any.
         """
         if self.is_abandoned:
             raise WorkerStopped
