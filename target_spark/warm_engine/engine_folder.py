@@ -68,7 +68,7 @@ class EngineFolder:
 
     @classmethod
     def find(cls, key: str) -> EngineFolder | None:
-        """Return the folder of the engine whose `Identity.key` is ``key``; None if it is missing.
+        """Return the folder of the shared Spark process with this key; None if it is missing.
 
         Raises:
             UntrustedPathError: Another user owns the folder or has access to it.
@@ -81,7 +81,7 @@ class EngineFolder:
 
     @classmethod
     def make(cls, key: str) -> EngineFolder:
-        """Return the folder of the engine whose `Identity.key` is ``key``; create a missing folder.
+        """Return the folder of the shared Spark process with this key; create it if it is missing.
 
         Raises:
             UntrustedPathError: Another user owns the folder or has access to it.
@@ -96,11 +96,11 @@ class EngineFolder:
 
     @property
     def log(self) -> Path:
-        """The path of the log file of the engine and its JVM."""
+        """The path of the log file of the shared Spark process and its JVM."""
         return self.path / "log"
 
     def check(self) -> None:
-        """Check that only the current user has access to the folder of the engine.
+        """Check that only the current user has access to this folder of a shared Spark process.
 
         Raises:
             UntrustedPathError: Another user owns the folder or a parent folder, or has access to
@@ -114,10 +114,10 @@ class EngineFolder:
             _check_private(path, status)
 
     def lock(self) -> int | None:
-        """Acquire the engine's lock, and return its file descriptor; None if an engine holds it.
+        """Acquire the lock of this folder, and return its file descriptor.
 
-        The lock prevents a second engine in this folder. The JVM must inherit the descriptor, so
-        that the lock lasts until the JVM has ended too.
+        Return None if another process holds it, so that only one Spark process uses the folder. The
+        JVM must inherit the descriptor, so that the lock lasts until the JVM has ended too.
         """
         file = self._open("lock", os.O_RDWR | os.O_CREAT)
         try:
@@ -128,18 +128,18 @@ class EngineFolder:
         return file
 
     def open_log(self) -> int:
-        """Create or empty the log file of the engine; return its file descriptor."""
+        """Create or empty the log file of the shared Spark process; return its file descriptor."""
         return self._open("log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
 
     def describe(self, **facts: Any) -> None:
-        """Write facts about the engine, such as its process id, to the description, a JSON file."""
+        """Write facts about the shared Spark process, such as its process id, to a JSON file."""
         replace_file(self.path / "engine.json", json.dumps(facts))
 
     def read_description(self) -> dict[str, Any]:
-        """Return the facts that `describe` has written; {} if the file is missing or invalid.
+        """Return the facts that `describe` has stored in a file; {} if it is missing or invalid.
 
         Raises:
-            UntrustedPathError: Another user could have written the description.
+            UntrustedPathError: Another user could have written the file.
         """
         try:
             file = self._open("engine.json", os.O_RDONLY)
@@ -153,9 +153,9 @@ class EngineFolder:
         return found if isinstance(found, dict) else {}
 
     def listen(self) -> socket.socket:
-        """Return the Unix socket on which the engine accepts runs.
+        """Return a new Unix socket in this folder, on which a shared Spark process accepts runs.
 
-        The caller must hold the lock of the engine's folder.
+        The caller must hold the lock of this folder.
         """
         (self.path / "socket").unlink(missing_ok=True)  # of an engine that was killed
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -165,7 +165,7 @@ class EngineFolder:
         return listener
 
     def connect(self, timeout: float) -> socket.socket:
-        """Return a connection to the engine of this folder.
+        """Return a connection to the shared Spark process (engine) of this folder.
 
         Args:
             timeout: The timeout of the connection and of each response, in seconds.
@@ -185,7 +185,7 @@ class EngineFolder:
         return connection
 
     def request(self, timeout: float, **message: Any) -> dict[str, Any]:
-        """Send one message to the engine and return its response.
+        """Send one message to the shared Spark process (engine), and return its response.
 
         Args:
             timeout: The timeout of the connection and of the response, in seconds.
@@ -199,7 +199,7 @@ class EngineFolder:
             return receive_message(connection)[0]
 
     def remove_socket(self) -> None:
-        """Delete the socket and the description, so that no run connects to the engine."""
+        """Delete the socket and the file of `describe`, so that no run connects to this process."""
         for name in ("socket", "engine.json"):
             (self.path / name).unlink(missing_ok=True)
 
@@ -215,7 +215,7 @@ class EngineFolder:
 
     @contextlib.contextmanager
     def _address(self) -> Iterator[str]:
-        """Context manager: yield a path of the engine's socket that is short enough for the kernel.
+        """Context manager: yield a path of the folder's socket that is short enough for the kernel.
 
         If the folder's path is too long, a path below ``/proc/self/fd`` is yielded.
         """
@@ -279,7 +279,7 @@ def wait_for_engine(path: str, seconds: float) -> bool:
 def send_message(
     connection: socket.socket, message: dict[str, Any], files: Sequence[int] = ()
 ) -> None:
-    """Send a message between a run and its engine, as a line of JSON.
+    """Send a message between a run and a shared Spark process (engine), as a line of JSON.
 
     ``files`` are open file descriptors that are passed to the receiver.
     """
@@ -293,7 +293,7 @@ def send_message(
 
 
 def receive_message(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Return the next message between a run and its engine, with its file descriptors.
+    """Return the next message from a run or from a shared Spark process, with its open files.
 
     The caller closes the files. If an error is raised, they are closed already.
 

@@ -49,7 +49,7 @@ class Identity:
 
     @classmethod
     def of_run(cls, settings: SparkSettings, environ: Mapping[str, str] | None = None) -> Identity:
-        """Return the identity that an engine must have for a run with these settings.
+        """Return the identity that a shared Spark process must have to be used with these settings.
 
         Args:
             settings: The Spark settings of the run.
@@ -65,7 +65,7 @@ class Identity:
 
     @property
     def key(self) -> str:
-        """Hash of `parts`; the folder of the engine is named after it."""
+        """Hash of `parts`; the folder of the shared Spark process is named after it."""
         return _digest(json.dumps(self.parts, sort_keys=True))
 
 
@@ -91,10 +91,9 @@ def _digest(*texts: str) -> str:
 def _program_parts(
     settings: SparkSettings, environ: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the parts of an `Identity` for the umask and for programs, such as Java.
+    """Yield the name and a text of each program that Spark uses, such as Java, and the umask.
 
-    Each item is a tuple of name and value. The value of a program is its version, or its path, size
-    and modification time.
+    The text of a program is its version, or its path, size and modification time.
     """
     version = find_pyspark_version()
     yield "PySpark", version

@@ -47,7 +47,7 @@ _STOPPING: Final = "The engine is stopping."
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A run that is connected to the engine.
+    """A run that is connected to this shared Spark process (engine).
 
     Attributes:
         id: The id of the run, which is part of the names of its JVM threads and tags its Spark
@@ -69,7 +69,7 @@ class _Run:
 
 
 class EngineServer:
-    """Server in the process of an engine, which lets several runs use its Spark.
+    """Server in a shared Spark process (engine), which lets several runs use its Spark.
 
     Args:
         session: The Spark session, which may still be starting.
@@ -87,7 +87,7 @@ class EngineServer:
         self._stop = threading.Event()
 
     def serve(self, listener: socket.socket) -> int:
-        """Answer the requests of loads until the engine is stopped, idle too long, or its JVM ends.
+        """Let runs use this Spark process until it is stopped, idle too long, or its JVM ends.
 
         Args:
             listener: The listening Unix socket of the engine.
@@ -109,12 +109,12 @@ class EngineServer:
         return 0
 
     def request_stop(self) -> None:
-        """Reject new runs, and end the engine when its last run has ended."""
+        """Reject new runs, and end this Spark process when its last run has ended."""
         self._is_closing = True
         self._stop.set()
 
     def _may_end(self) -> bool:
-        """Return True if no run is connected, and the engine is stopping or idle for too long."""
+        """Return True if no run is connected, and a stop was requested or the idle time is over."""
         with self._guard:
             if self._runs:
                 return False
@@ -179,7 +179,7 @@ class EngineServer:
     # Runs
 
     def _serve_run(self, connection: socket.socket, message: Mapping[str, Any]) -> None:
-        """Let a run use the engine's Spark, wait for the run's end, and cancel its remaining work.
+        """Let a run use this Spark process, wait for the run's end, and cancel its remaining work.
 
         ``message`` is the run's first message, with its id, process id and job name. The run keeps
         the connection open until it ends.
@@ -233,7 +233,7 @@ class EngineServer:
         }
 
     def _end_run(self, run: _Run, gateway: Any) -> None:
-        """Cancel the Spark jobs that an ended run left running, and wait until they have stopped.
+        """Cancel the Spark jobs that are left of a run that has ended, and wait until they stop.
 
         Return immediately if the JVM has ended.
         """

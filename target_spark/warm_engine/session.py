@@ -70,17 +70,17 @@ def may_use_engine(settings: SparkSettings) -> bool:
 
 
 def looks_for_engine(settings: SparkSettings) -> bool:
-    """Return True if a run with these settings looks for a running engine.
+    """Return True if a run with these settings looks for an engine (shared Spark process).
 
-    This is the case if the run may use an engine, and either the setting ``engine`` is "keep" (a
-    missing engine is then started) or the user has a folder of engines.
+    This is the case if it may use one, and either the setting ``engine`` is "keep", so that a
+    missing one is started, or the user has started one before.
     """
     return may_use_engine(settings) and (settings.engine == "keep" or engines_folder().is_dir())
 
 
 @dataclass(frozen=True, slots=True)
 class _Attachment:
-    """The connection of a run to an engine.
+    """The connection of a run to an engine (shared Spark process).
 
     Attributes:
         folder: The folder of the engine.
@@ -95,7 +95,7 @@ class _Attachment:
     born: str | None
 
     def is_lost(self) -> bool:
-        """Return True if the engine or its JVM has ended."""
+        """Return True if the shared Spark process or its JVM has ended."""
         try:
             data = self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -105,7 +105,7 @@ class _Attachment:
         return not data
 
     def wait_until_lost(self, seconds: float) -> bool:
-        """Wait at most ``seconds`` for the engine or its JVM to end; return False if both run."""
+        """Wait for the end of the shared Spark process or its JVM; return False if both still run."""
         end = time.monotonic() + seconds
         while not (is_lost := self.is_lost()) and time.monotonic() < end:
             time.sleep(_PAUSE_SECONDS)
@@ -170,7 +170,7 @@ class EngineSession:
 
     @classmethod
     def start(cls, settings: SparkSettings, **given: Any) -> EngineSession:
-        """Connect to an engine, or start Spark, in a background thread. Return immediately.
+        """Connect to a shared Spark process, or start Spark, in the background. Return immediately.
 
         Args:
             settings: The Spark settings of the run.
@@ -224,13 +224,13 @@ class EngineSession:
     def failure(self) -> TargetSparkError | None:
         """Error that prevented the start of Spark or ended it; None if there is no error.
 
-        The end of an engine is not an error, because the run then starts its own Spark.
+        The end of a shared Spark process is no error, because the run then starts its own Spark.
         """
         own_failure = None if self._own_session is None else self._own_session.failure
         return own_failure or self._failure
 
     def stop(self) -> None:
-        """Disconnect from the engine after it has ended its work for this run.
+        """Disconnect from the shared Spark process, after its work for this run has ended.
 
         If the run has its own Spark, stop it.
         """
@@ -249,9 +249,9 @@ class EngineSession:
             self._log_filter = None
 
     def kill(self) -> None:
-        """Cancel the work of the engine for this run, or kill the run's own JVM.
+        """Cancel this run's work in the shared Spark process, or kill the run's own JVM.
 
-        A commit in progress may be completed or lost. Other runs of the engine continue.
+        A commit in progress may be completed or lost. Other runs continue.
         """
         own, attachment = self._own_session, self._attachment
         if own is not None:
@@ -260,7 +260,7 @@ class EngineSession:
             attachment.connection.close()
 
     def replace_lost_engine(self, wait_seconds: float = _LOSS_SECONDS) -> bool:
-        """Start the run's own Spark if the engine that it used has ended.
+        """Start the run's own Spark if the shared Spark process (engine) has ended.
 
         Args:
             wait_seconds: The longest wait for the end of the engine.
@@ -286,7 +286,7 @@ class EngineSession:
         return used_engine
 
     def _replace_engine(self, attachment: _Attachment) -> None:
-        """Wait for the end of a lost engine's JVM, and then start the run's own Spark.
+        """Start the run's own Spark, when the JVM of the ended shared Spark process has ended too.
 
         Raises:
             SparkDiedError: The JVM has not ended in time.
@@ -319,7 +319,7 @@ class EngineSession:
     # Connecting to an engine
 
     def _connect_or_start(self) -> None:
-        """Connect to an engine; if that is not possible, start the run's own Spark."""
+        """Connect to a shared Spark process; if that is not possible, start the run's own Spark."""
         try:
             with self._phases.run("connecting to an engine"):
                 self._attach()
@@ -340,7 +340,9 @@ class EngineSession:
             self._start_own_session()
 
     def _attach(self) -> None:
-        """Connect to the engine, after starting it if necessary, and create a session.
+        """Connect to the shared Spark process (engine), and create a session in it.
+
+        A missing process is started if the setting ``engine`` is "keep"; else do nothing.
 
         Raises:
             TargetSparkError: The engine cannot be started or rejects the run.
@@ -366,7 +368,7 @@ class EngineSession:
         self._spark = self._create_context(int(response["port"]), str(response["token"]))
 
     def _request_gateway(self, connection: socket.socket) -> dict[str, Any]:
-        """Register this run with the engine, and pass it the locks of the run's job.
+        """Register this run with the shared Spark process, and pass it the locks of the run's job.
 
         Return the response: port and token of a py4j server, and the JVM's process id and start
         time.
@@ -385,7 +387,7 @@ class EngineSession:
         return response
 
     def _explain_other_engines(self) -> None:
-        """Log the settings that differ between this run and the running engines it cannot use."""
+        """Log, for each running shared Spark process, the settings in which this run differs."""
         for folder in list_engines():
             try:
                 folder.connect(_CONNECT_SECONDS).close()
@@ -402,9 +404,9 @@ class EngineSession:
             )
 
     def _wait_for_loss(self) -> bool:
-        """Wait up to ten seconds for the end of the engine; return True if it ended.
+        """Wait up to ten seconds for the end of the shared Spark process; return True if it ended.
 
-        If this run no longer uses an engine, return True immediately.
+        If this run no longer uses such a process, return True immediately.
         """
         attachment = self._attachment
         return attachment is None or attachment.wait_until_lost(_LOSS_SECONDS)
@@ -412,9 +414,9 @@ class EngineSession:
     # PySpark
 
     def _create_context(self, port: int, token: str) -> SparkSession:
-        """Connect PySpark to the JVM of the engine, and return a new session.
+        """Connect PySpark to the JVM of the shared Spark process, and return a new session.
 
-        ``port`` and ``token`` belong to the py4j server that the engine has started for this run.
+        ``port`` and ``token`` are those of the py4j server that was started for this run.
         """
         load_libraries()
         from pyspark import SparkConf, SparkContext, java_gateway
@@ -451,7 +453,7 @@ class EngineSession:
         return spark.newSession()
 
     def _leave_context(self) -> None:
-        """Remove PySpark's references to the engine's JVM, which continues to run."""
+        """Remove PySpark's references to the JVM of the shared Spark process, which still runs."""
         self._spark = None
         if self._log_filter is None:
             return

@@ -90,9 +90,9 @@ def start_engine(
 
 
 def _start_process(settings: SparkSettings, identity: Identity) -> bool:
-    """Start the process of an engine, and wait until it accepts connections.
+    """Start a shared Spark process (engine), and wait until it accepts connections.
 
-    Return False if another process had started an engine with the same identity, else True.
+    Return False if one with the same identity was already started, else True.
 
     Raises:
         SparkUnavailableError: The process did not start.
