@@ -254,7 +254,8 @@ class ReplayWriter(BatchWriter):
     def records(self, described: SchemaEvent) -> Iterator[Rows]:
         """Yield the quarantined records as events for the loader, in the order of their quarantine.
 
-        Records that are not JSON objects are left out, and counted in `unreadable`.
+        ``described`` is the schema of the stream. Records that are not JSON objects are left out,
+        and counted in `unreadable`.
         """
         positioned = self._source.selectExpr(
             f"`{_POSITION}` AS position", "raw", f"{_EXTRACTED_AT} AS extracted", "version"

@@ -364,10 +364,9 @@ class _Merge:
             number += 1
 
     def _keep_unfilled(self, new: Column) -> None:
-        """Add ``new``, a column whose values are not in the records, or widen the table's column.
+        """Add ``new``, a column that records do not fill, or widen the table column of its name.
 
-        Nothing is changed under any policy but EVOLVE, nor if the table's column of this name
-        belongs to another property of the stream.
+        This is done only under the policy EVOLVE, and never to a column of another property.
         """
         if self._rules.policy is not OnSchemaChange.EVOLVE:
             return
@@ -384,11 +383,10 @@ class _Merge:
                 self.changes.extend(joined[1])
 
     def _is_free(self, at: int, new: Column) -> bool:
-        """Return True if the values of the column ``new`` may be written to a table column.
+        """Return True if the values of ``new`` may be written to the table column at index ``at``.
 
-        ``at`` is the index of the table column. The result is False if that column belongs to
-        another property: one that fills it now, or one that filled it before and is still declared
-        in the schema.
+        Return False if another property fills that column, or if another property that the schema
+        still declares filled it before.
         """
         column = self.columns[at]
         if at in self._claimed or (not self._path and is_internal(column.name)):
@@ -404,8 +402,8 @@ class _Merge:
     def _may_be_of_property(self, at: int, new: Column) -> bool:
         """Return True if the table column ``at`` may belong to the property of the column ``new``.
 
-        The names of both properties may differ in case. A table of another program stores no
-        property names, so any of its columns may belong to the property.
+        It may if its property has the same name, ignoring case. A table of another program stores
+        no property names, so any of its columns may belong to the property.
         """
         has_same_name = fold_case(self.columns[at].source) == fold_case(new.source)
         return has_same_name or not self._rules.has_sources

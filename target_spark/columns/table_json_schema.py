@@ -62,8 +62,8 @@ def to_json_schema(table_schema: TableSchema) -> dict[str, Any]:
 def from_table(types: Mapping[str, str], sources: Mapping[str, str] | None = None) -> TableSchema:
     """Return the `TableSchema` of an existing table, independently of any stream.
 
-    All columns have the feed `ColumnSource.NOTHING`. `diff_with_table` compares the result with the
-    schema of a stream, and determines the property that fills each column.
+    Its columns have no source of values (`ColumnSource.NOTHING`). `diff_with_table` determines the
+    property of a stream that fills each column.
 
     Args:
         types: The type (DDL) of each column by name, in table order.

@@ -339,7 +339,7 @@ class SchemaChange:
         return f"new column {name} ({self.ddl}), because column {self.instead_of} cannot be widened"
 
     def refuse(self) -> SchemaChange:
-        """Return a copy of the change with the kind ``refuse``, for the error that ends the run.
+        """Return a copy of this change as a forbidden one (``refuse``), which ends the run.
 
         If the change would add a second column for a property, the path of the copy is that of the
         existing column.

@@ -100,11 +100,11 @@ def _collect_parts(options: ReadOptions) -> list[WorkUnit | None]:
 
 
 class _ContextCollector:
-    """Tap output that collects the contexts of a stream, but not its records.
+    """Tap output that collects the contexts of a stream, whose records are not read.
 
-    A context identifies a partition of the stream, such as one parent record. The tap passes the
-    contexts to `sync`, because this object is also its distributor (see
-    `tap_core.sync.work_units.WorkDistributor`), and does not read their records.
+    A context identifies a partition of the stream, such as one parent record. This object is also
+    the tap's `tap_core.sync.work_units.WorkDistributor`. So the tap passes the contexts to `sync`
+    instead of reading their records.
     """
 
     most = _ALL_AT_ONCE

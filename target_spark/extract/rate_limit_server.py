@@ -414,7 +414,7 @@ class StaticShare:
     worker_count: int
 
     def counters(self) -> RateCounterStore:
-        """Return the counter that delays HTTP requests to the time slots of this worker."""
+        """Return the request counter of this worker, which delays requests to its time slots."""
         return _SlotCounter(self)
 
 

@@ -289,7 +289,7 @@ def _write_blocks(blocks: DataFrame, address: str) -> None:
 
 
 def _copy_rows_below(spark: SparkSession, address: str, destination: str, ordinal: int) -> None:
-    """Copy the rows of a Spark job before the input position ``ordinal`` to another URL.
+    """Copy the rows at ``address`` whose input position is below ``ordinal`` to ``destination``.
 
     This leaves out the rows of a failed partition and of all later partitions.
     """

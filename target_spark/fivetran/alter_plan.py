@@ -57,7 +57,7 @@ class AlterPlan:
 
     @property
     def keys_to_check(self) -> tuple[DestinationColumn, ...]:
-        """Key columns to check for duplicates and nulls before the change.
+        """Key columns to check for duplicates and nulls before the table is changed.
 
         All key columns are checked if the key changes or if values of a key column are converted.
         Otherwise, the result is empty.

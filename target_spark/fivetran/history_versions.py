@@ -178,8 +178,8 @@ def _find_base_versions(
 ) -> DataFrame:
     """Return the row versions in ``table`` from which a batch copies unmodified values.
 
-    The result has the columns of ``versions``, the versions that the batch writes. The column `OP`
-    marks its rows as base versions (`FileKind.EARLIEST_START`, which no version of a batch has).
+    The result has the columns of ``versions``, the versions that the batch writes. In its rows, the
+    file kind in the column `OP` is `FileKind.EARLIEST_START`, to distinguish them from these.
 
     For each row in ``versions``, the first of these that exists is returned:
 
@@ -264,8 +264,8 @@ def _build_begin_changes(
 ) -> DataFrame:
     """Return the changes that insert or update a batch's row versions in a history mode table.
 
-    If the batch also deletes a row, the row's new active version ends at the deletion time, which
-    is in ``version_ends``, the result of `_aggregate_version_ends`.
+    If the batch also deletes a row, the row's new active version ends at the deletion time. The
+    deletion times are in ``version_ends``, the result of `_aggregate_version_ends`.
     """
     active, end = column_ref(schema.active), column_ref(schema.end)
     is_deleted = active & F.col(_DELETED_AT).isNotNull()
@@ -285,8 +285,8 @@ def _build_end_changes(
 ) -> DataFrame:
     """Return the changes that remove or end existing row versions in a history mode table.
 
-    ``version_ends``, the result of `_aggregate_version_ends`, has the times. Versions in
-    ``versions``, which the batch itself writes, are left out.
+    Their end times are in ``version_ends``, the result of `_aggregate_version_ends`. Versions that
+    the batch itself writes (``versions``) are left out.
     """
     keys = [*schema.row_keys, column_ref(schema.start)]
     is_affected = F.col(_EARLIEST_START).isNotNull() | F.col(_DELETED_AT).isNotNull()

@@ -271,7 +271,7 @@ class _MetadataColumns:
         return (self._received if line.t is None else parsed[line.t] for line in self._lines)
 
     def _valid_extraction_times(self) -> Iterator[int]:
-        """Yield the times of `_extraction_times`, with the batch's time for an invalid one."""
+        """Yield each row's extraction time or, if it is invalid, the batch's time of receipt."""
         return (self._received if micros is None else micros for micros in self._extraction_times())
 
     def _parse_times(self) -> dict[str, int | None]:

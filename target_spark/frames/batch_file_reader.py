@@ -211,8 +211,8 @@ def assign_ordinals(
 ) -> None:
     """Copy spool files, and increase each row's ordinal by the line count of earlier batch files.
 
-    In the original, the ordinal of a row is the position of its message in the input, where a BATCH
-    message counts as one. In the copy, each line of a batch file counts as one.
+    The ordinal of a row is its position in the input. In the original files, a BATCH message counts
+    as one position. In the copy, each line of its files counts as one.
 
     Args:
         spark: The session of the calling thread.
@@ -220,7 +220,7 @@ def assign_ordinals(
         path: The path or URL of the folder for the copies.
         ordinal_offsets: For each BATCH message, a tuple of its ordinal and the number of lines in
             its files.
-        ordinal_shift: The number of lines in the files of earlier batches.
+        ordinal_shift: The number of lines in the files of earlier batches of the table.
     """
     lines = spark.read.option("lineSep", "\n").text(list(paths))
     digits = r"""regexp_extract(`value`, r'\A\{"n":([0-9]+)', 1) AS `digits`"""

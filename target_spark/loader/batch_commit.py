@@ -197,17 +197,17 @@ class _TableProgress:
     def begin_after(
         self, marker: CommitMetadata, table: Table, expected: CommitMetadata | None
     ) -> None:
-        """Store the metadata that earlier runs left in the table, unless they are already stored.
+        """Store the commit metadata that earlier runs left in the table. Later calls do nothing.
 
         Args:
-            marker: The newest metadata in the table, or `NO_METADATA`.
+            marker: The newest commit metadata in the table, or `NO_METADATA`.
             table: The table.
-            expected: The metadata that the table had when this run read the state to resume from;
-                None if unknown.
+            expected: The commit metadata that the table had when this run read the state to resume
+                from; None if unknown.
 
         Raises:
-            TableError: ``marker`` is not the expected metadata. So the table was restored or
-                removed and lacks rows that the state covers, or another run has loaded newer rows.
+            TableError: The two differ. So the table was restored or removed and lacks rows that the
+                state covers, or another run has loaded newer rows.
         """
         if self.earlier_metadata is None:
             if expected is not None and not expected.has_same_batch(marker):

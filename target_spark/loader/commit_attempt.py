@@ -51,7 +51,7 @@ class BadRows:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """First stage of a commit: its metadata is fixed, but the commit may not have been made yet.
+    """First of three stages of a commit: its metadata is fixed, but it may not have been made yet.
 
     Attributes:
         marker: The metadata that the commit writes into the table.
@@ -67,7 +67,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Second stage of a commit: the table contains the commit, but its counts are not checked yet.
+    """Second of three stages of a commit: the table contains it, but its counts are not checked.
 
     Attributes:
         commit: The prepared commit.
@@ -99,7 +99,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """Last stage of a commit: the rows written and quarantined add up to the rows received.
+    """Last of three stages of a commit: the rows written and quarantined are all rows received.
 
     Attributes:
         counts: Counts of the written rows, such as the number of rows in which a value became null.

@@ -34,7 +34,8 @@ class CommitRequest:
             removes all rows of the table.
         ledger: The record of uncommitted batches, which holds back states until this commit is
             made.
-        waiting: The key of this request in ``ledger``: the stream, or a special key for a deletion.
+        waiting: The key in ``ledger`` under which states are held back: the stream, or for a
+            deletion of rows `LoadedStream.deletion_key`.
         upto: A position in the input. After the commit, the stream's batches that begin at or
             before it count as committed.
         layout: Partitioning, clustering and file size of a new table.

@@ -36,7 +36,7 @@ class QuarantineGuard:
         quarantined: int,
         reasons: Sequence[Reason],
     ) -> None:
-        """Count rows that are about to be quarantined, and check the limit.
+        """Count rows that are about to be quarantined, and check the limit of ``max_quarantined``.
 
         Args:
             request: The commit request that contains the rows.

@@ -45,9 +45,9 @@ class LoadSignals:
 
     @contextlib.contextmanager
     def deferred(self) -> Iterator[None]:
-        """Context manager: let signals that arrive during the block end the load.
+        """Context manager: let `handle` end the load at a signal that arrives during the block.
 
-        Outside the block, `handle` ignores signals and returns False.
+        Outside the block, `handle` does nothing and returns False.
         """
         with contextlib.closing(WakeupPipe()) as wake_up:
             self.wake_up = wake_up

@@ -119,10 +119,9 @@ class Ledger:
                 self._report.count_released_state(last=state.ordinal == self._newest_state)
 
     def get_uncarried_state(self) -> CoveredState | None:
-        """Return the emitted states, merged into one, unless a commit has stored the last of them.
+        """Return the emitted states, merged into one, if no commit has stored the last of them.
 
-        The caller then makes a commit without rows to store the state. Return None if no state was
-        emitted, or a commit has stored the last one.
+        The caller then stores the result in a commit without rows. Otherwise, return None.
         """
         with self._lock:
             if self._last_emitted <= self._last_carried:

@@ -162,9 +162,9 @@ class LoadedStream:
 
     @property
     def deletion_key(self) -> Hashable:
-        """Key of the ledger entry for the deletion of the stream's old Singer table versions.
+        """Key for the deletion of rows of the stream's old Singer table versions.
 
-        While the deletion is not committed, the `Ledger` holds back states for this key.
+        The `Ledger` holds back states under this key until the deletion is committed.
         """
         return ("other versions", self.id)
 

@@ -198,7 +198,7 @@ def exact_conf() -> dict[str, str]:
 
 
 def find_conflicts(conf: Mapping[str, str]) -> Iterator[tuple[str, Required]]:
-    """Yield each setting in ``conf`` whose value differs from the value that exact data requires.
+    """Yield each setting in ``conf`` whose value could change stored data.
 
     Each item is a tuple of the setting's name and its `Required` value. Case is ignored.
     """

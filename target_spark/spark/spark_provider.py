@@ -234,7 +234,7 @@ class SparkProvider:
     def spark_on_demand(self) -> SparkSession:
         """Return a session for the calling thread, if possible without starting Spark.
 
-        If the provider starts Spark on demand and has not started it yet, the session is a proxy,
+        If Spark is to be started on demand and has not been started yet, the session is a proxy,
         which starts Spark when one of its attributes is accessed.
         """
         if self._starts_on_demand and self._session is None:
@@ -262,7 +262,7 @@ class SparkProvider:
             self._session.stop_waiting()
 
     def kill(self) -> None:
-        """Kill the run's JVM, or cancel the run's work on the Spark Connect server or the engine.
+        """Kill the run's JVM, or cancel its work on a Spark Connect server or shared Spark process.
 
         A commit in progress may be completed or lost.
         """

@@ -48,9 +48,10 @@ class _Sharing(NamedTuple):
         return owner_fault(status, {self.owner})
 
     def tighten(self, file: int, status: os.stat_result, mode: int) -> None:
-        """Set the permissions of an open lock file, and its group if ``group`` is not None.
+        """Set an open lock file's permissions to ``mode``, and its group to that of the folder.
 
-        A file of another user is not changed. Errors are ignored.
+        ``status`` is the file's present status. The group is set only if it may use the lock. A
+        file of another user is not changed. Errors are ignored.
         """
         if status.st_uid != os.geteuid():
             return

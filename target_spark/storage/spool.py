@@ -95,7 +95,7 @@ class _LineWithMeta(msgspec.Struct, gc=False):
 
 
 class _Head(msgspec.Struct, gc=False, omit_defaults=True):
-    """The fields before the record in a spool file's line (see `_Line` and `_LineWithMeta`)."""
+    """The fields before the record ``r`` in a line of a spool file, as in `_LineWithMeta`."""
 
     n: int
     t: str | None
@@ -174,7 +174,7 @@ class Batch:
         )
 
     def remove(self) -> None:
-        """Delete the local spool files of the batch after its commit. Missing files are ignored."""
+        """Delete the local files with the rows of this batch, after its commit."""
         for folder in filter(None, map(to_local_folder, self.paths)):
             if folder.is_dir():
                 shutil.rmtree(folder, ignore_errors=True)
@@ -451,8 +451,7 @@ def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
 def _iterate_metadata(rows: Rows) -> Iterator[Iterator[msgspec.Raw]]:
     """Yield one iterator over the Airbyte metadata of the rows, or nothing if they have none.
 
-    The caller unpacks the result as arguments, so that the field ``m`` is set only if there is
-    metadata.
+    The caller unpacks the result into the fields of a line, where the field ``m`` is optional.
     """
     if rows.meta is not None:
         yield (_NO_METADATA if each is None else msgspec.Raw(each) for each in rows.meta)

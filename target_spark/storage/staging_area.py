@@ -144,7 +144,10 @@ class StagingArea:
                 logger.warning(words, self._base, first_error_line(error))
 
     def _is_abandoned(self, spark: SparkSession, address: str, name: str) -> bool:
-        """Return True if the run that created the remote folder ``name`` has ended."""
+        """Return True if the run that created the folder ``name`` at ``address`` has ended.
+
+        If this is not known, it counts as ended when its folder was not changed for a long time.
+        """
         if self._is_exclusive and name.startswith(_get_machine_prefix()):
             return True
         changed = get_last_modified(spark, address)

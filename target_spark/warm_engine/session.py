@@ -105,7 +105,7 @@ class _Attachment:
         return not data
 
     def wait_until_lost(self, seconds: float) -> bool:
-        """Wait for the end of the shared Spark process or its JVM; return False if both still run."""
+        """Return True once the shared Spark process or its JVM ends, or False after ``seconds``."""
         end = time.monotonic() + seconds
         while not (is_lost := self.is_lost()) and time.monotonic() < end:
             time.sleep(_PAUSE_SECONDS)

@@ -214,11 +214,11 @@ def _join_current_state(events: DataFrame, versions: DataFrame, keys: MergeKeys)
 
 
 def _join_equal_versions(events: DataFrame, versions: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add to each record the start times of the row versions (SCD2) with the same key and values.
+    """Add columns to each record that show if the SCD2 table already contains it.
 
-    A delete record instead gets the times of the earlier deletions of its key, and the values of
-    the row versions that those deletions ended. The added columns show if the table already has the
-    record.
+    A record gets the start times of the row versions with the same key and values. A delete record
+    gets the times of the earlier deletions of its key, and the values of the row versions that they
+    ended.
     """
     names, at, state = _get_key_aliases(keys), f"{_STATE}2", F.col(_STATE)
     ended = F.struct(F.col(_MARK).alias("mark"), state.alias("state"))
@@ -282,8 +282,8 @@ def _drop_repeated_events(events: DataFrame, keys: MergeKeys, run_started: int) 
 def _is_known(keys: MergeKeys) -> Column:
     """Return a boolean column that is true if the SCD2 table already contains a record.
 
-    The table then has a row version with the same key and values. For a delete record, it has a
-    deletion of the key at the same time; with hard delete, a deletion at any time.
+    A record is contained if a row version has the same key and values. A delete record is contained
+    if its key was deleted at the same time. With hard delete, any deletion of the key counts.
     """
     known = F.col(_TIMES).isNotNull()
     if keys.deleted is None or keys.hard_delete:
@@ -316,9 +316,9 @@ def _is_outdated_deletion(mark: Column, recorded: Column) -> Column:
     The table already contains the deletion. Applying the record again would delete a row that was
     inserted since then.
 
-    The record is applied, though, if the current row version (SCD2) equals the one that the
-    deletion ended: probably the source only sent that row again. If the source did insert an equal
-    row after the deletion, it sends that row once more after the delete record.
+    The column is false if the current row version (SCD2) equals the one that the deletion ended.
+    Then the source has probably only sent that row again. If it has inserted an equal row after the
+    deletion, it sends that row once more after the delete record.
 
     Args:
         mark: Column with the deletion time.
@@ -341,8 +341,8 @@ def _is_outdated_by_deletion(keys: MergeKeys, recorded: Column) -> Column:
     - A delete record of its key follows in the batch, and the table already contains this deletion.
     - If the stream has a replication key, the record has the newest value of it in the table.
 
-    With hard delete, the table has no deletion times. Then any later delete record in the batch
-    counts, and the column is false for a stream without a replication key.
+    With hard delete, the table has no deletion times, so any later delete record in the batch
+    counts. The column is then false for a stream without a replication key.
 
     Args:
         keys: The key columns, and the columns to sort and compare rows by.
@@ -386,9 +386,10 @@ def _build_changes(events: DataFrame, keys: MergeKeys, columns: Sequence[str]) -
 def _number_changes(events: DataFrame, keys: MergeKeys) -> DataFrame:
     """Add columns that show which records change the row versions (SCD2) of their key.
 
-    Three are boolean: the record changes the compared values, it is the last record of its key, it
-    changes only the Singer table version of the current row version. One is the number of records
-    of the key so far that change the compared values.
+    - True if the record changes the compared values.
+    - The number of records of the key so far that change the compared values.
+    - True in the last record of the key.
+    - True if the record changes only the Singer table version of the current row version.
     """
     by_key = _make_ordered_window(keys)
     before = F.when(F.row_number().over(by_key) == 1, F.col(_BEFORE)).otherwise(

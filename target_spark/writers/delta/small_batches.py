@@ -67,9 +67,9 @@ def keep_newest(rows: pa.Table, keys: MergeKeys) -> pa.Table:
 
 
 def keep_initial_rows(newest: pa.Table, keys: MergeKeys) -> pa.Table:
-    """Return the rows to insert into an empty table, as `as_initial_rows` does for a DataFrame.
+    """Return the rows to insert into an empty table: the newest row of each key, unless deleted.
 
-    ``newest`` is the result of `keep_newest`.
+    ``newest`` is the result of `keep_newest`. `as_initial_rows` does the same for a DataFrame.
     """
     removed = [keys.removed] if keys.removed is not None else []
     removed += [keys.deleted] if keys.deleted is not None and keys.hard_delete else []

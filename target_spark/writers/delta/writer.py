@@ -799,10 +799,10 @@ class DeltaWriter:
             raise table_removed_error(table)
 
     def _build_repeat_conf(self, spark: SparkSession, table: Table) -> dict[str, str]:
-        """Return the Spark setting that makes a commit repeat the newest commit metadata.
+        """Return the Spark setting that stores the newest commit's metadata in a commit again.
 
-        The metadata is that of target-spark's newest commit to the table. The dictionary is empty
-        if the table has no such commit.
+        The newest commit of target-spark to the table is meant. The dictionary is empty if the
+        table has no such commit.
         """
         before = self._read_newest_metadata(spark, table)
         return {} if before is None else {_METADATA: before.to_json()}
