@@ -415,8 +415,8 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         """Write the buffered records of all sinks (drain them), then emit the state.
 
         If ``is_endofpipe`` is True, clean up the sinks too. If a sink fails, complete the drains
-        that have started, emit the state of the written records (unless the target may store
-        records later), and raise the error.
+        that have started, and raise the error. Before that, emit the state of the written records,
+        unless the target may store records later.
         """
         try:
             self._drain_all(self._sinks_to_clear, 1)

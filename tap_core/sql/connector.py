@@ -639,8 +639,8 @@ class SQLConnector:
     def _merge_column_types(self, current: _Type, new: _Type) -> _Type:
         """Return a column type for values of both ``current`` and ``new``.
 
-        It is ``new`` if ``current`` would round or truncate its values, or if ``new`` is wider and
-        columns may be altered; otherwise the result of `merge_sql_types`.
+        It is ``new`` if ``current`` would round or truncate its values. It is also ``new`` if that
+        is wider and columns may be altered. Otherwise it is the result of `merge_sql_types`.
         """
         if self._dialect.name != "sqlite" and (  # SQLite's columns store any value unchanged
             loses_precision(current, new) or (self.allow_column_alter and is_wider(current, new))

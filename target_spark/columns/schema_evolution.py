@@ -421,8 +421,8 @@ class _Merge:
         """Merge a column of the new schema under the policy IGNORE, which never changes the table.
 
         If the property has a table column of another type, its values are converted to that type.
-        Otherwise the property is left out; for one that must have a column, such as a key, a change
-        of the kind ``refuse`` is recorded, which ends the run.
+        Otherwise the property is left out. If it must have a column, as a key must, a change of the
+        kind ``refuse`` is recorded, which ends the run.
 
         Args:
             new: The column of the new schema.

@@ -859,8 +859,8 @@ class DeltaWriter:
     ) -> Mapping[str, str]:
         """Return Spark settings that speed up an upsert of few rows into a small local table.
 
-        The result is empty if Spark does not hold the batch in memory, or if the table is not
-        small, is not in a local folder, or has partitions or features such as widened types.
+        The batch must be in Spark's memory. The table must be small and in a local folder, without
+        partitions and without features such as widened types. Otherwise the result is empty.
         """
         if keys.unique_rows is None:
             return {}
