@@ -178,8 +178,8 @@ def _find_base_versions(
 ) -> DataFrame:
     """Return the row versions in ``table`` from which a batch copies unmodified values.
 
-    The result has the columns of ``versions``, the versions that the batch writes. In its rows, the
-    file kind in the column `OP` is `FileKind.EARLIEST_START`, to distinguish them from these.
+    The result has the columns of ``versions``, the versions that the batch writes. Its rows differ
+    from these by the file kind `FileKind.EARLIEST_START` in the column `OP`.
 
     For each row in ``versions``, the first of these that exists is returned:
 

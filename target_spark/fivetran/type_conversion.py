@@ -142,7 +142,7 @@ def _build_digits_sql(number: str) -> str:
 
 
 def _cast(value: str, _old: str, new: str) -> _ConversionStep:
-    """Return the SQL that casts the SQL ``value`` to the type ``new``, or gives null if inexact."""
+    """Return the SQL that casts ``value`` to the type ``new``; null if it does not fit exactly."""
     return _exact_step(f"try_cast({value} AS {new})")
 
 
@@ -188,7 +188,7 @@ def _lose_all(_value: str, _old: str, new: str) -> _ConversionStep:
 
 
 def _exact_step(converted: str) -> _ConversionStep:
-    """Return the step of the SQL ``converted``, which yields null instead of an inexact value."""
+    """Return the conversion step for SQL that yields null if the new value would be inexact."""
     return _ConversionStep(converted, f"({converted}) IS NOT NULL")
 
 

@@ -799,10 +799,10 @@ class DeltaWriter:
             raise table_removed_error(table)
 
     def _build_repeat_conf(self, spark: SparkSession, table: Table) -> dict[str, str]:
-        """Return the Spark setting that stores the newest commit's metadata in a commit again.
+        """Return the Spark setting that makes Delta store the newest commit's metadata again.
 
-        The newest commit of target-spark to the table is meant. The dictionary is empty if the
-        table has no such commit.
+        That commit is target-spark's newest one to the table. The dictionary is empty if there is
+        none.
         """
         before = self._read_newest_metadata(spark, table)
         return {} if before is None else {_METADATA: before.to_json()}
