@@ -112,7 +112,7 @@ def _read_trusted(file: Path) -> str | None:
 def _parse_variables(text: str, prefix: str, file: Path) -> dict[str, str]:
     """Parse the text of a ``.env`` file; return the variables whose names begin with ``prefix``.
 
-    Log a warning for each statement that cannot be parsed; its text may contain a secret.
+    Log a warning with the line of each invalid statement, without its text, which may be secret.
     """
     from dotenv.main import resolve_variables
     from dotenv.parser import parse_stream

@@ -271,7 +271,7 @@ class Route:
             is_stripped: True if an earlier redirect already removed the credentials.
 
         Returns:
-            True if ``following`` has no credentials.
+            True if this or an earlier redirect removed the credentials.
 
         Raises:
             UntrustedHostError: The redirect leads from HTTPS to HTTP, or to an origin that must not

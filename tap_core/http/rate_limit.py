@@ -65,9 +65,9 @@ def _make_limits(requests: float) -> RateLimits:
 def wait_for_slot(owner: Any, stream: str, limit: float | None) -> None:
     """Sleep until the rate limits of a stream and of its tap allow one more request.
 
-    Wait for the limit of the stream first, so that this wait cannot delay the request after its
-    slot in the tap's limit is reserved. If several processes sync the tap, also wait for the time
-    in a Retry-After header that another process received.
+    The limit of the stream comes first: a slot in the tap's limit is reserved only when the stream
+    can use it at once. If several processes sync the tap, also wait as long as a Retry-After header
+    demands that another process has received.
 
     Args:
         owner: Tap.

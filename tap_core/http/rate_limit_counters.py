@@ -181,7 +181,7 @@ class SlidingWindowCounter:
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:
         """Count the limit as used up if the API reports no remaining requests (``left`` is 0).
 
-        Do nothing if ``seconds``, the time until the API resets its count, is not None.
+        As in airbyte-cdk, do nothing if the API also reports the ``seconds`` until the reset.
         """
         if left != 0 or seconds is not None:
             return

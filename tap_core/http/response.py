@@ -145,9 +145,9 @@ class JSONResponse(requests.Response):
 
         Args:
             secrets: Function that returns the values to hide in error messages.
-            jsonpath: JSONPath whose first match `parse_first_document` will need. It is stored now,
-                because a tap's code may change the document later; it is not stored if it is
-                neither a string nor an integer. None stores nothing.
+            jsonpath: JSONPath that will be passed to `parse_first_document`, or None. If its first
+                match is a string, an integer or missing, it is stored now, because a tap's code may
+                change the document later.
         """
         if self._document is _UNREAD:
             self._document = _parse_body(self, secrets)

@@ -102,7 +102,7 @@ class Deadline:
         """Time of the first byte of the current response; None before it."""
 
     def end(self) -> None:
-        """Stop the clock at the end of a response, and add its seconds to the seconds used."""
+        """Mark the end of a response, and add its duration to the time that was used so far."""
         if self._begun_at is not None:
             self._used_seconds += time.monotonic() - self._begun_at
         self._begun_at = None
@@ -133,13 +133,13 @@ class Deadline:
     def longest_silence(self, left: float) -> float:
         """Return the number of seconds without data after which a connection is closed.
 
-        It is half of the time limit, which leaves time for a retry. For a large file, it is half of
-        the remaining seconds (``left``) if that is more.
+        It is half of the time limit or, if that is more, half of the remaining seconds ``left``, as
+        for a large file. The other half is left for a retry.
         """
         return max(left, self.limits.max_response_seconds or 0.0) / 2
 
     def reading_time(self) -> ReadingTime:
-        """Stop the clock at the end of the response; return the limit for reading its records."""
+        """Mark the end of the response, and return the time limit for reading its records."""
         self.end()
         limit = self.limits.max_response_seconds
         if limit is None:
@@ -148,7 +148,7 @@ class Deadline:
         return ReadingTime(left, limit)
 
     def count(self, size: int) -> None:
-        """Add ``size`` to the number of received bytes; the first call starts the clock.
+        """Add ``size`` to the number of received bytes; the first call starts the time measurement.
 
         Raises:
             ResponseTooLargeError: More bytes were received than the size limit allows.
@@ -178,9 +178,9 @@ class Deadline:
 class ReadingTime:
     """Limit on the processor time that a thread uses to read the records of one response.
 
-    The processor time between two chunks of the body counts. It includes the processing of records,
-    but no waiting. An interval does not count if the thread sends a request or reads another
-    response in it, for example for a child stream.
+    The time between two chunks of the body counts. It includes the processing of records, but no
+    waiting. It does not count if the thread sends a request or reads another response in between,
+    for example for a child stream.
     """
 
     def __init__(self, most: float | None, limit: float = 0.0) -> None:
@@ -276,7 +276,7 @@ def _chunks(
 def _check_compressed_end(response: requests.Response) -> None:
     """Raise ContentDecodingError if the compressed body of a response ends too early.
 
-    urllib3 checks this for Zstandard only. It ignores other bytes after complete gzip data.
+    urllib3 checks this for Zstandard only. Other bytes after the end of gzip data are no error.
     """
     if getattr(response.raw, "_fp_bytes_read", 0) and _is_cut_off(
         getattr(response.raw, "_decoder", None)
@@ -301,14 +301,14 @@ def _is_cut_off(decoder: Any) -> bool:
     return state is not GzipDecoderState.OTHER_MEMBERS or _has_gzip_header(data)
 
 
-def _has_gzip_header(data: Any) -> bool:
-    """Return False if the bytes that follow a gzip member cannot begin another one.
+def _has_gzip_header(decompressor: Any) -> bool:
+    """Return True if the bytes after a gzip member can be the header of another member.
 
-    zlib reports this at the second byte, so a line break after the last member is no error yet.
-    ``data`` is the decompressor of these bytes.
+    zlib rejects a wrong header only at its second byte. So a copy of ``decompressor``, which has
+    decompressed the received bytes, gets a correct second byte here.
     """
     try:
-        data.copy().decompress(b"\x8b")  # second byte of each gzip member
+        decompressor.copy().decompress(b"\x8b")  # second byte of each gzip member
     except zlib.error as error:
         return "incorrect header check" not in str(error)
     return True

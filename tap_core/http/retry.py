@@ -143,9 +143,8 @@ def with_retries(
 def _failed_once(function: _Function, failure: Exception) -> _Function:
     """Return a function that raises ``failure`` on its first call, and then calls ``function``.
 
-    Most requests never fail, so the first try is made without the retry loop. Only after a failure,
-    the loop calls the returned function, so that the first try counts too. All tries share one
-    deadline.
+    The retry loop calls it after a first try without the loop has failed, so that this try counts
+    too. Most requests do not fail and need no loop. All tries share one deadline.
     """
     failures = [failure]
 

@@ -77,9 +77,9 @@ class ProxyCache:
     def arguments(
         self, session: requests.Session, request: requests.PreparedRequest
     ) -> dict[str, Any]:
-        """Return the arguments of `requests.Session.send` with the proxies for a request.
+        """Return ``{"proxies": ...}`` for a request, to be passed to `requests.Session.send`.
 
-        Return an empty dict if the session must find the proxies without this cache.
+        Return {} for a session that cannot use this cache. It then finds the proxies itself.
         """
         if type(session) is not requests.Session or session.proxies or not session.trust_env:
             return {}

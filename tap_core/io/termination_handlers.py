@@ -42,9 +42,9 @@ def ignore_handled_termination() -> None:
 
 
 def _call_outside_finalizers(handle: _Handler, signum: int, frame: FrameType | None) -> None:
-    """Call a signal handler; if the signal arrived during a finalizer, send it again instead.
+    """Call a signal handler; if Python runs a finalizer, send the signal again later instead.
 
-    A handler ends the run with an exception, but Python ignores the exceptions of finalizers.
+    The handler ends the run with an exception, which Python would ignore in a finalizer.
     """
     if not _is_in_finalizer(frame):
         handle(signum, frame)
