@@ -40,7 +40,7 @@ class MinMaxDatetime:
 
     The datetime, the minimum and the maximum are each a string, or a function that takes the tap's
     config and returns a string. The format of the strings is ``datetime_format`` or, if this is
-    empty, a format of the cursor.
+    empty, one of the cursor's datetime formats.
     """
 
     datetime: str | Callable[[Mapping[str, Any]], str]
@@ -296,8 +296,8 @@ class DatetimeBasedCursor:
         """Yield consecutive time windows of the length ``step`` from ``lower`` to ``end``.
 
         There is a single window if ``step`` is not set, and also for a data feed, which returns the
-        newest records first and cannot be filtered by time. If ``lower`` equals ``end``, there is
-        at most one window; `split_into_windows` explains this and ``reads_end``.
+        newest records first and cannot be filtered by time. ``reads_end`` is True if an interrupted
+        sync may have left unread records at ``lower``; see `split_into_windows`.
         """
         spans = split_into_windows(
             lower,

@@ -135,7 +135,7 @@ def _check_round_trip(compiled: DatetimeFormat) -> None:
 
 
 def _text_of_number(value: float | Decimal, *, is_whole: bool) -> str:
-    """Convert a number of seconds to text without an exponent or, if ``is_whole``, a fraction."""
+    """Convert a number of seconds to text without an exponent; ``is_whole`` drops the fraction."""
     if isinstance(value, int):
         return str(value)
     digits = format(Decimal(str(value)), "f")
@@ -275,10 +275,10 @@ def _read_iso(
 
 
 def _reject_or_parse(text: str, slow: Callable[[str], datetime], *, is_certain: bool) -> datetime:
-    """Raise ValueError, or call ``slow``, for a datetime text whose end does not match its format.
+    """Parse a datetime whose end does not match its format with ``slow``, or raise ValueError.
 
-    ``slow`` parses the text with ``strptime``, which accepts more texts. It is called unless
-    ``is_certain`` is True, which means that ``strptime`` would not accept the text either.
+    ``slow`` uses ``strptime``, which accepts more texts. If ``is_certain`` is True, ``strptime``
+    would reject this text too, so the ValueError is raised without it.
     """
     if is_certain:
         raise ValueError(f"{text!r} does not match the end of the format.")

@@ -113,8 +113,8 @@ def split_into_windows(
 ) -> Iterator[tuple[datetime, datetime]]:
     """Yield a (start, end) pair for each window of the time interval from ``start`` to ``end``.
 
-    If ``end`` is before ``start``, no window is yielded. An interval of length zero has one window
-    if ``granularity`` is not zero or ``reads_end`` is True, but none if ``joins_last`` is True.
+    If ``end`` is before ``start``, no window is yielded. If both are equal, one window is yielded
+    if ``joins_last`` is False, and ``granularity`` is not zero or ``reads_end`` is True.
 
     Args:
         start: Start of the interval.
