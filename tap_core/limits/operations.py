@@ -332,7 +332,7 @@ class Bounds:
 def _estimate_padding(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
     """Return the maximum size of the text that a padding method such as ``ljust`` returns.
 
-    It is the largest integer among the arguments of the method, since this may be the width.
+    It is the largest integer among the arguments of the call, because each may be the width.
     """
     del owner, most
     return max(
@@ -349,10 +349,10 @@ def _estimate_expandtabs(
 
 
 def _estimate_coding(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
-    """Return the maximum size of an encoded or decoded text.
+    """Return the maximum size of the result of ``owner.encode`` or ``owner.decode``.
 
     Raises:
-        LimitExceededError: The text is too long for this encoding.
+        LimitExceededError: The text is too long for the encodings of domain names.
     """
     del most
     if not isinstance(owner, _TEXTS):
@@ -407,7 +407,7 @@ def _estimate_strftime(
 
 
 def _estimate_ratio(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
-    """Return ``most + 1`` for a Decimal too long for ``as_integer_ratio``, otherwise 0."""
+    """Return ``most + 1``, which is too large, for a Decimal with too many digits, otherwise 0."""
     del args, kwargs
     return most + 1 if _count_digits(owner) > _MOST_DIGITS else 0
 

@@ -115,7 +115,7 @@ class _TimeBudget:
 
     @contextmanager
     def spending(self) -> Iterator[None]:
-        """Subtract the duration of the ``with`` block from the budget if it is above 0.01 s."""
+        """Reduce this budget by the seconds of the ``with`` block, if they are more than 0.01."""
         began = time.monotonic()
         try:
             yield
@@ -317,12 +317,11 @@ def _compile(text: str) -> re.Pattern[str]:
 
 
 def _safe_length(pattern: str) -> int:
-    """Return the length of the longest text that `re` is certain to match fast.
+    """Return the length of the longest text that `re` is certain to match fast, or -1.
 
-    In the worst case, from which the length is computed, each repeat and each alternative
-    multiplies the number of steps by the length of the text. Return -1 for a pattern with a
-    repeated or unusual group, because the number of steps may then grow exponentially, and for a
-    pattern with too many choices.
+    It is computed for the worst case: each repeat and each alternative in the pattern multiplies
+    the number of steps by the length of the text. The result is -1 for a pattern with too many of
+    them, and for one with a repeated or unusual group, which may need exponentially many steps.
     """
     choices = len(_CHOICE.findall(pattern))
     is_nested = _REPEATED_GROUP.search(pattern) or _UNUSUAL_GROUP.search(pattern)
@@ -357,7 +356,7 @@ def _expanded_length(pattern: str) -> int:
 
 
 def _count_copies(repeat: re.Match[str]) -> int:
-    """Return the number of copies of the operand to which a repeat is expanded: 4 for ``{3,}``."""
+    """Return how often the expanded pattern contains a repeated part: 4 times for ``{3,}``."""
     if repeat["count"] is None:
         return 2
     return max(1, min(int(repeat["count"][:9]), _MOST_REPEATS) + bool(repeat["open"]))
