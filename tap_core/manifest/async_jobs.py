@@ -81,7 +81,7 @@ def poll_sleep(run: SyncRun, seconds: float) -> None:
     """Sleep; if the sync ends meanwhile, stop sleeping and raise an error.
 
     Raises:
-        BaseException: The error with which the output of the sync has failed.
+        BaseException: The sync cannot write its output any longer; this is the reason.
         WorkerStopped: Another thread has ended the work of this one.
     """
     until = time.monotonic() + seconds
@@ -284,9 +284,9 @@ class AsyncJobReader:
     ) -> TemplateScope:
         """Return the template variables for a request about a job, such as the polling request.
 
-        They are those of the stream slice, the API's previous responses about the job, and
-        ``variables``, such as ``download_target``. ``legacy_fields`` are added to ``stream_slice``
-        if the manifest has the older option ``urls_extractor``.
+        They are the variables of the stream slice, the API's responses about the job so far, and
+        ``variables``, such as ``download_target``. The variable ``stream_slice`` also gets
+        ``legacy_fields`` if the manifest has the older option ``urls_extractor``.
         """
         responses = {**job.variables, **(variables or {})}
         stream_slice = self.scope["stream_slice"]

@@ -257,7 +257,7 @@ class Builder:
     def _convert_nested_value(self, expected: FieldType, node: Any, position: _Position) -> Any:
         """Convert a value inside a mapping or list to the type ``expected``.
 
-        An empty text becomes None, whereas an option may have an empty text.
+        An empty text becomes None here. As the value of an option, it stays an empty text.
         """
         if isinstance(node, str):
             return self._build_interpolated(expected, node, position, empty=None)

@@ -44,9 +44,9 @@ def find_unknown_options(
 ) -> list[tuple[Any, bool]]:
     """Return (option, is_error) for each option of a component that its class does not define.
 
-    A name causes only a warning if a parameter, another component or an older version of Airbyte's
-    manifests uses it. Other names are errors. If a component has both kinds, those of the other
-    names that do not look like misspellings cause only warnings too.
+    An option is no error if a parameter, another component or another version of Airbyte's
+    manifests has an option of this name. If a component has such options, its other unknown options
+    are errors only if they look like misspellings. Options that are not supported are errors.
 
     Args:
         node: The component's YAML node.

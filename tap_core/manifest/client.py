@@ -415,8 +415,7 @@ class ManifestClient:
         """Yield the seconds to wait before each retry, from the stream's error handler.
 
         If the error handler has no wait, the waits are 1, 2, 4 … seconds plus a random jitter. The
-        generator receives the last error through ``send``, and ends after the handler's maximum
-        time.
+        caller sends the last error into the generator, which ends after the handler's maximum time.
         """
         begun, limit = time.monotonic(), self._error_handler.max_seconds
         error = yield 0.0

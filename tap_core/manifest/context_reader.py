@@ -167,8 +167,8 @@ class ManifestReader(WindowReader):
     def find_time_range(self, cursor: DatetimeBasedCursor) -> tuple[dt.datetime, dt.datetime]:
         """Return (start, end) of the period that the cursor reads.
 
-        With ``global_substream_cursor`` all slices share one bookmark. Therefore all slices end no
-        later than the first one.
+        With ``global_substream_cursor`` all slices share one bookmark, which does not pass the end
+        of the first slice. So no other slice ends later.
         """
         start, end = super().find_time_range(cursor)
         return start, self._slices.limit_end(end) if cursor.global_substream_cursor else end
@@ -178,8 +178,8 @@ class ManifestReader(WindowReader):
     ) -> dt.datetime | None:
         """Return the datetime up to which a partition is already synced; None without a bookmark.
 
-        If the cursor has ``global_substream_cursor``, the lookback window in the state is
-        subtracted; that of the cursor is subtracted in addition.
+        With ``global_substream_cursor``, it is reduced by the lookback window in the state, which
+        is the duration of the last sync. The caller also subtracts the cursor's lookback window.
         """
         stored = super().find_stored(cursor, context)
         if stored is None or not cursor.global_substream_cursor:
@@ -193,8 +193,8 @@ class ManifestReader(WindowReader):
         """Yield the records of one slice of this parent stream.
 
         Each record becomes a slice of the child stream. If the parent resumes from the state of the
-        child stream, the parent's bookmark advances with each record. A bookmark that several
-        slices share is made final by `ManifestStream.resume_position`.
+        child stream, each record advances the parent's bookmark. The bookmark is finalized after
+        the slice or, if several slices share it, by `ManifestStream.resume_position`.
         """
         stream, manager = self.stream, self.stream.state_manager
         key = str(stream.replication_key)
@@ -233,7 +233,7 @@ class ManifestReader(WindowReader):
         self._is_trial = True
 
     def end(self) -> None:
-        """Stop the threads that read the partition's time windows, and end a connection test."""
+        """Stop the threads that read the time windows, and remove the limit of `begin_trial`."""
         super().end()
         self._is_trial = False
 

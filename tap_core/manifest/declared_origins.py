@@ -44,9 +44,8 @@ def make_trusted_scope(
         scope: The template variables of the current request.
         config: The config of the connector.
         stream: The name of the stream.
-        routers: The partition routers of the stream. If all of them are ListPartitionRouters, the
-            slice is kept, because its values do not come from responses. Otherwise, or for None,
-            the slice is dropped.
+        routers: The partition routers of the stream, or None. The variables of the slice are kept
+            only if all routers are ListPartitionRouters, whose values do not come from responses.
     """
     is_own = routers is not None and all(isinstance(one, ListPartitionRouter) for one in routers)
     stream_slice: Any = scope.get("stream_slice") if is_own else None
@@ -75,11 +74,10 @@ def add_base_origin(origins: set[Origin], base: str, node: Mapping[str, Any]) ->
 def make_component_route(
     request: requests.PreparedRequest, node: Mapping[str, Any], requires_https: Callable[[], bool]
 ) -> Route:
-    """Return the Route that decides whether a component's request may be sent.
+    """Return the rules for sending a component's own request, such as a token request.
 
-    Such a request is, for example, a token request. It may be sent only to the origin (scheme,
-    host, port) of its URL. ``node`` is the declaration of the stream; ``requires_https`` returns
-    True if credentials need HTTPS.
+    It may be sent only to the origin (scheme, host, port) of its URL. ``node`` is the declaration
+    of the component's stream. ``requires_https`` returns True if credentials need HTTPS.
     """
     own = parse_origin(request.url)
     return Route(

@@ -169,7 +169,7 @@ class _ByteCounter:
         """Add a number of decompressed bytes to the total.
 
         Raises:
-            InputTooLargeError: The total exceeds the limit and `RATIO` times the compressed size.
+            InputTooLargeError: The total is above the limit and 200 times the compressed size.
         """
         if self._outer is not None:
             self._outer.add(size)
@@ -182,7 +182,7 @@ class _ByteCounter:
 
 
 def open_body(response: requests.Response) -> IO[bytes]:
-    """Return the body of a response as a byte stream, with a limit of the processor time."""
+    """Return the body of a response as a byte stream that limits the time to process it."""
     time = get_reading_time(response)
     stream = _ResponseStream(_CountingStream(open_response_body(response), time), _BLOCK)
     stream.time = time

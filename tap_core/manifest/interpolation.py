@@ -383,10 +383,10 @@ def _compile_jinja(tree: nodes.Template) -> Callable[[Mapping[str, Any]], str]:
 
 
 def _mark_text(value: Any) -> str:
-    """Convert a value that a template outputs to text, and mark it if it is data.
+    """Return a value that a template outputs as text, of a class that shows if it is data.
 
-    Text of the manifest (`OwnText`) becomes a str. Any other value is data and becomes a
-    `_DataOutput`.
+    Text written in the manifest (`OwnText`) becomes a str. Any other value is data from a response
+    or the config, and becomes a `_DataOutput`.
     """
     return str(value) if value.__class__ is OwnText else _DataOutput(decimals_to_floats(value))
 

@@ -55,9 +55,10 @@ class PageLoop:
         scope: Template variables of the slice.
         decode: Function that yields the documents of a response.
         select: Function that yields the records of documents.
-        is_pristine: True if processing the records never changes the documents. Otherwise a
-            response is decoded again for template variables.
-        documents: Alternative to ``decode``, used only to select records; None uses ``decode``.
+        is_pristine: True if the first document of a response is kept for the paginator's templates.
+            False if processing the records may change it; it is then decoded again.
+        documents: Function used instead of ``decode`` for the records, if the record extractor
+            parses responses itself; None uses ``decode``.
         on_page_read: Function called with each page's record count before the next page is
             requested.
         page_sizes: Current page size, if the manifest declares a page size reduction.
@@ -96,7 +97,7 @@ class PageLoop:
 
     @property
     def current_value(self) -> PageToken:
-        """Token of the page to request next, with the template variables of its request."""
+        """Position of the page to request next, and the template variables of the request."""
         return PageToken(self._cursor, {**self._scope, "next_page_token": self._cursor.token})
 
     def reduce(self, error: SyncError) -> None:
@@ -155,7 +156,7 @@ class PageLoop:
         return next(self._decode(response), {})
 
     def continue_if_empty(self, response: requests.Response) -> bool:  # noqa: ARG002  a hook
-        """Return True: the manifest's paginator decides even after a page without records."""
+        """Return True, so that `advance` looks for a next page after a page without records too."""
         return True
 
     def advance(self, response: requests.Response) -> None:

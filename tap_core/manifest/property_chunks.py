@@ -52,9 +52,9 @@ class PropertyChunkReader(PageLoop):
 
     @property
     def current_value(self) -> PageToken:
-        """Token of the page to request next, with the template variables of its request.
+        """Position of the page to request next, and the template variables of the request.
 
-        The variables include the group of properties to request.
+        The variables include the names of the properties (record fields) to request.
         """
         token = super().current_value
         return PageToken(
@@ -66,9 +66,9 @@ class PropertyChunkReader(PageLoop):
         return self._chunk_index + 1 == len(self._chunks)
 
     def parse(self, response: requests.Response) -> Iterator[Record]:
-        """Yield the records of a page once the requests for all groups of properties are done.
+        """Yield the records of a page, after the last request if it takes several requests.
 
-        Records without a key are yielded first, then the merged records.
+        Partial records with equal keys are merged. Records without a key come first, unmerged.
         """
         if self._merging is None:
             yield from super().parse(response)

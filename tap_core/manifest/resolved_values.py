@@ -87,11 +87,11 @@ def _resolve_value(bound: BoundTemplate, scope: TemplateScope, *, reads_yaml: bo
 
 
 def _restore_data(value: Any, rendered: Sequence[str], *, reads_yaml: bool) -> Any:
-    """Return a value with data in place of the placeholders in its texts.
+    """Return a copy of ``value`` with the placeholders in its texts replaced by data.
 
     A placeholder contains the index of its data in ``rendered``, the parts of a rendered template.
-    The data comes from a response or the config. If ``reads_yaml`` is True, data whose placeholder
-    is a whole text is parsed as YAML.
+    The data comes from a response or the config. If ``reads_yaml`` is True and a text consists of
+    one placeholder, its data is parsed as YAML.
     """
     if isinstance(value, dict):
         return {

@@ -528,9 +528,10 @@ def _estimate_join(value: Any, arguments: list[Any], bounds: Bounds) -> int:
 
 
 def _estimate_lines(value: Any, arguments: list[Any], _bounds: Bounds) -> int:
-    """Estimate the size of the result of a filter that adds characters in each line or word.
+    """Return an upper bound for the size of a text to which ``indent`` or ``urlize`` is applied.
 
-    The estimate is never too low. If it exceeds the limit, the filter need not run.
+    ``arguments`` are those of the filter, of which a part may be added to each line or word. If the
+    bound exceeds the limit, the filter need not run.
     """
     text = str(value)
     more = sum(one if isinstance(one, int) else len(str(one)) for one in arguments)

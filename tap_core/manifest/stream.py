@@ -120,7 +120,7 @@ class ManifestStream(Stream):
 
     @property
     def retriever(self) -> SimpleRetriever:
-        """Retriever of the stream; for other types, the SimpleRetriever inside the retriever."""
+        """SimpleRetriever of the stream, or that inside its AsyncRetriever or CustomRetriever."""
         return self.components.retriever
 
     @cached_property
@@ -133,7 +133,7 @@ class ManifestStream(Stream):
 
     @property
     def incremental_sync(self) -> DatetimeBasedCursor | None:
-        """DatetimeBasedCursor with the options that the tap overrides; None for other cursors."""
+        """DatetimeBasedCursor with the user's ``cutoff`` and ``boundary``; None for any other."""
         return self.components.datetime_cursor
 
     @property
@@ -222,7 +222,7 @@ class ManifestStream(Stream):
         """State that this parent stream has reached, for `resume_from` in the next sync.
 
         It is None for a stream that `resume_from` did not create. It is read after the last slice,
-        because slices that share a bookmark advance it together.
+        because each slice may change a bookmark that several slices share.
         """
         if self._resume_document is None:
             return None
@@ -239,7 +239,7 @@ class ManifestStream(Stream):
         return self._slices.find_parent_state(parent) if len(self.retriever.routers) == 1 else None
 
     def keep_parent_state(self, parent: str, position: Any) -> None:
-        """Store ``position``, the state of a parent stream, in the state after the last slice."""
+        """Keep a parent stream's state, which is stored with this stream's after the last slice."""
         if len(self.retriever.routers) == 1:
             self._slices.keep_parent_state(parent, position)
 
@@ -354,9 +354,9 @@ class ManifestStream(Stream):
         return self._client.send(finalize_request(self.retriever.requester.request(scope)))
 
     def _read_with_simple_retriever(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of a slice, read by the SimpleRetriever inside a custom retriever.
+        """Return the records of a slice, as a SimpleRetriever would read them.
 
-        The custom class calls this through ``super().read_records``, once or for several slices.
+        The connector's retriever class calls it as ``super().read_records``, also repeatedly.
         """
         copied = copy.copy(self)
         copied.components = copy.copy(self.components)

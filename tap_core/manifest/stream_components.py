@@ -199,13 +199,13 @@ class StreamComponents:
 
     @property
     def retriever(self) -> SimpleRetriever:
-        """Retriever of the stream; for other types, the SimpleRetriever inside the retriever."""
+        """SimpleRetriever of the stream, or that inside its AsyncRetriever or CustomRetriever."""
         retriever = self.declared.retriever
         return retriever if isinstance(retriever, SimpleRetriever) else retriever.simple
 
     @cached_property
     def datetime_cursor(self) -> DatetimeBasedCursor | None:
-        """DatetimeBasedCursor with the options that the tap overrides; None for other cursors."""
+        """DatetimeBasedCursor with the user's ``cutoff`` and ``boundary``; None for any other."""
         if not self.incremental_node.get("incremental_sync"):
             return None
         cursor = self.declared.incremental_sync
@@ -224,8 +224,8 @@ class StreamComponents:
     def _has_groups(self) -> bool:
         """True if a GroupingPartitionRouter makes one slice of several partitions.
 
-        All slices then share one state. A new partition changes the groups, so the groups of the
-        next sync would not match states that are stored for each group.
+        All slices then share one state. The groups change with each new partition, so a state that
+        is stored for a group would not match a group of the next sync.
         """
         routers = self.retriever.routers
         return len(routers) == 1 and isinstance(routers[0], GroupingPartitionRouter)

@@ -129,11 +129,11 @@ class StreamSlices:
         self._parents[parent] = position
 
     def set_first_bookmark(self, context: Context | None, components: StreamComponents) -> None:
-        """Set the bookmark of a slice that has none, if it starts at the cursor of all slices.
+        """Set the bookmark of a slice that has none, if the slice starts at the global cursor.
 
-        This is the case for new slices with ``new_slices: global_cursor``, and for every slice if
-        the state is airbyte-cdk's and has one cursor for all slices. Nothing is set if that cursor
-        is invalid.
+        This is the latest bookmark of all slices, reduced by a lookback window. New slices start
+        there with ``new_slices: global_cursor``, and so do all slices if an airbyte-cdk state has
+        one cursor for all of them. An invalid global cursor is ignored.
         """
         stream, manager = self._stream, self._stream.state_manager
         if not context or stream.replication_method != REPLICATION_INCREMENTAL:

@@ -192,10 +192,10 @@ def _set_line(holder: Any, name: Any, line: int) -> None:
 
 
 def _mark_unknown(document: MappingNode, steps: list[Any], *, creates: bool) -> None:
-    """Set each value that a component mapping may change to `UNKNOWN`, for the linter.
+    """Replace each value that a component mapping may set by `UNKNOWN`, for the linter.
 
     Some keys in the mapping's path ``steps`` are known only at run time. If ``creates`` is True,
-    the mapping may also create options. Types of components are not changed.
+    the mapping may also create options. The ``type`` of a component is kept.
     """
     locate = make_locator(["*" if step is UNKNOWN else step for step in steps])
     for holder, name in locate(document):

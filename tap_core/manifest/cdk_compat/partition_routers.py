@@ -43,7 +43,7 @@ class StreamOwner:
         """Return the parent stream that the YAML node of a manifest declares.
 
         Raises:
-            RuntimeError: No stream has called the custom component yet, so no parent can be read.
+            RuntimeError: The custom component does not request slices of a stream at the moment.
         """
         if self.stream is None:
             raise RuntimeError("A parent stream can only be read while slices are requested.")

@@ -162,7 +162,7 @@ class CdkAddedFieldDefinition:
 
 @dataclass(frozen=True)
 class ParsedFieldDefinition:
-    """Declaration of a field that AddFields adds, whose value is parsed as InterpolatedString."""
+    """Parsed declaration of a field that AddFields adds to records; ``value`` is a template."""
 
     path: list[str]
     value: InterpolatedString

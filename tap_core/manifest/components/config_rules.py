@@ -161,7 +161,7 @@ class DpathValidator:
     validation_strategy: _Strategy
 
     def check(self, config: Mapping[str, Any]) -> None:
-        """Raise ConfigurationError if a value is not valid."""
+        """Raise ConfigurationError if a value in ``config`` at `field_path` is not valid."""
         path = [str(resolve(one, {"config": config})) for one in self.field_path]
         for value in find_all(path)(config):
             _validate(self.validation_strategy, value, f"The setting '{'.'.join(path)}'")
@@ -175,7 +175,7 @@ class PredicateValidator:
     validation_strategy: _Strategy
 
     def check(self, config: Mapping[str, Any]) -> None:
-        """Raise ConfigurationError if the value is not valid."""
+        """Raise ConfigurationError if `value`, rendered with ``config``, is not valid."""
         value = resolve(self.value, {"config": config})
         _validate(self.validation_strategy, value, "A value of the settings")
 

@@ -65,7 +65,7 @@ class _NumberComparator(ReplicationKeyComparator):
 
     @property
     def is_declared(self) -> bool:
-        """True, as for all cursors of a manifest: a value that is not a number is no error."""
+        """True, as for every manifest's cursor: a value that is not a number is ignored."""
         return True
 
     def is_usable(self, value: Any) -> bool:
@@ -164,11 +164,11 @@ class _IgnoringComparator(ReplicationKeyComparator):
 
     @property
     def is_declared(self) -> bool:
-        """True, as for all cursors of a manifest: a missing cursor value is not an error."""
+        """True, as for every manifest's cursor: a missing cursor value is not an error."""
         return True
 
     def is_usable(self, value: Any) -> bool:  # noqa: ARG002  (the base class's parameter)
-        """Always return False, because no cursor value becomes a bookmark."""
+        """Always return False: the state comes from the cursor's class, not from cursor values."""
         return False
 
     def warn_unusable(self, value: Any) -> None:

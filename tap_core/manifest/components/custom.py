@@ -609,7 +609,7 @@ class CustomPartitionRouter(Custom):
     METHODS: ClassVar[tuple[str, ...]] = ("stream_slices",)
 
     def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
-        """Yield a context (a dict of partition values) for each slice that the class yields."""
+        """Yield a context (a dict of partition values) for each slice of the connector's class."""
         self.owner.stream = stream
         for one in self.instance.stream_slices():
             yield to_context(one)

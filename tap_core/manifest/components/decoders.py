@@ -383,7 +383,7 @@ class ZipfileDecoder(BoundedReader):
             raise ManifestError("decoder is missing: declare the decoder of the files.")
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents that the decoder parses from each file in the archive, in order.
+        """Yield the documents in each file of a zip archive, as the inner decoder parses them.
 
         Raises:
             FatalAPIError: The body is not a zip archive.

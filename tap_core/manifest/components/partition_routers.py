@@ -256,7 +256,7 @@ class GroupingPartitionRouter:
             yield _make_group(batch)
 
     def put(self, request: Any, scope: TemplateScope) -> None:
-        """Do nothing, because templates in the manifest add the values of a group to a request.
+        """Do nothing: templates in the manifest add the values of a combined slice to a request.
 
         airbyte-cdk does the same.
         """
@@ -264,11 +264,11 @@ class GroupingPartitionRouter:
 
 @dataclass(frozen=True)
 class UnionPartitionRouter:
-    """Partition router that yields the stream slices of several routers, each value once.
+    """Partition router that yields the slices of several routers, but no value twice.
 
     All slices have the same partition field. Other values, such as ``parent_slice``, become extra
-    fields, which are not stored in the state. So the state of a slice does not depend on its
-    router.
+    fields, which are not stored in the state. So the state of a slice is the same, whichever router
+    has yielded the slice.
     """
 
     partition_routers: list[PartitionRouter]
@@ -325,7 +325,7 @@ class UnionPartitionRouter:
         return PartitionSlice({self.partition_field: value}, extra_fields=extra_fields)
 
     def put(self, request: Any, scope: TemplateScope) -> None:
-        """Do nothing, because templates in the manifest add the value of a slice to a request.
+        """Do nothing: templates in the manifest add the value of a slice to a request.
 
         airbyte-cdk does the same.
         """

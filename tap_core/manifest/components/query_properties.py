@@ -53,7 +53,7 @@ class PropertiesFromEndpoint:
 
     @cached_property
     def _cached_names(self) -> list[list[str]]:
-        """Cache of the property names: a list of one item, which is empty before the request."""
+        """Cache of the property names: an empty list or, after the request, [list of names]."""
         return []
 
     def read_names(self, stream: DeclarativeStreamProtocol) -> list[str]:
@@ -142,7 +142,7 @@ class JsonSchemaPropertySelector:
     transformations: list[Transformation] = field(default_factory=list)
 
     def select_names(self, stream: DeclarativeStreamProtocol) -> frozenset[str]:
-        """Return the selected top-level properties of the stream, by the API's names."""
+        """Return the selected top-level properties of the stream, with the API's names for them."""
         properties: Mapping[str, Any] = stream.schema.get("properties") or {}
         mask = stream.mask
         selected: Record = {

@@ -115,10 +115,10 @@ class CustomRetriever(Custom):
 
     @cached_property
     def _slice_class(self) -> Any:
-        """Subclass of the connector's retriever class, whose instances read one slice each.
+        """Subclass of the connector's retriever class, with one instance per slice.
 
-        An instance stores the function that reads the slice. All instances share the attributes
-        (``__dict__``) of `instance`.
+        Each instance has its own ``reads``, the function that reads the records of the slice. All
+        other attributes (``__dict__``) are those of `instance`.
         """
         cls = load_class(self.class_name, self.folder)
         members = {"__slots__": ("reads",), "__module__": cls.__module__}

@@ -138,8 +138,8 @@ def _resolve_reference(
 ) -> Any:
     """Return the target of a reference in a JSON Schema, with all references inside it resolved.
 
-    The target's ``definitions`` are removed. The other arguments are those of
-    `_resolve_references`.
+    ``root`` is the document in ``file``, which contains the reference. ``references`` are those
+    followed so far, and ``numbers`` counts the resolved parts. ``definitions`` are removed.
     """
     name, _, pointer = reference.partition("#")
     current = f"{file}: {reference}"

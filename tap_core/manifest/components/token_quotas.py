@@ -38,9 +38,9 @@ class QuotaStatusSource:
 class TokenQuota:
     """Quota of a token: a number of requests per period, for the requests that `matchers` select.
 
-    Without matchers the quota applies to all requests that no other quota selects. The paths locate
-    the remaining requests, the reset time and the limit in the response of the API's status
-    endpoint, the headers in all responses.
+    Without matchers the quota applies to all requests that no other quota selects. The options with
+    ``path`` locate the numbers of the quota in a response of the API's status endpoint. Those with
+    ``header`` name the response headers with these numbers.
     """
 
     name: str

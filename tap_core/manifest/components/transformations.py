@@ -188,7 +188,7 @@ class KeyTransformation:
     suffix: str | None = None
 
     def rename(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a copy of the fields with the prefix and the suffix added to their names."""
+        """Return a copy of the fields with `prefix` and `suffix` added to their names."""
         before, after = self.prefix or "", self.suffix or ""
         return {f"{before}{name}{after}": value for name, value in fields.items()}
 
@@ -331,8 +331,8 @@ _snake_case_names: Final = _SnakeCaseNames()
 def _flatten(record: Record, *, into_lists: bool) -> dict[str, Any]:
     """Return the scalar values of a record by name, in airbyte-cdk's order and naming.
 
-    A name that is already used is prefixed with the name of the parent field. All names after the
-    first non-empty list are prefixed. If ``into_lists`` is True, list elements are flattened too.
+    A name that is already used is prefixed with the name of the parent field. If ``into_lists`` is
+    True, list elements are flattened too: all names after the first non-empty list are prefixed.
     """
     flat: dict[str, Any] = {}
     waiting: list[tuple[str, Any]] = [("_", record)]

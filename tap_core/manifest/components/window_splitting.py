@@ -45,7 +45,7 @@ class RequestWindowSplitting:
 
     @cached_property
     def _min_window(self) -> timedelta:
-        """Maximum length of a window that is not split; 0 if `min_split_window` is not set."""
+        """Length of `min_split_window`, up to which a window is not split; 0 if it is not set."""
         return timedelta() if self.min_split_window is None else parse_length(self.min_split_window)
 
     def split(
