@@ -277,7 +277,7 @@ class _Translator:
         return None if node is None else self.write(node)
 
     def bind(self, value: Any) -> ast.expr:
-        """Make a Python value available to the compiled function; return the node that loads it."""
+        """Store a value as a variable of the generated code; return the node that loads it."""
         name = f"k{len(self.bound)}"
         self.bound[name] = value
         return _load(name)

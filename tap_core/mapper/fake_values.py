@@ -72,8 +72,8 @@ class FakeValues:
 def _restrict(faker: Any) -> frozenset[str]:
     """Restrict a Faker instance to the functions of its providers, and return their names.
 
-    Faker's ``pylist``, ``json``, ``pystr_format`` and others call functions whose names are in
-    their arguments. After the restriction, they find only functions of the providers.
+    Faker's ``pylist``, ``json``, ``pystr_format`` and others take names of functions as arguments,
+    and call them. After the restriction, they can only call functions of the providers.
     """
     providers = (provider for factory in faker.factories for provider in factory.providers)
     names = frozenset(

@@ -171,7 +171,7 @@ class PluginMapper:
     def _build_maps(
         self, stream_name: str, schema: JsonSchema, key_properties: Sequence[str] | None
     ) -> list[StreamMap]:
-        """Return all maps of a stream that ``stream_maps`` defines; the primary map is first."""
+        """Return all maps of a stream: first that of the stream itself, then those of copies."""
         options = self.flattening_options
         maps: list[StreamMap] = [
             self.default_mapper_type(
@@ -195,7 +195,10 @@ class PluginMapper:
     def _is_registered(
         self, stream_name: str, schema: JsonSchema, key_properties: Sequence[str] | None
     ) -> bool:
-        """Return True if the primary map of a stream is a default map for this schema and keys."""
+        """Return True if a stream has a default map, made for the same schema and keys.
+
+        A stream without an entry of its own in ``stream_maps`` has a default map.
+        """
         primary = self.stream_maps.get(stream_name, [None])[0]
         return (
             isinstance(primary, self.default_mapper_type)
