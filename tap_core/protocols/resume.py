@@ -28,7 +28,7 @@ def split_bookmarks(
     must_restart: RestartCheck,
     full_refresh: Collection[str] = (),
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the states from which streams resume, and the earlier states of restarted parents.
+    """Return the states from which streams resume, and the unused states of other parent streams.
 
     The first dict lacks the streams that are read from the beginning: those that must restart, and
     their parent streams. The second dict has the states of parent streams that restart only because

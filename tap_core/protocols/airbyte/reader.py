@@ -320,7 +320,7 @@ class AirbyteReader:
         yield from chunk.take_rows()
 
     def _make_chunk(self, body: _Body) -> _Chunk:
-        """Return an empty chunk for the stream of a record; count records of unknown streams."""
+        """Return an empty `_Chunk` for a record's stream; if that is unknown, count the record."""
         expected = self._expected.get(self._resolve_stream(body.stream, body.namespace))
         if expected is None:  # the caller then makes a new chunk for each record
             self._unknown_streams[str(StreamId(body.stream, body.namespace))] += 1
@@ -501,7 +501,7 @@ class _Times:
     def format(self, emitted_at: bytes) -> str | None:
         """Return a Unix time as ISO 8601 (``2024-01-31T00:00:00.000Z``), or None if invalid.
 
-        ``emitted_at`` is unparsed JSON, so that an invalid number does not make the record invalid.
+        ``emitted_at`` is unparsed JSON: if it is invalid, only the time is lost, not the record.
         """
         if emitted_at != self._last_time:
             self._last_time, self._last_text = emitted_at, self._format_uncached(emitted_at)

@@ -272,9 +272,9 @@ def _matches_branch(branch: Schema, flattened: FlattenedSchema, values: Mapping[
 
 
 def _is_not_entered(values: Mapping[str, Any], schema: Schema) -> bool:
-    """Return True if the user has not changed the form fields of an object.
+    """Return True if the user has probably not filled in the form fields of an object.
 
-    This is assumed if all values are initial values of the form and do not match the schema.
+    The form then sends the initial values of the fields, and they do not match the schema.
     """
     return _is_initial_value(values, schema) and bool(validate_config(values, dict(schema)))
 

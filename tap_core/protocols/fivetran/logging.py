@@ -177,7 +177,7 @@ class JsonLogHandler:
     def _write_record(self, record: logging.LogRecord) -> None:
         """Write a Python log record as a line of this log.
 
-        Skip a record that repeats an earlier warning, and backoff's record of the last attempt.
+        Skip repetitions of an earlier warning, and the record that says that retries have ended.
         """
         if record.funcName == _GIVE_UP_FUNCTION:
             return

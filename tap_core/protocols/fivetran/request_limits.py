@@ -93,7 +93,7 @@ class _ReceivingCall:
         until: Time (`time.monotonic`) after which the server does not wait for the request any
             longer, and receives the request of another call.
         has_arrived: True once the request has been received completely.
-        is_extended: True if ``until`` includes time for the delay of threads.
+        is_extended: True once ``until`` was extended because the threads of this process are slow.
     """
 
     context: Any
@@ -189,7 +189,7 @@ class RequestReceiver:
             self._receiving = call
 
     def _extend(self, call: _ReceivingCall) -> None:
-        """Measure how late a thread runs, and wait as much longer for the request of ``call``.
+        """Extend the wait for the request of ``call``, depending on how late this thread runs.
 
         The threads of concurrent syncs delay each other. Without this, the server would cancel
         calls whose requests have arrived, but were not yet read.
@@ -208,8 +208,8 @@ class RequestReceiver:
     def _demote_slow_call(self, call: _ReceivingCall) -> None:
         """Let the next call receive its request, because the request of ``call`` arrives slowly.
 
-        One slow request may continue to arrive in parallel. If there is one already, cancel
-        ``call``, or the older slow call if its 15 seconds are over.
+        One slow request may continue to arrive in parallel, for 15 seconds. If there is another
+        one, cancel ``call`` or, if the other one's 15 seconds are over, cancel that call.
         """
         self._receiving = None
         slow = self._slow

@@ -49,7 +49,7 @@ KnownTables: TypeAlias = Mapping[TableId, SourceTable]
 def discover_tables(tap: SyncTap) -> tuple[SourceTable, ...]:
     """Return all Fivetran tables of a tap, with all columns that the user can select.
 
-    To find them, change the tap's catalog so that it selects all streams and properties.
+    As a side effect, the tap's catalog selects all streams and properties afterwards.
     """
     tap.use_catalog(select_all(tap.streams.values()))
     tap.setup_mapper()
@@ -118,9 +118,9 @@ class _UpdateJob:
     known_tables: KnownTables | None
 
     def run(self) -> None:
-        """Sync the tap, put the responses into the queue, and then end the queue.
+        """Sync the tap, and put the encoded responses into `queue`; then mark the end of the queue.
 
-        The queue raises an error of the sync in the thread that sends the responses.
+        If the sync fails, the queue raises its error in the thread that takes the responses.
         """
         try:
             self._sync()

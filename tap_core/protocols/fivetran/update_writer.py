@@ -180,7 +180,7 @@ class UpdateWriter:
             self._write_state(state)
 
     def break_off(self) -> None:
-        """End a failed sync: send the last state again if rows follow it.
+        """End a failed sync: send the last state again if rows were sent after it.
 
         Fivetran commits rows only when it receives a state.
         """

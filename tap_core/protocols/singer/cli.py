@@ -478,7 +478,7 @@ def _open_input(path: str) -> Iterator[BinaryIO]:
 
 
 def _get_config_hint(plugin_name: str, config: Sequence[str]) -> str:
-    """Return the end of an error about settings that says how to pass them; "" with files only."""
+    """Return advice on passing settings, to end a message; "" if ``config`` has only files."""
     if not config:
         return f". {NO_SETTINGS}"
     if ENV in config:
