@@ -94,8 +94,8 @@ def _compile_check(
 ) -> Callable[[Record], bool]:
     """Compile a check of those properties of a record that ``sample`` has.
 
-    ``size`` is the number of properties that a record must have, or None for any number. The other
-    arguments are those of `compile_record_check`.
+    ``rule`` accepts records that pass, ``deselected`` are the properties to delete, and ``size`` is
+    the number of properties that a record must have, or None for any number.
     """
     writer = _CheckWriter()
     writer.write_record(rule, sample, deselected, size)
@@ -126,7 +126,8 @@ class _CheckWriter:
     ) -> None:
         """Generate the code that checks the record: its type, number of properties and values.
 
-        The arguments are those of `_compile_check`.
+        ``rule`` accepts ``sample`` and other valid records. ``deselected`` are the properties to
+        delete, and ``size`` is the required number of properties, or None for any number.
         """
         self._write(0, "if type(r) is not dict: return False")
         self._write_deletions(0, "r", deselected)
@@ -160,9 +161,8 @@ class _CheckWriter:
     ) -> None:
         """Generate the code that checks a value whose schema declares neither properties nor items.
 
-        ``kind`` is a source expression for the type of the value, such as ``type(v1 := r['id'])``,
-        which also assigns the value to ``variable``. ``below`` are the deselected properties in the
-        value.
+        ``kind`` is Python source for the type of the value, such as ``type(v1 := r['id'])``, which
+        also stores the value in ``variable``. ``below`` are deselected properties of the value.
         """
         terms = [f"{kind} not in {self._bind('t', rule.kinds)}"]
         if rule.accepts_other is not None and not below:
@@ -222,9 +222,9 @@ class _CheckWriter:
     ) -> Record | None:
         """Return an object with the properties that the check of a nested object expects.
 
-        It is ``sample``, the nested object in the sample record, or if that has no properties, an
+        It is ``sample``, the nested object in the sample record or, if that has no properties, an
         object with those that the schema declares. Return None if the generated code would become
-        too large or too deeply nested, or a property name is not a string.
+        too large or too deeply nested, or if a property name is not a string.
         """
         if rule is None:
             return None
@@ -254,10 +254,10 @@ class _CheckWriter:
 
 
 class _Object(NamedTuple):
-    """Object to check in the generated code: the record or an object in it.
+    """Object that the generated code checks: the record or an object in it.
 
-    ``variable`` is the object's name in the code, ``rule`` accepts the object, and ``sample`` is
-    the object in the sample record.
+    ``variable`` is its name in the code, ``rule`` accepts valid objects, and ``sample`` is this
+    object in the sample record.
     """
 
     variable: str

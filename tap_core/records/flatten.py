@@ -201,7 +201,7 @@ class _Columns:
                 yield key, column
 
     def _is_split(self, definition: JsonSchema, level: int) -> bool:
-        """Return True if a property, at nesting depth ``level``, is an object to split."""
+        """Return True if a property at nesting depth ``level`` is split into several columns."""
         is_object = "object" in definition.get("type", ())
         return is_object and "properties" in definition and level < self.max_level
 

@@ -76,10 +76,10 @@ class RecordChecks(NamedTuple):
 class RecordSerializer:
     """Callable that encodes the records of one stream; not thread-safe.
 
-    A call deletes deselected properties, converts values and encodes the record. A loop may avoid
-    the call for speed: if ``serializer.fits(record)`` returns True, the record can be passed
-    directly to ``serializer.encode``. A call may replace the function ``fits``, so the loop must
-    read this attribute again after each call.
+    A call deletes deselected properties, converts values and encodes the record. A loop can avoid
+    most calls, for speed: if ``serializer.fits(record)`` returns True, the record needs no
+    conversion and can be passed directly to ``serializer.encode``. A call of the serializer may
+    replace ``fits``, so the loop must read this attribute again after each call.
 
     ``fits`` is compiled for the properties of a sample record. If later records have other
     properties, ``fits`` is compiled again after 16 such records, then after 256, and so on.
@@ -131,8 +131,9 @@ class RecordSerializer:
 class TypedRecordSerializer(RecordSerializer):
     """Serializer for an encoder that uses the type of each property, such as Fivetran's.
 
-    Such an encoder also selects properties and converts values, so it gets the tap's records
-    unchanged. If ``encode`` fails for a record, ``encode_slowly`` encodes it.
+    The encoder itself selects properties and converts values, so it gets the tap's records
+    unchanged. It has two functions: the fast ``encode`` and, for records on which that fails,
+    ``encode_slowly``.
     """
 
     __slots__ = ()
@@ -146,7 +147,7 @@ class TypedRecordSerializer(RecordSerializer):
         return self._encode_slowly(record)
 
     def body(self, record: Record) -> Any:
-        """Return the record encoded with ``encode`` or, if that fails, with ``encode_slowly``."""
+        """Return the encoded record, from the fast function or, if it fails, the slow one."""
         try:
             return self.encode(record)
         except ENCODING_ERRORS:
@@ -221,9 +222,9 @@ def _build_checks(
 ) -> RecordChecks | None:
     """Return the checks that a record passes if it can be encoded without conversion.
 
-    ``rule`` accepts such records, and ``prune`` deletes deselected properties first. Return None if
-    each record must be converted, because the stream is deselected or the tap converts each value
-    with its own function.
+    ``rule`` accepts such a record after ``prune`` has deleted its deselected properties. If all
+    records must be converted, return None: the stream is deselected, or the tap has replaced the
+    function that converts a value.
     """
     if not mask[()] or is_conversion_replaced():
         return None

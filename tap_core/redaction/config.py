@@ -164,7 +164,7 @@ class _ValueLocation(NamedTuple):
         )
 
     def item(self) -> _ValueLocation:
-        """Return the location of the items of an array; this is the location of the array."""
+        """Return the location of the items of the array at this location."""
         inner_schema = _as_schema(self.schema.get("items"))
         return self._replace(
             schema=inner_schema, is_marked=self.is_marked or is_secret("", inner_schema)

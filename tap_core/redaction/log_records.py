@@ -151,7 +151,7 @@ def _format_exc_info(exc_info: _ExcInfo) -> str:
 
 
 def format_error(error: BaseException | _ExcInfo, redact: _Redact) -> str:
-    """Format the traceback of an error; ``redact`` removes secrets, each message is one line."""
+    """Return the traceback of an error as text without secrets; each message is one line."""
     if isinstance(error, BaseException):
         error = (type(error), error, error.__traceback__)
     trace = traceback.TracebackException(*error)

@@ -147,9 +147,9 @@ class Secrets:
 def _hide_decoded(text: str, pattern: re.Pattern[str], forms: Iterable[str]) -> str:
     """Replace secrets that are interrupted by escape sequences or line breaks by ``***``.
 
-    ``forms`` (secret values and their encodings) are searched in a decoded copy of the text. In it,
-    each match of ``pattern`` is replaced by the characters that it stands for, and a line break by
-    nothing.
+    ``forms`` are the secrets and their encodings. They are searched in a decoded copy of the text:
+    each escape sequence that ``pattern`` matches is replaced by its characters, and line breaks are
+    removed.
     """
     plain = pattern.sub(_unescape, text)
     found = [form for form in forms if form in plain]
@@ -207,9 +207,10 @@ def _encode(value: str) -> Iterator[str]:
 
 
 def _unescape(match: re.Match[str]) -> str:
-    """Return the character of an escape sequence, or the sequence if it is not printable.
+    """Return the character that a matched escape sequence represents, "" for a line break.
 
-    Return an empty string for a line break, and all characters of a percent-encoded text.
+    If the character is not printable, return the sequence. For a percent-encoded text, return the
+    whole decoded text.
     """
     kind = match.lastgroup
     if kind is None:
@@ -229,7 +230,7 @@ def _to_lower_case(match: re.Match[str]) -> str:
 
 
 def _long_lines(value: str) -> Iterator[str]:
-    """Yield the lines of a multi-line value, such as a PEM key, that are long enough to hide."""
+    """Yield the long lines of a multi-line secret, such as the Base64 lines of a PEM key."""
     lines = value.splitlines()
     if len(lines) > 1:
         yield from (
@@ -388,8 +389,8 @@ def _is_unescaped(backslashes: str, escapes: str) -> bool:
 
     Args:
         backslashes: Backslashes directly before the quote.
-        escapes: Backslashes before the value's opening quote. If there are any, the whole value is
-            within an escaped text, and the result is False.
+        escapes: Backslashes before the value's opening quote. If there are any, the quotes are part
+            of an escaped text, and the result is False.
     """
     return not escapes and len(backslashes) % 2 == 0
 
@@ -451,8 +452,8 @@ _ESCAPES: Final = {"\n": "\\n", "\r": "\\r"}
 def escape_control_characters(text: str) -> str:
     r"""Replace line breaks and control characters by escapes such as ``\n`` and ``\x1b``.
 
-    The characters are C0 except tab, DEL, C1, Unicode's line separators, marks of writing direction
-    and lone surrogates. The result is one line that no terminal interprets.
+    Replaced are the C0 characters except tab, DEL, the C1 characters, Unicode's line separators,
+    marks of writing direction and lone surrogates. No terminal interprets the resulting line.
     """
     return text if text.isascii() and text.isprintable() else _CONTROL.sub(_escape, text)
 
