@@ -93,7 +93,7 @@ def _intersect_types(first: Any, second: Any) -> Any:
 def _merge_additional(first: Any, second: Any) -> Any:
     """Merge two values of ``additionalProperties``; if the second is False, return the first.
 
-    A False is ignored because each member of an ``allOf`` declares only some of the properties.
+    In an ``allOf``, False would exclude the properties that only other members declare.
     """
     return first if second is False else _merge_two(first, second)
 

@@ -272,8 +272,8 @@ def has_reference(value: Any) -> bool:
 def _expand_references(schema: JsonSchema, scope: _Scope) -> JsonSchema:
     """Return a schema in which references are replaced by the schemas they refer to.
 
-    Nested references may be too many to expand. With ``cut_circles``, those below a certain depth
-    then become ``{}``; otherwise `SchemaNotValidError` is raised.
+    If there are too many references to expand, and ``scope.cut_circles`` is True, those below a
+    certain depth become ``{}``. Otherwise `SchemaNotValidError` is raised.
     """
     for deepest in (sys.maxsize, *_DEPTHS) if scope.cut_circles else (sys.maxsize,):
         with contextlib.suppress(_TooManyReferencesError):
@@ -287,8 +287,8 @@ def _expand_references(schema: JsonSchema, scope: _Scope) -> JsonSchema:
 def _replace_references(schema: JsonSchema, scope: _Scope) -> JsonSchema:
     """Return a schema with every reference replaced, also inside the schemas referred to.
 
-    If a keyword is both next to the reference and in the schema referred to, the latter's value is
-    used. Properties and required names are combined, because a record may have all of them.
+    A keyword in the schema referred to overrides the same keyword next to the reference. But
+    properties and required names are combined, because a record may have all of them.
     """
     rest = {key: value for key, value in schema.items() if key != "$ref"}
     result = map_subschemas(rest, lambda inner: _replace_references(inner, scope))

@@ -120,7 +120,7 @@ def has_unique_items(items: Sequence[Any]) -> bool:
 def _digest(value: Any) -> bytes:
     """Return a SHA-256 digest of a JSON array or object. Only equal values have the same digest.
 
-    Raise LimitExceededError if the check of the value has taken too long.
+    Raise LimitExceededError after the deadline for the validation of the whole value.
     """
     from hashlib import sha256
 

@@ -137,7 +137,7 @@ def serialize_json(obj: object, **kwargs: Any) -> str:
     Datetimes become ISO 8601 strings. Other values that JSON does not support become strings. NaN
     and infinity become null. Non-ASCII characters are escaped as in singer_sdk, because a record
     may contain the result as a string, for example for a flattened array. A lone surrogate is
-    escaped, or becomes a question mark next to a value that the json module cannot write.
+    escaped; if ``obj`` also contains a Decimal or NaN, it becomes a question mark.
     """
     if not kwargs:
         try:
