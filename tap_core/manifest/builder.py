@@ -376,9 +376,9 @@ class Builder:
     def _build_constant(self, expected: FieldType, node: Any, position: _Position) -> Any:
         """Return the value of an option that is evaluated now, because it cannot vary per request.
 
-        If a template in the option uses a config that is not known yet, return a function from
-        config to value if the option accepts one, otherwise the marker `UNKNOWN`. Also return
-        `UNKNOWN` after reporting a problem in the value.
+        Return the marker `UNKNOWN` after reporting a problem in the value. If a template in it uses
+        a config that is not known yet, return a function that gets the config and returns the
+        value. If the option does not accept a function, return `UNKNOWN`.
         """
         if not isinstance(node, str) or not has_template(node):
             return self._coerce(expected, node, position)

@@ -52,7 +52,7 @@ def check_manifest_connection(tap: Any) -> None:
 def _reject_stored_config(manifest: Manifest) -> None:
     """Raise ManifestError if an authenticator of the manifest stores new tokens in the config.
 
-    Such an authenticator would also store the ``config_overrides``, which are only for the check.
+    It would also store the ``config_overrides``, which are only for the connection check.
     """
     for part in iterate_nodes(manifest.tree):
         if part.get("refresh_token_updater") is not None:

@@ -258,7 +258,7 @@ class BoundTemplate:
             raise self._make_error(error) from None
 
     def _make_error(self, error: UndefinedError | TypeError | ManifestError) -> ManifestError:
-        """Return an error to raise, with the rendering error and the option's position."""
+        """Return a ManifestError about an error while rendering, with the option's position."""
         template = f"the template {self.template.text!r}"
         if isinstance(error, ManifestError):
             message = error.message

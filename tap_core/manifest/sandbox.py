@@ -127,7 +127,7 @@ def limit_rendering() -> Iterator[_Rendering]:
 
 
 def _check_deadline() -> Bounds:
-    """Raise LimitExceededError if the rendering takes too long; return its size limits."""
+    """Raise LimitExceededError if the current rendering takes too long; return its size limits."""
     run: _Rendering | None = getattr(_current, "run", None)
     if run is None:  # outside of a rendering
         return _bounds()
@@ -140,10 +140,10 @@ def _check_deadline() -> Bounds:
 
 
 def _count_size(value: Any) -> Any:
-    """Add the length of an intermediate result to the total of a rendering; return the result.
+    """Add the length of an intermediate result to the total size of a rendering; return the result.
 
     Raises:
-        LimitExceededError: The total exceeds its limit.
+        LimitExceededError: The total size exceeds its limit.
     """
     if isinstance(value, (str, bytes, *_CONTAINERS)):
         _count(len(value))
@@ -364,7 +364,7 @@ def _iterate_checked(_context: Any, items: Iterable[Any]) -> Iterator[Any]:
 def _iterate_result(items: Iterator[Any]) -> Iterator[Any]:
     """Yield the items of a filter's lazy result.
 
-    At each item, check the running time, and add the size of a list to the total of the rendering.
+    Check the running time at each item. Add the size of each list to the total size of a rendering.
     """
     for one in items:
         _check_deadline()

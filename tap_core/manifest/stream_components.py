@@ -354,8 +354,9 @@ def get_parameters(node: Mapping[str, Any]) -> Mapping[str, Any]:
 def _keep_bookmark_only(cursor: Any) -> Any:
     """Return a cursor that stores the same bookmarks, but does not change requests or records.
 
-    It is for a full-refresh stream without a cursor, from whose bookmark the incremental stream
-    resumes. Return None for a custom cursor, whose Python class determines the requests.
+    It is for the full-refresh stream of a StateDelegatingStream, which has no cursor itself: the
+    incremental stream resumes from the bookmark. Return None for a custom cursor, whose Python
+    class may change the requests.
     """
     if isinstance(cursor, IncrementingCountCursor):
         return replace(cursor, start_value_option=None)
