@@ -142,7 +142,7 @@ class _ValueLocation(NamedTuple):
 
     Attributes:
         schema: JSON Schema of the value.
-        name: Name of the property that holds the value, or the array that holds it.
+        name: Name of the property with the value or, for a list item, with the list.
         is_marked: True if the schema of the value, or of an object around it, marks it as secret.
         is_named: True if the name of the value, or of an object around it, is secret.
     """

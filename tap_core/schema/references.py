@@ -240,9 +240,9 @@ def _make_scope(
 
 
 def _describe_cause(error: BaseException) -> str:
-    """Return the error of the caller's function ``retrieve`` in parentheses, or an empty text.
+    """Return the error of a failed look-up of a document, in parentheses, or an empty text.
 
-    ``error`` is the exception of the library ``referencing``, which wraps the caller's error twice.
+    ``error`` is an exception of the library ``referencing``. It wraps the error twice.
     """
     reason = error.__cause__ and error.__cause__.__cause__
     return f" ({type(reason).__name__}: {reason})" if reason else ""

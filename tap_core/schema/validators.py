@@ -209,10 +209,10 @@ _check: Final = _Check()
 
 
 def _set_deadline(original: Any) -> Any:
-    """Return a version of a validator's ``iter_errors`` that sets the deadline of the check.
+    """Return a version of a validator's ``iter_errors`` that sets a deadline for each value.
 
-    The check of a subschema keeps the deadline of the whole check. ``original`` is the method to
-    wrap.
+    Subschemas, for which jsonschema calls it again, keep the deadline of the whole value.
+    ``original`` is the method to wrap.
     """
 
     def iter_errors(self: Any, instance: Any, _schema: Any = None) -> Iterator[Any]:
@@ -261,9 +261,8 @@ def check_deadline() -> None:
 def _evolve_safely(safe: Any, original: Any) -> Any:
     """Return a version of a validator's ``evolve`` that creates only safe validators.
 
-    jsonschema calls ``evolve`` to create the validator of a subschema, of another class if the
-    subschema has another ``$schema``. The new version replaces that class by its safe version, and
-    checks the deadline.
+    jsonschema calls ``evolve`` to create the validator of a subschema. The class of the validator
+    depends on ``$schema``. The new version uses its safe version, and checks the deadline.
     """
 
     def evolve(self: Any, **changes: Any) -> Any:
