@@ -137,7 +137,7 @@ class Manifest:
         return []
 
     def get_part(self, key: str) -> Any:
-        """Return the value of a top-level key, with references resolved; None for a missing key.
+        """Return the manifest's value for a key, with references resolved; None for a missing key.
 
         Raises:
             ManifestError: A reference has no target, or is circular.

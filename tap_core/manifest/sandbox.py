@@ -271,7 +271,7 @@ class Sandbox(SandboxedEnvironment):
         return super().call_binop(context, operator, left, right)
 
     def compiled(self, tree: nodes.Template) -> Any:
-        """Compile a parsed template so that its operations check the limits."""
+        """Compile a parsed template so that its operations check the limits of time and size."""
         return self.from_string(_LimitInserter().visit(tree))
 
 

@@ -237,7 +237,7 @@ class CdkListPartitionRouter(CdkPartitionRouter):
         self._cursor_field = InterpolatedString.create(self.cursor_field, parameters=parameters)
 
     def stream_slices(self) -> Iterable[Any]:
-        """Yield the stream slice ``{cursor_field: value}`` for each value of the list."""
+        """Yield the stream slice ``{cursor_field: value}`` for each item of `values`."""
         name = self._cursor_field.eval(self.config)
         for value in cast("list[Any]", self.values):
             yield CdkStreamSlice(partition={name: value}, cursor_slice={})

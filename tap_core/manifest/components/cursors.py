@@ -297,7 +297,7 @@ class CustomCursorReader:
         """State at the beginning of the current slice; templates call it ``stream_state``."""
 
     def slices(self) -> Iterator[CdkStreamSlice]:
-        """Yield the stream slices of the cursor class, one at a time.
+        """Yield the stream slices of the connector's cursor class, one at a time.
 
         The next slice is requested from the class only after the previous one was closed.
         """
@@ -312,7 +312,7 @@ class CustomCursorReader:
             yield stream_slice
 
     def put(self, request: HTTPRequest, scope: TemplateScope, stream_slice: CdkStreamSlice) -> None:
-        """Add the query parameters, headers and body fields of the cursor class to a request."""
+        """Add query parameters, headers and body fields of the connector's class to a request."""
         arguments = {
             "stream_state": self.state,
             "stream_slice": stream_slice,
@@ -345,7 +345,7 @@ class CustomCursorReader:
         return bool(is_later(self._latest, record))
 
     def close(self, stream_slice: CdkStreamSlice) -> Mapping[str, Any]:
-        """Call ``close_slice`` of the cursor class after a slice, and return the new state."""
+        """Call ``close_slice`` of the connector's class after a slice, and return the new state."""
         self._cursor.close_slice(stream_slice, *([self._latest] if self._takes_latest else []))
         return cast("Mapping[str, Any]", self._cursor.get_stream_state() or {})
 

@@ -386,7 +386,7 @@ class CustomErrorHandler(Custom):
     def interpret(
         self, response: requests.Response, scope: TemplateScope
     ) -> ResponseResolution | None:
-        """Return the action, message and failure type that the Python class selects for a response.
+        """Return the action, message and failure type that the connector's class selects.
 
         Return None if the class returns no action.
         """

@@ -156,7 +156,7 @@ class DynamicSchemaLoader:
     def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:
         """Request the list of fields from the API and return the stream's JSON Schema.
 
-        The list is read from the first record of the retriever.
+        The list is read from the first record of `retriever`.
         """
         described = next(iter(stream.iterate_records(self.retriever)), None)
         fields = self.schema_type_identifier.fields(described, self.config) if described else ()
