@@ -162,7 +162,7 @@ class Bounds:
     hint: str = "make it shorter"
 
     def check(self, size: float) -> None:
-        """Raise LimitExceededError if a value of this size exceeds the limit.
+        """Raise LimitExceededError if a value of this size is larger than `most`.
 
         Args:
             size: Number of characters or items of the value.
@@ -238,7 +238,7 @@ class Bounds:
     # Format strings
 
     def check_percent(self, text: str, arguments: Any) -> None:
-        """Raise LimitExceededError if ``text % arguments`` would exceed the limit."""
+        """Raise LimitExceededError if ``text % arguments`` would be longer than `most`."""
         values = list(arguments) if isinstance(arguments, tuple) else [arguments]
         if isinstance(arguments, Mapping):
             values = [*arguments, *arguments.values()]
@@ -251,7 +251,7 @@ class Bounds:
         self._check_filled(text, len(fields), widths, values)
 
     def check_format(self, text: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Raise LimitExceededError if ``text.format(*args, **kwargs)`` would exceed the limit."""
+        """Raise LimitExceededError if ``text.format(*args, **kwargs)`` would exceed `most`."""
         values = [*args, *kwargs.values()]
         if len(values) == 1 and isinstance(values[0], Mapping):  # format_map
             values += values[0].values()
@@ -265,7 +265,7 @@ class Bounds:
         self._check_filled(text, len(fields), widths, values)
 
     def check_spec(self, value: Any, spec: str) -> None:
-        """Raise LimitExceededError if ``format(value, spec)`` would exceed the limit."""
+        """Raise LimitExceededError if ``format(value, spec)`` would be longer than `most`."""
         self._check_filled("", 1, _find_integers(spec), [value])
 
     def _check_filled(

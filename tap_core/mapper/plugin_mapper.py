@@ -195,10 +195,7 @@ class PluginMapper:
     def _is_registered(
         self, stream_name: str, schema: JsonSchema, key_properties: Sequence[str] | None
     ) -> bool:
-        """Return True if a stream has a default map, made for the same schema and keys.
-
-        A stream without an entry of its own in ``stream_maps`` has a default map.
-        """
+        """Return True if a stream has a default map, one without settings, for schema and keys."""
         primary = self.stream_maps.get(stream_name, [None])[0]
         return (
             isinstance(primary, self.default_mapper_type)

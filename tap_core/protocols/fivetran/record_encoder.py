@@ -164,7 +164,7 @@ class _Entry:
 
     @property
     def null(self) -> bytes:
-        """Protobuf bytes of the column's name with the value null."""
+        """Protobuf bytes of a column with the value null: its name, and the marker for null."""
         return self._before(len(_NULL_VALUE)) + _NULL_VALUE
 
     def _before(self, length: int) -> bytes:
