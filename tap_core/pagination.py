@@ -100,7 +100,8 @@ class BaseAPIPaginator(ABC, Generic[TPageToken]):
         """Set `current_value` to the token of the next page, or set `finished`.
 
         Raises:
-            PaginationLoopError: The next token equals the current one.
+            PaginationLoopError: The next token equals the current one. Longer loops are detected by
+                `tap_core.http.page_iteration`.
         """
         self._page_count += 1
         new_value = self.get_next(response) if self.has_more(response) else None

@@ -11,7 +11,6 @@ import logging
 import threading
 import warnings
 from collections.abc import Mapping
-from contextlib import nullcontext
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote_plus, urlencode, urlsplit, urlunsplit
@@ -20,8 +19,6 @@ import requests
 from requests.auth import AuthBase
 
 from tap_core.exceptions import SingerSDKDeprecationWarning
-from tap_core.redaction import Secrets
-from tap_core.redaction.http import decode_header
 
 __all__ = [
     "APIAuthenticatorBase",
@@ -29,7 +26,6 @@ __all__ = [
     "adds_no_credentials",
     "bind_authenticator",
     "deprecated",
-    "refresh_token_after_401",
 ]
 
 _logger = logging.getLogger("tap_core.authenticators")
@@ -201,36 +197,3 @@ def bind_authenticator(authenticator: Any, stream: Any) -> Any:
     if callable(attach):
         attach(stream)
     return authenticator
-
-
-def refresh_token_after_401(authenticator: Any, refusal: requests.Response) -> bool:
-    """Refresh the access token of an authenticator after the server refused a request with a 401.
-
-    If several threads receive a 401 at once, the first one refreshes the token and the others wait
-    for it. The token is not refreshed if another thread has done so since the request was sent.
-    ``refusal`` is the 401 response.
-
-    Returns:
-        True if another try may use a new token; False if the authenticator has no tokens.
-    """
-    update = getattr(authenticator, "update_access_token", None)
-    if not callable(update):
-        return False
-    with getattr(authenticator, "_updating", nullcontext()):
-        token = getattr(authenticator, "access_token", None)
-        sent = [*refusal.history, refusal][0].request
-        if token is None or _contains_token(sent, str(token)):
-            update()
-    return True
-
-
-def _contains_token(request: requests.PreparedRequest, token: str) -> bool:
-    """Return True if the URL, the headers or the body of a request contain a token.
-
-    A token that is encoded, for example in Base64 or for a URL, is found too.
-    """
-    body: Any = request.body or ""
-    content = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body)
-    texts = (request.url or "", content, *map(decode_header, request.headers.values()))
-    forms = (token, *Secrets((token,)).forms)
-    return any(form in text for text in texts for form in forms)

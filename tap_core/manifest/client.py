@@ -15,7 +15,7 @@ import copy
 import itertools
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -23,11 +23,8 @@ import requests
 
 from tap_core import metrics
 from tap_core.authenticators import SimpleAuthenticator
-from tap_core.authenticators.base import (
-    adds_no_credentials,
-    bind_authenticator,
-    refresh_token_after_401,
-)
+from tap_core.authenticators.base import adds_no_credentials, bind_authenticator
+from tap_core.authenticators.token_renewal import renew_access_token, send_with_renewal
 from tap_core.http.origins import (
     Origin,
     Route,
@@ -288,11 +285,8 @@ class ManifestClient:
         After a response with status 401, the access token is renewed and the request is sent again.
         """
         authenticator = bind_authenticator(self.signer, self.stream)
-        response = self._send(request, context, authenticator)
-        is_refused = response.status_code == HTTPStatus.UNAUTHORIZED
-        if is_refused and refresh_token_after_401(authenticator, response):
-            self.stream.log("The access token was rejected and renewed; the request is sent again.")
-            response = self._send(request, context, authenticator)
+        send = partial(self._send, request, context, authenticator)
+        response = send_with_renewal(send, authenticator, self.stream.log)
         self._validate_response(response)
         if response.status_code < HTTPStatus.BAD_REQUEST:
             self._check_body(response)
@@ -452,7 +446,7 @@ class ManifestClient:
             )
             return
         if resolution.action is ResponseAction.REFRESH_TOKEN_THEN_RETRY:
-            refresh_token_after_401(self.signer, response)
+            renew_access_token(self.signer, response)
         error = self._make_error(resolution, response)
         if resolution.action is ResponseAction.REDUCE_PAGE_SIZE and self._pages is not None:
             self._pages.reduce(error)

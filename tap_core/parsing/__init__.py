@@ -1,1 +1,1 @@
-"""Small parsers: datetimes, JSONPath expressions, variable-length integers, command lines."""
+"""Small parsers: datetimes (and their formatting), JSONPath, variable integers, command lines."""

@@ -303,7 +303,10 @@ class Sink(abc.ABC):
                 self._warned_missing_fields.add(name)
 
     def _singer_validate_message(self, record: Record) -> None:
-        """Raise MissingKeyPropertiesError if a record does not have all key properties."""
+        """Raise MissingKeyPropertiesError if a record does not have all key properties.
+
+        `tap_core.sinks.pipeline` calls it only for such records, unless a subclass overrides it.
+        """
         if any(name not in record for name in self._key_properties):
             raise MissingKeyPropertiesError(
                 f"Record is missing one or more key_properties. Key Properties:"

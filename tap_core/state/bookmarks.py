@@ -205,8 +205,8 @@ def increment_state(
 ) -> None:
     """Advance the bookmark of a sorted stream to the replication key value of a record.
 
-    For an unsorted stream a progress marker is advanced. `BookmarkCursor` is faster for many
-    records.
+    For an unsorted stream a progress marker is advanced. A sync uses `BookmarkCursor` instead: it
+    has the same rules and is faster for many records.
 
     Args:
         stream_or_partition_state: State dict to change.

@@ -23,7 +23,8 @@ import requests
 
 from tap_core import metrics
 from tap_core.authenticators import SimpleAuthenticator
-from tap_core.authenticators.base import bind_authenticator, refresh_token_after_401
+from tap_core.authenticators.base import bind_authenticator
+from tap_core.authenticators.token_renewal import send_with_renewal
 from tap_core.compat.author_overrides import MYPY, AuthorProperty
 from tap_core.exceptions import FatalAPIError, RetriableAPIError, SingerSDKDeprecationWarning
 from tap_core.http.origins import Origin
@@ -395,12 +396,8 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         Only after status 401, send it again if the authenticator can renew its access token.
         """
         authenticator = bind_authenticator(self.authenticator, self)
-        response = self._send(prepared_request, context, authenticator)
-        status = response.status_code
-        is_refused = status == HTTPStatus.UNAUTHORIZED and status not in self.tolerated_http_errors
-        if is_refused and refresh_token_after_401(authenticator, response):
-            self.log("The access token was rejected and renewed; the request is sent again.")
-            response = self._send(prepared_request, context, authenticator)
+        send = partial(self._send, prepared_request, context, authenticator)
+        response = send_with_renewal(send, authenticator, self.log, self.tolerated_http_errors)
         self.validate_response(response)
         if response.status_code < HTTPStatus.BAD_REQUEST:
             self._check_body(response)

@@ -26,7 +26,8 @@ def next_metadata(
 ) -> CommitMetadata:
     """Return the commit metadata to write for a batch, after checking the table's newest metadata.
 
-    If the batch has no state, the state of the table's newest commit is written again.
+    If the batch has no state, the state of the table's newest commit is written again. The
+    writer of the table format checks if the table already contains the batch.
 
     Args:
         before: The newest commit metadata in the table, or None.

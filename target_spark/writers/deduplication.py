@@ -1,4 +1,7 @@
-"""Selection of the newest row of each key, when a batch has several."""
+"""Selection of the newest row of each key, when a batch has several.
+
+`target_spark.writers.delta.small_batches` has the same rules for Arrow tables.
+"""
 
 from __future__ import annotations
 

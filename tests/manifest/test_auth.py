@@ -12,7 +12,7 @@ import pytest
 import requests
 
 from tap_core.authenticators import AccessTokenError
-from tap_core.authenticators.base import refresh_token_after_401
+from tap_core.authenticators.token_renewal import renew_access_token
 from tap_core.exceptions import FatalAPIError
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import Authenticator
@@ -486,7 +486,7 @@ def test_refused_session_token_is_renewed_once(server):
     refused = requests.Response()
     refused.request = auth(requests.Request("GET", "http://api").prepare())
     for _ in range(2):  # the second one was sent with the old token, too
-        assert refresh_token_after_401(auth, refused)
+        assert renew_access_token(auth, refused)
     request = auth(requests.Request("GET", "http://api").prepare())
     assert request.headers["Authorization"] == "Bearer s2"
     assert len(server.asked) == 2
@@ -508,7 +508,7 @@ def test_refused_session_token_is_renewed_wherever_it_was_sent(server, how):
     refused = requests.Response()
     refused.request = auth(requests.Request("POST", "http://api").prepare())
     for _ in range(2):  # the second one was sent with the old token, too
-        assert refresh_token_after_401(auth, refused)
+        assert renew_access_token(auth, refused)
     assert auth.access_token == "new"
     assert len(server.asked) == 2
 

@@ -17,7 +17,7 @@ from target_spark.writers.deduplication import DELETE_ONLY_COLUMN
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["SmallBatch", "keep_initial_rows", "keep_newest", "sort_rows"]
+__all__ = ["SmallBatch", "keep_initial_rows", "latest_rows_by_key", "sort_rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class SmallBatch:
         return cls(rows, types)
 
 
-def keep_newest(rows: pa.Table, keys: MergeKeys) -> pa.Table:
+def latest_rows_by_key(rows: pa.Table, keys: MergeKeys) -> pa.Table:
     """Return the newest row of each key, as `latest_by_key` returns it for a DataFrame."""
     import pyarrow as pa
 
@@ -69,7 +69,7 @@ def keep_newest(rows: pa.Table, keys: MergeKeys) -> pa.Table:
 def keep_initial_rows(newest: pa.Table, keys: MergeKeys) -> pa.Table:
     """Return the rows to insert into an empty table: the newest row of each key, unless deleted.
 
-    ``newest`` is the result of `keep_newest`. `as_initial_rows` does the same for a DataFrame.
+    ``newest`` is a result of `latest_rows_by_key`. `as_initial_rows` is the same for a DataFrame.
     """
     removed = [keys.removed] if keys.removed is not None else []
     removed += [keys.deleted] if keys.deleted is not None and keys.hard_delete else []

@@ -82,7 +82,7 @@ from target_spark.writers.delta.maintenance import optimize_and_vacuum
 from target_spark.writers.delta.small_batches import (
     SmallBatch,
     keep_initial_rows,
-    keep_newest,
+    latest_rows_by_key,
 )
 from target_spark.writers.delta.small_batches import sort_rows as sort_arrow_rows
 from target_spark.writers.merge_statement import Merge, build_upsert
@@ -627,7 +627,7 @@ class DeltaWriter:
         if mode is WriteMode.UPSERT and not self.is_empty(spark, table):
             return self._merge_small_batch(spark, table, batch, keys, commit)
         if mode is not WriteMode.APPEND and keys.columns:
-            rows = keep_initial_rows(keep_newest(batch.rows, keys), keys)
+            rows = keep_initial_rows(latest_rows_by_key(batch.rows, keys), keys)
         else:
             rows = sort_arrow_rows(batch.rows.drop_columns([keys.order]), keys)
         source = _FileSource(batch.types, partial(write_arrow_file, rows, table, job=commit.job))
@@ -651,7 +651,7 @@ class DeltaWriter:
         keys: MergeKeys,
         commit: CommitMetadata,
     ) -> CommitStats:
-        rows = keep_newest(batch.rows, keys)
+        rows = latest_rows_by_key(batch.rows, keys)
         columns = [name for name in rows.column_names if name != DELETE_ONLY_COLUMN]
         merge = build_upsert(MERGE_TARGET, columns, keys)
         with self._committing(
