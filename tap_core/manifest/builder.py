@@ -218,17 +218,15 @@ class Builder:
         return node
 
     def _convert_mapping(self, expected: FieldType, node: MappingNode, position: _Position) -> Any:
-        is_typed = isinstance(node.get(_TYPE), str) or "class_name" in node
-        if expected.components and (is_typed or expected.value is None):
-            return self._build_component(expected, node, position)
-        if expected.kind == "value" and _is_component(node):
-            return self._build_component(_ANY_COMPONENT, node, position)
         if expected.kind == "value":
             return self._convert_values(
                 apply_own_parameters(node),
                 position,
                 lambda one, at: self._convert_nested_value(expected, one, at),
             )
+        is_typed = isinstance(node.get(_TYPE), str) or "class_name" in node
+        if expected.components and (is_typed or expected.value is None):
+            return self._build_component(expected, node, position)
         if expected.value is None:
             return self._coerce(expected, node, position)
         inner = expected.value
@@ -257,10 +255,13 @@ class Builder:
     def _convert_nested_value(self, expected: FieldType, node: Any, position: _Position) -> Any:
         """Convert a value inside a mapping or list to the type ``expected``.
 
-        An empty text becomes None here. As the value of an option, it stays an empty text.
+        An empty text becomes None here. As the value of an option, it stays an empty text. A mapping is
+        built as a component only if ``expected`` accepts components; otherwise it is data.
         """
         if isinstance(node, str):
             return self._build_interpolated(expected, node, position, empty=None)
+        if expected.components and isinstance(node, MappingNode) and _is_component(node):
+            return self._build_component(expected, node, position)
         return self._convert(expected, node, position)
 
     def _convert_list(self, expected: FieldType, node: list[Any], position: _Position) -> Any:

@@ -139,3 +139,18 @@ def test_two_query_properties_in_a_requester_are_rejected():
     text = f"{{type: HttpRequester, url: x, request_parameters: {{a: {one}, b: {one}}}}}"
     with pytest.raises(ManifestError, match="one list of properties"):
         made(text, HttpRequester)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "request_body: {type: RequestBodyJsonObject, value: {fields: %s}}",
+        "request_body_json: {filters: [{fields: %s}]}",
+        "request_body_data: {fields: %s}",
+        "request_headers: {fields: %s}",
+    ],
+)
+def test_query_properties_in_a_body_or_a_header_are_rejected(option: str):
+    fields = option % "{type: QueryProperties, property_list: [a]}"
+    with pytest.raises(ManifestError, match=r"line .* as `query_properties` of the requester"):
+        made(f"type: HttpRequester\nurl: x\n{fields}", HttpRequester)

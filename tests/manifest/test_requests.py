@@ -284,6 +284,15 @@ def test_page_token_can_be_the_path_of_the_next_page(options, token, url):
     assert asked.url == url
 
 
+def test_body_may_contain_the_name_of_a_component_as_its_type():
+    body = {
+        "limit": {"type": "Rate", "limit": 3},
+        "type": "RecordFilter",
+        "a": [{"type": "NoAuth"}],
+    }
+    assert json.loads(sent(made(f"{URL}request_body_json: {body}", HttpRequester)).body) == body
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

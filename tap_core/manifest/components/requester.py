@@ -159,7 +159,7 @@ class HttpRequester:
     http_method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "GET"
     authenticator: Authenticator | None = None
     error_handler: ErrorHandler | None = None
-    request_parameters: Parameter = None
+    request_parameters: Parameter | QueryProperties = None
     request_headers: Document = None
     request_body: (
         RequestBodyPlainText
@@ -199,6 +199,13 @@ class HttpRequester:
             raise ManifestError(
                 "A request has one list of properties: give one QueryProperties in"
                 " `request_parameters`, or `query_properties`."
+            )
+        body = None if self.request_body is None else self.request_body.value
+        if _has_query_properties([self.request_headers, body, *bodies[1:]]):
+            raise ManifestError(
+                "QueryProperties cannot be in the body or the headers of a request: declare them as"
+                " `query_properties` of the requester, and write"
+                " `{{ stream_partition.extra_fields['query_properties'] }}` there."
             )
 
     @cached_property
@@ -311,6 +318,14 @@ def find_property_parameters(params: Any) -> list[str]:
     if not isinstance(params, Mapping):
         return []
     return [name for name, value in params.items() if isinstance(value, QueryProperties)]
+
+
+def _has_query_properties(value: Any) -> bool:
+    """Return True if a body or header of a request, or a value inside it, is a QueryProperties."""
+    if isinstance(value, Mapping):
+        is_found = value.get("type") == QueryProperties.__name__
+        return is_found or any(map(_has_query_properties, value.values()))
+    return isinstance(value, list) and any(map(_has_query_properties, value))
 
 
 def get_request_properties(fields: Mapping[str, Any]) -> QueryProperties | None:
