@@ -383,6 +383,10 @@ class Builder:
         """
         if not isinstance(node, str) or not has_template(node):
             return self._coerce(expected, node, position)
+        if expected.is_plain:
+            message = f"this option takes no template: the text {node!r} is used as it is."
+            self._report(position, message, is_error=False)
+            return node
         value = self._render_constant(expected, node, position)
         if value is UNKNOWN or callable(value):
             return value

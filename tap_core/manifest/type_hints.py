@@ -11,13 +11,24 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    TypeAlias,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 __all__ = [
     "INJECTED_FIELDS",
     "UNSET_IF_EMPTY",
     "ComponentPlan",
     "FieldType",
+    "PlainText",
     "get_component_plan",
     "parse_annotation",
 ]
@@ -30,6 +41,11 @@ UNSET_IF_EMPTY: Final = "unset if empty"
 
 An example is ``{{ config['retries'] }}`` for an optional setting.
 """
+
+_PLAIN: Final = "plain"
+
+PlainText: TypeAlias = Annotated[str, _PLAIN]
+"""Text option that is used as it is, as in airbyte-cdk, even if it looks like a template."""
 
 _KINDS: Final = frozenset({"text", "value", "condition", "node", "draft"})
 _SCALARS: Final = frozenset({str, int, float, bool})
@@ -63,6 +79,8 @@ class FieldType:
     is_optional: bool = False
     is_unset_if_empty: bool = False
     """True if the option is annotated with `UNSET_IF_EMPTY`."""
+    is_plain: bool = False
+    """True if the option is a `PlainText`."""
     is_callable: bool = False
     """True if a function is accepted that receives the config and returns the value."""
 
@@ -167,6 +185,8 @@ def _add_kind(values: dict[str, Any], member: Any) -> None:
         return
     if kind == UNSET_IF_EMPTY:
         values["is_unset_if_empty"] = True
+    if kind == _PLAIN:
+        values["is_plain"] = True
     for one in _split_union(inner):
         _add_member(values, one)
 

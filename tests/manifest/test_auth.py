@@ -172,13 +172,13 @@ def form(asked):
     ("more", "sent", "headers"),
     [
         (
-            "refresh_token: '{{ config.token }}'\nscopes: [a, b]",
+            "refresh_token: '{{ config.token }}'\nscopes: [a, '{{ config.id }}']",
             {
                 "grant_type": "refresh_token",
                 "client_id": "me",
                 "client_secret": "s3cret",
                 "refresh_token": "r0",
-                "scopes": ["a", "b"],
+                "scopes": ["a", "{{ config.id }}"],
             },
             {},
         ),

@@ -77,6 +77,11 @@ def test_default_is_six_tries_within_ten_minutes():
             answer(400, b'{"errors": [{"message": "try again"}, {"detail": "x"}]}'),
             answer(400, b'{"error": {"x": "again"}}'),
         ),
+        (
+            "error_message_contains: '{{ config.name }}'",
+            answer(400, b'{"message": "unknown {{ config.name }}"}'),
+            answer(400),
+        ),
         ("error_message_contains: again", answer(503, b"<p>try again</p>"), answer(503, b"no")),
     ],
 )

@@ -108,6 +108,15 @@ def test_fields_are_added_if_the_condition_is_true(transform):
     assert transform(text, {"id": 0}) == {"id": 0}
 
 
+def test_template_in_a_path_is_used_as_text_with_a_warning(transform, caplog):
+    """As in airbyte-cdk."""
+    text = added("v").replace("[new]", "[a, '{{ config.account }}']")
+    assert transform(text, {}) == {"a": {"{{ config.account }}": "v"}}
+    assert "path[1]: this option takes no template: the text '{{ config.acc" in caplog.text
+    text = "- {type: RemoveFields, field_pointers: [['{{ config.account }}']]}"
+    assert transform(text, {"0042": 1, "{{ config.account }}": 2}) == {"0042": 1}
+
+
 def test_empty_condition_is_the_same_as_none(transform):
     """Before, an empty condition was false: no field was added or removed."""
     text = """

@@ -49,6 +49,7 @@ from tap_core.manifest.request_credentials import (
     InjectedCredential,
     parse_expiry,
 )
+from tap_core.manifest.type_hints import PlainText
 from tap_core.parsing.datetimes import utc_now
 
 __all__ = [
@@ -340,7 +341,7 @@ class OAuthAuthenticator:
     token_refresh_endpoint: str | None = None
     refresh_token: str | None = None
     grant_type: str = "refresh_token"
-    scopes: list[str] = field(default_factory=list)
+    scopes: list[PlainText] = field(default_factory=list)
     refresh_request_body: InterpolatedValue = None
     refresh_request_headers: InterpolatedValue = None
     send_refresh_request_as_query_params: bool = False

@@ -26,6 +26,7 @@ from tap_core.manifest.dpath import find_all
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import Condition, InterpolatedText, InterpolatedValue, resolve
 from tap_core.manifest.loader import Manifest
+from tap_core.manifest.type_hints import PlainText
 from tap_core.schema.validators import validator_class
 from tap_core.singerlib.json import UnreadableJSONError, load_json
 
@@ -63,7 +64,7 @@ class ConfigAddFields:
 class ConfigRemoveFields:
     """Transformation that removes the fields at the given paths from the config."""
 
-    field_pointers: list[list[str]]
+    field_pointers: list[list[PlainText]]
     condition: Condition | None = None
 
     def change(self, config: dict[str, Any]) -> None:

@@ -40,7 +40,7 @@ from tap_core.manifest.interfaces import (
     TemplateScope,
     resolve,
 )
-from tap_core.manifest.type_hints import UNSET_IF_EMPTY
+from tap_core.manifest.type_hints import UNSET_IF_EMPTY, PlainText
 from tap_core.redaction import Secrets
 
 __all__ = [
@@ -166,7 +166,7 @@ class HttpResponseFilter:
     ) = None
     failure_type: Literal["system_error", "config_error", "transient_error"] | None = None
     error_message: InterpolatedText = ""
-    error_message_contains: str | None = None
+    error_message_contains: PlainText | None = None
     http_codes: list[int] = field(default_factory=list)
     predicate: Condition | None = None
 

@@ -32,6 +32,7 @@ from tap_core.manifest.interfaces import (
     resolve,
 )
 from tap_core.manifest.literals import get_literal_types
+from tap_core.manifest.type_hints import PlainText
 from tap_core.types import Record
 
 __all__ = [
@@ -53,7 +54,7 @@ _Change: TypeAlias = Callable[[Record, TemplateScope], None]
 class AddedFieldDefinition:
     """Declaration of a field that AddFields adds to records: path, and value or template."""
 
-    path: list[str]
+    path: list[PlainText]
     value: InterpolatedValue
     value_type: Literal["string", "number", "integer", "boolean"] | None = None
 
@@ -104,7 +105,7 @@ class AddFields:
 class RemoveFields:
     """Transformation that removes the fields at the given paths, which may contain wildcards."""
 
-    field_pointers: list[list[str]]
+    field_pointers: list[list[PlainText]]
     condition: Condition | None = None
 
     @cached_property
