@@ -223,6 +223,7 @@ FROM_BODY = "type: WaitTimeFromResponse, wait_time_in_seconds: '{{ response.seco
         ("type: ConstantBackoffStrategy, backoff_time_in_seconds: '{{ config.s }}'", None, 9),
         ("type: ExponentialBackoffStrategy", None, 10),
         ("type: ExponentialBackoffStrategy, factor: 0.5", None, 1),
+        ("type: ExponentialBackoffStrategy, factor: 0", None, 10),
         (HEADER, answer(429, Wait="12"), 12),
         (HEADER, answer(429, Wait="soon"), None),
         (HEADER, answer(429, Wait="nan"), None),

@@ -60,6 +60,8 @@ __all__ = [
 
 _logger: Final = logging.getLogger("tap_core.manifest")
 _MAX_RETRIES: Final = 5
+_FACTOR: Final = 5.0
+"""Factor of an exponential backoff that declares none."""
 _MAX_SECONDS: Final = 600.0
 """Maximum time in seconds for all attempts of a request."""
 
@@ -353,7 +355,7 @@ class ConstantBackoffStrategy:
 class ExponentialBackoffStrategy:
     """Backoff strategy whose waits double: 2, 4, 8 … seconds, multiplied by `factor`."""
 
-    factor: float = 5
+    factor: float = _FACTOR
     jitter_range_in_seconds: float | None = None
 
     def compute_wait(
@@ -362,9 +364,10 @@ class ExponentialBackoffStrategy:
         """Return `factor` times 2 to the power of ``tries`` (seconds), plus a jitter if declared.
 
         ``tries`` is the number of attempts so far. The random jitter is between 0 and 2 times
-        `jitter_range_in_seconds`.
+        `jitter_range_in_seconds`. A `factor` of 0 is the same as none, as in airbyte-cdk.
         """
-        return _add_jitter(self.factor * 2.0**tries, self.jitter_range_in_seconds)
+        seconds = (self.factor or _FACTOR) * 2.0**tries
+        return _add_jitter(seconds, self.jitter_range_in_seconds)
 
 
 @dataclass(frozen=True, kw_only=True)
