@@ -61,7 +61,8 @@ class ClampPolicy:
         """Return the start of the day, week or month (see ``target``) that contains a datetime."""
         day = instant.replace(hour=0, minute=0, second=0, microsecond=0)
         if self.target == "WEEK":
-            return day - timedelta(days=(day.weekday() - self.weekday) % _DAYS_OF_A_WEEK)
+            begun = timedelta(days=(day.weekday() - self.weekday) % _DAYS_OF_A_WEEK)
+            return ISODuration(0, begun).before(day)
         return day.replace(day=1) if self.target == "MONTH" else day
 
     def ceiling(self, instant: datetime) -> datetime:
@@ -76,10 +77,14 @@ class ClampPolicy:
         return self.following(begun)
 
     def following(self, start: datetime) -> datetime:
-        """Return the start of the day, week or month after the one that begins at ``start``."""
+        """Return the start of the day, week or month after the one that begins at ``start``.
+
+        In the last period before the year 10000, return the maximum of `datetime.datetime`.
+        """
         if self.target == "MONTH":
             return ISODuration(1, timedelta()).after(start)
-        return start + timedelta(days=_DAYS_OF_A_WEEK if self.target == "WEEK" else 1)
+        days = timedelta(days=_DAYS_OF_A_WEEK if self.target == "WEEK" else 1)
+        return ISODuration(0, days).after(start)
 
 
 def parse_clamp(clamping: dict[str, Any]) -> ClampPolicy:
@@ -127,7 +132,10 @@ def split_into_windows(
         clamp: Policy that aligns the windows to days, weeks or months; None for no alignment.
     """
     if clamp is not None:
-        start, end = clamp.ceiling(start), clamp.floor(end) - granularity
+        start, end = clamp.ceiling(start), clamp.floor(end)
+        if end - start < granularity:
+            return
+        end -= granularity
     if start > end or (start == end and (joins_last or not (granularity or reads_end))):
         return
     lower, number = start, 0

@@ -122,6 +122,30 @@ def test_clamped_windows_cover_complete_periods(clamping: dict, expected: list[s
 
 
 @pytest.mark.parametrize(
+    "target, near_year_1, near_year_9999",
+    [
+        ("MONTH", [], []),
+        ("WEEK", ["0001-01-01..0001-01-14"], ["9999-12-20..9999-12-26"]),
+        ("DAY", ["0001-01-01..0001-01-19"], ["9999-12-16..9999-12-30"]),
+    ],
+)
+def test_clamping_at_the_limits_of_dates(
+    target: str, near_year_1: list[str], near_year_9999: list[str]
+) -> None:
+    """Before, these intervals ended with an OverflowError."""
+    clamp = parse_clamp({"target": target, "target_details": {"weekday": "MONDAY"}})
+
+    def clamped(start: str, end: str) -> list[str]:
+        spans = split_into_windows(
+            day(start), day(end), step=parse_duration("P1M"), granularity=DAY, clamp=clamp
+        )
+        return [f"{first.date()}..{last.date()}" for first, last in spans]
+
+    assert clamped("0001-01-01", "0001-01-20") == near_year_1
+    assert clamped("9999-12-16", "9999-12-31") == near_year_9999
+
+
+@pytest.mark.parametrize(
     "clamping",
     [{}, {"target": "YEAR"}, {"target": "WEEK"}, {"target": "WEEK", "target_details": {}}],
 )
