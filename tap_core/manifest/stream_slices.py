@@ -122,11 +122,14 @@ class StreamSlices:
     def keep_parent_state(self, parent: str, position: Any) -> None:
         """Keep a parent stream's state until `complete` adds it to the state of this stream.
 
+        A stream without a cursor stores none: it reads all parent records in each sync.
+
         Args:
             parent: Name of the parent stream.
             position: State that the parent stream has reached.
         """
-        self._parents[parent] = position
+        if self._stream.replication_key:
+            self._parents[parent] = position
 
     def set_first_bookmark(self, context: Context | None, components: StreamComponents) -> None:
         """Set the bookmark of a slice that has none, if the slice starts at the global cursor.

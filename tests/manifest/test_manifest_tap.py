@@ -17,7 +17,7 @@ from tap_core.manifest.cli import main
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.tap import make_tap_class
 from tests.http.server import ReceivedRequest, Reply, Server, page, serving
-from tests.manifest.running import RunResult, asked, manifest, run, stream
+from tests.manifest.running import DATE_CURSOR, RunResult, asked, manifest, run, stream
 
 CURSOR = """
 incremental_sync:
@@ -249,6 +249,15 @@ class TestIncrementalDependency:
         of_parent = CURSOR.replace("step: P10D", "").replace("cursor_granularity: P1D", "")
         sub = stream("sub", "/sub/{{ stream_slice.parent }}", retriever=self.ROUTER, more=of_parent)
         return manifest(folder, stream("items", "/i", more=of_parent), sub)
+
+    def test_child_without_a_cursor_stores_no_parent_position(self, tmp_path: Path):
+        """As in airbyte-cdk: such a child reads all parents in each sync."""
+        sub = stream("sub", "/sub/{{ stream_slice.parent }}", retriever=self.ROUTER)
+        path = manifest(tmp_path, stream("items", "/i", more=DATE_CURSOR), sub)
+        with serving() as server:
+            server.answers_by(lambda _: page({"id": 1, "at": "2024-01-09"}))
+            ran = run(path, server)
+        assert "parent_state" not in ran.state["bookmarks"]["sub"]
 
     def test_parent_position_is_stored_in_the_state_of_the_child(self, tmp_path: Path):
         path = self.declared(tmp_path)
