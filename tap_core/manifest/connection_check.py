@@ -43,7 +43,7 @@ def check_manifest_connection(tap: Any) -> None:
         tap = type(tap)(config=config, validate_config=False, setup_mapper=False)
     if isinstance(check, CheckDynamicStream):
         _read_first_streams(tap, check)
-    elif check and (check.stream_names or check.dynamic_streams_check_configs):
+    elif check and (check.stream_names is not None or check.dynamic_streams_check_configs):
         _read_named_streams(tap, check)
     else:
         Tap.check_connection(tap)
@@ -69,7 +69,9 @@ def _read_named_streams(tap: Any, check: CheckStream) -> None:
     Raises:
         ConfigurationError: A stream is unknown.
     """
-    names, templates = check.stream_names, check.dynamic_streams_check_configs
+    names, templates = check.stream_names or [], check.dynamic_streams_check_configs
+    if not names and not templates:
+        tap.logger.warning("The connection check names no streams: no request was made.")
     if templates or not _read_declared(tap, names):
         for name in [*names, *_find_template_streams(tap, templates)]:
             if name not in tap.streams:

@@ -440,6 +440,13 @@ class TestTapClass:
             make_tap_class(path)(config={"url": server.url}).check_connection()
         assert asked(server) == ["/i"]
 
+    def test_connection_check_without_names_makes_no_request(self, tmp_path: Path, caplog: Any):
+        """As in airbyte-cdk. Before, it read every stream."""
+        tail = "check: {type: CheckStream, stream_names: []}"
+        path = manifest(tmp_path, stream("items", "/i"), tail=tail)
+        make_tap_class(path)(config={"url": "http://127.0.0.1:9"}).check_connection()
+        assert "check names no streams: no request was made" in caplog.text
+
     def test_connection_check_accepts_a_stream_without_slices(self, tmp_path: Path):
         router = """
         partition_router: {type: ListPartitionRouter, cursor_field: kind, values: []}
