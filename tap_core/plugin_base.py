@@ -39,7 +39,7 @@ from tap_core.config.loading import (
     read_config_files,
     read_environment,
 )
-from tap_core.config.validation import suggest_misspelled_settings, validate_config
+from tap_core.config.validation import find_null_bytes, suggest_misspelled_settings, validate_config
 from tap_core.exceptions import (
     ConfigValidationError,
     MapperNotInitialized,
@@ -260,6 +260,7 @@ class PluginBase(abc.ABC):
         errors = [
             *self._env_faults.values(),
             *validate_config(self._config, schema, skip=self._env_faults),
+            *find_null_bytes(self._config),
             *self._faults_beyond_schema(),
         ]
         warn_about_log_level(self.name)

@@ -23,6 +23,7 @@ from tap_core.types import JsonSchema
 
 __all__ = [
     "checked_changes",
+    "find_null_bytes",
     "is_trivially_valid",
     "setting_path",
     "suggest_misspelled_settings",
@@ -63,6 +64,23 @@ def validate_config(
         for error in sorted(errors, key=lambda error: [str(part) for part in error.path])
         if not error.path or error.path[0] not in skipped
     ]
+
+
+def find_null_bytes(value: Any, *path: str | int) -> Iterator[str]:
+    """Yield a message for each text in a setting's value that contains a null byte.
+
+    No path, address or header may contain one. A text of null bytes only may be a delimiter, and is
+    valid.
+
+    Args:
+        value: Value of the setting, or the whole configuration.
+        path: Names and positions that lead to the value.
+    """
+    if isinstance(value, str) and "\0" in value and value.strip("\0"):
+        yield f"{setting_path(path)}: the text contains a null byte (U+0000): remove it"
+    items = value.items() if isinstance(value, dict) else ()
+    for key, item in enumerate(value) if isinstance(value, list) else items:
+        yield from find_null_bytes(item, *path, key)
 
 
 def checked_changes(

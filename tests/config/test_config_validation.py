@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from tap_core.config.validation import (
+    find_null_bytes,
     is_trivially_valid,
     setting_path,
     suggest_misspelled_settings,
@@ -60,6 +61,15 @@ def test_every_fault_is_reported_with_its_path():
         "a.b[2]: 3.5 is not of type 'integer'",
         "mode: 'z' is not one of ['x', 'y']",
         "page_size: 0 is less than the minimum of 1",
+    ]
+
+
+def test_a_null_byte_within_a_text_is_reported_with_its_path():
+    """No path or address may contain one: the operating system's error names no setting."""
+    config = {"path": "a\0b", "csv": {"delimiter": "\0"}, "files": ["c", "\0d"], "size": 1}
+    assert list(find_null_bytes(config)) == [
+        "path: the text contains a null byte (U+0000): remove it",
+        "files[1]: the text contains a null byte (U+0000): remove it",
     ]
 
 

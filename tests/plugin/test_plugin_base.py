@@ -88,13 +88,14 @@ def test_environment_overrides_config_if_enabled(monkeypatch):
 
 def test_configuration_faults_of_every_kind_are_reported_together(monkeypatch):
     monkeypatch.setenv("TAP_X_PAGE_SIZE", "many")
-    config = {"tags": ["a", 1]}
+    config = {"tags": ["a", 1, "b\0c"]}
     with pytest.raises(ConfigValidationError) as caught:
         Plugin(config=config, parse_env_config=True)
     assert caught.value.errors == [
         "page_size: variable TAP_X_PAGE_SIZE must be an integer (it is 'many')",
         "'api_key' is a required property",
         "tags[1]: 1 is not of type 'string'",
+        "tags[2]: the text contains a null byte (U+0000): remove it",
     ]
     assert caught.value.errors[1] in str(caught.value)
     assert caught.value.schema["required"] == ["api_key"]
