@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -42,6 +43,7 @@ from tap_core.sql.result_reader import (
 from tap_core.sql.type_widening import infer_value_type
 from tap_core.state.replication_key_comparator import ValueKind
 from tap_core.streams.core import Stream
+from tap_core.streams.state import ISO_8601, make_start_error
 from tap_core.sync.plan import get_plan
 from tap_core.typing.inspect import TypeConformanceLevel
 
@@ -219,11 +221,14 @@ class SQLStream(Stream, abc.ABC):
             query: Query to filter.
             table: Table of the query.
             context: Values that identify the partition to sync, or None.
+
+        Raises:
+            StreamSetupError: The bookmark or start date does not fit the type of its column.
         """
         if self.replication_key:
             column = table.columns[self.replication_key]
             query = query.order_by(_build_order(column, self))
-            start = self.get_starting_replication_key_value(context)
+            start = _read_start(column, self, context)
             query = _limit_rows(query, column, start, self)
         return query
 
@@ -390,6 +395,44 @@ def _get_query_columns(query: sa.Select[Any]) -> dict[str, Any]:
     return {str(column.key): column for column in getattr(query, "selected_columns", ())}
 
 
+def _read_start(column: sa.Column[Any], stream: SQLStream, context: Context | None) -> Any:
+    """Return the replication key value at which a sync starts, or None for the beginning.
+
+    Raises:
+        StreamSetupError: The value does not fit the type of its column. SQLite would compare them
+            nevertheless: each text is greater than all numbers.
+    """
+    start = stream.get_starting_replication_key_value(context)
+    expected = None if start is None else _find_mismatch(start, column, stream)
+    if expected is not None:
+        raise make_start_error(stream, start, expected)
+    return start
+
+
+def _find_mismatch(start: Any, column: sa.Column[Any], stream: SQLStream) -> str | None:
+    """Return a description of the values of a column, or None if ``start`` is one of them.
+
+    Dates and times are checked only for SQLite, which stores them as text. Other databases reject
+    an invalid text, and may accept some that Python cannot parse, such as "infinity".
+    """
+    kind = infer_value_type(column.type)
+    if isinstance(start, (dict, list)):
+        return None if kind in {dict, list} else "a single value"
+    if issubclass(kind, (int, float, Decimal)) and kind is not bool:
+        return None if _is_number(start) else "a number"
+    if stream.connector._dialect.name != "sqlite" or not issubclass(kind, (date, time)):  # noqa: SLF001
+        return None
+    if parse_instant(start) or (kind is time and _to_sqlite_time(start)):
+        return None
+    return "a time, such as 08:00:00" if kind is time else ISO_8601
+
+
+def _is_number(value: Any) -> bool:
+    with suppress(ArithmeticError, TypeError, ValueError):
+        return bool(Decimal(value) or True)
+    return False
+
+
 def _limit_rows(
     query: sa.Select[Any], column: sa.Column[Any], start: Any, stream: SQLStream
 ) -> sa.Select[Any]:
@@ -487,11 +530,11 @@ def _to_local_text(instant: datetime) -> str:
 
 
 def _to_sqlite_time(value: Any) -> str:
-    """Return a time as text without its offset. Any other value is converted by ``str``."""
+    """Return a time as text without its offset; "" for a value that is not a time."""
     try:
         return time.fromisoformat(value).replace(tzinfo=None).isoformat()
     except (TypeError, ValueError):
-        return str(value)
+        return ""
 
 
 def _shorten(text: str) -> str:

@@ -7,7 +7,7 @@ So the tap's code sees an exact state, and may change a returned dict at any tim
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from tap_core.exceptions import StreamSetupError
 from tap_core.parsing.iso8601 import parse_instant
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tap_core.types import Context, Record, TapState
 
 __all__ = [
+    "ISO_8601",
     "advance_bookmark",
     "finalize_state",
     "finalize_with_children",
@@ -35,9 +36,13 @@ __all__ = [
     "get_partition_state",
     "get_partitions_in_state",
     "get_stream_state",
+    "make_start_error",
     "make_state_manager",
     "parse_state_datetime",
 ]
+
+ISO_8601: Final = "a date or date-time in ISO 8601, such as 2024-01-31 or 2024-01-31T08:00:00Z"
+"""Description of a valid date-time, for `make_start_error`."""
 
 
 def make_state_manager(stream: SyncStream, document: StateDocument) -> StreamStateManager:
@@ -110,20 +115,33 @@ def parse_state_datetime(stream: SyncStream, value: str) -> datetime:
             ``start_date`` or says that the value is in the state.
     """
     found = parse_instant(value)
-    if found is None and value == stream._config.get("start_date"):
+    if found is None:
+        raise make_start_error(stream, value, ISO_8601)
+    return found[0]
+
+
+def make_start_error(stream: SyncStream, value: Any, expected: str) -> StreamSetupError:
+    """Return the error for a stream that cannot start at ``value``.
+
+    The message names the setting ``start_date``, or says that the value is in the state.
+
+    Args:
+        stream: The stream.
+        value: The start date or bookmark.
+        expected: Description of a valid value, such as "a number".
+    """
+    if value == stream._config.get("start_date"):
         setting = property_schema(getattr(stream._tap, "config_jsonschema", {}), "start_date")
         is_shown = is_showable(value) and not is_secret("start_date", setting)
-        raise StreamSetupError(
-            f"start_date: stream '{stream.name}' needs a date or date-time in ISO 8601, such as"
-            " 2024-01-31 or 2024-01-31T08:00:00Z" + (f" (it is {value!r})." if is_shown else ".")
+        return StreamSetupError(
+            f"start_date: stream '{stream.name}' needs {expected}"
+            + (f" (it is {value!r})." if is_shown else ".")
         )
-    if found is None:
-        shown = show_value(value, repr(value))
-        raise StreamSetupError(
-            f"Stream '{stream.name}': the bookmark in the state is not valid: {shown} is not a"
-            " date-time in ISO 8601. Correct it, or remove it to read the stream in full."
-        )
-    return found[0]
+    return StreamSetupError(
+        f"Stream '{stream.name}': the bookmark in the state is not valid:"
+        f" {show_value(value, repr(value))} is not {expected}. Correct it, or remove it to read"
+        " the stream in full."
+    )
 
 
 def advance_bookmark(stream: SyncStream, record: Record, context: Context | None) -> None:

@@ -320,11 +320,27 @@ def test_first_sync_starts_at_start_date(synced):
     assert [row["id"] for row in found] == [2, 4]
 
 
-def test_unparsable_date_bookmark_is_compared_by_the_database(synced):
-    state = {
-        "bookmarks": {"main-events": {"replication_key": "day", "replication_key_value": "soon"}}
-    }
-    assert records(synced(key="day", state=state)) == []
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("id", "abc", "'abc' is not a number"),
+        ("id", [1], r"\[1\] is not a single value"),
+        ("note", {"a": 1}, "{'a': 1} is not a single value"),
+        ("day", "soon", "'soon' is not a date or date-time in ISO 8601"),
+        ("at", True, "True is not a date or date-time in ISO 8601"),
+        ("clock", "noon", "'noon' is not a time"),
+    ],
+)
+def test_bookmark_that_does_not_fit_its_column_is_an_error(synced, key, value, expected):
+    """SQLite compares values of any types: it would find no rows, or all."""
+    bookmark = {"replication_key": key, "replication_key_value": value}
+    with pytest.raises(StreamSetupError, match=f"'main-events': the bookmark .* {expected}"):
+        synced(key=key, state={"bookmarks": {"main-events": bookmark}})
+
+
+def test_start_date_that_does_not_fit_its_column_is_an_error(synced):
+    with pytest.raises(StreamSetupError, match=r"^start_date: stream 'main-events' needs a number"):
+        synced(key="id", start_date="2024-01-02")
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_starting_timestamp_requires_a_timestamp_replication_key():
 
 
 def test_invalid_timestamp_bookmark_is_named_in_the_error():
-    with pytest.raises(ValueError, match="'soon' is not a date-time"):
+    with pytest.raises(ValueError, match="'soon' is not a date or date-time"):
         start(AT, "soon", look="get_starting_timestamp")
 
 
@@ -103,8 +103,9 @@ def test_invalid_start_date_is_named_as_a_setting_with_the_accepted_forms():
     assert "x" * 50 not in fail(config={"start_date": "x" * 50})
     bookmark["replication_key_value"] = "foo"
     assert fail(config={}, state={"bookmarks": {"a": bookmark}}) == (
-        "Stream 'a': the bookmark in the state is not valid: 'foo' is not a date-time in"
-        " ISO 8601. Correct it, or remove it to read the stream in full."
+        "Stream 'a': the bookmark in the state is not valid: 'foo' is not a date or"
+        " date-time in ISO 8601, such as 2024-01-31 or 2024-01-31T08:00:00Z. Correct it, or"
+        " remove it to read the stream in full."
     )
 
 
