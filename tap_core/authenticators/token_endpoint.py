@@ -35,6 +35,7 @@ from tap_core.http.retry import (
     retry_logger,
 )
 from tap_core.http.transport import ask_token_endpoint, token_deadline
+from tap_core.http.unsendable import ProxyRefusalError
 from tap_core.parsing.datetimes import utc_now
 from tap_core.redaction import Secrets, collect_secrets, redact_url
 from tap_core.redaction.http import content_type
@@ -181,7 +182,7 @@ class RequestOutcome:
         """Result of the attempt as text for messages, such as ``status 503``."""
         if self.response is not None:
             return f"status {self.response.status_code}"
-        if isinstance(self.error, FatalAPIError):
+        if isinstance(self.error, (FatalAPIError, ProxyRefusalError)):
             return str(self.error)
         return f"no answer, {type(self.error).__name__}{_find_system_reason(self.error)}"
 

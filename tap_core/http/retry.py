@@ -24,6 +24,7 @@ import requests
 from tap_core.exceptions import RetriableAPIError
 from tap_core.http.fail_fast import limit_tries, limit_wait
 from tap_core.http.response_limits import IN_FORCE
+from tap_core.http.unsendable import ProxyRefusalError
 from tap_core.telemetry import count_retry
 
 if TYPE_CHECKING:
@@ -163,6 +164,8 @@ def _failed_once(function: _Function, failure: Exception) -> _Function:
 
 def is_permanent_failure(error: Exception) -> bool:
     """Return True if a retry would fail in the same way, as after an invalid TLS certificate."""
+    if isinstance(error, ProxyRefusalError):
+        return True
     if not isinstance(error, requests.exceptions.SSLError):
         return False
     return any(reason in str(error) for reason in _PERMANENT_SSL_ERRORS)

@@ -199,7 +199,7 @@ class _Exchange:
         """
         check_https(request.url)
         arguments = self._proxies.arguments(self._session, request)
-        known = arguments.get("proxies")
+        known = arguments.get("proxies") or self._session.proxies
         limit_responses(self._session)
         proxy = select_proxy(request.url or "", known) if known else None
         if proxy:

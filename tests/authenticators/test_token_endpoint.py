@@ -24,6 +24,7 @@ from tap_core.logging import StructuredFormatter
 from tap_core.parsing.datetimes import utc_now
 from tap_core.redaction import Secrets
 from tests.authenticators.logins import Login, Stream, sent_with
+from tests.http.raw import raw_server
 from tests.http.server import Reply
 
 GOOD = Reply({"access_token": "token-1"})
@@ -207,6 +208,17 @@ def test_invalid_endpoint_url_is_an_error_without_retry():
 def test_endpoint_with_a_host_that_cannot_be_encoded_is_an_error():
     error = failure(Login(auth_endpoint=f"http://{'a' * 64}.test/token"))
     assert str(error).endswith("no answer, InvalidURL")
+
+
+def test_proxy_that_refuses_a_connection_is_asked_once_and_named(monkeypatch):
+    def refuse(_server, connection):
+        connection.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+
+    with raw_server(refuse) as proxy:
+        monkeypatch.setenv("https_proxy", proxy.url)
+        error = failure(Login(auth_endpoint="https://login.example.test/token"))
+    assert len(proxy.requests) == 1
+    assert f"The proxy '{proxy.url}' refuses to connect to the server (403 Forbidden)" in str(error)
 
 
 # Secrets

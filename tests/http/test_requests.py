@@ -17,6 +17,7 @@ from tap_core.exceptions import FatalAPIError, SingerSDKDeprecationWarning
 from tap_core.http.request import HTTPRequest, PageContext, prepare_request
 from tap_core.protocols.error_classification import failure_type, summarize_error
 from tap_core.streams.rest import RESTStream, _HTTPStream
+from tests.http.raw import raw_server
 from tests.http.server import Reply, page
 
 ONE = {"id": 1}
@@ -439,6 +440,36 @@ def test_unusable_proxy_is_named_without_its_password(behind_a_proxy, monkeypatc
     summary = summarize_error(failed.value)
     assert summary.startswith("The proxy '")
     assert shown in summary
+    assert "pa55word" not in summary
+    assert failure_type(failed.value) == "config_error"
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("403 Forbidden", "refuses to connect to the server (403 Forbidden)"),
+        ("407 Authentication Required", "needs a valid user name and password (407"),
+    ],
+)
+@pytest.mark.parametrize("is_set_by_tap", [False, True])
+def test_proxy_that_refuses_a_connection_is_asked_once_and_named(
+    source, monkeypatch, reason, expected, is_set_by_tap
+):
+    def refuse(_server, connection):
+        connection.sendall(f"HTTP/1.1 {reason}\r\nContent-Length: 0\r\n\r\n".encode())
+
+    far, session = {"url": "https://api.example.test"}, requests.Session()
+    with raw_server(refuse) as proxy:
+        address = proxy.url.replace("//", "//me:pa55word@")
+        if is_set_by_tap:
+            session.proxies = {"https": address}
+        else:
+            monkeypatch.setenv("https_proxy", address)
+        with pytest.raises(requests.exceptions.ProxyError) as failed:
+            source.records(config=far, requests_session=property(lambda _: session))
+    assert len(proxy.requests) == 1
+    summary = summarize_error(failed.value)
+    assert summary.startswith(f"The proxy '{proxy.url}' {expected}")
     assert "pa55word" not in summary
     assert failure_type(failed.value) == "config_error"
 
