@@ -6,8 +6,10 @@ are removed from their text.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -16,7 +18,7 @@ from requests.adapters import HTTPAdapter
 from requests.cookies import RequestsCookieJar
 from requests.utils import resolve_proxies, select_proxy
 
-from tap_core.exceptions import SyncError
+from tap_core.exceptions import ConfigurationError, SyncError
 from tap_core.http.connection_pools import (
     InvalidHostError,
     limit_proxied_responses,
@@ -212,6 +214,7 @@ class _Exchange:
         IN_FORCE.is_undeclared_host = not self._route.is_declared(request)
         try:
             with explain_unsendable(request.headers, proxy):
+                arguments |= _find_trusted_certificates(self._session)
                 return self._session.send(request, **self._arguments, **arguments)
         except InvalidHostError as error:
             raise requests.exceptions.InvalidURL(error, request=request) from error
@@ -230,6 +233,29 @@ class _Exchange:
         _check_location(response)
         if type(self._session.cookies) is RequestsCookieJar and not response.is_redirect:
             skip_cookies(response.raw)
+
+
+def _find_trusted_certificates(session: requests.Session) -> dict[str, str]:
+    """Return the argument ``verify`` of `requests.Session.send`, if the environment has a value.
+
+    It is the file or folder with the certificates to trust, which the environment variable
+    ``REQUESTS_CA_BUNDLE`` or ``CURL_CA_BUNDLE`` names. Unlike `requests.Session.request`, the
+    method does not read these variables. Settings of the session take precedence.
+
+    Raises:
+        ConfigurationError: The file or folder does not exist.
+    """
+    if session.verify is not True or not session.trust_env:
+        return {}
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        if path := os.environ.get(name):
+            if not Path(path).exists():
+                raise ConfigurationError(
+                    f"There is no file '{path}' with trusted certificates: correct the environment"
+                    f" variable {name}, or remove it."
+                )
+            return {"verify": path}
+    return {}
 
 
 def _check_location(response: requests.Response) -> None:
@@ -343,7 +369,6 @@ def _send_to_origin(
     Credentials are sent only to the origin of the request's URL, not to the target of a redirect.
     """
     url = request.url or ""
-    session.verify = session.merge_environment_settings(url, {}, None, None, None)["verify"]
     origin = parse_origin(url)
     route = Route(
         lambda one: one == origin,

@@ -629,3 +629,31 @@ def test_secret_is_found_in_every_escape_of_a_body(body: str):
     request = requests.Request("POST", "https://other.example/", data=body).prepare()
     assert has_secrets(request, Secrets.from_values(["a&b'c"]))
     assert not has_secrets(request, Secrets.from_values(["a&b&c"]))
+
+
+@pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
+def test_certificates_in_the_file_of_the_environment_are_trusted(
+    secure, certificate, monkeypatch, variable
+):
+    """As by airbyte-cdk, and as in requests for access tokens."""
+    monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
+    monkeypatch.setenv(variable, str(certificate))
+    secure.answers(page({"id": 1}))
+    assert Source(secure).records() == [{"id": 1}]
+
+
+def test_settings_of_the_session_precede_the_certificates_of_the_environment(
+    secure, certificate, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path))
+    secure.answers(page({"id": 1}))
+    with requests.Session() as session:
+        session.verify = str(certificate)
+        assert Source(secure).records(requests_session=session) == [{"id": 1}]
+
+
+def test_missing_file_of_certificates_is_named_with_its_variable(secure, monkeypatch):
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/none.pem")
+    with pytest.raises(ConfigurationError, match=r"no file '/none\.pem' .* REQUESTS_CA_BUNDLE"):
+        Source(secure).records()
+    assert secure.asked == []
