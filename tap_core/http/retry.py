@@ -57,8 +57,12 @@ RETRYABLE_ERRORS: tuple[type[Exception], ...] = (
 )
 """Errors after which a request is sent again, because they may be temporary."""
 
-_PERMANENT_SSL_ERRORS: Final = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER")
-"""OpenSSL's names of two errors: an invalid certificate, and a response without TLS."""
+_PERMANENT_SSL_ERRORS: Final = (
+    "CERTIFICATE_VERIFY_FAILED",
+    "WRONG_VERSION_NUMBER",  # a response without TLS
+    "NO_CERTIFICATE_OR_CRL_FOUND",  # an empty file of trusted certificates
+)
+"""OpenSSL's names of errors that a retry cannot solve."""
 
 retry_logger = logging.getLogger(__name__)
 """Logger that writes one INFO line per retry, under every protocol."""

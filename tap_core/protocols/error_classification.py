@@ -63,6 +63,22 @@ _UNSENDABLE_ERROR_NAMES: Final = frozenset(
     f"requests.exceptions.{name}" for name in ("InvalidHeader", "InvalidProxyURL")
 )
 _CERTIFICATE_REJECTED: Final = "CERTIFICATE_VERIFY_FAILED"
+_TLS_ADVICE: Final = {
+    "WRONG_VERSION_NUMBER": "The {system} answers without TLS: if its address must begin with"
+    " http:// instead of https://, correct it in the configuration.",
+    "NO_CERTIFICATE_OR_CRL_FOUND": "The file of trusted certificates contains none: correct the"
+    " environment variable REQUESTS_CA_BUNDLE.",
+    "certificate has expired": "The certificate of the {system} has expired: its operator must"
+    " renew it.",
+    "certificate is not yet valid": "The certificate of the {system} is not valid yet: check the"
+    " clock of this machine.",
+    "mismatch, certificate": "The {system} has a certificate of another host: check the address in"
+    " the configuration.",
+    _CERTIFICATE_REJECTED: "The certificate of the {system} is not trusted: to trust it, write it"
+    " or that of its issuer to a file (PEM), and name the file in the environment variable"
+    " REQUESTS_CA_BUNDLE.",
+}
+"""Advice about TLS errors of the library requests, by a text in the error; the first found one."""
 _TRANSIENT_STATUSES: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 _AUTH_STATUSES: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 _STATUS_FIRST: Final = re.compile(r"\s*(?:HTTP )?([45]\d\d)\b")
@@ -94,7 +110,10 @@ _UNREACHABLE: Final = re.compile(
 )
 """Message of the library urllib3 for a host that cannot be reached."""
 
-_REASON: Final = re.compile(r"\[Errno -?\d+\] ([^\"'()\[\]]+)|(timed out|wrong version number)")
+_REASON: Final = re.compile(
+    r"\[Errno -?\d+\] ([^\"'()\[\]]+)|(timed out|wrong version number"
+    r"|certificate verify failed: [^()]+|no certificate or crl found)"
+)
 
 
 def summarize_error(
@@ -118,11 +137,8 @@ def summarize_error(
             f"The address of the {system} is not valid: check it in the configuration. It must"
             f" begin with https:// or http://. {text}"
         )
-    if any(map(_lacks_tls, iterate_causes(error))):
-        return (
-            f"The {system} answers without TLS: if its address must begin with http:// instead of"
-            f" https://, correct it in the configuration. {text}"
-        )
+    if fault := next(filter(None, map(_find_tls_fault, iterate_causes(error))), None):
+        return f"{_TLS_ADVICE[fault].format(system=system)} {text}"
     if kind == TRANSIENT:
         return f"The {system} is temporarily unavailable: try again later. {text}"
     if kind == SYSTEM and not is_known_error(error):
@@ -257,10 +273,12 @@ def _classify(error: BaseException) -> str | None:
         return str(own_type)
     if isinstance(error, _CONFIG_ERRORS) or is_auth_failure(error):
         return CONFIG
-    if _has_invalid_url(error) or _is_unsendable(error) or _lacks_tls(error):
+    if _has_invalid_url(error) or _is_unsendable(error):
         return CONFIG
     if _CERTIFICATE_REJECTED in str(error):
         return SYSTEM
+    if _find_tls_fault(error):
+        return CONFIG
     return TRANSIENT if _is_transient(error) else None
 
 
@@ -274,10 +292,11 @@ def _has_invalid_url(error: BaseException) -> bool:
     ) and not _is_unsendable(error)
 
 
-def _lacks_tls(error: BaseException) -> bool:
-    """Return True if an error says that a server has answered a TLS request without TLS."""
-    is_ssl_error = "requests.exceptions.SSLError" in _iterate_class_names(error)
-    return is_ssl_error and "WRONG_VERSION_NUMBER" in str(error)
+def _find_tls_fault(error: BaseException) -> str | None:
+    """Return the key in `_TLS_ADVICE` of an error of the library requests; None for others."""
+    if "requests.exceptions.SSLError" not in _iterate_class_names(error):
+        return None
+    return next((fault for fault in _TLS_ADVICE if fault in str(error)), None)
 
 
 def _is_unsendable(error: BaseException) -> bool:

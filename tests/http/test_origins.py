@@ -28,6 +28,7 @@ from tap_core.http.origins import (
     parse_origin,
 )
 from tap_core.pagination import BaseAPIPaginator, BaseHATEOASPaginator
+from tap_core.protocols.error_classification import failure_type, summarize_error
 from tap_core.redaction import Secrets
 from tap_core.streams import GraphQLStream, RESTStream
 from tap_core.streams.credential_route import make_route
@@ -650,6 +651,41 @@ def test_settings_of_the_session_precede_the_certificates_of_the_environment(
     with requests.Session() as session:
         session.verify = str(certificate)
         assert Source(secure).records(requests_session=session) == [{"id": 1}]
+
+
+@pytest.mark.parametrize(
+    ("made", "is_listed", "expected"),
+    [
+        ({}, False, "The certificate of the source is not trusted: to trust it, write it"),
+        ({"starts_in": -9}, True, "The certificate of the source has expired"),
+        ({"starts_in": 9}, True, "The certificate of the source is not valid yet: check the clock"),
+        ({"hosts": ["a.test"]}, True, "The source has a certificate of another host"),
+    ],
+)
+def test_rejected_certificate_is_explained_and_not_retried(
+    tmp_path, monkeypatch, made, is_listed, expected
+):
+    path = write_certificate(tmp_path, **made)
+    if is_listed:
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(path))
+    with serving(over_tls(path)) as server:
+        source = Source(server)
+        with pytest.raises(requests.exceptions.SSLError) as failed:
+            source.records()
+    sentence = summarize_error(failed.value)
+    assert sentence.startswith(expected)
+    assert "127.0.0.1" in sentence
+    assert "try 1]" in sentence
+
+
+def test_file_without_certificates_is_an_error_of_the_configuration(secure, tmp_path, monkeypatch):
+    path = tmp_path / "none.pem"
+    path.touch()
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(path))
+    with pytest.raises(requests.exceptions.SSLError, match=r"try 1\]") as failed:
+        Source(secure).records()
+    assert failure_type(failed.value) == "config_error"
+    assert "REQUESTS_CA_BUNDLE" in summarize_error(failed.value)
 
 
 def test_missing_file_of_certificates_is_named_with_its_variable(secure, monkeypatch):
