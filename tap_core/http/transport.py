@@ -182,7 +182,9 @@ class _Exchange:
         while (following := getattr(response, "next", None)) is not None:
             if len(history) >= self._session.max_redirects:
                 raise requests.exceptions.TooManyRedirects(
-                    f"Exceeded {self._session.max_redirects} redirects.", response=response
+                    f"The server redirects the request more than {self._session.max_redirects}"
+                    " times: check the address and the credentials in the configuration.",
+                    response=response,
                 )
             is_stripped = self._route.prepare_redirect(
                 request, response, following, is_stripped=is_stripped

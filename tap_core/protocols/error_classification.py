@@ -60,7 +60,8 @@ _INVALID_URL_ERROR_NAMES: Final = frozenset(
     f"requests.exceptions.{name}" for name in ("InvalidURL", "InvalidSchema", "MissingSchema")
 )
 _UNSENDABLE_ERROR_NAMES: Final = frozenset(
-    f"requests.exceptions.{name}" for name in ("InvalidHeader", "InvalidProxyURL")
+    f"requests.exceptions.{name}"
+    for name in ("InvalidHeader", "InvalidProxyURL", "TooManyRedirects")
 )
 _CERTIFICATE_REJECTED: Final = "CERTIFICATE_VERIFY_FAILED"
 _TLS_ADVICE: Final = {
@@ -300,7 +301,7 @@ def _find_tls_fault(error: BaseException) -> str | None:
 
 
 def _is_unsendable(error: BaseException) -> bool:
-    """Return True if a request could not be sent because of an invalid header or proxy URL."""
+    """Return True if a request cannot be sent: invalid header or proxy, or endless redirects."""
     return not _UNSENDABLE_ERROR_NAMES.isdisjoint(_iterate_class_names(error))
 
 

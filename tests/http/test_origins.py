@@ -398,8 +398,12 @@ def test_request_body_is_never_redirected_to_another_origin(server, source, othe
 
 def test_redirect_loop_is_an_error(server, source):
     server.answers(redirect("/users"))
-    with pytest.raises(requests.exceptions.TooManyRedirects, match="stream 'users'"):
+    with pytest.raises(requests.exceptions.TooManyRedirects, match="stream 'users'") as failed:
         source.records(Signed)
+    assert failure_type(failed.value) == "config_error"
+    assert summarize_error(failed.value).startswith(
+        "The server redirects the request more than 30 times: check the address and the credentials"
+    )
 
 
 def test_response_has_the_history_and_final_url_of_redirects(server, source):
