@@ -506,7 +506,7 @@ def _try_table(options: LoadOptions, spark: SparkSession, table: Table) -> Itera
         writer.create(spark, table, table_schema, TableLayout(), has_rows=True)
         yield "made"
         marker = CommitMetadata(_TEST_TABLE, uuid.uuid4().hex, int(time.time() * 1000), 1, 0)
-        writer.append(spark, table, spark.range(1).selectExpr("id"), marker)
+        writer.append(table, spark.range(1).selectExpr("id"), marker)
         yield "written"
         _check_read_rows([tuple(row) for row in writer.rows(spark, table).collect()])
         yield "read"

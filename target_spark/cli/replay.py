@@ -376,9 +376,7 @@ class ReplayWriter(BatchWriter):
         table = self._quarantine_table
         with stage_frame(spark, self._staging_area, rows) as staged:
             marker = self._make_marker(table, None)
-            self._run_with_retries(
-                table, lambda: self._writer.replace(spark, table, staged, marker)
-            )
+            self._run_with_retries(table, lambda: self._writer.replace(table, staged, marker))
         self._tables[table.key].commits += 1
 
 

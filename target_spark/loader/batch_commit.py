@@ -676,7 +676,6 @@ class BatchWriter:
         conf = {} if reads_table else find_small_commit_conf(spark)
         with spark_conf(spark, conf | ONE_FILE_CONF):
             written = self._commit_rows(
-                spark,
                 attempt,
                 table_schema,
                 frame.df,
@@ -699,7 +698,7 @@ class BatchWriter:
         """
         request, df = attempt.request, frame.good(strict=True)
         commit_rows = partial(
-            self._commit_rows, spark, attempt, table_schema, rows=request.count, strict=True
+            self._commit_rows, attempt, table_schema, rows=request.count, strict=True
         )
         try:
             if self._evaluates_twice(spark, request):
@@ -759,14 +758,13 @@ class BatchWriter:
             if bad and attempt.prepared is not None and attempt.prepared.strict:
                 attempt.prepared = None  # its job met a bad row, so nothing was committed
             written = self._commit_rows(
-                spark, attempt, table_schema, rows, rows=counts.rows, withheld=bool(withheld)
+                attempt, table_schema, rows, rows=counts.rows, withheld=bool(withheld)
             )
         _warn_of_nulled(request, counts.nulled)
         return replace(written.verify(request, counts, bad), withheld=withheld)
 
     def _commit_rows(
         self,
-        spark: SparkSession,
         attempt: CommitAttempt,
         table_schema: TableSchema,
         df: DataFrame,
@@ -779,7 +777,6 @@ class BatchWriter:
         """Commit the rows of a DataFrame to a table in the stream's write mode.
 
         Args:
-            spark: The Spark session to use.
             attempt: The commit request, with the progress of earlier attempts to commit it.
             table_schema: The table schema of the rows.
             df: The rows.
@@ -791,11 +788,10 @@ class BatchWriter:
             has_unique_keys: True if ``df`` holds the rows in memory and no two have the same key.
                 False if this is not known.
         """
-        request = attempt.request
+        request, spark = attempt.request, df.sparkSession
         with spark_conf(spark, build_file_size_conf(request.layout)):
             write = select_write_operation(
                 self._writer,
-                spark,
                 request,
                 table_schema,
                 df,
@@ -864,7 +860,7 @@ class BatchWriter:
     ) -> Verified:
         """Commit an overwrite with no rows, which removes all rows of the table."""
         written = self._commit_rows(
-            spark, attempt, table_schema, make_empty_frame(spark, table_schema), rows=0
+            attempt, table_schema, make_empty_frame(spark, table_schema), rows=0
         )
         return written.verify(attempt.request, _NO_ROWS)
 
@@ -900,7 +896,7 @@ class BatchWriter:
             check_received_count(
                 request, request.count - count, get_row_count(spark, observed, lambda: staged)
             )
-            self._writer.append(spark, table, staged, self._make_marker(table, None), count)
+            self._writer.append(table, staged, self._make_marker(table, None), count)
         self._tables[table.key].commits += 1
         attempt.bad = replace(bad, are_quarantined=True)
         verb, reasons = "would be" if self._dry_run else "were", describe_reasons(bad.reasons)

@@ -157,10 +157,10 @@ def _append(
         return
     spark, found = engine.spark(), found.drop_columns([ORDINAL])
     if is_remote_session(spark):
-        writer.append(spark, table, spark.createDataFrame(found), commit, found.num_rows)
+        writer.append(table, spark.createDataFrame(found), commit, found.num_rows)
         return
     with spark_conf(spark, find_small_commit_conf(spark) | ONE_FILE_CONF):
-        writer.append(spark, table, create_local_frame(spark, found), commit, found.num_rows)
+        writer.append(table, create_local_frame(spark, found), commit, found.num_rows)
 
 
 def _append_without_spark(

@@ -51,7 +51,6 @@ __all__ = [
 
 def select_write_operation(
     writer: Writer,
-    spark: SparkSession,
     request: CommitRequest,
     table_schema: TableSchema,
     df: DataFrame,
@@ -66,7 +65,6 @@ def select_write_operation(
 
     Args:
         writer: The writer of the table format.
-        spark: The Spark session.
         request: The commit request.
         table_schema: The table schema, with the column types of the existing table.
         df: The rows.
@@ -79,15 +77,15 @@ def select_write_operation(
     if has_unique_keys:
         keys = replace(keys, unique_rows=rows)
     if request.mode is WriteMode.UPSERT:
-        return lambda marker: writer.upsert(spark, table, df, keys, marker)
+        return lambda marker: writer.upsert(table, df, keys, marker)
     if request.mode is WriteMode.SCD2:
-        return lambda marker: writer.history(spark, table, df, keys, marker)
+        return lambda marker: writer.history(table, df, keys, marker)
     if request.mode is WriteMode.OVERWRITE and keys.columns:
         newest = as_initial_rows(latest_by_key(df, keys), keys)
-        return lambda marker: writer.replace(spark, table, newest, marker)
+        return lambda marker: writer.replace(table, newest, marker)
     write = writer.append if request.mode is WriteMode.APPEND else writer.replace
     ordered = sort_rows(df.drop(ORDINAL), keys.sort_by)
-    return lambda marker: write(spark, table, ordered, marker, rows)
+    return lambda marker: write(table, ordered, marker, rows)
 
 
 def get_merge_keys(

@@ -190,22 +190,15 @@ class Writer(Protocol):
         ...
 
     def append(
-        self,
-        spark: SparkSession,
-        /,
-        table: Table,
-        df: DataFrame,
-        commit: CommitMetadata,
-        rows: int | None = None,
+        self, table: Table, df: DataFrame, commit: CommitMetadata, rows: int | None = None
     ) -> CommitStats:
         """Add the rows of a batch to a table, in one commit.
 
         `upsert`, `history`, `replace` and `delete_versions` can raise the same errors.
 
         Args:
-            spark: The Spark session of the calling thread.
             table: The table to write to.
-            df: The rows to add.
+            df: The rows to add, of the Spark session of the calling thread.
             commit: The metadata to store in the commit: batch number, run and newest state.
             rows: The number of rows in ``df``; None if it is not known.
 
@@ -216,13 +209,7 @@ class Writer(Protocol):
         ...
 
     def upsert(
-        self,
-        spark: SparkSession,
-        table: Table,
-        df: DataFrame,
-        keys: MergeKeys,
-        commit: CommitMetadata,
-        /,
+        self, table: Table, df: DataFrame, keys: MergeKeys, commit: CommitMetadata, /
     ) -> CommitStats:
         """Replace the table rows whose keys occur in the batch, and add the rows with new keys.
 
@@ -234,13 +221,7 @@ class Writer(Protocol):
         ...
 
     def history(
-        self,
-        spark: SparkSession,
-        table: Table,
-        df: DataFrame,
-        keys: MergeKeys,
-        commit: CommitMetadata,
-        /,
+        self, table: Table, df: DataFrame, keys: MergeKeys, commit: CommitMetadata, /
     ) -> CommitStats:
         """Apply a batch to an SCD2 table, which keeps all versions of each row.
 
@@ -253,13 +234,7 @@ class Writer(Protocol):
         ...
 
     def replace(
-        self,
-        spark: SparkSession,
-        /,
-        table: Table,
-        df: DataFrame,
-        commit: CommitMetadata,
-        rows: int | None = None,
+        self, table: Table, df: DataFrame, commit: CommitMetadata, rows: int | None = None
     ) -> CommitStats:
         """Replace all rows of a table with the rows of ``df``, in one commit.
 

@@ -96,12 +96,7 @@ class DryRunWriter:
         """Do nothing, since a dry run changes no column."""
 
     def append(
-        self,
-        _spark: SparkSession,
-        _table: Table,
-        df: DataFrame,
-        _commit: CommitMetadata,
-        _rows: int | None = None,
+        self, _table: Table, df: DataFrame, _commit: CommitMetadata, _rows: int | None = None
     ) -> CommitStats:
         """Compute every row to find errors, and return the row count. Nothing is written."""
         return CommitStats(inserted=_compute_rows(df))
@@ -109,12 +104,7 @@ class DryRunWriter:
     replace = append
 
     def upsert(
-        self,
-        spark: SparkSession,
-        table: Table,
-        df: DataFrame,
-        keys: MergeKeys,
-        _commit: CommitMetadata,
+        self, table: Table, df: DataFrame, keys: MergeKeys, _commit: CommitMetadata
     ) -> CommitStats:
         """Return the numbers of rows that a MERGE of the batch would insert and update.
 
@@ -125,17 +115,12 @@ class DryRunWriter:
         if table.key in self._new_tables:
             return CommitStats(inserted=rows)
         columns = [quote(name) for name in keys.columns]
-        existing = self.rows(spark, table).select(*columns)
+        existing = self.rows(df.sparkSession, table).select(*columns)
         updated = newest.select(*columns).join(existing, list(keys.columns), "left_semi").count()
         return CommitStats(inserted=rows - updated, updated=updated)
 
     def history(
-        self,
-        _spark: SparkSession,
-        _table: Table,
-        df: DataFrame,
-        _keys: MergeKeys,
-        _commit: CommitMetadata,
+        self, _table: Table, df: DataFrame, _keys: MergeKeys, _commit: CommitMetadata
     ) -> CommitStats:
         """Compute every row of the batch to find errors. Nothing is written.
 

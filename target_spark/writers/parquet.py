@@ -176,13 +176,7 @@ class ParquetWriter:
         """Do nothing, since all columns of a Parquet table are nullable."""
 
     def append(
-        self,
-        _spark: SparkSession,
-        /,
-        table: Table,
-        df: DataFrame,
-        commit: CommitMetadata,
-        rows: int | None = None,
+        self, table: Table, df: DataFrame, commit: CommitMetadata, rows: int | None = None
     ) -> CommitStats:
         """Add the rows of a batch to a table in one commit. ``rows`` is their number, if known."""
         with self._committing(table):
@@ -194,13 +188,7 @@ class ParquetWriter:
         return self._tables[table.key].effect
 
     def upsert(
-        self,
-        _spark: SparkSession,
-        table: Table,
-        _df: DataFrame,
-        _keys: MergeKeys,
-        _commit: CommitMetadata,
-        /,
+        self, table: Table, _df: DataFrame, _keys: MergeKeys, _commit: CommitMetadata, /
     ) -> CommitStats:
         """Raise an `UnsupportedError`, since Parquet tables have no MERGE."""
         raise UnsupportedError(
@@ -209,13 +197,7 @@ class ParquetWriter:
         )
 
     def history(
-        self,
-        _spark: SparkSession,
-        table: Table,
-        _df: DataFrame,
-        _keys: MergeKeys,
-        _commit: CommitMetadata,
-        /,
+        self, table: Table, _df: DataFrame, _keys: MergeKeys, _commit: CommitMetadata, /
     ) -> CommitStats:
         """Raise an `UnsupportedError`, since Parquet tables keep no row versions (SCD2)."""
         raise UnsupportedError(
@@ -224,13 +206,7 @@ class ParquetWriter:
         )
 
     def replace(
-        self,
-        _spark: SparkSession,
-        /,
-        table: Table,
-        df: DataFrame,
-        commit: CommitMetadata,
-        rows: int | None = None,
+        self, table: Table, df: DataFrame, commit: CommitMetadata, rows: int | None = None
     ) -> CommitStats:
         """Replace all rows of a table. Readers may briefly see both old and new rows.
 

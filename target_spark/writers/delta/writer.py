@@ -271,26 +271,16 @@ class DeltaWriter:
                 spark.sql(f"ALTER TABLE {delta_ref(table)} {clause}")
 
     def append(
-        self,
-        spark: SparkSession,
-        table: Table,
-        df: DataFrame,
-        commit: CommitMetadata,
-        rows: int | None = None,
+        self, table: Table, df: DataFrame, commit: CommitMetadata, rows: int | None = None
     ) -> CommitStats:
         """Add the rows of a batch to a table in one commit. ``rows`` is their number, if known."""
-        return self._write_frame(spark, table, df, commit, "append", rows)
+        return self._write_frame(table, df, commit, "append", rows)
 
     def replace(
-        self,
-        spark: SparkSession,
-        table: Table,
-        df: DataFrame,
-        commit: CommitMetadata,
-        rows: int | None = None,
+        self, table: Table, df: DataFrame, commit: CommitMetadata, rows: int | None = None
     ) -> CommitStats:
         """Replace a table's rows by ``df`` in one commit. ``rows`` is their number, if known."""
-        return self._write_frame(spark, table, df, commit, "overwrite", rows)
+        return self._write_frame(table, df, commit, "overwrite", rows)
 
     def commit_empty(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
         """Make a commit without rows, which stores metadata such as the newest state."""
@@ -300,43 +290,34 @@ class DeltaWriter:
                 _write_by_spark(table, nothing, marker, "append")
 
     def upsert(
-        self,
-        spark: SparkSession,
-        table: Table,
-        df: DataFrame,
-        keys: MergeKeys,
-        commit: CommitMetadata,
+        self, table: Table, df: DataFrame, keys: MergeKeys, commit: CommitMetadata
     ) -> CommitStats:
         """Replace the table rows whose keys occur in the batch, and add the rows with new keys.
 
         This is a MERGE if the table has rows. For a table without rows it is an append, which takes
         a quarter of the time.
         """
-        newest = latest_by_key(df, keys)
+        spark, newest = df.sparkSession, latest_by_key(df, keys)
         with spark_conf(spark, self._find_small_conf(spark, table, keys)):
             if self.is_empty(spark, table):
-                return self._append_first_rows(spark, table, as_initial_rows(newest, keys), commit)
+                return self._append_first_rows(table, as_initial_rows(newest, keys), commit)
             columns = [name for name in newest.columns if name != DELETE_ONLY_COLUMN]
             merge = build_upsert(delta_ref(table), columns, keys)
             with spark_conf(spark, _choose_source_conf(keys)):
-                return self._merge(spark, table, newest, merge, commit, keys.unique_rows)
+                return self._merge(table, newest, merge, commit, keys.unique_rows)
 
     def history(
-        self,
-        spark: SparkSession,
-        table: Table,
-        df: DataFrame,
-        keys: MergeKeys,
-        commit: CommitMetadata,
+        self, table: Table, df: DataFrame, keys: MergeKeys, commit: CommitMetadata
     ) -> CommitStats:
         """Insert new versions of changed rows into an SCD2 table, and end their old versions."""
+        spark = df.sparkSession
         if self.is_empty(spark, table):
-            return self._append_first_rows(spark, table, initial_versions(df, keys), commit)
+            return self._append_first_rows(table, initial_versions(df, keys), commit)
         self._convert_to_versions(spark, table, keys.deleted, commit)
         columns = [name for name in df.columns if name != keys.order]
         merge = build_scd2_merge(delta_ref(table), columns, keys)
         changes = compute_changes(df, self.rows(spark, table), keys, commit.run_started * 1000)
-        return self._merge(spark, table, changes, merge, commit)
+        return self._merge(table, changes, merge, commit)
 
     def delete_versions(
         self, spark: SparkSession, table: Table, deletion: VersionDelete, commit: CommitMetadata
@@ -429,15 +410,9 @@ class DeltaWriter:
     # Commits
 
     def _write_frame(
-        self,
-        spark: SparkSession,
-        table: Table,
-        df: DataFrame,
-        commit: CommitMetadata,
-        mode: str,
-        rows: int | None,
+        self, table: Table, df: DataFrame, commit: CommitMetadata, mode: str, rows: int | None
     ) -> CommitStats:
-        df, count = counted(df, rows)
+        spark, (df, count) = df.sparkSession, counted(df, rows)
         with self._committing(spark, table, commit, count) as marker:
             if marker is not None and not (
                 mode == "append"
@@ -449,7 +424,7 @@ class DeltaWriter:
         return self._tables[table.key].effect
 
     def _append_first_rows(
-        self, spark: SparkSession, table: Table, df: DataFrame, commit: CommitMetadata
+        self, table: Table, df: DataFrame, commit: CommitMetadata
     ) -> CommitStats:
         """Append the first rows of an empty Delta table.
 
@@ -457,7 +432,7 @@ class DeltaWriter:
             ConflictError: Another writer has added rows to the table; nothing was written. A retry
                 reads the table and its commit metadata again.
         """
-        df, count = counted(df, None)
+        spark, (df, count) = df.sparkSession, counted(df, None)
         state = self._tables[table.key]
         with self._committing(spark, table, commit, count) as marker:
             if marker is not None and not self._append_files(
@@ -670,7 +645,6 @@ class DeltaWriter:
 
     def _merge(
         self,
-        spark: SparkSession,
         table: Table,
         batch: DataFrame,
         merge: Merge,
@@ -681,7 +655,7 @@ class DeltaWriter:
 
         ``rows`` is the number of rows of the batch if it is known; otherwise Spark counts them.
         """
-        batch, count = counted(batch, rows)
+        spark, (batch, count) = batch.sparkSession, counted(batch, rows)
         with self._committing(spark, table, commit, None, source=count) as marker:
             if marker is not None:
                 with spark_conf(spark, _build_commit_conf(marker, table)):

@@ -225,12 +225,7 @@ class IcebergWriter:
             spark.sql(f"ALTER TABLE {resolve_table(spark, table).ref} {clause}")
 
     def append(
-        self,
-        spark: SparkSession,
-        table: Table,
-        df: DataFrame,
-        commit: CommitMetadata,
-        rows: int | None = None,
+        self, table: Table, df: DataFrame, commit: CommitMetadata, rows: int | None = None
     ) -> CommitStats:
         """Add the rows of a batch to a table in one commit. ``rows`` is their number, if known."""
         df, count = counted(df, rows)
@@ -238,15 +233,10 @@ class IcebergWriter:
         def write(ref: str, marker: str) -> None:
             df.writeTo(ref).options(**{_METADATA_OPTION: marker, **FANOUT_OPTIONS}).append()
 
-        return self._commit(spark, table, commit, write, rows=count)
+        return self._commit(df.sparkSession, table, commit, write, rows=count)
 
     def replace(
-        self,
-        spark: SparkSession,
-        table: Table,
-        df: DataFrame,
-        commit: CommitMetadata,
-        rows: int | None = None,
+        self, table: Table, df: DataFrame, commit: CommitMetadata, rows: int | None = None
     ) -> CommitStats:
         """Replace a table's rows by ``df`` in one commit. ``rows`` is their number, if known."""
         df, count = counted(df, rows)
@@ -255,7 +245,7 @@ class IcebergWriter:
             options = {_METADATA_OPTION: marker, **FANOUT_OPTIONS}
             df.writeTo(ref).options(**options).overwrite(F.lit(True))  # noqa: FBT003
 
-        return self._commit(spark, table, commit, write, rows=count)
+        return self._commit(df.sparkSession, table, commit, write, rows=count)
 
     def commit_empty(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
         """Make a commit without rows, which stores metadata such as the newest state."""
@@ -263,43 +253,34 @@ class IcebergWriter:
         self._commit(spark, table, commit, write, rows=lambda _: 0)
 
     def upsert(
-        self,
-        spark: SparkSession,
-        table: Table,
-        df: DataFrame,
-        keys: MergeKeys,
-        commit: CommitMetadata,
+        self, table: Table, df: DataFrame, keys: MergeKeys, commit: CommitMetadata
     ) -> CommitStats:
         """Replace the table rows whose keys occur in the batch, and add the rows with new keys.
 
         This is a MERGE if the table has rows. For a table without rows it is an append, which is
         faster.
         """
-        newest = latest_by_key(df, keys)
+        spark, newest = df.sparkSession, latest_by_key(df, keys)
         if self.is_empty(spark, table):
-            return self._append_first_rows(spark, table, as_initial_rows(newest, keys), commit)
+            return self._append_first_rows(table, as_initial_rows(newest, keys), commit)
         columns = [name for name in newest.columns if name != DELETE_ONLY_COLUMN]
         skips_rows = keys.hard_delete or keys.by_cursor or keys.removed is not None
         merge = build_upsert(resolve_table(spark, table).ref, columns, keys)
-        return self._merge(spark, table, newest, merge, commit, counts=not skips_rows)
+        return self._merge(table, newest, merge, commit, counts=not skips_rows)
 
     def history(
-        self,
-        spark: SparkSession,
-        table: Table,
-        df: DataFrame,
-        keys: MergeKeys,
-        commit: CommitMetadata,
+        self, table: Table, df: DataFrame, keys: MergeKeys, commit: CommitMetadata
     ) -> CommitStats:
         """Insert new versions of changed rows into an SCD2 table, and end their old versions."""
+        spark = df.sparkSession
         if self.is_empty(spark, table):
-            return self._append_first_rows(spark, table, initial_versions(df, keys), commit)
+            return self._append_first_rows(table, initial_versions(df, keys), commit)
         self._convert_to_versions(spark, table, keys.deleted, commit)
         columns = [name for name in df.columns if name != keys.order]
         merge = build_scd2_merge(resolve_table(spark, table).ref, columns, keys)
         read_at = next(snapshots(spark, table), None)
         changes = compute_changes(df, self.rows(spark, table), keys, commit.run_started * 1000)
-        return self._merge(spark, table, changes, merge, commit, read_at=read_at)
+        return self._merge(table, changes, merge, commit, read_at=read_at)
 
     def delete_versions(
         self, spark: SparkSession, table: Table, deletion: VersionDelete, commit: CommitMetadata
@@ -406,7 +387,7 @@ class IcebergWriter:
     # Commits
 
     def _append_first_rows(
-        self, spark: SparkSession, table: Table, df: DataFrame, commit: CommitMetadata
+        self, table: Table, df: DataFrame, commit: CommitMetadata
     ) -> CommitStats:
         """Append the first rows of an empty Iceberg table.
 
@@ -419,11 +400,10 @@ class IcebergWriter:
         def write(ref: str, marker: str) -> None:
             insert_first(df.writeTo(ref).option(_METADATA_OPTION, marker), empty_at)
 
-        return self._commit(spark, table, commit, write, rows=count)
+        return self._commit(df.sparkSession, table, commit, write, rows=count)
 
     def _merge(
         self,
-        spark: SparkSession,
         table: Table,
         batch: DataFrame,
         merge: Merge,
@@ -435,7 +415,6 @@ class IcebergWriter:
         """Merge a batch into a table by running a MERGE statement, in one commit.
 
         Args:
-            spark: The Spark session of the calling thread.
             table: The table to merge into.
             batch: The rows.
             merge: The MERGE statement.
@@ -445,7 +424,7 @@ class IcebergWriter:
             read_at: The snapshot that was read to compute the batch; None if the batch does not
                 depend on the table.
         """
-        batch, count = counted(batch, None)
+        spark, (batch, count) = batch.sparkSession, counted(batch, None)
 
         def write(_ref: str, marker: str) -> None:
             with spark_conf(spark, {_METADATA_SETTING: marker}):

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 STEPS: dict[str, Callable[[IcebergWriter, SparkSession, Table], CommitStats]] = {
-    "append": lambda w, s, t: w.append(s, t, rows(s, (2, "b", 2)), marker(2)),
-    "upsert": lambda w, s, t: w.upsert(s, t, batch(s, (2, "b", 2)), KEYS, marker(2)),
+    "append": lambda w, s, t: w.append(t, rows(s, (2, "b", 2)), marker(2)),
+    "upsert": lambda w, s, t: w.upsert(t, batch(s, (2, "b", 2)), KEYS, marker(2)),
 }
 
 
@@ -51,12 +51,12 @@ def test_batch_whose_commit_rename_fails_is_stored_once(
     table, writer = Table(f"{hdfs.address}/tables/people", "people"), IcebergWriter()
     writer.create(spark, table, LAYOUT, TableLayout())
     if before == "rows":
-        writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+        writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     hdfs.faults = list(faults)
     effect = retry_transient(lambda: STEPS[step](writer, spark, table), "people", lambda _: None)
     assert (effect.inserted, effect.updated, effect.deleted) == (1, 0, 0)
     hdfs.faults.clear()  # an append that was already written is not renamed again
-    writer.append(spark, table, rows(spark, (3, "c", 3)), marker(3))
+    writer.append(table, rows(spark, (3, "c", 3)), marker(3))
     kept = [(1, "a", 1)] if before == "rows" else []
     assert content(spark, table) == [*kept, (2, "b", 2), (3, "c", 3)]
     assert [each.marker for each in line(spark, table)].count(marker(2)) == 1
@@ -67,7 +67,7 @@ def test_commit_without_its_files_below_a_newer_commit_is_an_error(
 ) -> None:
     table, writer = Table(f"{hdfs.address}/tables/people", "people"), IcebergWriter()
     writer.create(spark, table, LAYOUT, TableLayout())
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     before = set(hdfs.root.rglob("*.parquet"))
     hdfs.faults, hdfs.deletes = ["after"], False
     with pytest.raises(Exception, match="conflicting files") as failed:

@@ -115,12 +115,12 @@ def test_late_commit_is_recognized_or_rejected(
             return found
 
     writer = Looking()
-    writer.append(spark, TABLE, rows(spark, (1, "a", 1)), marker(1))
+    writer.append(TABLE, rows(spark, (1, "a", 1)), marker(1))
     second = batch(spark, (2, "b", 2)) if name == "upsert" else rows(spark, (2, "b", 2))
     more = [KEYS] if name == "upsert" else []
 
     def commit() -> Any:
-        return getattr(writer, name)(spark, TABLE, second, *more, marker(2))
+        return getattr(writer, name)(TABLE, second, *more, marker(2))
 
     asked_for = catalog.away(commit)
     if wakes == "before the look":
@@ -132,7 +132,7 @@ def test_late_commit_is_recognized_or_rejected(
     assert content(spark, TABLE) == [(1, "a", 1), (2, "b", 2)][name == "replace" :]
     markers = [each.marker for each in line(spark, TABLE)]
     assert markers.count(marker(2)) == 1
-    writer.append(spark, TABLE, rows(spark, (3, "c", 3)), marker(3))
+    writer.append(TABLE, rows(spark, (3, "c", 3)), marker(3))
     assert (
         len(line(spark, TABLE)) == 4
     )  # three batches, and the snapshot that overtook the late commit

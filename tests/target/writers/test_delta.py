@@ -94,7 +94,7 @@ def table(spark: SparkSession, tmp_path: Path) -> Table:
 
 def test_batch_and_metadata_are_one_commit(spark, table):
     writer = DeltaWriter()
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1, '{"x": 1}'))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1, '{"x": 1}'))
 
     actions = log(table)
     assert CommitMetadata.from_json(actions[0]["commitInfo"]["userMetadata"]) == marker(
@@ -108,8 +108,8 @@ def test_batch_and_metadata_are_one_commit(spark, table):
 
 def test_merge_commit_carries_metadata_and_transaction(spark, table):
     writer = DeltaWriter()
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
-    writer.upsert(spark, table, batch(spark, (1, "b", 2)), KEYS, marker(2, "{}"))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
+    writer.upsert(table, batch(spark, (1, "b", 2)), KEYS, marker(2, "{}"))
 
     actions = log(table)
     assert actions[0]["commitInfo"]["operation"] == "MERGE"
@@ -120,13 +120,13 @@ def test_merge_commit_carries_metadata_and_transaction(spark, table):
 
 def test_repeated_batch_is_recognized_and_not_written_again(spark, table):
     lost = DeltaWriter()
-    lost.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    lost.append(table, rows(spark, (1, "a", 1)), marker(1))
 
     again = DeltaWriter()  # has no result of the first try, as after an exception
-    again.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
-    again.upsert(spark, table, batch(spark, (2, "b", 2)), KEYS, marker(2))
+    again.append(table, rows(spark, (1, "a", 1)), marker(1))
+    again.upsert(table, batch(spark, (2, "b", 2)), KEYS, marker(2))
     once_more = DeltaWriter()
-    once_more.upsert(spark, table, batch(spark, (2, "b", 2)), KEYS, marker(2))
+    once_more.upsert(table, batch(spark, (2, "b", 2)), KEYS, marker(2))
 
     assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
     assert len(list(commits(spark, table))) == 3  # create, append, merge
@@ -147,8 +147,8 @@ def test_exception_after_the_commit_does_not_duplicate_the_batch(spark, table):
     writer = Losing()
     data = rows(spark, (1, "a", 1), (2, "b", 2))
     with pytest.raises(ConnectionError):
-        writer.append(spark, table, data, marker(1, "{}"))
-    writer.append(spark, table, data, marker(1, "{}"))
+        writer.append(table, data, marker(1, "{}"))
+    writer.append(table, data, marker(1, "{}"))
     assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
 
 
@@ -163,18 +163,18 @@ def test_exception_after_the_commit_does_not_duplicate_the_batch(spark, table):
 )
 def test_batch_number_that_does_not_increase_is_an_error(spark, table, way):
     writer = DeltaWriter()
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
-    writer.append(spark, table, rows(spark, (2, "b", 2)), marker(2))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
+    writer.append(table, rows(spark, (2, "b", 2)), marker(2))
 
     for who, number in ((writer, 2), (writer, 1), (DeltaWriter(), 1)):
         arguments = {
-            "append": [rows(spark, (3, "c", 3))],
-            "replace": [rows(spark, (3, "c", 3))],
-            "upsert": [batch(spark, (3, "c", 3)), KEYS],
-            "commit_empty": [],
+            "append": [table, rows(spark, (3, "c", 3))],
+            "replace": [table, rows(spark, (3, "c", 3))],
+            "upsert": [table, batch(spark, (3, "c", 3)), KEYS],
+            "commit_empty": [spark, table],
         }[way]
         with pytest.raises(CommitLostError, match="Batch"):
-            getattr(who, way)(spark, table, *arguments, marker(number))
+            getattr(who, way)(*arguments, marker(number))
     assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
 
 
@@ -188,21 +188,21 @@ def test_batch_that_delta_skips_is_an_error(spark, table, mode):
     writer = DeltaWriter()
     write = writer.append if mode == "append" else writer.replace
     with pytest.raises(CommitLostError, match="was written without an error"):
-        write(spark, table, rows(spark, (2, "b", 2)), marker(1))
+        write(table, rows(spark, (2, "b", 2)), marker(1))
     with pytest.raises(CommitLostError):
-        writer.upsert(spark, table, batch(spark, (2, "b", 2)), KEYS, marker(2))
+        writer.upsert(table, batch(spark, (2, "b", 2)), KEYS, marker(2))
     assert content(spark, table) == [(1, "a", 1)]
 
 
 def test_new_run_numbers_its_batches_from_one(spark, table):
-    DeltaWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(5))
-    DeltaWriter().append(spark, table, rows(spark, (2, "b", 2)), marker(1, run="r2", started=2))
+    DeltaWriter().append(table, rows(spark, (1, "a", 1)), marker(5))
+    DeltaWriter().append(table, rows(spark, (2, "b", 2)), marker(1, run="r2", started=2))
     assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
 
 
 def test_commit_without_a_state_repeats_the_earlier_state(spark, table):
-    DeltaWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(3, '{"s": 1}'))
-    DeltaWriter().append(spark, table, rows(spark, (2, "b", 2)), marker(1, run="r2", started=2))
+    DeltaWriter().append(table, rows(spark, (1, "a", 1)), marker(3, '{"s": 1}'))
+    DeltaWriter().append(table, rows(spark, (2, "b", 2)), marker(1, run="r2", started=2))
 
     found = get_last_metadata(spark, table)
     assert found == replace(marker(3, '{"s": 1}'), run="r2", batch=1, uncovered_since=2)
@@ -210,7 +210,7 @@ def test_commit_without_a_state_repeats_the_earlier_state(spark, table):
 
 def test_state_can_be_committed_without_rows(spark, table):
     writer = DeltaWriter()
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     writer.commit_empty(spark, table, marker(2, '{"last": true}'))
     assert writer.get_last_metadata(spark, table) == marker(2, '{"last": true}')
     assert content(spark, table) == [(1, "a", 1)]
@@ -219,8 +219,8 @@ def test_state_can_be_committed_without_rows(spark, table):
 
 def test_replace_is_one_commit_with_its_metadata(spark, table):
     writer = DeltaWriter()
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
-    writer.replace(spark, table, rows(spark, (2, "b", 2)), marker(2, "{}"))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
+    writer.replace(table, rows(spark, (2, "b", 2)), marker(2, "{}"))
     actions = log(table)
     assert actions[0]["commitInfo"]["operationParameters"]["mode"] == "Overwrite"
     assert {next(iter(a)) for a in actions} == {"commitInfo", "txn", "add", "remove"}
@@ -232,7 +232,7 @@ def test_replace_is_one_commit_with_its_metadata(spark, table):
 
 @pytest.mark.thorough
 def test_metadata_is_found_below_foreign_commits(spark, table):
-    DeltaWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(1, "{}"))
+    DeltaWriter().append(table, rows(spark, (1, "a", 1)), marker(1, "{}"))
     address = to_spark_uri(table.path)
     for metadata in ("not json", "[1]", '{"target_spark": {"job": 1}}', '{"target_spark": null}'):
         write = rows(spark, (9, "z", 9)).write.format("delta").mode("append")
@@ -242,7 +242,7 @@ def test_metadata_is_found_below_foreign_commits(spark, table):
 
     writer = DeltaWriter()
     assert writer.get_last_metadata(spark, table) == marker(1, "{}")
-    writer.append(spark, table, rows(spark, (2, "b", 2)), marker(2))
+    writer.append(table, rows(spark, (2, "b", 2)), marker(2))
     assert get_last_metadata(spark, table) == replace(marker(1, "{}"), batch=2)
 
 
@@ -252,7 +252,7 @@ def test_metadata_is_read_from_a_log_without_its_old_commits(spark, table):
     properties = "('delta.checkpointInterval' = '2')"
     spark.sql(f"ALTER TABLE delta.`{table.path}` SET TBLPROPERTIES {properties}").collect()
     for number in range(1, 4):
-        writer.append(spark, table, rows(spark, (number, "a", 1)), marker(number, f"[{number}]"))
+        writer.append(table, rows(spark, (number, "a", 1)), marker(number, f"[{number}]"))
     folder = Path(table.path, "_delta_log")
     checkpoint = max(int(file.name[:20]) for file in folder.glob("*.checkpoint*.parquet"))
     for file in folder.glob("*.json"):
@@ -261,7 +261,7 @@ def test_metadata_is_read_from_a_log_without_its_old_commits(spark, table):
 
     assert get_last_metadata(spark, table) == marker(3, "[3]")
     fresh = DeltaWriter()
-    fresh.append(spark, table, rows(spark, (4, "a", 1)), marker(4))
+    fresh.append(table, rows(spark, (4, "a", 1)), marker(4))
     assert len(content(spark, table)) == 4
     for file in folder.glob("*.json"):
         file.unlink()
@@ -388,21 +388,21 @@ def test_first_rows_of_an_empty_table_are_appended(spark, tmp_path):
     writer = DeltaWriter()
     writer.create(spark, table, LAYOUT, TableLayout())
     data = batch(spark, (1, "old", 1), (1, "new", 3), (2, "x", 2))
-    writer.upsert(spark, table, data, KEYS, marker(1))
+    writer.upsert(table, data, KEYS, marker(1))
     assert log(table)[0]["commitInfo"]["operation"] == "WRITE"
     assert content(spark, table) == [(1, "new", 3), (2, "x", 2)]
-    writer.upsert(spark, table, batch(spark, (2, "y", 4), (3, "z", 5)), KEYS, marker(2))
+    writer.upsert(table, batch(spark, (2, "y", 4), (3, "z", 5)), KEYS, marker(2))
     assert log(table)[0]["commitInfo"]["operation"] == "MERGE"
     assert content(spark, table) == [(1, "new", 3), (2, "y", 4), (3, "z", 5)]
 
 
 def test_upsert_keeps_columns_absent_from_the_batch(spark, table):
     writer = DeltaWriter()
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     writer.alter(spark, table, [SchemaChange("add", ("extra",), "string")])
     address = f"delta.`{to_spark_uri(table.path)}`"
     spark.sql(f"UPDATE {address} SET extra = 'kept'").collect()  # noqa: S608
-    writer.upsert(spark, table, batch(spark, (1, "b", 2), (2, "c", 3)), KEYS, marker(2))
+    writer.upsert(table, batch(spark, (1, "b", 2), (2, "c", 3)), KEYS, marker(2))
     assert content(spark, table) == [(1, "b", 2, "kept"), (2, "c", 3, None)]
 
 
@@ -417,8 +417,8 @@ def test_special_characters_in_column_field_and_key_names_are_supported(spark, t
     values = ", ".join(f"1L AS {quote(name)}" for name in odd)
     data = spark.sql(f"SELECT {values}, named_struct('x.y', 1L) AS `o.o`, 1L AS `or.der`")
     keys = MergeKeys(("a.b", "😀"), order="or.der")
-    writer.upsert(spark, table, data, keys, marker(1))
-    writer.upsert(spark, table, data, keys, marker(2))
+    writer.upsert(table, data, keys, marker(1))
+    writer.upsert(table, data, keys, marker(2))
     writer.alter(spark, table, [SchemaChange("add", ("o.o", "n.w"), "bigint")])
     assert content(spark, table) == [(1, 1, 1, 1, 1, (1, None))]
     assert writer.get_column_types(spark, table) == {
@@ -485,10 +485,10 @@ def test_delete_record_keeps_the_values_of_a_soft_deleted_row(
     ]
     writer.create(spark, table, DELETING, TableLayout())
     if empty_at_first:
-        writer.upsert(spark, table, changes(spark, *before, *after), keys, marker(1))
+        writer.upsert(table, changes(spark, *before, *after), keys, marker(1))
     else:
-        writer.upsert(spark, table, changes(spark, *before), keys, marker(1))
-        writer.upsert(spark, table, changes(spark, *after), keys, marker(2))
+        writer.upsert(table, changes(spark, *before), keys, marker(1))
+        writer.upsert(table, changes(spark, *after), keys, marker(2))
 
     found = {id_: (name, at is not None) for id_, name, at in content(spark, table)}
     living = {3: ("again", False), 6: ("six", False)}
@@ -513,7 +513,7 @@ def test_schema_changes_are_applied_and_repeat_the_metadata(spark, tmp_path):
     data = spark.sql(
         "SELECT 1 AS id, 1.50BD::decimal(10,2) AS d, named_struct('x', 2.25BD::decimal(10,2)) AS o"
     )
-    writer.append(spark, table, data, marker(1, "{}"))
+    writer.append(table, data, marker(1, "{}"))
     steps = [
         SchemaChange("add", ("new",), "string"),
         SchemaChange("add", ("o", "y"), "array<struct<`k`: bigint>>"),
@@ -535,7 +535,7 @@ def test_schema_changes_are_applied_and_repeat_the_metadata(spark, tmp_path):
     assert [found.marker for found in history[:-1]] == [marker(1, "{}")] * (len(history) - 1)
     assert len(history) > 5
     assert [str(value) for value in content(spark, table)[0][:2]] == ["1", "1.500000"]
-    writer.append(spark, table, spark.table(f"delta.`{table.path}`"), marker(2))
+    writer.append(table, spark.table(f"delta.`{table.path}`"), marker(2))
     assert len(content(spark, table)) == 2
 
 
@@ -621,11 +621,11 @@ def test_concurrent_merges_carry_only_their_own_metadata(spark_session: Session,
             writer = DeltaWriter()
             writer.create(spark, tables[i], LAYOUT, TableLayout())
             first = replace(marker(1, f'"{i}-1"'), job=f"job{i}")
-            writer.append(spark, tables[i], rows(spark, (i, "a", 1)), first)
+            writer.append(tables[i], rows(spark, (i, "a", 1)), first)
             barrier.wait(120)
             for number in range(2, 2 + rounds):
                 own = replace(marker(number, f'"{i}-{number}"'), job=f"job{i}")
-                writer.upsert(spark, tables[i], batch(spark, (i, "b", number)), KEYS, own)
+                writer.upsert(tables[i], batch(spark, (i, "b", number)), KEYS, own)
         except BaseException as error:  # noqa: BLE001
             errors.append(error)
             barrier.abort()
@@ -663,13 +663,13 @@ def test_each_thread_keeps_a_session_with_its_own_settings(spark_session):
 @pytest.mark.thorough
 def test_merge_leaves_no_settings_in_the_session(spark, table):
     writer = DeltaWriter()
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
-    writer.upsert(spark, table, batch(spark, (1, "b", 2)), KEYS, marker(2))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
+    writer.upsert(table, batch(spark, (1, "b", 2)), KEYS, marker(2))
     broken = spark.sql(
         "SELECT 1L AS id, CAST(raise_error('boom') AS STRING) AS name, 1L AS n, 1L AS at"
     )
     with pytest.raises(Exception, match="boom"):
-        writer.upsert(spark, table, broken, KEYS, marker(3))
+        writer.upsert(table, broken, KEYS, marker(3))
     assert spark.catalog.listTables() == []
     rows(spark, (5, "e", 5)).write.format("delta").mode("append").save(to_spark_uri(table.path))
     actions = log(table)
@@ -679,10 +679,10 @@ def test_merge_leaves_no_settings_in_the_session(spark, table):
 
 def test_write_to_a_removed_table_is_an_error(spark, table):
     writer = DeltaWriter()
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     shutil.rmtree(table.path)
     with pytest.raises(TableError, match="was removed while it was loaded"):
-        writer.upsert(spark, table, batch(spark, (1, "b", 2)), KEYS, marker(2))
+        writer.upsert(table, batch(spark, (1, "b", 2)), KEYS, marker(2))
 
 
 def test_get_writer_selects_by_format():

@@ -76,7 +76,7 @@ def test_append_is_one_commit_with_metadata_and_transaction(
 ) -> None:
     writer, folder = made(spark, table), Path(table.path)
     assert writer.is_empty(spark, table)
-    effect = writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1, '{"x": 1}'))
+    effect = writer.append(table, rows(spark, (1, "a", 1)), marker(1, '{"x": 1}'))
     assert (effect.inserted, effect.files, effect.nbytes > 0) == (1, 1, True)
     assert engines(folder) == ["delta-rs", "delta-rs"]
     kinds = [next(iter(action)) for action in logged(folder, 1)]
@@ -95,13 +95,13 @@ def test_later_batches_and_runs_are_committed_by_deltalake(
     writer = made(spark, table)
     for number in range(1, 14):
         if number % 5:
-            effect = writer.append(spark, table, rows(spark, (number, "a", 1)), marker(number))
+            effect = writer.append(table, rows(spark, (number, "a", 1)), marker(number))
             assert (effect.inserted, effect.files) == (1, 1)
         else:
             writer.commit_empty(spark, table, marker(number, f'{{"x": {number}}}'))
     again = DeltaWriter()
     assert again.get_column_types(spark, table) == {"id": "bigint", "name": "string", "n": "bigint"}
-    again.append(spark, table, rows(spark, (21, "b", 1)), marker(1, run="r2", started=2))
+    again.append(table, rows(spark, (21, "b", 1)), marker(1, run="r2", started=2))
     assert set(engines(folder)) == {"delta-rs"}
     assert [row[0] for row in content(spark, table)] == [n for n in (*range(1, 14), 21) if n % 5]
     last = writer.get_last_metadata(spark, table)
@@ -112,11 +112,11 @@ def test_later_batches_and_runs_are_committed_by_deltalake(
 @pytest.mark.thorough
 def test_rows_of_another_writer_between_batches_are_kept(spark: SparkSession, table: Table) -> None:
     writer, folder = made(spark, table), Path(table.path)
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     theirs(table, 7)
     spark_rows = rows(spark, (8, "b", 2)).write.format("delta").mode("append")
     spark_rows.save(to_spark_uri(table.path))
-    writer.append(spark, table, rows(spark, (2, "a", 1)), marker(2))
+    writer.append(table, rows(spark, (2, "a", 1)), marker(2))
     assert [row[0] for row in content(spark, table)] == [1, 2, 7, 8]
     assert named_files(folder) == sorted(path.name for path in folder.glob("*.parquet"))
 
@@ -143,7 +143,7 @@ def test_append_succeeds_after_concurrent_commits(
     """The files of the append are not written again, and no rows are lost."""
     writer, folder = made(spark, table), Path(table.path)
     before_the_commit(monkeypatch, lambda: theirs(table, 7), times=3)
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     assert sorted(row[0] for row in content(spark, table)) == [1, 7, 7, 7]
     assert named_files(folder) == sorted(path.name for path in folder.glob("*.parquet"))
 
@@ -156,8 +156,8 @@ def test_first_rows_with_keys_are_merged_with_concurrently_added_rows(
     before_the_commit(monkeypatch, lambda: theirs(table, 1, 3))
     data = batch(spark, (1, "ours", 1), (2, "ours", 1))
     with pytest.raises(ConflictError):
-        writer.upsert(spark, table, data, KEYS, marker(1))
-    writer.upsert(spark, table, data, KEYS, marker(1))
+        writer.upsert(table, data, KEYS, marker(1))
+    writer.upsert(table, data, KEYS, marker(1))
     assert content(spark, table) == [(1, "ours", 1), (2, "ours", 1), (3, "theirs", 0)]
 
 
@@ -171,9 +171,9 @@ def test_first_rows_of_a_partitioned_table_are_merged_with_added_rows(
     theirs(table, 1, 3)
     data = batch(spark, (1, "ours", 1), (2, "ours", 1))
     with pytest.raises(ConflictError):
-        writer.upsert(spark, table, data, KEYS, marker(1))
-    writer.upsert(spark, table, data, KEYS, marker(1))
-    writer.upsert(spark, table, batch(spark, (2, "more", 2)), KEYS, marker(2))
+        writer.upsert(table, data, KEYS, marker(1))
+    writer.upsert(table, data, KEYS, marker(1))
+    writer.upsert(table, batch(spark, (2, "more", 2)), KEYS, marker(2))
     assert content(spark, table) == [(1, "ours", 1), (2, "more", 2), (3, "theirs", 0)]
 
 
@@ -198,13 +198,13 @@ def test_first_rows_of_a_partitioned_table_duplicate_no_key(
     )
     slow = slow.selectExpr("id", "substr(name, 1, 1) AS name", "CAST(n AS BIGINT) AS n", "at")
     try:
-        writer.upsert(spark, table, slow, KEYS, marker(1))
+        writer.upsert(table, slow, KEYS, marker(1))
     except Exception as error:
         if "DELTA_CONCURRENT_APPEND" not in str(error):
             raise
     done.set()
     thread.join()
-    writer.upsert(spark, table, slow, KEYS, marker(1))
+    writer.upsert(table, slow, KEYS, marker(1))
     found = spark.read.format("delta").load(to_spark_uri(table.path))
     assert (found.count(), found.select("id").distinct().count()) == (400_000, 400_000)
 
@@ -222,7 +222,7 @@ def test_commit_whose_response_is_an_error_is_made_once(
 ) -> None:
     """The commit failed, or was made despite the error, or is made while the batch is retried."""
     writer, folder = made(spark, table), Path(table.path)
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     commit = DeltaTable.create_write_transaction
     waiting: list[Callable[[], None]] = []
     failures = [OSError(110, "Connection timed out")]
@@ -241,12 +241,12 @@ def test_commit_whose_response_is_an_error_is_made_once(
     monkeypatch.setattr(DeltaTable, "create_write_transaction", unclear)
     data = rows(spark, (2, "b", 2))
     with pytest.raises(OSError, match="timed out"):
-        writer.append(spark, table, data, marker(2))
-    effect = writer.append(spark, table, data, marker(2))
+        writer.append(table, data, marker(2))
+    effect = writer.append(table, data, marker(2))
     assert effect.inserted == 1
     assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
     assert all((folder / name).is_file() for name in named_files(folder))
-    writer.append(spark, table, rows(spark, (3, "c", 3)), marker(3))
+    writer.append(table, rows(spark, (3, "c", 3)), marker(3))
     assert len(content(spark, table)) == 3
 
 
@@ -256,15 +256,15 @@ def test_files_with_missing_rows_are_not_committed(
     """For example the output of a task vanishes, which Spark takes for a task without rows."""
     writer, folder = made(spark, table), Path(table.path)
     with pytest.raises(RowCountError, match=r"3 rows were to be written, but .* have 2"):
-        writer.append(spark, table, rows(spark, (1, "a", 1), (2, "b", 1)), marker(1), 3)
+        writer.append(table, rows(spark, (1, "a", 1), (2, "b", 1)), marker(1), 3)
     file_of = data_files._data_file
     monkeypatch.setattr(data_files, "_data_file", lambda path: without_rows(file_of(path)))
     with pytest.raises(RowCountError, match=r"1 rows were to be written, but .* have 0"):
-        writer.upsert(spark, table, batch(spark, (1, "a", 1)), KEYS, marker(1))
+        writer.upsert(table, batch(spark, (1, "a", 1)), KEYS, marker(1))
     monkeypatch.undo()
     assert named_files(folder) == []
     assert list(folder.glob("*.parquet")) == []
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1), 1)
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1), 1)
 
 
 def without_rows(file: data_files.DataFile) -> data_files.DataFile:
@@ -286,7 +286,7 @@ def test_commit_with_missing_or_truncated_files_is_an_error(
 
     before_the_commit(monkeypatch, spoil)
     with pytest.raises(CommitLostError, match=r"Commit 1 of table people names the file part-"):
-        writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+        writer.append(table, rows(spark, (1, "a", 1)), marker(1))
 
 
 @pytest.mark.parametrize("step", ["append", "upsert", "replace", "maintain", "commit_empty"])
@@ -294,13 +294,13 @@ def test_table_that_replaced_the_expected_one_is_not_changed(
     spark: SparkSession, table: Table, step: str
 ) -> None:
     writer, folder = made(spark, table), Path(table.path)
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     shutil.rmtree(folder)
     write_deltalake(folder, pa.table({"id": ["x"], "s": [0.5]}))
     steps: dict[str, Callable[[], object]] = {
-        "append": lambda: writer.append(spark, table, rows(spark, (2, "b", 1)), marker(2)),
-        "upsert": lambda: writer.upsert(spark, table, batch(spark, (2, "b", 1)), KEYS, marker(2)),
-        "replace": lambda: writer.replace(spark, table, rows(spark, (2, "b", 1)), marker(2)),
+        "append": lambda: writer.append(table, rows(spark, (2, "b", 1)), marker(2)),
+        "upsert": lambda: writer.upsert(table, batch(spark, (2, "b", 1)), KEYS, marker(2)),
+        "replace": lambda: writer.replace(table, rows(spark, (2, "b", 1)), marker(2)),
         "maintain": lambda: writer.maintain(spark, table, MaintenanceOptions(compact=True)),
         "commit_empty": lambda: writer.commit_empty(spark, table, marker(2, "{}")),
     }
@@ -319,7 +319,7 @@ def test_staged_files_of_a_killed_run_of_the_job_are_removed(
     for each in (ours, others):
         each.mkdir(parents=True)
         (each / "part-0.parquet").write_bytes(b"PAR1")
-    writer.upsert(spark, table, batch(spark, (1, "a", 1)), KEYS, marker(1))
+    writer.upsert(table, batch(spark, (1, "a", 1)), KEYS, marker(1))
     assert [path.name for path in folder.glob(".target-spark-*")] == [others.name]
 
 
@@ -337,16 +337,16 @@ def test_appends_continue_after_commits_by_spark(
 ) -> None:
     writer = made(spark, table)
     for number in (1, 2):
-        writer.append(spark, table, rows(spark, (number, "a", 1)), marker(number))
+        writer.append(table, rows(spark, (number, "a", 1)), marker(number))
     if step == "alter":
         writer.alter(spark, table, [SchemaChange("add", ("more",), "STRING")])
     elif step == "upsert":
-        writer.upsert(spark, table, batch(spark, (2, "b", 9)), KEYS, marker(3))
+        writer.upsert(table, batch(spark, (2, "b", 9)), KEYS, marker(3))
     elif step == "replace":
-        writer.replace(spark, table, rows(spark, (9, "b", 9)), marker(3))
+        writer.replace(table, rows(spark, (9, "b", 9)), marker(3))
     else:
         writer.maintain(spark, table, MaintenanceOptions(compact=True))
-    writer.append(spark, table, rows(spark, (4, "a", 1)), marker(4))
+    writer.append(table, rows(spark, (4, "a", 1)), marker(4))
     assert engines(Path(table.path))[-1] == "delta-rs"
     assert writer.get_last_metadata(spark, table) == marker(4)
     found = {row.id for row in writer.rows(spark, table).collect()}
@@ -357,9 +357,9 @@ def test_appends_continue_after_commits_by_spark(
 def test_spark_can_optimize_alter_and_delete_afterwards(spark: SparkSession, table: Table) -> None:
     writer = made(spark, table)
     first = batch(spark, (1, "a", 1), (1, "b", 2), (3, "c", 1))
-    writer.upsert(spark, table, first, KEYS, marker(1))
-    writer.upsert(spark, table, batch(spark, (1, "d", 3), (2, "e", 1)), KEYS, marker(2))
-    DeltaWriter().append(spark, table, rows(spark, (4, "f", 1)), marker(1, run="r2", started=2))
+    writer.upsert(table, first, KEYS, marker(1))
+    writer.upsert(table, batch(spark, (1, "d", 3), (2, "e", 1)), KEYS, marker(2))
+    DeltaWriter().append(table, rows(spark, (4, "f", 1)), marker(1, run="r2", started=2))
     assert content(spark, table) == [(1, "d", 3), (2, "e", 1), (3, "c", 1), (4, "f", 1)]
     ref = f"delta.`{to_spark_uri(table.path)}`"
     spark.sql(f"OPTIMIZE {ref}")
@@ -370,7 +370,7 @@ def test_spark_can_optimize_alter_and_delete_afterwards(spark: SparkSession, tab
 
 def test_state_without_rows_is_one_commit(spark: SparkSession, table: Table) -> None:
     writer = made(spark, table)
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     writer.commit_empty(spark, table, marker(2, '{"x": 2}'))
     assert [next(iter(action)) for action in logged(Path(table.path), 2)] == ["commitInfo", "txn"]
     DeltaWriter().commit_empty(spark, table, marker(2, '{"x": 2}'))  # its answer was lost
@@ -383,7 +383,7 @@ def test_table_just_created_by_another_run_is_appended_to(
 ) -> None:
     writer = made(spark, table)
     made(spark, table)
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     assert len(list(commits(spark, table))) == 2
     assert content(spark, table) == [(1, "a", 1)]
 
@@ -402,7 +402,7 @@ def test_table_with_partitions_clusters_or_properties_is_created_by_spark(
 ) -> None:
     writer = DeltaWriter()
     writer.create(spark, table, LAYOUT, layout)
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     assert engines(Path(table.path))[0].startswith("Apache-Spark")
     assert content(spark, table) == [(1, "a", 1)]
 
@@ -434,12 +434,12 @@ def test_table_features_that_deltalake_lacks_are_committed_by_spark(
     writer = made(spark, table)
     ref = f"delta.`{to_spark_uri(table.path)}`"
     spark.sql(f"ALTER TABLE {ref} {words}")
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     assert engines(Path(table.path))[-1].startswith("Apache-Spark")
     assert content(spark, table) == [(1, "a", 1)]
     if "CHECK" in words:
         with pytest.raises(Exception, match="DELTA_VIOLATE_CONSTRAINT"):
-            writer.append(spark, table, rows(spark, (2, "a", -1)), marker(2))
+            writer.append(table, rows(spark, (2, "a", -1)), marker(2))
 
 
 def test_timestamp_ntz_columns_are_committed_by_deltalake(
@@ -449,7 +449,7 @@ def test_timestamp_ntz_columns_are_committed_by_deltalake(
     table_schema = TableSchema((*LAYOUT.columns, Column("at", "at", LocalTimestamp())))
     writer.create(spark, table, table_schema, TableLayout())
     data = rows(spark, (1, "a", 1)).selectExpr("*", "TIMESTAMP_NTZ'2024-01-01 12:00:00' AS at")
-    writer.append(spark, table, data, marker(1))
+    writer.append(table, data, marker(1))
     assert engines(Path(table.path)) == ["delta-rs", "delta-rs"]
     assert str(content(spark, table)[0][-1]) == "2024-01-01 12:00:00"
 
@@ -478,7 +478,7 @@ def test_comments_properties_and_nullability_match_those_of_spark(
         table, writer = Table(str(tmp_path / name), name), DeltaWriter()
         writer._has_own_settings = name == "spark"
         writer.create(spark, table, table_schema, TableLayout())
-        writer.append(spark, table, spark.sql("SELECT 1L AS id, 'x' AS b"), marker(1))
+        writer.append(table, spark.sql("SELECT 1L AS id, 'x' AS b"), marker(1))
         ref = f"delta.`{to_spark_uri(table.path)}`"
         kept = {row.key: row.value for row in spark.sql(f"SHOW TBLPROPERTIES {ref}").collect()}
         found.append((spark.table(ref).schema.jsonValue(), kept, writer.sources(spark, table)))

@@ -61,7 +61,7 @@ def table(spark: SparkSession, tmp_path: Path) -> Table:
 
 def test_batch_and_metadata_are_one_snapshot(spark, table):
     writer = IcebergWriter()
-    effect = writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1, '{"x": 1}'))
+    effect = writer.append(table, rows(spark, (1, "a", 1)), marker(1, '{"x": 1}'))
 
     (snapshot,) = line(spark, table)
     assert snapshot.marker == marker(1, '{"x": 1}')
@@ -73,9 +73,9 @@ def test_batch_and_metadata_are_one_snapshot(spark, table):
 
 def test_merge_carries_metadata_and_returns_its_counts(spark, table):
     writer = IcebergWriter()
-    writer.append(spark, table, rows(spark, (1, "a", 1), (2, "b", 1)), marker(1))
+    writer.append(table, rows(spark, (1, "a", 1), (2, "b", 1)), marker(1))
     effect = writer.upsert(
-        spark, table, batch(spark, (1, "c", 2), (3, "d", 2), (4, "e", 2)), KEYS, marker(2, "{}")
+        table, batch(spark, (1, "c", 2), (3, "d", 2), (4, "e", 2)), KEYS, marker(2, "{}")
     )
 
     assert line(spark, table)[0].marker == marker(2, "{}")
@@ -84,12 +84,12 @@ def test_merge_carries_metadata_and_returns_its_counts(spark, table):
 
 
 def test_repeated_batch_is_recognized_and_not_written_again(spark, table):
-    IcebergWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    IcebergWriter().append(table, rows(spark, (1, "a", 1)), marker(1))
 
     again = IcebergWriter()  # has no result of the first try, as after an exception
-    effect = again.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
-    again.upsert(spark, table, batch(spark, (2, "b", 2)), KEYS, marker(2))
-    IcebergWriter().upsert(spark, table, batch(spark, (2, "b", 2)), KEYS, marker(2))
+    effect = again.append(table, rows(spark, (1, "a", 1)), marker(1))
+    again.upsert(table, batch(spark, (2, "b", 2)), KEYS, marker(2))
+    IcebergWriter().upsert(table, batch(spark, (2, "b", 2)), KEYS, marker(2))
     IcebergWriter().commit_empty(spark, table, marker(2))
 
     assert effect.inserted == 1
@@ -111,18 +111,18 @@ def test_exception_after_the_commit_does_not_duplicate_the_batch(spark, table, w
                 raise error
             return found
 
-    IcebergWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    IcebergWriter().append(table, rows(spark, (1, "a", 1)), marker(1))
     writer = Losing()
     arguments = {
-        "append": [rows(spark, (2, "b", 2))],
-        "replace": [rows(spark, (2, "b", 2))],
-        "upsert": [batch(spark, (2, "b", 2)), KEYS],
-        "commit_empty": [],
+        "append": [table, rows(spark, (2, "b", 2))],
+        "replace": [table, rows(spark, (2, "b", 2))],
+        "upsert": [table, batch(spark, (2, "b", 2)), KEYS],
+        "commit_empty": [spark, table],
     }[way]
     with pytest.raises(ConnectionError):
-        getattr(writer, way)(spark, table, *arguments, marker(2))
+        getattr(writer, way)(*arguments, marker(2))
     before = len(line(spark, table))
-    getattr(writer, way)(spark, table, *arguments, marker(2))
+    getattr(writer, way)(*arguments, marker(2))
     assert len(line(spark, table)) == before == 2
     after = {"replace": [(2, "b", 2)], "commit_empty": [(1, "a", 1)]}
     assert content(spark, table) == after.get(way, [(1, "a", 1), (2, "b", 2)])
@@ -132,19 +132,19 @@ def test_exception_after_the_commit_does_not_duplicate_the_batch(spark, table, w
 @pytest.mark.parametrize("way", ["append", "replace", "upsert", "commit_empty", "delete_versions"])
 def test_batch_number_that_does_not_increase_is_an_error(spark, table, way):
     writer = IcebergWriter()
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
-    writer.append(spark, table, rows(spark, (2, "b", 2)), marker(2))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
+    writer.append(table, rows(spark, (2, "b", 2)), marker(2))
 
     for who, number in ((writer, 2), (writer, 1), (IcebergWriter(), 1)):
         arguments = {
-            "append": [rows(spark, (3, "c", 3))],
-            "replace": [rows(spark, (3, "c", 3))],
-            "upsert": [batch(spark, (3, "c", 3)), KEYS],
-            "commit_empty": [],
-            "delete_versions": [VersionDelete(1, None, datetime.now(timezone.utc))],
+            "append": [table, rows(spark, (3, "c", 3))],
+            "replace": [table, rows(spark, (3, "c", 3))],
+            "upsert": [table, batch(spark, (3, "c", 3)), KEYS],
+            "commit_empty": [spark, table],
+            "delete_versions": [spark, table, VersionDelete(1, None, datetime.now(timezone.utc))],
         }[way]
         with pytest.raises(CommitLostError, match="Batch"):
-            getattr(who, way)(spark, table, *arguments, marker(number))
+            getattr(who, way)(*arguments, marker(number))
     assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
 
 
@@ -159,20 +159,20 @@ def test_commit_with_other_metadata_is_an_error(spark, table):
             return super()._commit(spark, table, commit, forgetting, **more)
 
     with pytest.raises(CommitLostError, match="was written without an error"):
-        Lost().append(spark, table, rows(spark, (2, "b", 2)), marker(1))
+        Lost().append(table, rows(spark, (2, "b", 2)), marker(1))
 
 
 def test_new_run_numbers_its_batches_from_one(spark, table):
-    IcebergWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(5))
+    IcebergWriter().append(table, rows(spark, (1, "a", 1)), marker(5))
     second = marker(1, run="r2", started=2)
-    IcebergWriter().append(spark, table, rows(spark, (2, "b", 2)), second)
+    IcebergWriter().append(table, rows(spark, (2, "b", 2)), second)
     assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
 
 
 def test_commit_without_a_state_repeats_the_earlier_state(spark, table):
-    IcebergWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(3, '{"s": 1}'))
+    IcebergWriter().append(table, rows(spark, (1, "a", 1)), marker(3, '{"s": 1}'))
     second = marker(1, run="r2", started=2)
-    IcebergWriter().append(spark, table, rows(spark, (2, "b", 2)), second)
+    IcebergWriter().append(table, rows(spark, (2, "b", 2)), second)
     assert get_last_metadata(spark, table) == replace(
         marker(3, '{"s": 1}'), run="r2", batch=1, uncovered_since=2
     )
@@ -180,8 +180,8 @@ def test_commit_without_a_state_repeats_the_earlier_state(spark, table):
 
 def test_replace_is_one_snapshot_with_its_metadata(spark, table):
     writer = IcebergWriter()
-    writer.append(spark, table, rows(spark, (1, "a", 1), (3, "c", 3)), marker(1))
-    effect = writer.replace(spark, table, rows(spark, (2, "b", 2)), marker(2, "{}"))
+    writer.append(table, rows(spark, (1, "a", 1), (3, "c", 3)), marker(1))
+    effect = writer.replace(table, rows(spark, (2, "b", 2)), marker(2, "{}"))
     assert len(line(spark, table)) == 2
     assert get_last_metadata(spark, table) == marker(2, "{}")
     assert content(spark, table) == [(2, "b", 2)]
@@ -190,23 +190,23 @@ def test_replace_is_one_snapshot_with_its_metadata(spark, table):
 
 def test_failed_replace_leaves_the_old_rows(spark, table):
     writer = IcebergWriter()
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     broken = spark.sql("SELECT 2L AS id, CAST(raise_error('boom') AS STRING) AS name, 1L AS n")
     with pytest.raises(Exception, match="boom"):
-        writer.replace(spark, table, broken, marker(2))
+        writer.replace(table, broken, marker(2))
     assert content(spark, table) == [(1, "a", 1)]
     assert get_last_metadata(spark, table) == marker(1)
 
 
 def test_merge_leaves_no_settings_in_the_session(spark, table):
     writer = IcebergWriter()
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
-    writer.upsert(spark, table, batch(spark, (1, "b", 2)), KEYS, marker(2))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
+    writer.upsert(table, batch(spark, (1, "b", 2)), KEYS, marker(2))
     broken = spark.sql(
         "SELECT 1L AS id, CAST(raise_error('boom') AS STRING) AS name, 1L AS n, 1L AS at"
     )
     with pytest.raises(Exception, match="boom"):
-        writer.upsert(spark, table, broken, KEYS, marker(3))
+        writer.upsert(table, broken, KEYS, marker(3))
     assert spark.catalog.listTables() == []
     rows(spark, (5, "e", 5)).writeTo(resolve_table(spark, table).ref).append()
     assert line(spark, table)[0].marker is None
@@ -216,7 +216,7 @@ def test_merge_leaves_no_settings_in_the_session(spark, table):
 
 
 def test_metadata_is_found_below_foreign_snapshots(spark, table):
-    IcebergWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(1, "{}"))
+    IcebergWriter().append(table, rows(spark, (1, "a", 1)), marker(1, "{}"))
     ref = resolve_table(spark, table).ref
     for words in ("not json", "[1]", '{"target_spark": {"job": 1}}'):
         write = rows(spark, (9, "z", 9)).writeTo(ref)
@@ -225,7 +225,7 @@ def test_metadata_is_found_below_foreign_snapshots(spark, table):
 
     writer = IcebergWriter()
     assert writer.get_last_metadata(spark, table) == marker(1, "{}")
-    writer.append(spark, table, rows(spark, (2, "b", 2)), marker(2))
+    writer.append(table, rows(spark, (2, "b", 2)), marker(2))
     assert get_last_metadata(spark, table) == replace(marker(1, "{}"), batch=2)
 
 
@@ -237,7 +237,7 @@ def test_rolled_back_snapshots_are_ignored(spark, table, expires):
         rows(spark, (0, "a", 1)).where("false").writeTo(place.ref).append()
     writer = IcebergWriter()
     for number in (1, 2):
-        writer.append(spark, table, rows(spark, (number, "a", 1)), marker(number, f"[{number}]"))
+        writer.append(table, rows(spark, (number, "a", 1)), marker(number, f"[{number}]"))
         if expires and number == 1:
             all_but_the_last = "older_than => TIMESTAMP '2100-01-01', retain_last => 1"
             of_table = f"table => '{place.ref}'"
@@ -250,7 +250,7 @@ def test_rolled_back_snapshots_are_ignored(spark, table, expires):
     assert content(spark, table) == [(1, "a", 1)]
     # The run has counted rows as committed that are no longer in the table.
     with pytest.raises(TableError, match="removed while it was loaded"):
-        writer.append(spark, table, rows(spark, (3, "c", 1)), marker(3))
+        writer.append(table, rows(spark, (3, "c", 1)), marker(3))
 
 
 def test_snapshots_are_the_same_from_files_and_from_spark(spark, table, tmp_path, monkeypatch):
@@ -327,20 +327,20 @@ def test_commit_statistics_are_read_from_the_snapshot_summary():
 def test_first_rows_of_an_empty_table_are_appended(spark, table):
     writer = IcebergWriter()
     data = batch(spark, (1, "old", 1), (1, "new", 3), (2, "x", 2))
-    writer.upsert(spark, table, data, KEYS, marker(1))
+    writer.upsert(table, data, KEYS, marker(1))
     assert line(spark, table)[0].summary["added-records"] == "2"
     assert not any(key.startswith("spark.merge") for key in line(spark, table)[0].summary)
-    writer.upsert(spark, table, batch(spark, (2, "y", 4), (3, "z", 5)), KEYS, marker(2))
+    writer.upsert(table, batch(spark, (2, "y", 4), (3, "z", 5)), KEYS, marker(2))
     assert any(key.startswith("spark.merge") for key in line(spark, table)[0].summary)
     assert content(spark, table) == [(1, "new", 3), (2, "y", 4), (3, "z", 5)]
 
 
 def test_upsert_keeps_columns_absent_from_the_batch(spark, table):
     writer = IcebergWriter()
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     writer.alter(spark, table, [SchemaChange("add", ("extra",), "string", comment="it's more")])
     spark.sql(f"UPDATE {resolve_table(spark, table).ref} SET extra = 'kept'")  # noqa: S608
-    writer.upsert(spark, table, batch(spark, (1, "b", 2), (2, "c", 3)), KEYS, marker(2))
+    writer.upsert(table, batch(spark, (1, "b", 2), (2, "c", 3)), KEYS, marker(2))
     assert content(spark, table) == [(1, "b", 2, "kept"), (2, "c", 3, None)]
     assert writer.rows(spark, table).schema["extra"].metadata == {"comment": "it's more"}
 
@@ -392,10 +392,10 @@ def test_delete_record_keeps_the_values_of_a_soft_deleted_row(
     ]
     writer.create(spark, table, DELETING, TableLayout())
     if empty_at_first:
-        writer.upsert(spark, table, changes(spark, *before, *after), keys, marker(1))
+        writer.upsert(table, changes(spark, *before, *after), keys, marker(1))
     else:
-        writer.upsert(spark, table, changes(spark, *before), keys, marker(1))
-        effect = writer.upsert(spark, table, changes(spark, *after), keys, marker(2))
+        writer.upsert(table, changes(spark, *before), keys, marker(1))
+        effect = writer.upsert(table, changes(spark, *after), keys, marker(2))
         assert effect.deleted == (2 if hard else 0)
 
     found = {id_: (name, at is not None) for id_, name, at in read_content(spark, table)}
@@ -423,7 +423,7 @@ def test_old_versions_are_deleted_in_one_snapshot_with_its_metadata(spark, tmp_p
         "SELECT id, 'a' AS name, 1L AS n, CAST(NULL AS TIMESTAMP) AS _sdc_deleted_at,"  # noqa: S608
         f" v AS _sdc_table_version FROM VALUES {values} AS t(id, v)"
     )
-    writer.append(spark, table, data, marker(1))
+    writer.append(table, data, marker(1))
     at = datetime(2024, 5, 1, tzinfo=timezone.utc)
     ending = VersionDelete(5, "_sdc_deleted_at" if soft else None, at)
     effect = writer.delete_versions(spark, table, ending, marker(2, "[2]"))
@@ -485,7 +485,7 @@ def test_concurrent_appends_are_both_kept(spark_session, spark, table):
 def test_merge_with_a_concurrent_update_conflicts_and_succeeds_on_retry(spark, table, tmp_path):
     """A conflict that Iceberg cannot retry itself is classified as a conflict, which is retried."""
     writer = IcebergWriter()
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     ref = resolve_table(spark, table).ref
     other = spark.newSession()
     resolve_table(other, table)
@@ -503,10 +503,10 @@ def test_merge_with_a_concurrent_update_conflicts_and_succeeds_on_retry(spark, t
 
     def merge() -> None:
         try:
-            writer.upsert(spark, table, slow, KEYS, marker(2))
+            writer.upsert(table, slow, KEYS, marker(2))
         except Exception as error:  # noqa: BLE001
             failures.append(error)
-            writer.upsert(spark, table, batch(spark, (1, "b", 2)), KEYS, marker(2))
+            writer.upsert(table, batch(spark, (1, "b", 2)), KEYS, marker(2))
 
     def change() -> None:
         while not reads.exists():
@@ -534,9 +534,9 @@ def test_concurrent_merges_carry_only_their_own_metadata(spark_session: Session,
             replace(marker(number, f'"{i}-{number}"'), job=f"job{i}")
             for number in range(1, 2 + rounds)
         )
-        writer.append(spark, tables[i], rows(spark, (i, "a", 1)), first)
+        writer.append(tables[i], rows(spark, (i, "a", 1)), first)
         for own in more:
-            writer.upsert(spark, tables[i], batch(spark, (i, "b", own.batch)), KEYS, own)
+            writer.upsert(tables[i], batch(spark, (i, "b", own.batch)), KEYS, own)
 
     assert run_concurrently(*(lambda i=i: load(i) for i in range(count))) == []
     spark = spark_session.spark()

@@ -78,9 +78,9 @@ def test_first_rows_with_keys_are_merged_with_concurrently_added_rows(
     theirs(spark, table, 1, 3)
     data = batch(spark, (1, "ours", 1), (2, "ours", 1))
     with pytest.raises(Exception, match="conflicting files") as failed:
-        writer.upsert(spark, table, data, KEYS, marker(1))
+        writer.upsert(table, data, KEYS, marker(1))
     assert classify_failure(failed.value) is FailureKind.CONFLICT
-    writer.upsert(spark, table, data, KEYS, marker(1))
+    writer.upsert(table, data, KEYS, marker(1))
     assert content(spark, table) == [(1, "ours", 1), (2, "ours", 1), (3, "theirs", 0)]
 
 
@@ -143,9 +143,9 @@ def test_first_rows_are_appended_only_if_the_table_has_no_rows(
     data = batch(spark, (1, "ours", 1))
     if meanwhile == "rows":
         with pytest.raises(Exception, match="conflicting files"):
-            writer.upsert(spark, table, data, KEYS, marker(1))
+            writer.upsert(table, data, KEYS, marker(1))
         assert content(spark, table) == [(1, "theirs", 0)]
-    writer.upsert(spark, table, data, KEYS, marker(1))
+    writer.upsert(table, data, KEYS, marker(1))
     assert content(spark, table) == [(1, "ours", 1)]
     is_merged = any(key.startswith("spark.merge") for key in line(spark, table)[0].summary)
     assert is_merged == (meanwhile == "rows")
@@ -189,11 +189,11 @@ def test_rows_added_while_the_first_rows_are_written_are_a_conflict(
     thread.start()
     try:
         with pytest.raises(Exception, match="conflicting files"):
-            writer.upsert(spark, table, slow, KEYS, marker(1))
+            writer.upsert(table, slow, KEYS, marker(1))
     finally:
         begun.set()
         thread.join()
-    writer.upsert(spark, table, quick, KEYS, marker(1))
+    writer.upsert(table, quick, KEYS, marker(1))
     found = writer.rows(spark, table)
     assert (found.count(), found.select("id").distinct().count()) == (1_000, 1_000)
 
@@ -217,13 +217,13 @@ def upsert_during_insert(
             time.sleep(0.02)
         return name
 
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     slow = F.udf(wait, "string", useArrow=False)
     data = batch(spark, (2, "ours", 2)).withColumn("name", slow("name"))
     thread = threading.Thread(target=fill)
     thread.start()
     try:
-        writer.upsert(spark, table, data, KEYS, marker(2))
+        writer.upsert(table, data, KEYS, marker(2))
     finally:
         begun.touch()
         thread.join()
@@ -244,7 +244,7 @@ def test_key_added_by_another_writer_during_a_merge_is_a_conflict(
     with pytest.raises(Exception, match="conflicting files") as failed:
         upsert_during_insert(spark, table, writer, tmp_path / "signs")
     assert classify_failure(failed.value) is FailureKind.CONFLICT
-    writer.upsert(spark, table, batch(spark, (2, "ours", 2)), KEYS, marker(2))
+    writer.upsert(table, batch(spark, (2, "ours", 2)), KEYS, marker(2))
     assert content(spark, table) == [(1, "a", 1), (2, "ours", 2)]
 
 
@@ -272,8 +272,8 @@ def test_different_row_count_in_the_snapshot_is_an_error(
     writer = made(spark, table)
     data = rows(spark, (1, "a", 1), (2, "b", 1))
     with pytest.raises(RowCountError, match=r"3 rows were to be written, but snapshot \d+ has 2"):
-        getattr(writer, step)(spark, table, data, marker(1), 3)
-    getattr(made(spark, table), step)(spark, table, data, marker(2), 2)
+        getattr(writer, step)(table, data, marker(1), 3)
+    getattr(made(spark, table), step)(table, data, marker(2), 2)
 
 
 @pytest.mark.every_nth_case(3)
@@ -284,7 +284,7 @@ def test_snapshot_with_fewer_rows_than_computed_is_an_error(
     """For example the output of a task vanishes."""
     writer = made(spark, table)
     if step == "upsert":
-        writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+        writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     effect_of = iceberg.parse_summary
 
     def without_one(snapshot: IcebergSnapshot, *, merged: bool) -> CommitStats:
@@ -296,7 +296,7 @@ def test_snapshot_with_fewer_rows_than_computed_is_an_error(
     given = [batch(spark, *values), KEYS] if "upsert" in step else [rows(spark, *values)]
     commit = getattr(writer, step.removeprefix("first "))
     with pytest.raises(RowCountError, match=r"2 rows were to be written, but snapshot .* 1\. No"):
-        commit(spark, table, *given, marker(2))
+        commit(table, *given, marker(2))
 
 
 def test_merge_into_a_table_with_duplicate_keys_is_counted(
@@ -304,9 +304,7 @@ def test_merge_into_a_table_with_duplicate_keys_is_counted(
 ) -> None:
     writer = made(spark, table)
     theirs(spark, table, 1, 1, 2)
-    effect = IcebergWriter().upsert(
-        spark, table, batch(spark, (1, "b", 2), (3, "c", 2)), KEYS, marker(1)
-    )
+    effect = IcebergWriter().upsert(table, batch(spark, (1, "b", 2), (3, "c", 2)), KEYS, marker(1))
     assert (effect.inserted, effect.updated) == (1, 2)
     assert writer.rows(spark, table).where("name = 'b'").count() == 2
 
@@ -329,7 +327,7 @@ def test_snapshot_with_missing_or_truncated_files_is_an_error(
     writer = Spoiling()
     writer.create(spark, table, LAYOUT, TableLayout())
     with pytest.raises(CommitLostError, match=r"Snapshot \d+ of table people names the file"):
-        writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+        writer.append(table, rows(spark, (1, "a", 1)), marker(1))
 
 
 @pytest.mark.parametrize("step", ["append", "upsert", "commit_empty"])
@@ -338,7 +336,7 @@ def test_files_and_folders_of_a_commit_are_fsynced(
 ) -> None:
     table = Table(str(tmp_path / "tables" / "people"), "people")
     writer = made(spark, table, TableLayout((PartitionField("name"),)))
-    writer.append(spark, table, rows(spark, (1, "a", 1), (3, "c", 1)), marker(1))
+    writer.append(table, rows(spark, (1, "a", 1), (3, "c", 1)), marker(1))
     synced: set[Path] = set()
     before = {path for path in tmp_path.rglob("*") if path.is_file()}
     monkeypatch.setattr(
@@ -358,9 +356,9 @@ def test_files_and_folders_of_a_commit_are_fsynced(
 # ------------------------------------------------------------------ replaced tables
 
 STEPS: dict[str, Callable[[IcebergWriter, SparkSession, Table], object]] = {
-    "append": lambda w, s, t: w.append(s, t, rows(s, (2, "b", 1)), marker(2)),
-    "upsert": lambda w, s, t: w.upsert(s, t, batch(s, (2, "b", 1)), KEYS, marker(2)),
-    "replace": lambda w, s, t: w.replace(s, t, rows(s, (2, "b", 1)), marker(2)),
+    "append": lambda w, s, t: w.append(t, rows(s, (2, "b", 1)), marker(2)),
+    "upsert": lambda w, s, t: w.upsert(t, batch(s, (2, "b", 1)), KEYS, marker(2)),
+    "replace": lambda w, s, t: w.replace(t, rows(s, (2, "b", 1)), marker(2)),
     "alter": lambda w, s, t: w.alter(s, t, [SchemaChange("add", ("more",), "STRING")]),
     "care": lambda w, s, t: w.maintain(s, t, MaintenanceOptions(compact=True)),
     "commit_empty": lambda w, s, t: w.commit_empty(s, t, marker(2, "{}")),
@@ -374,7 +372,7 @@ def test_replaced_or_removed_table_is_not_changed(
     spark: SparkSession, table: Table, folder: Path, step: str, is_there: bool
 ) -> None:
     writer = made(spark, table)
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     shutil.rmtree(folder)
     if is_there:
         made(spark.newSession() if table.path else spark, table)
@@ -391,12 +389,12 @@ def test_table_recreated_with_the_same_uuid_is_not_changed(
 ) -> None:
     """CREATE OR REPLACE TABLE keeps the uuid."""
     writer = made(spark, table)
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     ref = resolve_table(spark, table).ref
     theirs_ = "SELECT 7L AS id, 'theirs' AS name, 0L AS n"
     spark.sql(f"CREATE OR REPLACE TABLE {ref} USING iceberg AS {theirs_}")
     with pytest.raises(TableError, match="was removed while it was loaded"):
-        writer.append(spark, table, rows(spark, (2, "b", 1)), marker(2))
+        writer.append(table, rows(spark, (2, "b", 1)), marker(2))
     assert content(spark, table) == [(7, "theirs", 0)]
 
 
@@ -404,7 +402,7 @@ def test_table_replaced_during_a_write_is_not_changed(spark: SparkSession, tmp_p
     """Iceberg rejects the commit; the error explains it."""
     table = Table(str(tmp_path / "people"), "people")
     writer = made(spark, table)
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     done = threading.Event()
 
     def swap() -> None:
@@ -421,7 +419,7 @@ def test_table_replaced_during_a_write_is_not_changed(spark: SparkSession, tmp_p
     thread.start()
     try:
         with pytest.raises(TableError, match=r"was (replaced by another table|removed)"):
-            writer.append(spark, table, slow, marker(2))
+            writer.append(table, slow, marker(2))
     finally:
         done.set()
         thread.join()
@@ -448,13 +446,13 @@ def test_late_commit_to_a_folder_is_made_once(spark: SparkSession, tmp_path: Pat
 
     writer = Failing()
     writer.create(spark, table, LAYOUT, TableLayout())
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     data = rows(spark, (2, "b", 2))
     with pytest.raises(OSError, match="timed out"):
-        writer.append(spark, table, data, marker(2))
-    writer.append(spark, table, data, marker(2))
+        writer.append(table, data, marker(2))
+    writer.append(table, data, marker(2))
     aside.rename(late[0])
-    writer.append(spark, table, rows(spark, (3, "c", 3)), marker(3))
+    writer.append(table, rows(spark, (3, "c", 3)), marker(3))
     assert content(spark, table) == [(1, "a", 1), (2, "b", 2), (3, "c", 3)]
     assert [each.marker for each in line(spark, table)].count(marker(2)) == 1
 
@@ -474,10 +472,10 @@ def test_batch_is_not_repeated_if_its_snapshot_may_have_expired(
 
     writer = Failing()
     writer.create(spark, table, LAYOUT, TableLayout())
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     data, place = rows(spark, (2, "b", 2)), resolve_table(spark, table)
     with pytest.raises(OSError, match="timed out"):
-        writer.append(spark, table, data, marker(2))
+        writer.append(table, data, marker(2))
     of_table = f"table => '{place.ref}'"
     for call in (
         "rewrite_data_files({}, options => map('rewrite-all', 'true'))",
@@ -485,7 +483,7 @@ def test_batch_is_not_repeated_if_its_snapshot_may_have_expired(
     ):
         spark.sql(f"CALL {place.procedures}.{call.format(of_table)}")
     with pytest.raises(CommitLostError, match="Batch 2 of table people may be committed"):
-        writer.append(spark, table, data, marker(2))
+        writer.append(table, data, marker(2))
     assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
 
 
@@ -543,9 +541,9 @@ def test_concurrently_changed_history_has_one_current_version_per_key(
 
     first = IcebergWriter()
     first.create(spark, table, HISTORY, TableLayout())
-    first.history(spark, table, version(spark, 1, "a", 1), VERSIONS, marker(1))
+    first.history(table, version(spark, 1, "a", 1), VERSIONS, marker(1))
     writer = Late()
-    writer.history(spark, table, version(spark, 1, "b", 3), VERSIONS, marker(2))
+    writer.history(table, version(spark, 1, "b", 3), VERSIONS, marker(2))
     found = IcebergWriter().rows(spark, table)
     current = found.where("_sdc_is_current").select("id", "name").collect()
     expected = [(1, "b")] if theirs_ != "another key" else [(1, "b"), (7, "theirs")]

@@ -79,7 +79,7 @@ def named(spark: SparkSession, tmp_path: Path) -> Table:
 def test_table_is_in_the_folder_of_its_name_and_readable_by_others(spark, tmp_path):
     table = Table(str(tmp_path / "lake" / "people"), "people")
     IcebergWriter().create(spark, table, LAYOUT, TableLayout())
-    IcebergWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    IcebergWriter().append(table, rows(spark, (1, "a", 1)), marker(1))
     assert (tmp_path / "lake" / "people" / "metadata" / "v2.metadata.json").is_file()
     found = spark.read.format("iceberg").load(to_spark_uri(table.path))
     assert [tuple(row) for row in found.collect()] == [(1, "a", 1)]
@@ -98,8 +98,8 @@ def test_names_of_iceberg_metadata_tables_are_valid_table_names(spark, tmp_path,
     writer = IcebergWriter()
     assert writer.get_column_types(spark, table) is None
     writer.create(spark, table, LAYOUT, TableLayout())
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
-    writer.upsert(spark, table, batch(spark, (1, "b", 2)), KEYS, marker(2))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
+    writer.upsert(table, batch(spark, (1, "b", 2)), KEYS, marker(2))
     writer.maintain(spark, table, MaintenanceOptions(compact=True, retain_days=7))
     assert content(spark, table) == [(1, "b", 2)]
 
@@ -133,7 +133,7 @@ def test_path_directly_below_the_root_is_supported(spark):
     try:
         table = Table(f"{folder}/files", "files")
         IcebergWriter().create(spark, table, LAYOUT, TableLayout())
-        IcebergWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+        IcebergWriter().append(table, rows(spark, (1, "a", 1)), marker(1))
         assert content(spark, table) == [(1, "a", 1)]
         assert (folder / "files" / "metadata").is_dir()
     finally:
@@ -145,11 +145,11 @@ def test_tables_in_a_user_defined_catalog_are_created_written_and_dropped(spark,
     assert writer.get_column_types(spark, named) is None
     assert writer.get_last_metadata(spark, named) is None
     writer.create(spark, named, LAYOUT, TableLayout())
-    writer.append(spark, named, rows(spark, (1, "a", 1)), marker(1))
-    writer.upsert(spark, named, batch(spark, (1, "b", 2), (2, "c", 2)), KEYS, marker(2, "[2]"))
+    writer.append(named, rows(spark, (1, "a", 1)), marker(1))
+    writer.upsert(named, batch(spark, (1, "b", 2), (2, "c", 2)), KEYS, marker(2, "[2]"))
     assert spark.table("mine.crm.people").count() == 2
     assert IcebergWriter().get_last_metadata(spark, named) == marker(2, "[2]")
-    IcebergWriter().append(spark, named, rows(spark, (1, "b", 2)), marker(2, "[2]"))
+    IcebergWriter().append(named, rows(spark, (1, "b", 2)), marker(2, "[2]"))
     assert len(line(spark, named)) == 2
     writer.maintain(spark, named, MaintenanceOptions(compact=True, retain_days=7))
     aside = named.with_suffix("__quarantine")
@@ -161,7 +161,7 @@ def test_tables_in_a_user_defined_catalog_are_created_written_and_dropped(spark,
     writer.drop(spark, named)
     assert writer.get_column_types(spark, named) is None
     writer.create(spark, named, LAYOUT, TableLayout())
-    writer.append(spark, named, rows(spark, (1, "a", 1)), marker(1))
+    writer.append(named, rows(spark, (1, "a", 1)), marker(1))
     assert content(spark, named) == [(1, "a", 1)]
 
 
@@ -177,7 +177,7 @@ def test_user_defined_table_properties_are_applied(spark, tmp_path):
     table = Table(str(tmp_path / "own" / "people"), "people")
     writer = IcebergWriter()
     writer.create(spark, table, LAYOUT, TableLayout())
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1, "[1]"))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1, "[1]"))
     assert list((tmp_path / "own" / "people" / "metadata").glob("v2.gz.metadata.json"))
     assert get_last_metadata(spark, table) == marker(1, "[1]")
     found = spark.sql(f"SHOW TBLPROPERTIES {resolve_table(spark, table).ref}").collect()
@@ -213,10 +213,10 @@ def test_unreachable_location_is_an_error_and_not_an_empty_table(spark):
 
 def test_write_to_a_removed_table_is_an_error(spark, table):
     writer = IcebergWriter()
-    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     shutil.rmtree(table.path)
     with pytest.raises(TableError, match="was removed while it was loaded"):
-        writer.upsert(spark, table, batch(spark, (1, "b", 2)), KEYS, marker(2))
+        writer.upsert(table, batch(spark, (1, "b", 2)), KEYS, marker(2))
 
 
 def test_drop_removes_the_folder(spark, table):
@@ -244,7 +244,7 @@ def test_schema_changes_are_applied_and_keep_the_metadata(spark, tmp_path):
         "SELECT 1 AS i, 1.25BD AS d, named_struct('x', 1, 'x.y', 'a') AS `o.o`,"
         " array(named_struct('a', 1)) AS l"
     ).selectExpr("i", "CAST(d AS DECIMAL(10,2)) AS d", "`o.o`", "l")
-    writer.append(spark, table, data, marker(1, "[1]"))
+    writer.append(table, data, marker(1, "[1]"))
     writer.alter(
         spark,
         table,
@@ -355,7 +355,7 @@ def test_every_column_type_round_trips(spark, tmp_path):
     data = spark.sql(f"SELECT 1L AS `k.k`, {values}, 1L AS at")
     keys = MergeKeys(("k.k",), order="at")
     for number in (1, 2):  # an append, then a MERGE of the same
-        writer.upsert(spark, table, data, keys, marker(number))
+        writer.upsert(table, data, keys, marker(number))
         assert writer.rows(spark, table).exceptAll(data.drop("at")).count() == 0
         assert writer.rows(spark, table).count() == 1
 
@@ -369,8 +369,8 @@ def test_special_characters_in_column_field_and_key_names_are_supported(spark, t
     values = ", ".join(f"1L AS {quote(name)}" for name in ODD)
     data = spark.sql(f"SELECT {values}, named_struct('x.y', 1L) AS `o.o`, 1L AS `or.der`")
     keys = MergeKeys(("a.b", "😀"), order="or.der")
-    writer.upsert(spark, table, data, keys, marker(1))
-    writer.upsert(spark, table, data, keys, marker(2))
+    writer.upsert(table, data, keys, marker(1))
+    writer.upsert(table, data, keys, marker(2))
     writer.alter(spark, table, [SchemaChange("add", ("o.o", "n.w"), "bigint")])
     assert content(spark, table) == [(*(1 for _ in ODD), (1, None))]
 
@@ -436,10 +436,10 @@ def test_layout_sets_partitions_sort_order_and_file_size(spark, tmp_path):
         "SELECT id, TIMESTAMP '2024-01-01' + MAKE_INTERVAL(0, 0, 0, 0, id % 2, 0, 0)"
         " AS `the.time`, DATE '2024-02-03' AS day, 'k' AS kind FROM range(100)"
     )
-    effect = writer.append(spark, table, data, marker(1))
+    effect = writer.append(table, data, marker(1))
     assert (effect.inserted, effect.files) == (100, 2)
     keys = MergeKeys(("id",), order="o")
-    writer.upsert(spark, table, data.selectExpr("*", "1L AS o"), keys, marker(2))
+    writer.upsert(table, data.selectExpr("*", "1L AS o"), keys, marker(2))
     writer.maintain(spark, table, MaintenanceOptions(compact=True))
     assert writer.rows(spark, table).count() == 100
 
@@ -463,14 +463,14 @@ def test_rows_of_each_file_are_sorted_without_partitions(spark, tmp_path):
     writer = IcebergWriter()
     writer.create(spark, table, LAYOUT, TableLayout(sort_by=("n",)))
     values = [(n, "a", n * 7 % 10) for n in range(10)]
-    writer.append(spark, table, rows(spark, *values).coalesce(1), marker(1))
+    writer.append(table, rows(spark, *values).coalesce(1), marker(1))
     assert [row.n for row in writer.rows(spark, table).collect()] == sorted(range(10))
 
 
 def test_compaction_merges_files_and_repeats_the_metadata(spark, table):
     writer = IcebergWriter()
     for number in range(1, 8):
-        writer.append(spark, table, rows(spark, (number, "a", 1)), marker(number, f"[{number}]"))
+        writer.append(table, rows(spark, (number, "a", 1)), marker(number, f"[{number}]"))
     writer.maintain(spark, table, MaintenanceOptions(compact=True))
     newest = line(spark, table)[0]
     assert newest.marker == marker(7, "[7]")
@@ -480,7 +480,7 @@ def test_compaction_merges_files_and_repeats_the_metadata(spark, table):
     count = len(line(spark, table))
     writer.maintain(spark, table, MaintenanceOptions(compact=True))
     assert len(line(spark, table)) == count
-    writer.append(spark, table, rows(spark, (8, "a", 1)), marker(8))
+    writer.append(table, rows(spark, (8, "a", 1)), marker(8))
     assert get_last_metadata(spark, table) == replace(marker(7, "[7]"), batch=8)
 
 
@@ -492,7 +492,7 @@ def make_old(folder: Path) -> None:
 def test_old_snapshots_and_files_are_removed_and_the_metadata_kept(spark, table):
     writer = IcebergWriter()
     for number in (1, 2, 3):
-        writer.replace(spark, table, rows(spark, (number, "a", 1)), marker(number, f"[{number}]"))
+        writer.replace(table, rows(spark, (number, "a", 1)), marker(number, f"[{number}]"))
     place = resolve_table(spark, table)
     rows(spark, (4, "z", 9)).writeTo(place.ref).append()  # by another writer
     stray, fresh = (Path(table.path, "data", name) for name in ("a.parquet", "b.parquet"))
@@ -507,7 +507,7 @@ def test_old_snapshots_and_files_are_removed_and_the_metadata_kept(spark, table)
     (left,) = line(spark, table)
     assert left.marker == marker(3, "[3]")
     assert content(spark, table) == [(3, "a", 1), (4, "z", 9)]
-    writer.append(spark, table, rows(spark, (5, "a", 1)), marker(4))
+    writer.append(table, rows(spark, (5, "a", 1)), marker(4))
     assert len(content(spark, table)) == 3
 
 
@@ -516,7 +516,7 @@ def test_files_of_a_table_inside_another_are_kept(spark, tmp_path):
     writer = IcebergWriter()
     for table in (outer, inner):
         writer.create(spark, table, LAYOUT, TableLayout())
-        writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+        writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     make_old(tmp_path)
     writer.maintain(spark, outer, MaintenanceOptions(retain_days=7))
     assert content(spark, inner) == [(1, "a", 1)]

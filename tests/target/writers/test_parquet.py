@@ -72,8 +72,8 @@ def test_empty_table_can_be_read(spark, table):
 
 def test_parts_are_numbered_and_listed_in_the_manifest(spark, table):
     writer = ParquetWriter()
-    writer.append(spark, table, rows(spark, 0), marker(1, '{"é": 1}'))
-    writer.append(spark, table, rows(spark, 1).repartition(2), marker(2))
+    writer.append(table, rows(spark, 0), marker(1, '{"é": 1}'))
+    writer.append(table, rows(spark, 1).repartition(2), marker(2))
 
     manifest = json.loads(Path(table.path, "_manifest.json").read_text(encoding="utf-8"))
     assert set(manifest["parts"]) == parts(table)
@@ -87,11 +87,11 @@ def test_parts_are_numbered_and_listed_in_the_manifest(spark, table):
 
 
 def test_repeated_batch_is_not_written_again(spark, table):
-    ParquetWriter().append(spark, table, rows(spark, 0), marker(1))
-    ParquetWriter().append(spark, table, rows(spark, 0), marker(1))  # its response was lost
+    ParquetWriter().append(table, rows(spark, 0), marker(1))
+    ParquetWriter().append(table, rows(spark, 0), marker(1))  # its response was lost
     assert ids(spark, table) == [0]
-    ParquetWriter().replace(spark, table, rows(spark, 5), marker(2))
-    ParquetWriter().replace(spark, table, rows(spark, 5), marker(2))
+    ParquetWriter().replace(table, rows(spark, 5), marker(2))
+    ParquetWriter().replace(table, rows(spark, 5), marker(2))
     assert ids(spark, table) == [5]
     ParquetWriter().commit_empty(spark, table, marker(3))
     ParquetWriter().commit_empty(spark, table, marker(3))
@@ -100,17 +100,17 @@ def test_repeated_batch_is_not_written_again(spark, table):
 
 def test_batch_number_that_does_not_increase_is_an_error(spark, table):
     writer = ParquetWriter()
-    writer.append(spark, table, rows(spark, 0), marker(1))
-    writer.append(spark, table, rows(spark, 1), marker(2))
+    writer.append(table, rows(spark, 0), marker(1))
+    writer.append(table, rows(spark, 1), marker(2))
     for who, number in ((writer, 2), (writer, 1), (ParquetWriter(), 1)):
         with pytest.raises(CommitLostError):
-            who.append(spark, table, rows(spark, 9), marker(number))
+            who.append(table, rows(spark, 9), marker(number))
         with pytest.raises(CommitLostError):
-            who.replace(spark, table, rows(spark, 9), marker(number))
+            who.replace(table, rows(spark, 9), marker(number))
         with pytest.raises(CommitLostError):
             who.commit_empty(spark, table, marker(number))
     assert ids(spark, table) == [0, 1]
-    writer.append(spark, table, rows(spark, 2), marker(1, run="r2", started=2))
+    writer.append(table, rows(spark, 2), marker(1, run="r2", started=2))
     assert ids(spark, table) == [0, 1, 2]
 
 
@@ -119,7 +119,7 @@ def test_batch_number_that_does_not_increase_is_an_error(spark, table):
 @pytest.mark.parametrize("breaks_at", ["staging", "moving", "manifest", "after"])
 def test_interrupted_commit_is_removed_or_complete(spark, table, monkeypatch, way, breaks_at):
     """Killed at any step, the next run finds the table unchanged, or with the whole batch."""
-    ParquetWriter().append(spark, table, rows(spark, 0), marker(1, "{}"))
+    ParquetWriter().append(table, rows(spark, 0), marker(1, "{}"))
     real = Path.replace
 
     def breaking(self: Path, target: Path) -> Path:
@@ -140,14 +140,14 @@ def test_interrupted_commit_is_removed_or_complete(spark, table, monkeypatch, wa
         monkeypatch.setattr("target_spark.writers.parquet._move_files", unwritten)
     monkeypatch.setattr(Path, "replace", breaking)
     with pytest.raises(SystemExit):
-        getattr(ParquetWriter(), way)(spark, table, rows(spark, 1, 3).repartition(2), marker(2))
+        getattr(ParquetWriter(), way)(table, rows(spark, 1, 3).repartition(2), marker(2))
     monkeypatch.undo()
 
     before = ParquetWriter().get_last_metadata(spark, table)
     assert before.batch == (2 if breaks_at == "after" else 1)
     assert len(list(Path(table.path).iterdir())) > 2  # reading removes nothing
-    getattr(ParquetWriter(), way)(spark, table, rows(spark, 1, 3), marker(2))
-    ParquetWriter().append(spark, table, rows(spark, 4), marker(3))
+    getattr(ParquetWriter(), way)(table, rows(spark, 1, 3), marker(2))
+    ParquetWriter().append(table, rows(spark, 4), marker(3))
 
     assert ids(spark, table) == ([0, 1, 2, 3, 4] if way == "append" else [1, 2, 3, 4])
     assert set(CommitManifest.read(Path(table.path)).parts) == parts(table)
@@ -200,15 +200,15 @@ def test_retry_after_another_runs_commit_is_a_conflict(spark, table) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CommitManifest, "write", write)
         with pytest.raises(TimeoutError):
-            ours.append(spark, table, rows(spark, 0), marker(1))
-    others.append(spark, table, rows(spark, 1), replace(marker(1), job="another", former=("job",)))
+            ours.append(table, rows(spark, 0), marker(1))
+    others.append(table, rows(spark, 1), replace(marker(1), job="another", former=("job",)))
     with pytest.raises(ConflictError):
-        ours.append(spark, table, rows(spark, 0), marker(1))
+        ours.append(table, rows(spark, 0), marker(1))
     assert ids(spark, table) == [0, 1]
 
 
 def test_parts_of_a_dead_run_are_removed_and_foreign_files_kept(spark, table):
-    ParquetWriter().append(spark, table, rows(spark, 0), marker(1))
+    ParquetWriter().append(table, rows(spark, 0), marker(1))
     folder = Path(table.path)
     (folder / "part-00000009-00000.parquet").write_bytes(b"torn")
     (folder / "_staging").mkdir()
@@ -222,9 +222,9 @@ def test_parts_of_a_dead_run_are_removed_and_foreign_files_kept(spark, table):
 
 def test_replace_replaces_the_rows_and_keeps_the_columns(spark, table):
     writer = ParquetWriter()
-    writer.append(spark, table, rows(spark, 0, 2), marker(1, "{}"))
+    writer.append(table, rows(spark, 0, 2), marker(1, "{}"))
     types = writer.get_column_types(spark, table)
-    writer.replace(spark, table, rows(spark, 7).selectExpr("id", "1 AS new"), marker(2))
+    writer.replace(table, rows(spark, 7).selectExpr("id", "1 AS new"), marker(2))
     assert ids(spark, table) == [7]
     assert writer.get_column_types(spark, table) == {**types, "new": "int"}
     assert writer.get_last_metadata(spark, table).state == "{}"
@@ -232,7 +232,7 @@ def test_replace_replaces_the_rows_and_keeps_the_columns(spark, table):
 
 def test_columns_can_be_added_and_types_not_changed(spark, table):
     writer = ParquetWriter()
-    writer.append(spark, table, rows(spark, 0), marker(1))
+    writer.append(table, rows(spark, 0), marker(1))
     writer.alter(
         spark,
         table,
@@ -241,7 +241,7 @@ def test_columns_can_be_added_and_types_not_changed(spark, table):
     data = rows(spark, 1).selectExpr(
         "id", "`a.b`", "named_struct('x_y', id, 'n', 1) AS o", "'v' AS new"
     )
-    writer.append(spark, table, data, marker(2))
+    writer.append(table, data, marker(2))
     merged = spark.read.option("mergeSchema", "true").parquet(f"file://{table.path}")
     assert [row.new for row in merged.orderBy("id").collect()] == [None, "v"]
     assert writer.get_column_types(spark, table)["o"] == "struct<`x_y`: bigint, `n`: int>"
@@ -253,7 +253,7 @@ def test_columns_can_be_added_and_types_not_changed(spark, table):
 
 def test_upsert_is_rejected_with_a_remedy(spark, table):
     with pytest.raises(UnsupportedError, match="format to delta, or write_mode to append"):
-        ParquetWriter().upsert(spark, table, rows(spark, 0), MergeKeys(("id",), "id"), marker(1))
+        ParquetWriter().upsert(table, rows(spark, 0), MergeKeys(("id",), "id"), marker(1))
 
 
 def test_folder_with_foreign_parquet_files_is_an_error(spark, tmp_path):
@@ -285,15 +285,15 @@ def test_invalid_manifest_is_an_error(spark, tmp_path, text):
 
 def test_object_store_address_is_rejected_with_a_remedy(spark):
     with pytest.raises(UnsupportedError, match="Set format to delta"):
-        ParquetWriter().append(spark, Table("s3a://b/t", "t"), spark.range(1), marker(1))
+        ParquetWriter().append(Table("s3a://b/t", "t"), spark.range(1), marker(1))
 
 
 def test_file_uri_and_relative_path_are_the_same_folder(spark, table):
-    ParquetWriter().append(spark, table, rows(spark, 0), marker(1))
+    ParquetWriter().append(table, rows(spark, 0), marker(1))
     same = Table(f"file://{table.path}", "t")
     assert ParquetWriter().get_last_metadata(spark, same) == marker(1)
     relative = Table(os.path.relpath(table.path), "t")
-    ParquetWriter().append(spark, relative, rows(spark, 1), marker(2))
+    ParquetWriter().append(relative, rows(spark, 1), marker(2))
     assert ids(spark, table) == [0, 1]
 
 
@@ -309,17 +309,17 @@ def test_two_runs_commit_to_one_folder_one_at_a_time(spark, tmp_path, monkeypatc
         monkeypatch.setattr(parquet, "_move_files", move)
         names = move(*args)
         batch = rows(spark, 10, 2)
-        commit = partial(second.append, spark, table, batch, marker(1, run="r2"), 2)
+        commit = partial(second.append, table, batch, marker(1, run="r2"), 2)
         threads.append(Thread(target=commit))
         threads[0].start()
         threads[0].join(2)
         return names
 
     monkeypatch.setattr(parquet, "_move_files", with_another)
-    first.append(spark, table, rows(spark, 0, 2), marker(1), 2)
+    first.append(table, rows(spark, 0, 2), marker(1), 2)
     threads[0].join()
     assert ids(spark, table) == [0, 1, 10, 11]
     with pytest.raises(ConflictError, match="Another run has written"):
-        first.append(spark, table, rows(spark, 2), marker(2), 1)
-    first.append(spark, table, rows(spark, 2), marker(2), 1)
+        first.append(table, rows(spark, 2), marker(2), 1)
+    first.append(table, rows(spark, 2), marker(2), 1)
     assert ids(spark, table) == [0, 1, 2, 10, 11]

@@ -58,7 +58,7 @@ def written(spark: SparkSession, folder: Path, df: DataFrame, *, by_us: bool) ->
     if by_us:
         columns = (f"`{each.name}` {each.dataType.simpleString()}" for each in df.schema.fields)
         create_table(folder, StructType.fromDDL(", ".join(columns)).json(), {})
-        writer.append(spark, table, df, marker(1))
+        writer.append(table, df, marker(1))
     else:
         df.write.format("delta").save(to_spark_uri(str(folder)))
     logs = sorted((folder / "_delta_log").glob("*.json"))

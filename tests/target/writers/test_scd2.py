@@ -178,7 +178,7 @@ def test_repeated_batch_is_recognized_and_not_written_again(
     )
     marker = CommitMetadata("job", "other", 2, 1, 0)
     writers = (get_writer(warehouse.format) for _ in range(2))
-    first, again = (each.history(spark, table, batch, keys, marker) for each in writers)
+    first, again = (each.history(table, batch, keys, marker) for each in writers)
     assert (first.inserted, first.updated) == (1, 1)
     assert again == first
     assert len(versions(warehouse)) == 2
@@ -204,4 +204,4 @@ def test_parquet_writer_rejects_history(spark: SparkSession, tmp_path: Path) -> 
     writer, table = ParquetWriter(), Table(str(tmp_path), "t")
     marker = CommitMetadata("job", "r", 1, 1, 0)
     with pytest.raises(UnsupportedError, match="Set format to delta"):
-        writer.history(spark, table, spark.range(1), MergeKeys(("id",), "at"), marker)
+        writer.history(table, spark.range(1), MergeKeys(("id",), "at"), marker)
