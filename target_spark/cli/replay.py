@@ -33,7 +33,7 @@ from tap_core.protocols.singer.reader import SingerReader
 from target_spark.config import settings
 from target_spark.config.options import LoadOptions, QuarantineLimit, RunInfo, WriteMode
 from target_spark.errors import UnsupportedError
-from target_spark.frames import read_spool
+from target_spark.frames import SpoolFrame
 from target_spark.loader.batch_commit import BatchWriter
 from target_spark.loader.commit_request import CommitRequest, CommitResult
 from target_spark.loader.loader import Loader
@@ -338,9 +338,8 @@ class ReplayWriter(BatchWriter):
             spark, request.table, request.table_schema, request.layout, request.stream
         )
         paths = [to_spark_uri(path) for batch in request.batches for path in batch.paths]
-        rows = read_spool(spark, paths, table_schema, self._make_batch_metadata(request)).good(
-            strict=False
-        )
+        frame = SpoolFrame(spark, paths, table_schema, self._make_batch_metadata(request))
+        rows = frame.good(strict=False)
         ordinal = rows.columns[-1]
         keys = [quote(key) for key in table_schema.keys]
         existing = self._writer.rows(spark, request.table).select(*keys)

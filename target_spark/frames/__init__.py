@@ -10,5 +10,4 @@ from target_spark.frames.json_reader import WHOLE_FILES as WHOLE_FILES
 from target_spark.frames.spool_frame import BatchMetadata as BatchMetadata
 from target_spark.frames.spool_frame import Counts as Counts
 from target_spark.frames.spool_frame import SpoolFrame as SpoolFrame
-from target_spark.frames.spool_frame import read_spool as read_spool
 from target_spark.frames.sql_plan import BAD_ROWS_MARKER as BAD_ROWS_MARKER

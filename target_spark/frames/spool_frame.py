@@ -40,7 +40,7 @@ from target_spark.tables.identifiers import format_instant, quote
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
 
-__all__ = ["BatchMetadata", "Counts", "SpoolFrame", "read_spool"]
+__all__ = ["BatchMetadata", "Counts", "SpoolFrame"]
 
 
 _LINE_ORDINAL = (
@@ -91,26 +91,18 @@ class Counts:
     nulled: int = 0
 
 
-def read_spool(
-    spark: SparkSession, paths: Sequence[str], table_schema: TableSchema, metadata: BatchMetadata
-) -> SpoolFrame:
-    """Return the rows in spool files as a `SpoolFrame`, which separates good and bad rows.
-
-    Args:
-        spark: The session.
-        paths: The paths or URLs of the spool files.
-        table_schema: The schema with the column types of the converted values.
-        metadata: Times and ids of the batch, which fill the metadata columns.
-    """
-    return SpoolFrame(spark, tuple(paths), table_schema, metadata)
-
-
 class SpoolFrame:
     """The rows of one commit, read from spool files as DataFrames of good and bad rows.
 
     A row is bad, and must be quarantined, if a value cannot be converted exactly to its column's
     type. If ``table_schema.nulls_invalid_values`` is set (for Airbyte), such values become null
     instead, except in keys and deletion times.
+
+    Args:
+        spark: The session.
+        paths: The paths or URLs of the spool files.
+        table_schema: The schema with the column types of the converted values.
+        metadata: Times and ids of the batch, which fill the metadata columns.
     """
 
     def __init__(

@@ -38,7 +38,7 @@ from target_spark.columns import (
 )
 from target_spark.config.options import LoadOptions, RunInfo, WriteMode
 from target_spark.errors import StorageError
-from target_spark.frames import BAD_ROWS_MARKER, BatchMetadata, Counts, SpoolFrame, read_spool
+from target_spark.frames import BAD_ROWS_MARKER, BatchMetadata, Counts, SpoolFrame
 from target_spark.frames.arrow_batch import ArrowBatch, UnsupportedBatchError, read_arrow_batch
 from target_spark.frames.local_frame import MAX_LOCAL_BYTES, MAX_LOCAL_ROWS, read_local_frame
 from target_spark.loader.batch_file_ingest import IngestedFiles, ingest_files, remove_batch_files
@@ -606,7 +606,7 @@ class BatchWriter:
         small = self._read_small_batch(spark, request, table_schema)
         if small is not None:
             return self._write_small_batch(spark, attempt, table_schema, small)
-        frame = read_spool(spark, _paths(request), table_schema, self._make_batch_metadata(request))
+        frame = SpoolFrame(spark, _paths(request), table_schema, self._make_batch_metadata(request))
         verified = None
         if not self._tables[request.table.key].stages_rows and attempt.prepared is None:
             verified = self._write_local(attempt, table_schema)

@@ -237,7 +237,7 @@ import sys
 from datetime import datetime, timezone
 from pathlib import Path
 from target_spark.columns import ORDINAL, ColumnOptions, schema_from_json_schema
-from target_spark.frames import BatchMetadata, read_spool
+from target_spark.frames import BatchMetadata, SpoolFrame
 from target_spark.spark.session import Session, SparkSettings
 from target_spark.spark.arrow_workers import map_in_arrow
 from target_spark.writers import MergeKeys, latest_by_key
@@ -256,7 +256,7 @@ try:
     schema = {"properties": {"k": {"type": "integer"}}}
     layout = schema_from_json_schema(schema, ("k",), ColumnOptions())
     spool = [f"file://{path}" for path in Path(folder).glob("rows-*")]
-    frame = read_spool(spark, spool, layout, BatchMetadata(now, now, 0))
+    frame = SpoolFrame(spark, spool, layout, BatchMetadata(now, now, 0))
     rows = latest_by_key(frame.good(strict=True), MergeKeys(("k",), ORDINAL))
     map_in_arrow(rows, slowly, rows.schema, "slowly").write.parquet(f"file://{folder}/out")
     print(frame._observation.get["rows"], frame.counts().rows, frame.counts(400).rows)

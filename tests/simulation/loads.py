@@ -500,7 +500,7 @@ def _of_the_loader(schedule: Schedule) -> dict[Any, dict[str, Any]]:
         spark_provider: {"start_spark": lambda *_, **__: session},
         batch_commit: {
             "read_local_frame": lambda *_: None,
-            "read_spool": lambda spark, paths, *_: SpoolFrame(spark, paths),
+            "SpoolFrame": lambda spark, paths, *_: SpoolFrame(spark, paths),
             "stage_frame": lambda _spark, _reach, df: contextlib.nullcontext(df),
         },
         write_modes: {

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's world does
 
 from target_spark.columns import ColumnOptions, TableSchema, schema_from_json_schema
-from target_spark.frames import read_spool
+from target_spark.frames import SpoolFrame
 from tests.target.frames.test_frames import (
     BATCHED,
     EVERYWHERE,
@@ -184,7 +184,7 @@ def test_changes_of_the_source_precede_those_of_the_loader(
     ]
     path = tmp_path / "told"
     path.write_text("".join(lines))
-    frame = read_spool(
+    frame = SpoolFrame(
         spark, [str(path)], table_schema({"i": INT}), BatchMetadata(RECEIVED, BATCHED, 1, 12)
     )
     rows = good_rows(frame)
@@ -193,7 +193,7 @@ def test_changes_of_the_source_precede_those_of_the_loader(
     came = ("a", "TRUNCATED", "SOURCE_FIELD_SIZE_LIMITATION")
     assert [_changes(row) for row in rows] == [[came], [came, own], [own], [], []]
     assert {row._airbyte_generation_id for row in rows} == {4}
-    only_good = read_spool(
+    only_good = SpoolFrame(
         spark,
         [_with(tmp_path, lines[0], *lines[3:])],
         table_schema({"i": INT}),

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from target_spark.columns import ColumnOptions, ColumnSource, TableSchema, schema_from_json_schema
-from target_spark.frames import BatchMetadata, read_spool
+from target_spark.frames import BatchMetadata, SpoolFrame
 from target_spark.frames.arrow_batch import UnsupportedBatchError, read_arrow_batch
 from tests.extract.sample_taps import KINDS, KINDS_SCHEMA
 from tests.target.frames.test_conversions import BAD, NOW, REFERENCE, VALUES, read_text
@@ -46,7 +46,7 @@ def write_lines(path: Path, records: list[str], times: list[str | None] | None =
 def check_equal(spark: SparkSession, path: str, table_schema: TableSchema, rows: int) -> None:
     """Check that both readers give the same rows, types and counts. Raw ids differ by chance."""
     batch = read_arrow_batch([path], table_schema, METADATA)
-    frame = read_spool(spark, [path], table_schema, METADATA)
+    frame = SpoolFrame(spark, [path], table_schema, METADATA)
     good = frame.good(strict=False)
     found, wanted = spark.createDataFrame(batch.table), good.collect()
     assert len(wanted) == rows

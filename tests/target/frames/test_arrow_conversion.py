@@ -20,7 +20,7 @@ from target_spark.columns import (
     diff_with_table,
     schema_from_json_schema,
 )
-from target_spark.frames import BatchMetadata, read_spool
+from target_spark.frames import BatchMetadata, SpoolFrame
 from target_spark.frames.arrow_conversion import ArrowConverter, ConversionError
 from tests.extract.sample_taps import KINDS, KINDS_SCHEMA
 from tests.target.frames.test_conversions import (
@@ -254,7 +254,7 @@ def test_arrow_values_equal_those_of_the_dataframe_for_tables(spark: SparkSessio
     """A record of every type has the same types and values in both."""
     table_schema = schema_from_json_schema(KINDS_SCHEMA, ("id",), ColumnOptions())
     records = [json.dumps(KINDS, default=float), '{"id":2}', '{"id":3,"items":[],"list":null}']
-    frame = read_spool(
+    frame = SpoolFrame(
         spark, [spool(tmp_path / "lines", records)], table_schema, BatchMetadata(NOW, NOW, 0)
     )
     columns = [f"`{name}`" for name in table_schema.types]

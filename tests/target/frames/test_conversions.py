@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from target_spark.columns import ORDINAL, ColumnOptions, TableSchema, schema_from_json_schema
-from target_spark.frames import BatchMetadata, SpoolFrame, read_spool
+from target_spark.frames import BatchMetadata, SpoolFrame
 from target_spark.frames.sql_casts import fast_cast
 
 if TYPE_CHECKING:
@@ -328,7 +328,7 @@ def read(
     """Read pairs of a raw value and its property; return the good rows, all rows, the records."""
     records = [PLACES[place] % f'{{"{name}":{raw}}}' for raw, name in cases]
     lines = [spool(path, records)]
-    frame = read_spool(spark, lines, described(place), BatchMetadata(NOW, NOW, 0))
+    frame = SpoolFrame(spark, lines, described(place), BatchMetadata(NOW, NOW, 0))
     shown = (
         f"unix_micros({place}{name}) AS {name}" if name == "at" else f"{place}{name}"
         for name in REFERENCE

@@ -29,7 +29,6 @@ from target_spark.frames import (
     BAD_ROWS_MARKER,
     BatchMetadata,
     SpoolFrame,
-    read_spool,
 )
 from target_spark.storage.row_ordinals import first_in_part
 from target_spark.writers import MergeKeys, latest_by_key
@@ -97,7 +96,7 @@ class Spooled:
             path = self._folder / f"part-{self._files}"
             path.write_text("".join(lines), encoding="utf-8", newline="")
             paths.append(str(path))
-        return read_spool(self._spark, paths, found, metadata)
+        return SpoolFrame(self._spark, paths, found, metadata)
 
 
 @pytest.fixture

@@ -144,7 +144,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise AssertionError("Spark was used.")
 
-    monkeypatch.setattr(batch_commit, "read_spool", fail)
+    monkeypatch.setattr(batch_commit, "SpoolFrame", fail)
 
 
 TIMES_OF_THE_RUN = (
