@@ -8,7 +8,7 @@ for later partitions.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -31,7 +31,8 @@ __all__ = ["TapSpec", "describe_error", "drop_cached_tap", "get_tap", "import_ta
 class TapSpec:
     """Class name, settings and catalog of a tap, for creating the tap in a Spark worker.
 
-    The object can be pickled. `repr` does not show the settings, as they may contain secrets.
+    The object can be pickled. `repr` does not show the settings, as they may contain secrets. Two
+    objects are equal if they have the same run id, so that `get_tap` can use them as cache keys.
 
     Attributes:
         id: A unique id of the run, so that a worker's cached tap is not used in another run.
@@ -44,11 +45,11 @@ class TapSpec:
     """
 
     id: str
-    tap: str
-    config: Mapping[str, Any]
-    catalog: Mapping[str, Any] | None = None
-    permits: RateLimitAddress | StaticShare | None = None
-    read_range: ReadRange | None = None
+    tap: str = field(compare=False)
+    config: Mapping[str, Any] = field(compare=False)
+    catalog: Mapping[str, Any] | None = field(default=None, compare=False)
+    permits: RateLimitAddress | StaticShare | None = field(default=None, compare=False)
+    read_range: ReadRange | None = field(default=None, compare=False)
 
     def new(self, state: Mapping[str, Any] | None = None) -> Tap:
         """Create the tap, and apply the job's rate limits and the range of a backfill.
@@ -114,32 +115,12 @@ def _is_subclass(value: object, base: type) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _get_cached_tap(key: _CacheKey) -> Tap:
-    return key.source.new()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _CacheKey:
-    """Key of the cached tap. Two keys are equal if their `TapSpec` objects have the same run id.
-
-    A `TapSpec` itself cannot be a key, because its settings are a dict, which has no hash.
-    """
-
-    source: TapSpec
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _CacheKey) and other.source.id == self.source.id
-
-    def __hash__(self) -> int:
-        return hash(self.source.id)
-
-
 def get_tap(source: TapSpec) -> Tap:
     """Return the tap that ``source`` describes, from the cache of this process if possible.
 
     A worker process thus creates the tap only once for all partitions of a run.
     """
-    return _get_cached_tap(_CacheKey(source))
+    return source.new()
 
 
 def describe_error(source: TapSpec, error: BaseException) -> str:
@@ -157,4 +138,4 @@ def drop_cached_tap() -> None:
     This is necessary after an error, because the tap may be in an undefined state. It is also
     necessary in a forked process, which must not use the connections of its parent.
     """
-    _get_cached_tap.cache_clear()
+    get_tap.cache_clear()
