@@ -151,10 +151,10 @@ class SparkTask:
             drop_cached_tap()  # the child must not use connections of its parent
             bookmarks = sync_part(self.source, part, sink)
             lines.flush()
-            return bookmarks, sink.statistics()
+            return bookmarks, {name: getattr(sink, name) for name in _STATISTICS}
 
         bookmarks, statistics = run_in_fork(read)
-        sink.restore_statistics(statistics)
+        vars(sink).update(statistics)
         return bookmarks
 
 
@@ -202,6 +202,7 @@ class _EventForwarder:
 
 
 _STATISTICS: Final = ("counts", "nbytes", "deletes", "described")
+"""Attributes of `_PartitionOutput` that a forked child process sends to its parent."""
 
 
 class _PartitionOutput:
@@ -235,21 +236,6 @@ class _PartitionOutput:
                 self.deletes.add(name)
         self._next += len(rows.rows)
         self.counts[name] += len(rows.rows)
-
-    def statistics(self) -> dict[str, Any]:
-        """Return the row counts, sizes and schemas collected so far, by attribute name.
-
-        A forked child process sends them to its parent, which calls `restore_statistics`.
-        """
-        return {name: getattr(self, name) for name in _STATISTICS}
-
-    def restore_statistics(self, statistics: Mapping[str, Any]) -> None:
-        """Set the row counts, sizes and schemas to those that a child process has collected.
-
-        ``statistics`` is the result of the method `statistics` in the child process.
-        """
-        for name, value in statistics.items():
-            setattr(self, name, value)
 
 
 def _build_record_batch(stream: int, lines: bytes) -> Any:
