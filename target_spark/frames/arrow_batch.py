@@ -8,7 +8,7 @@ reads the same files with Spark.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import Final
@@ -126,11 +126,10 @@ def read_arrow_batch(
         raise UnsupportedBatchError(str(error)) from error
     by_source = dict(zip(properties, records.columns, strict=True))
     _refuse_empty_texts(table_schema, by_source)
-    metadata_columns = _MetadataColumns(lines, metadata)
     arrays = {}
     for column in table_schema.columns:
         if column.feed is ColumnSource.METADATA and column.source != DELETED_AT:
-            arrays[column.name] = metadata_columns.build(column.source)
+            arrays[column.name] = _build_metadata_column(column.source, lines, metadata)
         elif column.is_fed:
             arrays[column.name] = by_source[column.source]
         elif column.feed is ColumnSource.EMPTIED:
@@ -211,81 +210,50 @@ def _refuse_empty_texts(table_schema: TableSchema, by_source: Mapping[str, pa.Ar
             raise UnsupportedBatchError(f"{source}: an empty string in a partition column")
 
 
-class _MetadataColumns:
-    """Builder of metadata columns, such as ``_sdc_received_at``, as Arrow arrays.
+def _build_metadata_column(
+    source: str, lines: Sequence[_Line], metadata: BatchMetadata
+) -> pa.Array:
+    """Return the values of a metadata column, such as ``_sdc_received_at``, one per row."""
+    type_, values = _METADATA_TYPES[source], _get_metadata_values(source, lines, metadata)
+    if isinstance(type_, Timestamp):  # microseconds since 1970
+        return pa.array(values, pa.int64()).view(arrow_type(type_))
+    return pa.array(values, arrow_type(type_))
 
-    ``lines`` are the rows. ``metadata`` has the times and ids that are the same in all rows.
-    """
 
-    def __init__(self, lines: Sequence[_Line], metadata: BatchMetadata) -> None:
-        self._lines = lines
-        self._metadata = metadata
-        self._received = _to_micros(metadata.received_at)
-        self._builders: Mapping[str, Callable[[], Iterator[object]]] = {
-            "_sdc_extracted_at": self._extraction_times,
-            "_sdc_received_at": lambda: self._repeat(self._received),
-            "_sdc_batched_at": lambda: self._repeat(_to_micros(metadata.batched_at)),
-            "_sdc_sequence": self._sequence_numbers,
-            "_sdc_sync_started_at": lambda: self._repeat(metadata.sync_started_at),
-            TABLE_VERSION: self._versions,
-            GENERATION: self._versions,
-            VALID_FROM: self._valid_extraction_times,
-            VALID_TO: lambda: self._repeat(None),
-            IS_CURRENT: lambda: self._repeat(True),  # noqa: FBT003
-            RAW_ID: self._raw_ids,
-            EXTRACTED_AT: self._valid_extraction_times,
-            META: lambda: self._repeat(f"{meta_prefix(metadata.sync_id)}[]}}"),
-        }
-
-    def build(self, source: str) -> pa.Array:
-        """Return the values of a metadata column, one per row.
-
-        ``source`` is the standard name of the column, such as ``_sdc_received_at``.
-        """
-        type_ = _METADATA_TYPES[source]
-        values = list(self._builders[source]())
-        if isinstance(type_, Timestamp):  # microseconds since 1970
-            return pa.array(values, pa.int64()).view(arrow_type(type_))
-        return pa.array(values, arrow_type(type_))
-
-    def _repeat(self, value: object) -> Iterator[object]:
-        return (value for _ in self._lines)
-
-    def _versions(self) -> Iterator[int | None]:
-        return (line.v for line in self._lines)
-
-    def _sequence_numbers(self) -> Iterator[int]:
-        first = self._metadata.sync_started_at * SEQUENCE_STEP
-        return (first + line.n for line in self._lines)
-
-    def _raw_ids(self) -> Iterator[str]:
+def _get_metadata_values(
+    source: str, lines: Sequence[_Line], metadata: BatchMetadata
+) -> list[object]:
+    if source in {TABLE_VERSION, GENERATION}:
+        return [line.v for line in lines]
+    if source == RAW_ID:
         prefix = str(uuid.uuid4())[:-NODE_DIGITS]
-        return (f"{prefix}{line.n:0{NODE_DIGITS}}" for line in self._lines)
+        return [f"{prefix}{line.n:0{NODE_DIGITS}}" for line in lines]
+    if source == "_sdc_sequence":
+        first = metadata.sync_started_at * SEQUENCE_STEP
+        return [first + line.n for line in lines]
+    received = _to_micros(metadata.received_at)
+    if source in {"_sdc_extracted_at", EXTRACTED_AT, VALID_FROM}:
+        invalid = None if source == "_sdc_extracted_at" else received
+        times = {line.t for line in lines}
+        by_text = {t: received if t is None else _parse_time(t, invalid) for t in times}
+        return [by_text[line.t] for line in lines]
+    constants = {
+        "_sdc_received_at": received,
+        "_sdc_batched_at": _to_micros(metadata.batched_at),
+        "_sdc_sync_started_at": metadata.sync_started_at,
+        VALID_TO: None,
+        IS_CURRENT: True,
+        META: f"{meta_prefix(metadata.sync_id)}[]}}",
+    }
+    return [constants[source]] * len(lines)
 
-    def _extraction_times(self) -> Iterator[int | None]:
-        """Yield the extraction time of each row in microseconds since 1970; None if it is invalid.
 
-        A row without an extraction time gets the batch's time, when its first row was received.
-        """
-        parsed = self._parse_times()
-        return (self._received if line.t is None else parsed[line.t] for line in self._lines)
-
-    def _valid_extraction_times(self) -> Iterator[int]:
-        """Yield each row's extraction time or, if it is invalid, the batch's time of receipt."""
-        return (self._received if micros is None else micros for micros in self._extraction_times())
-
-    def _parse_times(self) -> dict[str, int | None]:
-        return {
-            text: _parse_time(text)
-            for text in {line.t for line in self._lines if line.t is not None}
-        }
-
-
-def _parse_time(text: str) -> int | None:
+def _parse_time(text: str, invalid: int | None) -> int | None:
+    """Return a time in microseconds since 1970, or ``invalid`` if the text is not a date-time."""
     try:
         micros: int = parse_scalar(text, Timestamp(), truncate=True)
     except ValueError:
-        return None
+        return invalid
     return micros
 
 
