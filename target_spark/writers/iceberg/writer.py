@@ -368,12 +368,7 @@ class IcebergWriter:
     def _convert_to_versions(
         self, spark: SparkSession, table: Table, deleted: str | None, commit: CommitMetadata
     ) -> None:
-        """Fill empty SCD2 columns of a table, once per run, so that each row is a row version.
-
-        Rows without values in these columns exist if the table was loaded in another write mode
-        before. Their versions begin at the start of the run. A row with a value in the column
-        ``deleted`` becomes a version that has already ended.
-        """
+        """Make each row a row version at the start of the run, as `build_conversion_sql` says."""
         state = self._tables[table.key]
         if state.is_converted:
             return
