@@ -16,7 +16,8 @@ from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.iceberg_metadata import IcebergSnapshot
 from target_spark.tables.table import Table, TableLayout
 from target_spark.writers.iceberg.writer import IcebergWriter
-from tests.target.writers.iceberg_rows import KEYS, LAYOUT, batch, content, line, marker, rows
+from tests.target.writers.iceberg_rows import content, line
+from tests.target.writers.sample_rows import KEYS, LAYOUT, batch, marker, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

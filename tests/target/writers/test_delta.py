@@ -23,7 +23,6 @@ from target_spark.columns import (
     Struct,
     TableSchema,
     Text,
-    Timestamp,
 )
 from target_spark.errors import CommitLostError, TableError, UnsupportedError
 from target_spark.storage.uris import to_spark_uri
@@ -40,35 +39,14 @@ from target_spark.writers.delta.log_reader import (
 from target_spark.writers.delta.writer import DeltaWriter
 from target_spark.writers.spark_types import to_ddl
 from target_spark.writers.type_widening import delta_widens
+from tests.target.writers.sample_rows import KEYS, LAYOUT, batch, marker, rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from target_spark.spark.session import Session
 
 pytestmark = pytest.mark.spark
-
-LAYOUT = TableSchema(
-    (Column("id", "id", Integer()), Column("name", "name", Text()), Column("n", "n", Integer()))
-)
-KEYS = MergeKeys(("id",), order="at")
-
-
-def marker(
-    batch: int, state: str | None = None, *, run: str = "r1", started: int = 1
-) -> CommitMetadata:
-    return CommitMetadata("job", run, started, batch, batch * 10 if state else 0, state)
-
-
-def rows(spark: SparkSession, *values: tuple[int, str, int]) -> DataFrame:
-    """Return rows of (id, name, n); built in SQL, since a list would start Python workers."""
-    listed = ", ".join(f"({a}L, {b!r}, {c}L)" for a, b, c in values)
-    return spark.sql(f"SELECT * FROM VALUES {listed} AS t(id, name, n)")  # noqa: S608
-
-
-def batch(spark: SparkSession, *values: tuple[int, str, int]) -> DataFrame:
-    """Return rows with n as their order, as a spool gives them to an upsert."""
-    return rows(spark, *values).selectExpr("*", "n AS at")
 
 
 def content(spark: SparkSession, table: Table) -> list[tuple[object, ...]]:
@@ -436,64 +414,6 @@ def protocol(table: Table) -> tuple[int, int]:
                 found = json.loads(line)["protocol"]
                 return found["minReaderVersion"], found["minWriterVersion"]
     raise AssertionError(table)
-
-
-DELETING = TableSchema(
-    (
-        Column("id", "id", Integer()),
-        Column("name", "name", Text()),
-        Column("_sdc_deleted_at", "_sdc_deleted_at", Timestamp()),
-    )
-)
-
-
-def changes(spark: SparkSession, *values: tuple[int, str | None, bool]) -> DataFrame:
-    """Return rows of (id, name, deleted), in order."""
-    listed = ", ".join(
-        f"({i}L, {id_}L, {'NULL' if name is None else repr(name)}, {str(deleted).upper()})"
-        for i, (id_, name, deleted) in enumerate(values)
-    )
-    given = spark.sql(f"SELECT * FROM VALUES {listed} AS t(at, id, name, d)")  # noqa: S608
-    return given.selectExpr(
-        "id",
-        "CAST(name AS STRING) AS name",
-        "IF(d, TIMESTAMP '2024-01-01', NULL) AS _sdc_deleted_at",
-        "at",
-    )
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("hard", [False, True])
-@pytest.mark.parametrize("empty_at_first", [False, True])
-def test_delete_record_keeps_the_values_of_a_soft_deleted_row(
-    spark, tmp_path, hard, empty_at_first
-):
-    table = Table(str(tmp_path / "t"), "t")
-    writer = DeltaWriter()
-    keys = MergeKeys(("id",), "at", deleted="_sdc_deleted_at", hard_delete=hard)
-    before = [(1, "one", False), (2, "two", False), (3, "three", True)]
-    after = [
-        (1, None, True),  # deleted
-        (2, "2", False),
-        (2, None, True),  # changed, then deleted
-        (3, "again", False),  # comes back
-        (4, "four", False),
-        (4, None, True),  # inserted and deleted in one batch
-        (5, None, True),  # never seen
-        (6, None, True),
-        (6, "six", False),  # deleted, then inserted
-    ]
-    writer.create(spark, table, DELETING, TableLayout())
-    if empty_at_first:
-        writer.upsert(table, changes(spark, *before, *after), keys, marker(1))
-    else:
-        writer.upsert(table, changes(spark, *before), keys, marker(1))
-        writer.upsert(table, changes(spark, *after), keys, marker(2))
-
-    found = {id_: (name, at is not None) for id_, name, at in content(spark, table)}
-    living = {3: ("again", False), 6: ("six", False)}
-    dead = {1: ("one", True), 2: ("2", True), 4: ("four", True), 5: (None, True)}
-    assert found == (living if hard else living | dead)
 
 
 # ----------------------------------------------------------------------------- evolution

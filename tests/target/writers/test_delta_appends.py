@@ -22,7 +22,8 @@ from target_spark.writers.delta import data_files
 from target_spark.writers.delta.log_reader import commits
 from target_spark.writers.delta.writer import DeltaWriter
 from tests.target.warehouse import ID, ID_AND_NAME, Warehouse, record, schema, state
-from tests.target.writers.test_delta import KEYS, LAYOUT, batch, content, marker, rows
+from tests.target.writers.sample_rows import KEYS, LAYOUT, batch, marker, rows
+from tests.target.writers.test_delta import content
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

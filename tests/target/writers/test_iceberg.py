@@ -20,8 +20,6 @@ from target_spark.columns import (
     Integer,
     SchemaChange,
     TableSchema,
-    Text,
-    Timestamp,
 )
 from target_spark.errors import CommitLostError, TableError
 from target_spark.storage.commit_retry import FailureKind, classify_failure
@@ -32,19 +30,19 @@ from target_spark.tables.iceberg_metadata import (
     parse_summary,
 )
 from target_spark.tables.table import CommitStats, Table, TableLayout
-from target_spark.writers import MergeKeys
 from target_spark.writers.base import VersionDelete
 from target_spark.writers.iceberg.catalog import resolve_table
 from target_spark.writers.iceberg.snapshot_reader import get_last_metadata
 from target_spark.writers.iceberg.writer import IcebergWriter
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from target_spark.spark.session import Session
 
 
-from tests.target.writers.iceberg_rows import KEYS, LAYOUT, batch, content, line, marker, rows
+from tests.target.writers.iceberg_rows import content, line
+from tests.target.writers.sample_rows import DELETING, KEYS, LAYOUT, batch, marker, rows
 
 pytestmark = pytest.mark.spark
 
@@ -343,69 +341,6 @@ def test_upsert_keeps_columns_absent_from_the_batch(spark, table):
     writer.upsert(table, batch(spark, (1, "b", 2), (2, "c", 3)), KEYS, marker(2))
     assert content(spark, table) == [(1, "b", 2, "kept"), (2, "c", 3, None)]
     assert writer.rows(spark, table).schema["extra"].metadata == {"comment": "it's more"}
-
-
-DELETING = TableSchema(
-    (
-        Column("id", "id", Integer()),
-        Column("name", "name", Text()),
-        Column("_sdc_deleted_at", "_sdc_deleted_at", Timestamp()),
-    )
-)
-
-
-def changes(spark: SparkSession, *values: tuple[int, str | None, bool]) -> DataFrame:
-    """Return rows of (id, name, deleted), in order."""
-    listed = ", ".join(
-        f"({i}L, {id_}L, {'NULL' if name is None else repr(name)}, {str(deleted).upper()})"
-        for i, (id_, name, deleted) in enumerate(values)
-    )
-    given = spark.sql(f"SELECT * FROM VALUES {listed} AS t(at, id, name, d)")  # noqa: S608
-    return given.selectExpr(
-        "id",
-        "CAST(name AS STRING) AS name",
-        "IF(d, TIMESTAMP '2024-01-01', NULL) AS _sdc_deleted_at",
-        "at",
-    )
-
-
-@pytest.mark.every_nth_case(3)
-@pytest.mark.parametrize("hard", [False, True])
-@pytest.mark.parametrize("empty_at_first", [False, True])
-def test_delete_record_keeps_the_values_of_a_soft_deleted_row(
-    spark, tmp_path, hard, empty_at_first
-):
-    table = Table(str(tmp_path / "t"), "t")
-    writer = IcebergWriter()
-    keys = MergeKeys(("id",), "at", deleted="_sdc_deleted_at", hard_delete=hard)
-    before = [(1, "one", False), (2, "two", False), (3, "three", True)]
-    after = [
-        (1, None, True),  # deleted
-        (2, "2", False),
-        (2, None, True),  # changed, then deleted
-        (3, "again", False),  # comes back
-        (4, "four", False),
-        (4, None, True),  # inserted and deleted in one batch
-        (5, None, True),  # never seen
-        (6, None, True),
-        (6, "six", False),  # deleted, then inserted
-    ]
-    writer.create(spark, table, DELETING, TableLayout())
-    if empty_at_first:
-        writer.upsert(table, changes(spark, *before, *after), keys, marker(1))
-    else:
-        writer.upsert(table, changes(spark, *before), keys, marker(1))
-        effect = writer.upsert(table, changes(spark, *after), keys, marker(2))
-        assert effect.deleted == (2 if hard else 0)
-
-    found = {id_: (name, at is not None) for id_, name, at in read_content(spark, table)}
-    living = {3: ("again", False), 6: ("six", False)}
-    dead = {1: ("one", True), 2: ("2", True), 4: ("four", True), 5: (None, True)}
-    assert found == (living if hard else living | dead)
-
-
-def read_content(spark: SparkSession, table: Table) -> list[tuple[Any, ...]]:
-    return [tuple(row) for row in IcebergWriter().rows(spark, table).collect()]
 
 
 VERSIONED = TableSchema((*LAYOUT.columns, *DELETING.columns[2:]))

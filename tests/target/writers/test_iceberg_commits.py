@@ -31,7 +31,8 @@ from target_spark.writers import MergeKeys
 from target_spark.writers.iceberg import writer as iceberg
 from target_spark.writers.iceberg.catalog import resolve_table
 from target_spark.writers.iceberg.writer import IcebergWriter
-from tests.target.writers.iceberg_rows import KEYS, LAYOUT, batch, content, line, marker, rows
+from tests.target.writers.iceberg_rows import content, line
+from tests.target.writers.sample_rows import KEYS, LAYOUT, batch, marker, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

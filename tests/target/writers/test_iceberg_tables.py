@@ -45,16 +45,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-from tests.target.writers.iceberg_rows import (
-    KEYS,
-    LAYOUT,
-    add_catalog,
-    batch,
-    content,
-    line,
-    marker,
-    rows,
-)
+from tests.target.writers.iceberg_rows import add_catalog, content, line
+from tests.target.writers.sample_rows import KEYS, LAYOUT, batch, marker, rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 

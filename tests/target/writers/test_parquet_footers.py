@@ -17,7 +17,7 @@ from target_spark.tables.table import Table
 from target_spark.writers.delta.deltalake_commit import create_table
 from target_spark.writers.delta.writer import DeltaWriter
 from target_spark.writers.parquet_footers import delta_statistics
-from tests.target.writers.test_delta import marker
+from tests.target.writers.sample_rows import marker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
