@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,7 +13,7 @@ import sqlalchemy as sa
 
 from tests.sql_targets.small_target import SmallTarget, load, read_rows
 from tests.target_base.messages import record, schema, state
-from tests.target_base.running import ROOT, Running
+from tests.target_base.running import Running, running
 
 PROGRAM = """
 import time
@@ -50,33 +47,6 @@ HoldTarget.cli()
 """
 
 
-@contextmanager
-def running(out: Path, url: str) -> Iterator[Running]:
-    """Run a target that waits before each commit while the file ``hold`` exists."""
-    config = out / "config.json"
-    config.write_text(json.dumps({"sqlalchemy_url": url, "out": str(out)}))
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, "--config", str(config)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-    )
-    target = Running(process, out)
-    try:
-        yield target
-    finally:
-        process.kill()
-        assert process.stdin is not None
-        with suppress(BrokenPipeError):
-            process.stdin.close()
-        target.end()
-        for pipe in (process.stdout, process.stderr):
-            assert pipe is not None
-            pipe.close()
-
-
 def ids(url: str) -> list[int]:
     return [row[0] for row in read_rows(url, "SELECT id FROM a ORDER BY id")]
 
@@ -94,7 +64,7 @@ def batch(start: int) -> list[str]:
 @contextmanager
 def holding(url: str, out: Path) -> Iterator[Running]:
     """Run a target until it has committed three rows and has three in an open transaction."""
-    with running(out, url) as target:
+    with running(out, PROGRAM, sqlalchemy_url=url) as target:
         target.send(schema(), *batch(1), state({"n": 3}))
         target.until(lambda: target.states)
         (out / "hold").touch()
@@ -147,7 +117,7 @@ def test_failed_batch_is_rolled_back(url, capsys):
 
 
 def test_sigterm_discards_pending_rows_and_their_state(sqlite_url, tmp_path):
-    with running(tmp_path, sqlite_url) as target:
+    with running(tmp_path, PROGRAM, sqlalchemy_url=sqlite_url) as target:
         target.send(schema(), record(id=1), state({"n": 1}))
         target.until(lambda: is_made(sqlite_url))
         target.process.send_signal(signal.SIGTERM)

@@ -112,11 +112,12 @@ class Running:
 
 
 @contextmanager
-def running(out: Path, **config: Any) -> Iterator[Running]:
+def running(out: Path, program: str = PROGRAM, **config: Any) -> Iterator[Running]:
+    """Run a target that waits in each drain or commit while the file ``hold`` exists."""
     path = out / "config.json"
     path.write_text(json.dumps({"out": str(out), **config}))
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, "--config", str(path)],
+        [sys.executable, "-c", program, "--config", str(path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
