@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from target_spark.cli.last_state import find_recoverable_tables, get_job_metadata
 from target_spark.config import settings
 from tests.cluster.faulty_taps import Faults
+from tests.cluster.standalone import list_descendants
 from tests.cluster.tables import read_tables
 
 if TYPE_CHECKING:
@@ -245,7 +246,7 @@ class Running:
 
     def kill(self) -> None:
         """Kill the driver and its JVM, as if the machine had failed."""
-        below = _below(self.process.pid)
+        below = list_descendants(self.process.pid)
         for pid in (self.process.pid, *below):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -294,18 +295,6 @@ def differences(job: Job, other: Job, streams: tuple[str, ...]) -> dict[str, Any
 
 def _no_spark() -> Any:
     raise AssertionError("these tables can be read without Spark")
-
-
-def _below(pid: int) -> list[int]:
-    """Return the processes that a process started, directly or indirectly."""
-    parents: dict[int, int] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
-    found = {pid}
-    while more := {child for child, parent in parents.items() if parent in found} - found:
-        found |= more
-    return sorted(found - {pid})
 
 
 def _plain(row: Mapping[str, Any]) -> str:

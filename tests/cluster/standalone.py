@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from typing_extensions import Self
 
-__all__ = ["Standalone", "Worker"]
+__all__ = ["Standalone", "Worker", "list_descendants"]
 
 _MASTER: Final = "org.apache.spark.deploy.master.Master"
 _WORKER: Final = "org.apache.spark.deploy.worker.Worker"
@@ -71,7 +71,7 @@ class Worker:
     def _below(self, word: bytes) -> list[int]:
         if self.supervisor is None:
             return []
-        return sorted(pid for pid in _descendants(self.supervisor.pid) if word in _command(pid))
+        return sorted(pid for pid in list_descendants(self.supervisor.pid) if word in _command(pid))
 
 
 @dataclass
@@ -286,7 +286,7 @@ def _until(condition: Any, seconds: float = _PATIENCE, read_log: Any = str) -> A
 
 
 # ------------------------------------------------------------------------------ processes
-def _descendants(pid: int) -> list[int]:
+def list_descendants(pid: int) -> list[int]:
     """Return the processes that a process started, directly or indirectly."""
     parents: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -323,7 +323,7 @@ def _keep(folder: Path, command: list[str]) -> int:
 
 def _kill_all() -> None:
     """Kill all descendants of this process, repeatedly until there is none."""
-    while below := _descendants(os.getpid()):
+    while below := list_descendants(os.getpid()):
         for pid in below:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
