@@ -25,6 +25,7 @@ from target_spark.writers.delta.catalog import get_table_id
 from target_spark.writers.delta.log_reader import delta_ref
 from target_spark.writers.iceberg.catalog import resolve_table
 from target_spark.writers.iceberg.snapshot_reader import get_table_uuid
+from target_spark.writers.table_properties import get_table_properties
 
 __all__ = ["ExistingTable", "TableLookup", "ensure_not_replaced"]
 
@@ -94,8 +95,7 @@ class TableLookup:
         if self._id is None:  # get_column_types has registered the table in the catalog
             self._id = _check_id(spark, table, self._format, None)
         ref = resolve_table(spark, table).ref if self._format == "iceberg" else delta_ref(table)
-        rows = spark.sql(f"SHOW TBLPROPERTIES {ref}").collect()
-        properties = {row.key: row.value for row in rows}
+        properties = get_table_properties(spark, ref)
         try:
             metadata = load_metadata(properties.get(TABLE_PROPERTY))
         except ValueError as error:
