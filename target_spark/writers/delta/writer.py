@@ -154,6 +154,8 @@ class DeltaWriter:
     """Writer of Delta tables for one run. It caches facts about each table between commits."""
 
     keeps_batch = True
+    can_widen = staticmethod(delta_widens)
+    drop = staticmethod(drop_table)
 
     def __init__(self, *, avoids_spark: bool = False, is_exclusive: bool = True) -> None:
         """Create the writer of a run, which has not read any table yet.
@@ -168,10 +170,6 @@ class DeltaWriter:
         self._tables: defaultdict[str, _DeltaTableState] = defaultdict(_DeltaTableState)
         self._avoids_spark = avoids_spark
         self._has_own_settings: bool | None = False if avoids_spark else None
-
-    def can_widen(self, old: str, new: str) -> bool:
-        """Return True if Delta can change a column's type ``old`` to ``new`` (DDL) in place."""
-        return delta_widens(old, new)
 
     def get_column_types(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
         """Return the type (DDL) of each column, in table order, or None if there is no table.
@@ -356,10 +354,6 @@ class DeltaWriter:
     def rows(self, spark: SparkSession, table: Table) -> DataFrame:
         """Return the current rows of a Delta table as a DataFrame."""
         return spark.table(delta_ref(table))
-
-    def drop(self, spark: SparkSession, table: Table) -> None:
-        """Drop a Delta table from its catalog and delete its files."""
-        drop_table(spark, table)
 
     def describe_layout_mismatch(
         self, spark: SparkSession, table: Table, table_schema: TableSchema, layout: TableLayout

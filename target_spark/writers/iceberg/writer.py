@@ -142,13 +142,10 @@ class IcebergWriter:
     """Writer of Iceberg tables for one run. It caches facts about each table between commits."""
 
     keeps_batch = False
+    can_widen = staticmethod(iceberg_widens)
 
     def __init__(self) -> None:
         self._tables: defaultdict[str, _IcebergTableState] = defaultdict(_IcebergTableState)
-
-    def can_widen(self, old: str, new: str) -> bool:
-        """Return True if Iceberg can change a column's type ``old`` to ``new`` (DDL) in place."""
-        return iceberg_widens(old, new)
 
     def get_column_types(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
         """Return the type (DDL) of each column, in table order, or None if there is no table.
