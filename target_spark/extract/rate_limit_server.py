@@ -17,10 +17,9 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import msgspec
 from typing_extensions import Self
@@ -61,10 +60,8 @@ _BACKLOG: Final = 1024
 """Maximum number of connections that wait to be accepted."""
 
 _ANSWER_SECONDS: Final = 30.0
-_ATTEMPTS: Final = 4
+_RETRIES: Final = 3
 _FIRST_PAUSE_SECONDS: Final = 0.5
-
-_T = TypeVar("_T")
 
 
 def use_job_rate_limit(tap: object, permits: RateLimitAddress | StaticShare | None) -> None:
@@ -306,7 +303,10 @@ class RateLimitAddress:
 
 
 class _Client:
-    """Thread-safe client of a `RateLimitServer`, with one connection per process."""
+    """Thread-safe client of a `RateLimitServer`, with one connection per process.
+
+    Its methods raise a `RateLimitServerError` if the server does not respond.
+    """
 
     is_shared = True
 
@@ -316,13 +316,7 @@ class _Client:
         self._wire: BinaryIO | None = None
 
     def reserve(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Try to reserve time for ``weight`` HTTP requests on the server.
-
-        ``name`` is the name of the rate limit. ``terms`` are the allowed rates.
-
-        Raises:
-            RateLimitServerError: The server does not respond.
-        """
+        """Try to reserve time for ``weight`` HTTP requests on the server."""
         return self._call(_RateLimitMessage(name, _replace_infinity(terms), weight))
 
     def lower(
@@ -331,18 +325,25 @@ class _Client:
         """Tell the server how many more requests an API allows, according to a response header.
 
         The server then delays the requests of all workers until the API resets its limit.
-        ``name`` is the name of the rate limit, and ``terms`` are the allowed rates. ``left`` is the
-        number of remaining requests, and ``seconds`` the time until the reset; None if unknown.
-
-        Raises:
-            RateLimitServerError: The server does not respond.
         """
         self._call(_RateLimitMessage(name, _replace_infinity(terms), 0, left, seconds))
 
     def _call(self, message: _RateLimitMessage) -> Reservation:
+        """Send a message, up to three times more after connection errors; return the response.
+
+        The pauses before the retries are 0.5, 1 and 2 seconds.
+        """
         line = msgspec.json.encode(message) + b"\n"
+        pauses = (_FIRST_PAUSE_SECONDS * 2**number for number in range(_RETRIES))
         with self._lock:
-            return _call_with_retries(lambda: self._exchange(line), self._explain_failure)
+            while True:
+                try:
+                    return self._exchange(line)
+                except (OSError, msgspec.DecodeError) as error:
+                    pause = next(pauses, None)
+                    if pause is None:
+                        raise self._explain_failure(error) from error
+                time.sleep(pause)
 
     def _exchange(self, line: bytes) -> Reservation:
         try:
@@ -383,24 +384,6 @@ _clients: dict[tuple[RateLimitAddress, int], _Client] = {}
 _clients_lock = threading.Lock()
 
 
-def _call_with_retries(call: Callable[[], _T], make_error: Callable[[Exception], Exception]) -> _T:
-    """Call a function, and retry it up to three times after connection errors.
-
-    The pauses before the retries are 0.5, 1 and 2 seconds. If all retries fail, the exception that
-    ``make_error`` returns for the last error is raised.
-    """
-    pause = _FIRST_PAUSE_SECONDS
-    for left in reversed(range(_ATTEMPTS)):
-        try:
-            return call()
-        except (OSError, msgspec.DecodeError) as error:
-            if not left:
-                raise make_error(error) from error
-        time.sleep(pause)
-        pause *= 2
-    raise AssertionError("unreachable")
-
-
 # -------------------------------------------------------------------- without the driver
 @dataclass(frozen=True, slots=True)
 class StaticShare:
@@ -435,8 +418,7 @@ class _SlotCounter:
     def reserve(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
         """Reserve one time slot of this worker for each of ``weight`` requests.
 
-        The result has the seconds to wait until the last slot. ``name`` is the name of the rate
-        limit, and ``terms`` are the allowed rates.
+        The result has the seconds to wait until the last slot.
         """
         slot_seconds = max(seconds / most for most, seconds in terms.rates)
         now = time.time()
@@ -452,8 +434,7 @@ class _SlotCounter:
     ) -> None:
         """Delay all later requests until an API resets its limit, if no requests remain.
 
-        ``left`` is the number of remaining requests; only 0 has an effect. ``seconds`` is the time
-        until the reset; None for the longest period of ``terms``, the allowed rates.
+        If the time until the reset is unknown, it is the longest period of ``terms``.
         """
         if left == 0:
             wait = max(each for _, each in terms.rates) if seconds is None else seconds

@@ -156,7 +156,7 @@ def test_worker_that_connects_during_a_flood_gets_its_reservation(monkeypatch):
     """Several threads open connections without the key without a pause."""
     # More tries in the same time: the flood and the worker share this process.
     monkeypatch.setattr("target_spark.extract.rate_limit_server._FIRST_PAUSE_SECONDS", 0.02)
-    monkeypatch.setattr("target_spark.extract.rate_limit_server._ATTEMPTS", 10)
+    monkeypatch.setattr("target_spark.extract.rate_limit_server._RETRIES", 9)
     with RateLimitServer(bind="0.0.0.0") as limiter:  # noqa: S104  each client has another address
         is_over = threading.Event()
 
