@@ -135,22 +135,6 @@ _SPARK_IS_NEEDED: Final = "Stream %s: its rows are committed by Spark from now o
 _NO_ROWS: Final = Counts(0, {})
 
 
-@dataclass(frozen=True, slots=True)
-class _PreparedColumns:
-    """Columns of a table after it was created or altered to match the schema of a stream.
-
-    The next commits use them without reading the table's columns again, as long as the stream
-    requires the same table schema.
-
-    Attributes:
-        wanted: The table schema that the stream requires.
-        table_schema: The columns of ``wanted``, with the types that they have in the table.
-    """
-
-    wanted: TableSchema
-    table_schema: TableSchema
-
-
 @dataclass
 class _TableProgress:
     """Progress and properties of one table, which the batch writer keeps during the run.
@@ -162,8 +146,10 @@ class _TableProgress:
         stages_rows: True after a commit failed because a row did not fit its columns. From then on
             the rows of each batch are first written to temporary files, without the bad ones.
         needs_spark: True once a batch of the table was not small, or could only be read by Spark.
-        prepared_columns: The columns of the table, or None if they must be compared with the
-            stream's columns again.
+        wanted: The table schema that the stream required when the table was last prepared.
+        prepared_columns: The columns of ``wanted``, with the types that they have in the table. The
+            next commits use them if the stream still requires ``wanted``. None if the table must be
+            compared with the stream's columns again.
         drops_not_null: True after a commit failed because a row has null in a NOT NULL column. The
             retry then drops the constraints.
         is_new: True if this run created the table.
@@ -183,7 +169,8 @@ class _TableProgress:
     ordinal_shift: int = 0
     stages_rows: bool = False
     needs_spark: bool = False
-    prepared_columns: _PreparedColumns | None = None
+    wanted: TableSchema | None = None
+    prepared_columns: TableSchema | None = None
     drops_not_null: bool = False
     is_new: bool = False
     earlier_metadata: CommitMetadata | None = None
@@ -516,8 +503,8 @@ class BatchWriter:
         the table in some formats.
         """
         state = self._tables[table.key]
-        if state.prepared_columns is not None and state.prepared_columns.wanted == wanted:
-            return state.prepared_columns.table_schema
+        if state.prepared_columns is not None and state.wanted == wanted:
+            return state.prepared_columns
         types = self._writer.get_column_types(spark, table)
         if types is None:
             if state.commits:
@@ -537,7 +524,7 @@ class BatchWriter:
                 full = full.with_metadata(name) if name in types else full
             with name_refused_schema(stream, table, full.on_change):
                 prepared_columns = self._widen_table(spark, table, full, types)
-        state.prepared_columns = _PreparedColumns(wanted, prepared_columns)
+        state.wanted, state.prepared_columns = wanted, prepared_columns
         return prepared_columns
 
     def _widen_table(
