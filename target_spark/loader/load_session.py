@@ -75,15 +75,7 @@ class CommandTarget(Protocol):
         """Set the function that is called at the first interrupt signal; None removes it."""
 
     def load(self, source: BinaryIO, binding: ProtocolBinding) -> list[BaseException]:
-        """Read messages from a byte stream and load their records into tables.
-
-        Args:
-            source: The byte stream, such as standard input.
-            binding: The parser, options and output format of the input protocol.
-
-        Returns:
-            The errors that occurred; empty on success.
-        """
+        """Load the records of a byte stream, as `TargetSpark.load` describes."""
 
     def run_load(
         self,
@@ -92,15 +84,4 @@ class CommandTarget(Protocol):
         *,
         retries_tasks: bool = False,
     ) -> list[BaseException]:
-        """Run a load whose events are produced by the function ``feed``.
-
-        Args:
-            binding: The parser, options and output format of the input protocol, such as Singer or
-                Airbyte.
-            feed: Function that is called with the `LoadSession` and passes events to its loader.
-            retries_tasks: True to let a local Spark run failed tasks again, because its tasks read
-                the data source. False to run each task once.
-
-        Returns:
-            The errors that occurred; empty on success.
-        """
+        """Load the events that ``feed`` passes to the loader; see `TargetSpark.run_load`."""
