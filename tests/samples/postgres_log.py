@@ -59,11 +59,8 @@ class LogSource(Source):
         Columns in ``without`` are deselected. ``catalog`` replaces the discovered catalog. Errors
         are raised.
         """
-        options = {"replication_slot_name": self.database.name, **settings}
-        tap = _QuietTap(
-            config={**self.database.settings, **options},
-            catalog=copy.deepcopy(catalog or self.make_catalog(*streams, without=without)),
-            state=copy.deepcopy(state),
+        tap = self.make_tap(
+            catalog or self.make_catalog(*streams, without=without), state, settings
         )
         output: list[bytes] = []
         tap.protocol_writer = SingerWriter(output.append)
@@ -73,6 +70,20 @@ class LogSource(Source):
             tap.tap_connector._engine.dispose()
             self.written[:] = parse_lines(b"".join(output))
         return Sync(list(self.written), 0, "")
+
+    def make_tap(
+        self,
+        catalog: dict[str, Any] | None = None,
+        state: dict[str, Any] | None = None,
+        settings: dict[str, Any] | None = None,
+    ) -> TapPostgres:
+        """Return a tap; without a catalog it reads all streams by the log."""
+        options = {"replication_slot_name": self.database.name, **(settings or {})}
+        return _QuietTap(
+            config={**self.database.settings, **options},
+            catalog=copy.deepcopy(catalog or self.make_catalog()),
+            state=copy.deepcopy(state),
+        )
 
     @property
     def written(self) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from tap_core.exceptions import ConfigurationError
+from tap_core.sync.change_log import Change
 from tests.postgres import Server
 from tests.samples.postgres_log import LogSource, log_source
 from tests.samples.test_tap_postgres import create_table_of_all_types
@@ -282,6 +284,27 @@ def test_publication_without_a_table_is_an_error(source: LogSource) -> None:
         )
         with pytest.raises(ConfigurationError, match="does not publish all changes"):
             source.read(publication_name="partial")
+
+
+def test_one_message_of_the_log_at_a_time_is_in_memory(source: LogSource) -> None:
+    source.run(
+        "CREATE TABLE t (id int PRIMARY KEY, v text)",
+        "ALTER TABLE t ALTER v SET STORAGE EXTERNAL",
+    )
+    start = bookmark(source.read().state)
+    source.run("INSERT INTO t SELECT i, repeat('x', 1000000) FROM generate_series(1, 40) i")
+    [stream] = source.make_tap().streams.values()
+    log = stream.change_log
+    assert log is not None
+    end = log.begin({STREAM: start})
+    tracemalloc.start()
+    try:
+        found = sum(isinstance(entry, Change) for entry in log.read({STREAM: start}, end))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found == 40
+    assert peak < 20_000_000
 
 
 def test_publication_with_a_row_filter_is_an_error(source: LogSource) -> None:

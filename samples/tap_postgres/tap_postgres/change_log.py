@@ -52,9 +52,6 @@ DELETED_AT = "_sdc_deleted_at"
 """Property with the time at which a row was deleted, or null."""
 
 EPOCH = datetime(2000, 1, 1, tzinfo=timezone.utc)
-PAGE_ROWS = 200
-PAGE_BYTES = 4 << 20
-"""Maximum number of messages, and of bytes, per fetch."""
 WIDENED = {
     *((21, 23), (21, 20), (23, 20)),  # between integers
     *((number, 1700) for number in (20, 21, 23)),  # from integers to numeric
@@ -534,18 +531,14 @@ class PostgresLog(ChangeLog):
             yield from decoder.convert(message, lsn)
 
     def _read_messages(self, end: int) -> Iterator[tuple[int, bytes]]:
-        """Yield position and bytes of each message, in pages of bounded size."""
+        """Yield position and bytes of each message; one message at a time is in memory."""
         quoted = '"' + self._publication.replace('"', '""') + '"'
         with self._connector.connect() as connection:
             driver = cast("psycopg.Connection[Any]", connection.connection.driver_connection)
             try:
-                with driver.cursor("changes", binary=True) as cursor:
-                    cursor.execute(CHANGES, (self._slot, _format_lsn(end), quoted))
-                    size = PAGE_ROWS
-                    while page := cursor.fetchmany(size):  # the first one reads the whole log
-                        yield from page
-                        mean = sum(len(data) for _, data in page) / len(page)
-                        size = max(1, min(PAGE_ROWS, int(PAGE_BYTES / mean)))
+                with driver.cursor() as cursor:
+                    values = (self._slot, _format_lsn(end), quoted)
+                    yield from cursor.stream(CHANGES, values, binary=True)
             except psycopg.Error as error:
                 reason = str(error).splitlines()[0]
                 raise LogError(f"The slot '{self._slot}' cannot be read: {reason}.") from None
