@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import tracemalloc
 from collections.abc import Iterator
@@ -284,6 +285,18 @@ def test_publication_without_a_table_is_an_error(source: LogSource) -> None:
         )
         with pytest.raises(ConfigurationError, match="does not publish all changes"):
             source.read(publication_name="partial")
+
+
+def test_statements_in_errors_are_valid_for_names_that_need_quotes(source: LogSource) -> None:
+    source.run(
+        'CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE "T-x" (id int PRIMARY KEY)',
+        "CREATE PUBLICATION other",
+    )
+    for name, stream in (("My-Pub", "public-T-x"), ("other", "public-T-x"), ("My-Pub", STREAM)):
+        with pytest.raises(ConfigurationError, match="PUBLICATION") as caught:
+            source.read(stream, publication_name=name)
+        source.run(re.findall(r"run ([^;.]+[^;]+?)(?:;|\.$)", str(caught.value))[0])
+        source.read(stream, publication_name=name)
 
 
 def test_one_message_of_the_log_at_a_time_is_in_memory(source: LogSource) -> None:

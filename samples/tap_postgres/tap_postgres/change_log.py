@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import psycopg
 import sqlalchemy as sa
 from sqlalchemy import exc
+from sqlalchemy.dialects.postgresql.base import PGDialect
 
 from tap_core.exceptions import ConfigurationError, FatalSyncError
 from tap_core.sync.change_log import Change, ChangeLog, LogEntry, Position, SchemaUpdate
@@ -58,6 +59,7 @@ WIDENED = {
     *((kind, text) for kind in (20, 21, 23, 25, 1043, 1700, 2950) for text in (25, 1043)),
 }
 """Changes of a column's type, as pairs of type OIDs, that do not change the text of a value."""
+_PREPARER = PGDialect().identifier_preparer
 WAIT_SECONDS = 0.05
 SLOT_SECONDS = 30.0
 LOG_SECONDS = 5.0
@@ -298,7 +300,7 @@ class _LogDecoder:
             if key not in identity or key not in columns:
                 raise LogError(
                     f"Table '{stream.name}': its replica identity lacks the key '{key}': run ALTER"
-                    f" TABLE {'.'.join(stream.table_name)} REPLICA IDENTITY FULL. {READ_AGAIN}"
+                    f" TABLE {_quote(*stream.table_name)} REPLICA IDENTITY FULL. {READ_AGAIN}"
                 )
         self._tables[relation.oid] = _Table(
             stream=stream,
@@ -392,7 +394,7 @@ class PostgresLog(ChangeLog):
             )
         if not may_replicate:
             raise ConfigurationError(
-                f"User '{user}' may not read the log: run ALTER ROLE {user} REPLICATION."
+                f"User '{user}' may not read the log: run ALTER ROLE {_quote(user)} REPLICATION."
             )
 
     def _check_tables(self, connection: sa.Connection, names: Mapping[str, Any]) -> None:
@@ -415,19 +417,20 @@ class PostgresLog(ChangeLog):
         found = connection.execute(sa.text(PUBLISHED), values)
         published = {(row[0], row[1]): row[2] for row in found}
         tables = {name: self.streams[name].table_name for name in names}
-        missing = [".".join(table) for table in tables.values() if table not in published]
+        missing = [_quote(*table) for table in tables.values() if table not in published]
+        publication = _quote(self._publication)
         if is_complete is None:
             raise ConfigurationError(
                 f"There is no publication '{self._publication}': run CREATE PUBLICATION"
-                f" {self._publication} FOR TABLE {', '.join(missing)}."
+                f" {publication} FOR TABLE {', '.join(missing)}."
             )
         if missing:
             raise ConfigurationError(
                 f"The publication '{self._publication}' lacks {', '.join(missing)}: run ALTER"
-                f" PUBLICATION {self._publication} ADD TABLE {', '.join(missing)}; a partitioned"
+                f" PUBLICATION {publication} ADD TABLE {', '.join(missing)}; a partitioned"
                 " table also needs publish_via_partition_root."
             )
-        filtered = [".".join(table) for table in tables.values() if published[table] is not None]
+        filtered = [_quote(*table) for table in tables.values() if published[table] is not None]
         if filtered:
             raise ConfigurationError(
                 f"The publication '{self._publication}' has row filters for {', '.join(filtered)},"
@@ -436,7 +439,7 @@ class PostgresLog(ChangeLog):
         if not is_complete:
             raise ConfigurationError(
                 f"The publication '{self._publication}' does not publish all changes: run ALTER"
-                f" PUBLICATION {self._publication} SET (publish = 'insert, update, delete,"
+                f" PUBLICATION {publication} SET (publish = 'insert, update, delete,"
                 " truncate')."
             )
 
@@ -542,6 +545,14 @@ class PostgresLog(ChangeLog):
             except psycopg.Error as error:
                 reason = str(error).splitlines()[0]
                 raise LogError(f"The slot '{self._slot}' cannot be read: {reason}.") from None
+
+
+def _quote(*names: str) -> str:
+    """Return names in SQL, joined by dots, with quotes where they are needed: ``public."Orders"``.
+
+    The server takes a name without quotes in lower case.
+    """
+    return ".".join(map(_PREPARER.quote, names))
 
 
 def _format_lsn(position: int) -> str:
