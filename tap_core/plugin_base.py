@@ -8,6 +8,7 @@ adds settings to copies.
 from __future__ import annotations
 
 import abc
+import inspect
 import logging
 import signal
 import sys
@@ -410,7 +411,7 @@ class PluginBase(abc.ABC):
     def _get_about_info(cls) -> about.AboutInfo:
         return about.AboutInfo(
             name=cls.name,
-            description=cls.__doc__,
+            description=inspect.cleandoc(cls.__doc__ or "") or None,
             version=cls.get_plugin_version(),
             sdk_version=cls.get_sdk_version(),
             supported_python_versions=cls.get_supported_python_versions(),

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tap_core import Tap
+from tap_core import typing as th
 from tap_core.about import AboutFormatter, AboutInfo, get_supported_pythons, python_versions
 from tap_core.capabilities import PluginCapabilities, TapCapabilities
 from tests.peers import missing_reason, peer_python
@@ -107,6 +109,20 @@ def test_markdown_about_has_a_table_of_settings():
         "| deep.x | True | None |  |",
         "| deep.y | False | None |  |",
     ]
+
+
+class TapDescribed(Tap):
+    """Reads what it says.
+
+    In full.
+    """
+
+    name = "tap-described"
+    config_jsonschema = th.PropertiesList().to_dict()
+
+
+def test_paragraphs_of_the_description_are_not_indented():
+    assert TapDescribed._get_about_info().description == "Reads what it says.\n\nIn full."
 
 
 def test_unknown_values_are_omitted_from_about():
