@@ -356,7 +356,7 @@ SQL_TAP_USE_SINGER_DECIMAL = _settings(
     use_singer_decimal=_setting(
         "boolean",
         "Use Singer Decimal",
-        "Send decimals as text with the format `x-singer.decimal`, with all digits.",
+        "Send decimals and floats as text with the format `singer.decimal`, with all digits.",
     ),
 )
 """Setting of SQL taps: whether decimals are sent as strings (format ``singer.decimal``)."""

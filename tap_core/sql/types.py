@@ -43,7 +43,7 @@ class SQLToJSONSchema:
 
         Args:
             use_singer_decimal: True to declare non-integer numbers as text with the format
-                ``x-singer.decimal``.
+                ``singer.decimal``.
         """
         self.use_singer_decimal = use_singer_decimal
 
