@@ -255,8 +255,8 @@ class Builder:
     def _convert_nested_value(self, expected: FieldType, node: Any, position: _Position) -> Any:
         """Convert a value inside a mapping or list to the type ``expected``.
 
-        An empty text becomes None here. As the value of an option, it stays an empty text. A mapping is
-        built as a component only if ``expected`` accepts components; otherwise it is data.
+        An empty text becomes None here. As the value of an option, it stays an empty text. A
+        mapping is built as a component only if ``expected`` accepts components; else it is data.
         """
         if isinstance(node, str):
             return self._build_interpolated(expected, node, position, empty=None)

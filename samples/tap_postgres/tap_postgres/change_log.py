@@ -59,7 +59,7 @@ WIDENED = {
     *((kind, text) for kind in (20, 21, 23, 25, 1043, 1700, 2950) for text in (25, 1043)),
 }
 """Changes of a column's type, as pairs of type OIDs, that do not change the text of a value."""
-_PREPARER = PGDialect().identifier_preparer
+_PREPARER = PGDialect().identifier_preparer  # type: ignore[no-untyped-call]
 WAIT_SECONDS = 0.05
 SLOT_SECONDS = 30.0
 LOG_SECONDS = 5.0
