@@ -152,9 +152,13 @@ class Custom:
         """
         return self._stream_names[0] if self._stream_names else str(self.parameters.get("name", ""))
 
+    @cached_property
+    def _extra_fields(self) -> dict[str, Any]:
+        return {}
+
     def _get_extra_fields(self) -> Mapping[str, Any]:
         """Return constructor arguments that the manifest cannot set, by name; {} by default."""
-        return {}
+        return self._extra_fields
 
     def _instantiate(self) -> Any:
         cls = load_class(self.class_name, self.folder)
@@ -208,10 +212,6 @@ class CustomRecordExtractor(Custom):
 
     METHODS: ClassVar[tuple[str, ...]] = ("extract_records",)
 
-    @cached_property
-    def _extra_fields(self) -> dict[str, Any]:
-        return {}
-
     def replace_decoder(self, decoder: Decoder) -> Any:
         """Return a function that yields an API response without decoding it.
 
@@ -220,9 +220,6 @@ class CustomRecordExtractor(Custom):
         """
         self._extra_fields["decoder"] = decoder
         return _yield_undecoded
-
-    def _get_extra_fields(self) -> Mapping[str, Any]:
-        return self._extra_fields
 
     def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:
         """Return the records that the connector's Python class extracts from a response.
@@ -311,16 +308,9 @@ class CustomStateMigration(Custom):
 
     METHODS: ClassVar[tuple[str, ...]] = ("should_migrate", "migrate")
 
-    @cached_property
-    def _extra_fields(self) -> dict[str, Any]:
-        return {}
-
     def set_stream(self, stream: Mapping[str, Any]) -> None:
         """Set ``declarative_stream`` of the connector's class to the declaration of the stream."""
         self._extra_fields["declarative_stream"] = CdkDeclaration(stream)
-
-    def _get_extra_fields(self) -> Mapping[str, Any]:
-        return self._extra_fields
 
     def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:
         """Return True if the connector's Python class reports that the state must be migrated."""
