@@ -69,7 +69,10 @@ def read_rows(
             file = stack.enter_context(_open(address, storage, limits))
             yield from read(_decompress(file, encoding, stack), limits.line)
         except Exception as error:
-            raise _to_batch_file_error(address, stream, error) from error
+            shown = redact_url(address, with_query=False)
+            raise BatchFileError(
+                f"Stream '{stream}': batch file {shown} cannot be read: {_format_reason(error)}"
+            ) from error
 
 
 def check_file(path: Path, encoding: BaseBatchFileEncoding, bound: Bound) -> None:
@@ -208,14 +211,6 @@ def _read_parquet(file: IO[bytes], bound: Bound) -> Iterator[Record]:
     from tap_core.batch.parquet import read_parquet
 
     return read_parquet(file, bound)
-
-
-def _to_batch_file_error(address: str, stream: str, error: Exception) -> BatchFileError:
-    """Return a BatchFileError that names the stream, the file and the reason (``error``)."""
-    return BatchFileError(
-        f"Stream '{stream}': batch file {redact_url(address, with_query=False)} cannot be read:"
-        f" {_format_reason(error)}"
-    )
 
 
 def _format_reason(error: Exception) -> str:

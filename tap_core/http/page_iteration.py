@@ -80,7 +80,9 @@ class _CycleDetector:
         request: requests.PreparedRequest | None = response.request
         if request is None:  # a response that a tap or a test has created itself
             return
-        key = hash((request.method, request.url, _hashable(request.body)))
+        body = request.body
+        comparable = body if isinstance(body, (str, bytes)) else id(body)
+        key = hash((request.method, request.url, comparable))
         if key not in self._content_hashes:
             self._content_hashes[key] = None
             return
@@ -92,7 +94,3 @@ class _CycleDetector:
                 " paginator reads the next token, and how it recognizes the last page."
             )
         self._content_hashes[key] = content_hash
-
-
-def _hashable(body: Any) -> Any:
-    return body if isinstance(body, (str, bytes)) else id(body)

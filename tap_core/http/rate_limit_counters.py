@@ -188,7 +188,8 @@ class SlidingWindowCounter:
         with self._lock:
             now = time.monotonic()
             free = min(
-                limit - self._count_requests_within(length, now) for limit, length in terms.rates
+                limit - sum(moment > now - length for moment in self._moments)
+                for limit, length in terms.rates
             )
             self._add(terms, max(0, int(free)), now)
 
@@ -200,9 +201,6 @@ class SlidingWindowCounter:
         limit, length = rate
         blocking = len(self._moments) - (int(limit) - weight) - 1
         return self._moments[blocking] + length - now if blocking >= 0 else 0.0
-
-    def _count_requests_within(self, length: float, now: float) -> int:
-        return sum(moment > now - length for moment in self._moments)
 
     def _add(self, terms: RateLimits, count: int, now: float) -> None:
         self._moments.extend([now] * count)

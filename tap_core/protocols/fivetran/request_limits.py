@@ -138,7 +138,8 @@ class RequestReceiver:
             data = next(requests, None)
             if data is None:
                 raise MissingRequestError
-            self._mark_received(call)
+            with self._changed:
+                call.has_arrived = True
             size = estimate_memory(data, kind.DESCRIPTOR, self._limits.held)
             if (held := self._reserve(size)) is not None:
                 del data  # the error's traceback would keep it in memory
@@ -199,11 +200,6 @@ class RequestReceiver:
         now = time.monotonic()
         call.until = max(call.until, now + _DELAYS * (now - begun - _PROBE_SECONDS))
         call.is_extended = True
-
-    def _mark_received(self, call: _ReceivingCall) -> None:
-        """Mark the request of a call as received, so that it does not count as slow."""
-        with self._changed:
-            call.has_arrived = True
 
     def _demote_slow_call(self, call: _ReceivingCall) -> None:
         """Let the next call receive its request, because the request of ``call`` arrives slowly.
