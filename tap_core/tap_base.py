@@ -134,7 +134,7 @@ class Tap(PluginBase):
     _mapper_is_due = False
     """True if stream maps must be created on the first access of `mapper`."""
 
-    _HOOKS: ClassVar[Mapping[str, Any]] = {}
+    _HOOKS: ClassVar[Mapping[str, Any]] = {}  # set below: this class's members, for is_overridden
 
     def __init__(
         self,
@@ -192,8 +192,8 @@ class Tap(PluginBase):
         may_be_parallel = sync.concurrency.may_be_parallel
         if may_be_parallel(cls.max_parallel_streams):
             merge_missing_config_jsonschema(PARALLEL_STREAMS_CONFIG, config_jsonschema)
-        numbers = [cls.max_parallel_streams, *(each.max_parallel_partitions for each in streams)]
-        if any(map(may_be_parallel, numbers)):
+        threads = [cls.max_parallel_streams, *(each.max_parallel_partitions for each in streams)]
+        if any(map(may_be_parallel, threads)):
             merge_missing_config_jsonschema(PARALLEL_PARTITIONS_CONFIG, config_jsonschema)
 
     # Output: rows, states, estimates and messages
@@ -310,7 +310,7 @@ class Tap(PluginBase):
         If the state cannot be written, log an error instead of raising it. The caller then raises
         the original error.
         """
-        if self.run.is_broken or self.run.is_hurried:
+        if self.run.is_broken or self.run.is_hurried:  # no output, or the run must end at once
             return
         state = self.document.tap_state
         state["currently_syncing"] = unfinished
@@ -392,6 +392,13 @@ class Tap(PluginBase):
         if self._catalog is None:
             self._catalog = self.input_catalog or self._singer_catalog
         return self._catalog
+
+    def use_catalog(self, catalog: Catalog) -> None:
+        """Replace the input catalog, and apply the new one to this tap's discovered streams."""
+        self._input_catalog = catalog
+        self._catalog = None
+        for stream in self.streams.values():
+            stream.apply_catalog(catalog)
 
     @property
     def _singer_catalog(self) -> Catalog:
@@ -481,13 +488,6 @@ class Tap(PluginBase):
             self.run.settle()
         self.document.share()
         return cast(TapState, self.document.tap_state)
-
-    def use_catalog(self, catalog: Catalog) -> None:
-        """Replace the input catalog, and apply the new one to this tap's discovered streams."""
-        self._input_catalog = catalog
-        self._catalog = None
-        for stream in self.streams.values():
-            stream.apply_catalog(catalog)
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Merge the state of an earlier sync into the state of this tap.

@@ -275,9 +275,8 @@ class TokenRequest:
 
 def collect_payload_secrets(payload: Any) -> Secrets:
     """Return the secrets in the form data of a token request, which messages must not show."""
-    return collect_secrets(
-        {"secret": [value for name, value in _iterate_fields(payload) if name not in _PUBLIC]}
-    )
+    hidden = [value for name, value in _iterate_fields(payload) if name not in _PUBLIC]
+    return collect_secrets({"secret": hidden})  # all values of a setting of this name are secret
 
 
 def _iterate_fields(payload: Any) -> Iterator[tuple[str, Any]]:

@@ -94,9 +94,9 @@ class ConfigInput:
             ConfigFileError: One or more files cannot be read; the message names each.
         """
         files = [path for path in args if path != ENV]
-        only = Path(files[0]).absolute() if len(args) == len(files) == 1 else None
+        single = Path(files[0]).absolute() if len(args) == len(files) == 1 else None
         parse_env = len(files) < len(args)
-        return cls(read_config_files(files), parse_env, only, tuple(map(str, args)))
+        return cls(read_config_files(files), parse_env, single, tuple(map(str, args)))
 
 
 def read_config_files(paths: Iterable[StrPath]) -> dict[str, Any]:
@@ -256,7 +256,6 @@ def coerce_text(text: str, schema: JsonSchema) -> Any:
     types = get_json_types(schema)
     needed: list[str] = []
     for kind, read in _PARSERS.items():
-        # If a text is allowed too, a number stays text, so that all its digits are kept.
         if kind not in types or (kind == "number" and "string" in types):
             continue
         try:
@@ -377,17 +376,17 @@ def check_nesting(config: Mapping[str, Any]) -> None:
 
 
 def _is_nested_too_deeply(setting: Any) -> bool:
-    level = [setting] if isinstance(setting, (Mapping, list)) else []
-    levels = 1  # the configuration is the first level
-    while level and levels < _MAX_LEVELS:
-        level = [
+    containers = [setting] if isinstance(setting, (Mapping, list)) else []
+    depth = 1  # the configuration is the first level
+    while containers and depth < _MAX_LEVELS:
+        containers = [
             inner
-            for outer in level
+            for outer in containers
             for inner in (outer.values() if isinstance(outer, Mapping) else outer)
             if isinstance(inner, (Mapping, list))
         ]
-        levels += 1
-    return bool(level)
+        depth += 1
+    return bool(containers)
 
 
 def deep_copy_config(value: Any) -> Any:

@@ -74,7 +74,7 @@ class ProxyCache:
     """
 
     def __init__(self) -> None:
-        self._of_hosts: dict[tuple[str, ...], dict[str, str]] = {}
+        self._by_host: dict[tuple[str, ...], dict[str, str]] = {}
 
     def arguments(
         self, session: requests.Session, request: requests.PreparedRequest
@@ -86,8 +86,8 @@ class ProxyCache:
         if type(session) is not requests.Session or session.proxies or not session.trust_env:
             return {}
         host = tuple((request.url or "").split("/", 3)[:3])
-        if (proxies := self._of_hosts.get(host)) is None:
-            proxies = self._of_hosts[host] = resolve_proxies(request, {}, trust_env=True)
+        if (proxies := self._by_host.get(host)) is None:
+            proxies = self._by_host[host] = resolve_proxies(request, {}, trust_env=True)
         return {"proxies": proxies}
 
 
@@ -119,7 +119,7 @@ def send_request(
     """
     route.check(request)
     limits = limits or ResponseLimits()
-    deadline = IN_FORCE.retried
+    deadline = IN_FORCE.retried  # all tries of a request share one deadline
     if deadline is None:
         deadline = Deadline(limits, is_file=into_file)
     else:
@@ -203,14 +203,14 @@ class _Exchange:
         """
         check_https(request.url)
         arguments = self._proxies.arguments(self._session, request)
-        known = arguments.get("proxies") or self._session.proxies
+        proxies = arguments.get("proxies") or self._session.proxies
         limit_responses(self._session)
-        proxy = select_proxy(request.url or "", known) if known else None
+        proxy = select_proxy(request.url or "", proxies) if proxies else None
         if proxy:
             limit_proxied_responses(self._session, request.url or "", proxy)
         hooks: dict[str, Any] = request.hooks or {}
         read, finish, others = self._read, self._finish, hooks.get("response") or []
-        if others:
+        if others:  # those of a redirected request are copies, also of the SDK's own hooks
             others = [hook for hook in others if hook not in (read, finish)]
         request.hooks = {**hooks, "response": [read, *others, finish] if others else [finish]}
         IN_FORCE.is_undeclared_host = not self._route.is_declared(request)
@@ -234,7 +234,7 @@ class _Exchange:
         self._read(response)
         _check_location(response)
         if type(self._session.cookies) is RequestsCookieJar and not response.is_redirect:
-            skip_cookies(response.raw)
+            skip_cookies(response.raw)  # for speed
 
 
 def _find_trusted_certificates(session: requests.Session) -> dict[str, str]:
@@ -310,11 +310,11 @@ def ask_token_endpoint(
         read_body(response, deadline.limits)
         _check_location(response)
 
-    known = session.merge_environment_settings(url, {}, None, None, None)["proxies"]
+    proxies = session.merge_environment_settings(url, {}, None, None, None)["proxies"]
     limit_responses(session)
-    if proxy := select_proxy(url, known):
+    if proxy := select_proxy(url, proxies):
         limit_proxied_responses(session, url, proxy)
-    before, IN_FORCE.deadline = IN_FORCE.deadline, deadline
+    outer, IN_FORCE.deadline = IN_FORCE.deadline, deadline
     try:
         with explain_unsendable(request.get("headers") or {}, proxy):
             return session.post(
@@ -324,7 +324,7 @@ def ask_token_endpoint(
         raise requests.exceptions.InvalidURL(error) from error
     finally:
         deadline.end()
-        IN_FORCE.deadline = before
+        IN_FORCE.deadline = outer
 
 
 def get_document(url: str, *, timeout: float, allow_redirects: bool = True) -> requests.Response:
@@ -373,8 +373,8 @@ def _send_to_origin(
     url = request.url or ""
     origin = parse_origin(url)
     route = Route(
-        lambda one: one == origin,
-        lambda _: False,  # a redirect to another origin carries no credentials
+        is_home=lambda target: target == origin,
+        has_credentials=lambda _: False,  # a redirect to another origin carries no credentials
         requires_https=lambda: origin is not None and origin.scheme == "https",
     )
     return send_request(
@@ -405,10 +405,10 @@ def _hide_secrets(
 def resize_connection_pool(session: requests.Session, threads: int) -> None:
     """Enlarge the connection pools of a session for at least ``threads`` parallel requests."""
     for adapter in {id(each): each for each in session.adapters.values()}.values():
-        known = vars(adapter)  # private attributes that pickling of HTTPAdapter relies on
-        if isinstance(adapter, HTTPAdapter) and known["_pool_maxsize"] < threads:
+        sizes = vars(adapter)  # private attributes that pickling of HTTPAdapter relies on
+        if isinstance(adapter, HTTPAdapter) and sizes["_pool_maxsize"] < threads:
             adapter.init_poolmanager(
-                known["_pool_connections"], threads, block=known["_pool_block"]
+                sizes["_pool_connections"], threads, block=sizes["_pool_block"]
             )
 
 

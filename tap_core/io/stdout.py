@@ -25,7 +25,8 @@ from tap_core.io.standard_streams import is_writable, open_null
 __all__ = ["StdoutWriter", "wait_until_writable"]
 
 _STDERR: Final = 2
-_PATIENCE_SECONDS: Final = 5.0
+_RESUME_SECONDS: Final = 5.0
+"""Maximum wait for the reader before the rest of an interrupted line is written."""
 
 _Put: TypeAlias = Callable[[memoryview], int]
 """A function that writes bytes and returns the number written."""
@@ -147,20 +148,21 @@ class StdoutWriter:
         """Write the queued lines, oldest first."""
         while self._queue:
             block = self._queue[0]
-            self._write_rest(block, _PATIENCE_SECONDS if block.counts else None)
+            is_interrupted = bool(block.counts)  # a signal handler ended an earlier call
+            self._write_rest(block, _RESUME_SECONDS if is_interrupted else None)
             self._queue.popleft()
 
-    def _write_rest(self, block: _Block, patience: float | None) -> None:
+    def _write_rest(self, block: _Block, timeout: float | None) -> None:
         """Write the rest of a block after interrupted or incomplete write calls.
 
-        If ``patience`` is not None, write at most ``PIPE_BUF`` bytes at a time, and wait at most
-        ``patience`` seconds before each write.
+        If ``timeout`` is not None, write at most ``PIPE_BUF`` bytes at a time, and wait at most
+        ``timeout`` seconds before each write.
         """
         if not block.counts:
             block.counts.append(0)  # marks the block as begun
         while rest := block.rest:
-            if patience is not None:
-                self._wait(patience)
+            if timeout is not None:
+                self._wait(timeout)
                 rest = rest[: select.PIPE_BUF]
             try:
                 # A signal handler may raise at any bytecode, but not between the write and the
@@ -202,14 +204,14 @@ def _write_text(stream: Any, data: memoryview) -> int:
     return len(data)
 
 
-def wait_until_writable(descriptor: int, patience: float | None = None) -> None:
-    """Wait until an output descriptor accepts data, for at most ``patience`` seconds.
+def wait_until_writable(descriptor: int, timeout: float | None = None) -> None:
+    """Wait until an output descriptor accepts data, for at most ``timeout`` seconds.
 
-    After that time, raise BrokenPipeError. If ``patience`` is None, there is no time limit.
+    After that time, raise BrokenPipeError. If ``timeout`` is None, there is no time limit.
     """
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
-    if not poll.poll(None if patience is None else patience * 1_000):
+    if not poll.poll(None if timeout is None else timeout * 1_000):
         raise BrokenPipeError("The reader of the standard output does not accept data.")
 
 

@@ -49,9 +49,11 @@ _LONGEST_DOMAIN: Final = 1_000
 _DOMAIN_CODECS: Final = frozenset({"idna", "punycode"})
 _LONGEST_ESCAPES: Final[Mapping[str, int]] = {"namereplace": 100, "xmlcharrefreplace": 10}
 """Maximum length of an escaped character, by the codec error handler that escapes it."""
-_INDENT: Final = 100
+_JSON_DEPTH: Final = 100
+"""Depth of nesting that is assumed for the size of indented JSON text."""
 _DIGITS: Final = re.compile(r"\d+")
 _PERCENT: Final = re.compile(r"%(\([^()]*\))?[-#0 +]*(\*|\d*)(?:\.(\*|\d*))?")
+"""Regular expression for a placeholder of ``%``; groups: key, width and precision."""
 _TEXTS: Final = (str, bytes, bytearray)
 _HOLDERS: Final = (dict, list, tuple, set, frozenset)
 
@@ -71,7 +73,7 @@ def _weight(value: Any, most: int, known: dict[int, int]) -> int:
     if not isinstance(value, _HOLDERS):
         return 1
     if id(value) not in known:
-        known[id(value)] = total = 1
+        known[id(value)] = total = 1  # also ends the recursion for a value that contains itself
         inner: Iterable[Any] = value
         if isinstance(value, dict):
             inner = (member for pair in value.items() for member in pair)
@@ -134,7 +136,7 @@ def _collect_integers(values: Iterable[Any]) -> list[int]:
 
 
 def _find_integers(text: str) -> list[int]:
-    """Return the integers in a text: 5 and 12 for ``a5b12``."""
+    """Return the integers in a text: 5 and 12 for ``a5b12``. Twelve digits exceed any limit."""
     return [int(digits[:12]) for digits in _DIGITS.findall(text)]
 
 
@@ -243,10 +245,10 @@ class Bounds:
         if isinstance(arguments, Mapping):
             values = [*arguments, *arguments.values()]
         fields = _PERCENT.findall(text)
-        widths = [number for field in fields for number in _find_integers(f"{field[1]} {field[2]}")]
-        if any("*" in field[1:] for field in fields):
+        widths = _find_integers(" ".join(part for field in fields for part in field[1:]))
+        if any("*" in field[1:] for field in fields):  # then the width is one of the arguments
             widths += _collect_integers(values)
-        if text.count("%(") > sum(bool(field[0]) for field in fields):
+        if text.count("%(") > sum(bool(key) for key, _, _ in fields):  # a key with parentheses
             widths += _find_integers(text)
         self._check_filled(text, len(fields), widths, values)
 
@@ -323,7 +325,7 @@ class Bounds:
             for separator in between
             if separator is not None
         ]
-        self.check(max((0, *widths)) * _INDENT * max(1, weight(args, self.most)))
+        self.check(max((0, *widths)) * _JSON_DEPTH * max(1, weight(args, self.most)))
 
 
 # Methods

@@ -36,8 +36,8 @@ __all__ = ["commands", "install", "lint", "main", "try_stream"]
 _TAP_COMMANDS: Final = frozenset({"spec", "check", "discover", "read", "test-stream"})
 """Commands that `tap-manifest` passes to the tap's command line."""
 
-_MANIFEST: Final = "TAP_MANIFEST_FILE"
-_CONFIG: Final = "--config"
+_MANIFEST_ENV: Final = "TAP_MANIFEST_FILE"
+_CONFIG_OPTION: Final = "--config"
 _EPILOG: Final = (
     "With --config, --catalog, --state, --discover, --about the manifest is a Singer tap; with the"
     " command spec, check, discover or read an Airbyte source; with --port N a Fivetran connector."
@@ -45,13 +45,13 @@ _EPILOG: Final = (
 )
 
 
-_Manifest: TypeAlias = Annotated[
+_ManifestOption: TypeAlias = Annotated[
     str,
     typer.Option(
-        "--manifest", metavar="FILE", envvar=_MANIFEST, show_envvar=True, help="The manifest."
+        "--manifest", metavar="FILE", envvar=_MANIFEST_ENV, show_envvar=True, help="The manifest."
     ),
 ]
-_Cutoff: TypeAlias = Annotated[
+_CutoffOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--cutoff",
@@ -62,7 +62,7 @@ _Cutoff: TypeAlias = Annotated[
         help="Bookmark of a complete window: its last record (the default), or its end.",
     ),
 ]
-_Boundary: TypeAlias = Annotated[
+_BoundaryOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--boundary",
@@ -73,7 +73,7 @@ _Boundary: TypeAlias = Annotated[
         help="Send (the default) or drop records that equal the bookmark.",
     ),
 ]
-_NewSlices: TypeAlias = Annotated[
+_NewSlicesOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--new-slices",
@@ -102,25 +102,25 @@ class _ManifestProgram(Program):
         if args and args[0] not in _TAP_COMMANDS and args[0] in self.commands:
             return super().parse_args(ctx, args)
         ctx.allow_interspersed_args = True
-        is_named = bool(os.environ.get(_MANIFEST)) or any(
+        has_manifest = bool(os.environ.get(_MANIFEST_ENV)) or any(
             arg.partition("=")[0] == "--manifest" for arg in args
         )
-        if is_named and not ctx.resilient_parsing:
+        if has_manifest and not ctx.resilient_parsing:
             self.params = [param for param in self.params if param.name != "version"]
             self.add_help_option = False  # --help and --version are the tap's
-        self.no_args_is_help = not is_named
+        self.no_args_is_help = not has_manifest
         super().parse_args(ctx, args)
         rest = [*ctx._protected_args, *ctx.args]  # noqa: SLF001  typer has no public name for it
         if ctx.resilient_parsing:
             return rest
-        if not is_named and rest and not rest[0].startswith("-"):
+        if not has_manifest and rest and not rest[0].startswith("-"):
             self._check_command(ctx, rest)
         ctx._protected_args, ctx.args = [], rest  # noqa: SLF001
         return rest
 
     def _check_command(self, ctx: Any, args: list[str]) -> None:
         """Raise a usage error for an argument that is no command, such as a path of a manifest."""
-        name = args[0]  # such as ./a.yaml, which typer would parse again, as an option
+        name = args[0]  # `resolve_command` would parse one such as ./a.yaml again, as an option
         if Path(name).suffix or not name[:1].isalnum():
             ctx.fail(f"No such command '{name}'. If it is the manifest, write --manifest {name}")
         self.resolve_command(ctx, args)
@@ -163,37 +163,34 @@ def _list_commands() -> typer.Typer:
 
 def _run_manifest(
     context: typer.Context,
-    manifest: _Manifest = "",
-    cutoff: _Cutoff = None,
-    boundary: _Boundary = None,
-    new_slices: _NewSlices = None,
+    manifest: _ManifestOption = "",
+    cutoff: _CutoffOption = None,
+    boundary: _BoundaryOption = None,
+    new_slices: _NewSlicesOption = None,
     *,
     version: VersionOption = False,  # noqa: ARG001  (its callback prints the version)
 ) -> int:
     """Run the tap of a manifest with the arguments in ``context.args``; return the exit code."""
-    if context.invoked_subcommand is not None:
+    if context.invoked_subcommand is not None:  # it runs after this function
         return 0
     if not manifest:
         for name, _, _ in (arg.partition("=") for arg in context.args):
             if name.startswith("-") and (hint := suggest(name, ["--manifest"])):
                 context.fail(f"No such option: {name}.{hint}")
-        context.fail(f"Missing option '--manifest' (env var: '{_MANIFEST}').")
+        context.fail(f"Missing option '--manifest' (env var: '{_MANIFEST_ENV}').")
     overrides = _collect_overrides(cutoff, boundary, new_slices)
-    return _run(Path(manifest), overrides, context.args)
+    return _run_tap(Path(manifest), overrides, context.args)
 
 
 def _collect_overrides(
     cutoff: str | None, boundary: str | None, new_slices: str | None
 ) -> dict[str, str]:
-    """Return the options that are set, as a dictionary of option names and values.
-
-    For example, return ``{"cutoff": "interval_end"}``.
-    """
+    """Return the values of the options that are set, such as ``{"cutoff": "interval_end"}``."""
     chosen = {"cutoff": cutoff, "boundary": boundary, "new_slices": new_slices}
     return {name: value for name, value in chosen.items() if value}
 
 
-def _run(manifest: Path, overrides: Mapping[str, str], arguments: Sequence[str]) -> int:
+def _run_tap(manifest: Path, overrides: Mapping[str, str], arguments: Sequence[str]) -> int:
     from tap_core.manifest.tap import make_tap_class
 
     tap_class = make_tap_class(manifest, overrides)
@@ -215,7 +212,7 @@ def _find_config_file(arguments: Sequence[str]) -> Path | None:
     files = [
         value if separator else next(words, "")
         for name, separator, value in pairs
-        if name == _CONFIG
+        if name == _CONFIG_OPTION
     ]
     return Path(files[0]).absolute() if len(files) == 1 and files != ["ENV"] else None
 
@@ -236,7 +233,7 @@ def lint(
     The exit code is 1 if a manifest cannot run. Without FILE, the environment variable
     TAP_MANIFEST_FILE names the manifest.
     """
-    paths = [*files, *manifest] or [*filter(None, [os.environ.get(_MANIFEST)])]
+    paths = [*files, *manifest] or [*filter(None, [os.environ.get(_MANIFEST_ENV)])]
     if not paths:
         context.fail("Missing argument 'FILE'.")
     from tap_core.manifest.lint import lint_manifest
@@ -263,17 +260,17 @@ def try_stream(
     ] = "5",
 ) -> int:
     """Show the first records and the schema of a stream."""
-    config_options = [word for path in config for word in (_CONFIG, path)]
-    return _run(Path(manifest), {}, ["test-stream", stream, "--limit", limit, *config_options])
+    config_options = [word for path in config for word in (_CONFIG_OPTION, path)]
+    return _run_tap(Path(manifest), {}, ["test-stream", stream, "--limit", limit, *config_options])
 
 
 @commands.command()
 def install(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The path of the executable.")],
-    manifest: _Manifest,
-    cutoff: _Cutoff = None,
-    boundary: _Boundary = None,
-    new_slices: _NewSlices = None,
+    manifest: _ManifestOption,
+    cutoff: _CutoffOption = None,
+    boundary: _BoundaryOption = None,
+    new_slices: _NewSlicesOption = None,
 ) -> int:
     """Write an executable that runs a manifest.
 

@@ -170,7 +170,7 @@ class ManifestStream(Stream):
 
     def _replace_components(self, components: StreamComponents) -> None:
         self.components, self._own_reader = components, None
-        vars(self).pop("_selection", None)
+        vars(self).pop("_selection", None)  # cached, made by the former components
 
     def _write_starting_replication_value(self, context: Context | None) -> None:
         self._slices.set_first_bookmark(context, self.components)

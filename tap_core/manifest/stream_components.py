@@ -144,6 +144,7 @@ class StreamComponents:
     @property
     def has_custom_cursor(self) -> bool:
         """True if the cursor is a Python class of the connector, with a custom state format."""
+        # Only the templates of such a stream may use the restricted name `stream_state`.
         return bool(DeclarativeStream.get_restricted_names(self.incremental_node))
 
     @property
@@ -269,6 +270,7 @@ class StreamComponents:
         """
         selector, requester = self.retriever.record_selector, self.retriever.requester
         cursor = self.retriever.paginator.start_pagination(scope)
+        # Some extractors parse the response themselves.
         replace_decoder = getattr(selector.extractor, "replace_decoder", None)
         is_changed = self.declared.transformations or selector.schema_normalization != "None"
         make_loop: Callable[..., PageLoop] = PageLoop

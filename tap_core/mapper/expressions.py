@@ -120,7 +120,7 @@ def compile_expression(
     """
     translator = _Translator(scope)
     try:
-        body = translator.write(tree)
+        body = translator.translate(tree)
         run = _compile_function(
             body, translator, _make_error_converter(text, location, translator.fields)
         )
@@ -142,10 +142,10 @@ def _message(text: str, location: str, error: BaseException) -> str:
     return f"Failed to evaluate simpleeval expressions {text}. It is {location}: {reason}."
 
 
-_Failure: TypeAlias = Callable[[Exception, Record], MapExpressionError]
+_ErrorConverter: TypeAlias = Callable[[Exception, Record], MapExpressionError]
 
 
-def _make_error_converter(text: str, location: str, fields: set[str]) -> _Failure:
+def _make_error_converter(text: str, location: str, fields: set[str]) -> _ErrorConverter:
     """Return a function that converts an error during evaluation to a `MapExpressionError`.
 
     The original error is its cause, unless messages must not show values of records. ``fields`` are
@@ -153,7 +153,7 @@ def _make_error_converter(text: str, location: str, fields: set[str]) -> _Failur
     an `UnknownNameError`.
     """
 
-    def failed(error: Exception, record: Record) -> MapExpressionError:
+    def convert_error(error: Exception, record: Record) -> MapExpressionError:
         converted = convert(error, record)
         converted.__cause__ = error if are_rows_shown() else None
         return converted
@@ -166,40 +166,40 @@ def _make_error_converter(text: str, location: str, fields: set[str]) -> _Failur
             return UnknownNameError(_message(text, location, unknown))
         return MapExpressionError(_message(text, location, error))
 
-    return failed
+    return convert_error
 
 
-# In the compiled function, `r` is the record, and `c` the budget of its comprehensions. `n` is the
-# dict in which names are looked up: the record, or a copy if the expression may change the record.
+# In the compiled function, `names` is the dict in which names are looked up: the record, or a copy
+# if the expression may change the record. `budget` limits the comprehensions.
 _FRAME = """
-def run(r):
+def run(record):
     try:
         {prologue}
         return None
-    except Exception as e:
-        raise failed(e, r)
+    except Exception as error:
+        raise convert_error(error, record)
 """
 
 
 def _compile_function(
-    body: ast.expr, translator: _Translator, failed: _Failure
+    body: ast.expr, translator: _Translator, convert_error: _ErrorConverter
 ) -> Callable[[Record], Any]:
     """Compile the translated syntax tree of an expression, ``body``, to a function of a record.
 
-    ``failed`` is a function that converts an error during evaluation to the exception to raise.
+    ``convert_error`` returns the exception to raise for an error during evaluation.
     """
     # The globals get Python's builtins, because methods implemented in C need them for imports.
     # The expression cannot use them.
-    prologue = "n = r.copy()" if translator.mutates else "n = r"
+    prologue = "names = record.copy()" if translator.mutates else "names = record"
     if translator.loops:
-        prologue += "; c = budget()"
+        prologue += "; budget = OperationBudget()"
     frame = ast.parse(_FRAME.format(prologue=prologue))
     function = frame.body[0]
     assert isinstance(function, ast.FunctionDef)  # noqa: S101 - given by _FRAME
     block = function.body[0]
     assert isinstance(block, ast.Try)  # noqa: S101 - the same
     block.body[-1] = ast.Return(body)
-    scope = {**_HELPERS, **translator.bound, "failed": failed}
+    scope = {**_HELPERS, **translator.bound, "convert_error": convert_error}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # ignore warnings about code such as `1 is 1`
         exec(compile(ast.fix_missing_locations(frame), "<stream map>", "exec"), scope)  # noqa: S102
@@ -209,22 +209,23 @@ def _compile_function(
 
 _HELPERS: dict[str, Any] = {
     "Exception": Exception,
+    "OperationBudget": OperationBudget,
     "add": add,
     "attribute": attribute,
-    "budget": OperationBudget,
     "call_method": call_method,
-    "dict": dict,
-    "each": iterate,
-    "floor_divide": floor_divide,
-    "formatted": safe_format,
-    "joined": safe_join,
-    "left_shift": left_shift,
     "count_element": count_element,
+    "dict": dict,
+    "floor_divide": floor_divide,
+    "iterate": iterate,
+    "left_shift": left_shift,
     "modulo": modulo,
     "multiply": multiply,
     "power": power,
     "right_shift": right_shift,
+    "safe_format": safe_format,
+    "safe_join": safe_join,
 }
+"""Global variables of the compiled functions."""
 
 _PLAIN_OPERATORS = (ast.Sub, ast.Div, ast.BitAnd, ast.BitOr, ast.BitXor)
 """Operators that the translation keeps unchanged, because they cannot make large results."""
@@ -242,7 +243,7 @@ _GUARDED_OPERATORS: dict[type[ast.operator], str] = {
 _TIMED_OPERATORS = (ast.FloorDiv, ast.Mod, ast.Mult, ast.Pow)
 """Operators whose time is limited per record, because large integers make them slow."""
 
-_Write: TypeAlias = Callable[["_Translator", Any], ast.expr]
+_NodeTranslator: TypeAlias = Callable[["_Translator", Any], ast.expr]
 
 
 @dataclass
@@ -257,24 +258,25 @@ class _Translator:
     loops: bool = False
     mutates: bool = False
     _locals: dict[str, str] = field(default_factory=dict)
+    """Generated names, such as ``v1``, of the loop variables in scope, by their written names."""
     _loop_variables: int = 0
 
-    def write(self, node: ast.AST) -> ast.expr:
+    def translate(self, node: ast.AST) -> ast.expr:
         """Translate a node of the expression's syntax tree, with its children, to safe syntax.
 
         Raises:
             NotAllowedError: Expressions must not use the syntax.
         """
-        write = _NODES.get(type(node))
-        if write is None:
+        translate = _NODE_TRANSLATORS.get(type(node))
+        if translate is None:
             raise NotAllowedError(f"{type(node).__name__} is not available in expressions")
-        return write(self, node)
+        return translate(self, node)
 
-    def write_all(self, nodes: Sequence[ast.expr]) -> list[ast.expr]:
-        return [self.write(node) for node in nodes]
+    def translate_all(self, nodes: Sequence[ast.expr]) -> list[ast.expr]:
+        return [self.translate(node) for node in nodes]
 
-    def write_optional(self, node: ast.expr | None) -> ast.expr | None:
-        return None if node is None else self.write(node)
+    def translate_optional(self, node: ast.expr | None) -> ast.expr | None:
+        return None if node is None else self.translate(node)
 
     def bind(self, value: Any) -> ast.expr:
         """Store a value as a variable of the generated code; return the node that loads it."""
@@ -282,32 +284,34 @@ class _Translator:
         self.bound[name] = value
         return _load(name)
 
-    def write_name(self, name: str) -> ast.expr:
+    def translate_name(self, name: str) -> ast.expr:
         """Translate a name: a loop variable, the record, a constant, ``self`` or a property."""
         scope = self.scope
         if name in self._locals:
             return _load(self._locals[name])
         if name in scope.record:
-            return _load("r")
+            return _load("record")
         if name in scope.constants:
             return self.bind(scope.constants[name])
         if name == "self" and scope.own is not None:
             own = ast.Constant(scope.own)
-            has_own = ast.Compare(own, [ast.In()], [_load("n")])
-            return ast.IfExp(has_own, _subscript(_load("n"), own), self._field(name))
-        return self._field(name)
+            has_own = ast.Compare(own, [ast.In()], [_load("names")])
+            return ast.IfExp(
+                has_own, _subscript(_load("names"), own), self._translate_property(name)
+            )
+        return self._translate_property(name)
 
-    def _field(self, name: str) -> ast.expr:
+    def _translate_property(self, name: str) -> ast.expr:
         """Return the syntax node that reads the property ``name`` of the record.
 
         If the record has no such property, the node evaluates to the function ``name``, if there is
         one.
         """
         if name in self.scope.functions:
-            get = ast.Attribute(_load("n"), "get", ast.Load())
+            get = ast.Attribute(_load("names"), "get", ast.Load())
             return _call(get, ast.Constant(name), self.bind(self.scope.functions[name]))
         self.fields.add(name)
-        return _subscript(_load("n"), ast.Constant(name))
+        return _subscript(_load("names"), ast.Constant(name))
 
     @contextmanager
     def nested_scope(self) -> Iterator[None]:
@@ -318,7 +322,7 @@ class _Translator:
         finally:
             self._locals = outer
 
-    def write_target(self, node: ast.expr) -> tuple[ast.expr, Any]:
+    def translate_target(self, node: ast.expr) -> tuple[ast.expr, Any]:
         """Translate the loop variables of a comprehension.
 
         Returns:
@@ -333,7 +337,7 @@ class _Translator:
             name = self._locals[node.id] = f"v{self._loop_variables}"
             return ast.Name(name, ast.Store()), None
         if isinstance(node, (ast.Tuple, ast.List)):
-            parts = [self.write_target(part) for part in node.elts]
+            parts = [self.translate_target(part) for part in node.elts]
             names = ast.Tuple([name for name, _ in parts], ast.Store())
             return names, tuple(nesting for _, nesting in parts)
         raise NotAllowedError("a comprehension can assign to names only")
@@ -352,20 +356,21 @@ def _call(function: ast.expr | str, *args: ast.expr) -> ast.expr:
     return ast.Call(called, list(args), [])
 
 
-def _constant(_translator: _Translator, node: ast.Constant) -> ast.expr:
+def _translate_constant(_translator: _Translator, node: ast.Constant) -> ast.expr:
     return ast.Constant(checked_size(node.value))
 
 
-def _binary(translator: _Translator, node: ast.BinOp) -> ast.expr:
-    left, right = translator.write(node.left), translator.write(node.right)
+def _translate_binary(translator: _Translator, node: ast.BinOp) -> ast.expr:
+    left, right = translator.translate(node.left), translator.translate(node.right)
     has_number = any(_is_number(side) for side in (node.left, node.right))
     if isinstance(node.op, ast.Mod):  # text on the left side is a format
         has_number = _is_number(node.left)
+    # With a constant number, the other operand must be one too, so no text can become too long.
     is_plain = isinstance(node.op, (ast.Add, ast.FloorDiv, ast.Mod)) and has_number
     if isinstance(node.op, _PLAIN_OPERATORS) or is_plain:
         return ast.BinOp(left, node.op, right)
     if type(node.op) in _GUARDED_OPERATORS:
-        record = [_load("n")] if isinstance(node.op, _TIMED_OPERATORS) else []
+        record = [_load("names")] if isinstance(node.op, _TIMED_OPERATORS) else []
         return _call(_GUARDED_OPERATORS[type(node.op)], *record, left, right)
     raise NotAllowedError(f"the operator {type(node.op).__name__} is not available")
 
@@ -374,9 +379,9 @@ def _is_number(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, (int, float))
 
 
-def _compare(translator: _Translator, node: ast.Compare) -> ast.expr:
-    left = translator.write(node.left)
-    return ast.Compare(left, node.ops, translator.write_all(node.comparators))
+def _translate_compare(translator: _Translator, node: ast.Compare) -> ast.expr:
+    left = translator.translate(node.left)
+    return ast.Compare(left, node.ops, translator.translate_all(node.comparators))
 
 
 def _translate_function(translator: _Translator, node: ast.Call) -> ast.expr:
@@ -386,7 +391,7 @@ def _translate_function(translator: _Translator, node: ast.Call) -> ast.expr:
         NotAllowedError: Expressions must not call it.
     """
     if isinstance(node.func, ast.Attribute):
-        return translator.write(node.func)
+        return translator.translate(node.func)
     if not isinstance(node.func, ast.Name):
         raise NotAllowedError("only functions and methods by their names can be called")
     name = node.func.id
@@ -396,25 +401,25 @@ def _translate_function(translator: _Translator, node: ast.Call) -> ast.expr:
     return translator.bind(translator.scope.functions[name])
 
 
-def _write_call(translator: _Translator, node: ast.Call) -> ast.expr:
+def _translate_call(translator: _Translator, node: ast.Call) -> ast.expr:
     if any(keyword.arg is None for keyword in node.keywords):
         raise NotAllowedError("** is not available in calls")
     if isinstance(node.func, ast.Attribute) and node.func.attr not in PLAIN_METHODS:
         function: ast.expr = _load("call_method")
-        first = _attribute_parts(translator, node.func)
+        first = _translate_attribute_parts(translator, node.func)
     else:
         function, first = _translate_function(translator, node), []
     keywords = [
-        ast.keyword(keyword.arg, translator.write(keyword.value)) for keyword in node.keywords
+        ast.keyword(keyword.arg, translator.translate(keyword.value)) for keyword in node.keywords
     ]
-    return ast.Call(function, [*first, *translator.write_all(node.args)], keywords)
+    return ast.Call(function, [*first, *translator.translate_all(node.args)], keywords)
 
 
-def _attribute(translator: _Translator, node: ast.Attribute) -> ast.expr:
-    return _call("attribute", *_attribute_parts(translator, node))
+def _translate_attribute(translator: _Translator, node: ast.Attribute) -> ast.expr:
+    return _call("attribute", *_translate_attribute_parts(translator, node))
 
 
-def _attribute_parts(translator: _Translator, node: ast.Attribute) -> list[ast.expr]:
+def _translate_attribute_parts(translator: _Translator, node: ast.Attribute) -> list[ast.expr]:
     """Translate an attribute access, such as ``a.b``, to two nodes: the object and the name.
 
     Raises:
@@ -422,98 +427,95 @@ def _attribute_parts(translator: _Translator, node: ast.Attribute) -> list[ast.e
     """
     reject_name(node.attr)
     translator.mutates = translator.mutates or node.attr in MUTATORS
-    return [translator.write(node.value), ast.Constant(node.attr)]
+    return [translator.translate(node.value), ast.Constant(node.attr)]
 
 
-def _slice(translator: _Translator, node: ast.Slice) -> ast.expr:
-    bounds = (translator.write_optional(bound) for bound in (node.lower, node.upper, node.step))
+def _translate_slice(translator: _Translator, node: ast.Slice) -> ast.expr:
+    bounds = (translator.translate_optional(bound) for bound in (node.lower, node.upper, node.step))
     return ast.Slice(*bounds)
 
 
-def _joined(translator: _Translator, node: ast.JoinedStr) -> ast.expr:
-    return _call("joined", *translator.write_all(node.values))
+def _translate_joined(translator: _Translator, node: ast.JoinedStr) -> ast.expr:
+    return _call("safe_join", *translator.translate_all(node.values))
 
 
-def _formatted(translator: _Translator, node: ast.FormattedValue) -> ast.expr:
+def _translate_formatted(translator: _Translator, node: ast.FormattedValue) -> ast.expr:
     """Translate the part ``{value:format}`` of an f-string; a conversion (``!r``) is ignored."""
     if node.format_spec is None:
-        return translator.write(node.value)
-    return _call("formatted", translator.write(node.value), translator.write(node.format_spec))
+        return translator.translate(node.value)
+    return _call("safe_format", *translator.translate_all((node.value, node.format_spec)))
 
 
-def _dict(translator: _Translator, node: ast.Dict) -> ast.expr:
-    values = [
-        _call("dict", translator.write(value)) if key is None else translator.write(value)
+def _translate_dict(translator: _Translator, node: ast.Dict) -> ast.expr:
+    values = [  # simpleeval accepts ``**pairs`` too, so its value is converted to a dict
+        _call("dict", translator.translate(value)) if key is None else translator.translate(value)
         for key, value in zip(node.keys, node.values, strict=True)
     ]
-    return ast.Dict([translator.write_optional(key) for key in node.keys], values)
+    return ast.Dict([translator.translate_optional(key) for key in node.keys], values)
 
 
-def _list(translator: _Translator, node: ast.List) -> ast.expr:
+def _translate_list(translator: _Translator, node: ast.List) -> ast.expr:
     items: list[ast.expr] = [
-        ast.Starred(translator.write(item.value), ast.Load())
+        ast.Starred(translator.translate(item.value), ast.Load())
         if isinstance(item, ast.Starred)
-        else translator.write(item)
+        else translator.translate(item)
         for item in node.elts
     ]
     return ast.List(items, ast.Load())
 
 
-def _comprehension(
+def _translate_comprehension(
     translator: _Translator, node: ast.ListComp | ast.GeneratorExp | ast.DictComp
 ) -> ast.expr:
     """Translate a comprehension; a generator expression becomes a list comprehension."""
     translator.loops = True
     with translator.nested_scope():
-        generators = [_generator(translator, clause) for clause in node.generators]
+        generators = [_translate_generator(translator, clause) for clause in node.generators]
         if isinstance(node, ast.DictComp):
-            key, value = (
-                _write_counted(translator, node.key),
-                _write_counted(translator, node.value),
-            )
+            key, value = (_translate_counted(translator, part) for part in (node.key, node.value))
             return ast.DictComp(key, value, generators)
-        return ast.ListComp(_write_counted(translator, node.elt), generators)
+        return ast.ListComp(_translate_counted(translator, node.elt), generators)
 
 
-def _write_counted(translator: _Translator, node: ast.expr) -> ast.expr:
+def _translate_counted(translator: _Translator, node: ast.expr) -> ast.expr:
     """Translate the element of a comprehension to code that counts and limits its size."""
-    element = translator.write(node)
+    element = translator.translate(node)
     is_small = isinstance(node, (ast.Constant, ast.Compare))
-    return element if is_small else _call("count_element", _load("c"), element)
+    return element if is_small else _call("count_element", _load("budget"), element)
 
 
-def _generator(translator: _Translator, node: ast.comprehension) -> ast.comprehension:
+def _translate_generator(translator: _Translator, node: ast.comprehension) -> ast.comprehension:
     if node.is_async:
         raise NotAllowedError("'async' is not available in expressions")
-    items = translator.write(node.iter)
-    target, nesting = translator.write_target(node.target)
-    rounds = _call("each", _load("c"), items, translator.bind(nesting))
-    return ast.comprehension(target, rounds, translator.write_all(node.ifs), 0)
+    items = translator.translate(node.iter)
+    target, nesting = translator.translate_target(node.target)
+    rounds = _call("iterate", _load("budget"), items, translator.bind(nesting))
+    return ast.comprehension(target, rounds, translator.translate_all(node.ifs), 0)
 
 
-_NODES: dict[type[ast.AST], _Write] = {
-    ast.Attribute: _attribute,
-    ast.BinOp: _binary,
-    ast.BoolOp: lambda translator, node: ast.BoolOp(node.op, translator.write_all(node.values)),
-    ast.Call: _write_call,
-    ast.Compare: _compare,
-    ast.Constant: _constant,
-    ast.Dict: _dict,
-    ast.DictComp: _comprehension,
-    ast.FormattedValue: _formatted,
-    ast.GeneratorExp: _comprehension,
+_NODE_TRANSLATORS: dict[type[ast.AST], _NodeTranslator] = {
+    ast.Attribute: _translate_attribute,
+    ast.BinOp: _translate_binary,
+    ast.BoolOp: lambda translator, node: ast.BoolOp(node.op, translator.translate_all(node.values)),
+    ast.Call: _translate_call,
+    ast.Compare: _translate_compare,
+    ast.Constant: _translate_constant,
+    ast.Dict: _translate_dict,
+    ast.DictComp: _translate_comprehension,
+    ast.FormattedValue: _translate_formatted,
+    ast.GeneratorExp: _translate_comprehension,
     ast.IfExp: lambda translator, node: ast.IfExp(
-        *translator.write_all((node.test, node.body, node.orelse))
+        *translator.translate_all((node.test, node.body, node.orelse))
     ),
-    ast.JoinedStr: _joined,
-    ast.List: _list,
-    ast.ListComp: _comprehension,
-    ast.Name: lambda translator, node: translator.write_name(node.id),
-    ast.Set: lambda translator, node: ast.Set(translator.write_all(node.elts)),
-    ast.Slice: _slice,
+    ast.JoinedStr: _translate_joined,
+    ast.List: _translate_list,
+    ast.ListComp: _translate_comprehension,
+    ast.Name: lambda translator, node: translator.translate_name(node.id),
+    ast.Set: lambda translator, node: ast.Set(translator.translate_all(node.elts)),
+    ast.Slice: _translate_slice,
     ast.Subscript: lambda translator, node: _subscript(
-        translator.write(node.value), translator.write(node.slice)
+        translator.translate(node.value), translator.translate(node.slice)
     ),
-    ast.Tuple: lambda translator, node: ast.Tuple(translator.write_all(node.elts), ast.Load()),
-    ast.UnaryOp: lambda translator, node: ast.UnaryOp(node.op, translator.write(node.operand)),
+    ast.Tuple: lambda translator, node: ast.Tuple(translator.translate_all(node.elts), ast.Load()),
+    ast.UnaryOp: lambda translator, node: ast.UnaryOp(node.op, translator.translate(node.operand)),
 }

@@ -118,7 +118,7 @@ PLAIN_METHODS = frozenset(
 _timed = threading.local()
 """Per thread: the record of the current evaluation, and the time limit of the evaluation."""
 
-_SIZELESS = frozenset((int, float, bool))
+_NUMBER_TYPES = frozenset((int, float, bool))
 
 
 class NotAllowedError(Exception):
@@ -251,7 +251,7 @@ def add(left: Any, right: Any) -> Any:
         NotAllowedError: The result would be too long.
     """
     if (
-        type(left) not in _SIZELESS
+        type(left) not in _NUMBER_TYPES
         and hasattr(left, "__len__")
         and hasattr(right, "__len__")
         and len(left) + len(right) > _MAX_LENGTH
@@ -268,12 +268,12 @@ def multiply(record: Any, left: Any, right: Any) -> Any:
     Raises:
         NotAllowedError: The result would be too long, or the time limit is exceeded.
     """
-    if type(left) not in _SIZELESS or type(right) not in _SIZELESS:
+    if type(left) not in _NUMBER_TYPES or type(right) not in _NUMBER_TYPES:
         for many, times in ((left, right), (right, left)):
             if hasattr(many, "__len__") and times * len(many) > _MAX_LENGTH:
                 raise NotAllowedError("the product of these two would be too long")
-            if isinstance(many, (list, tuple)):
-                _check_weight(times * weight(many, _MAX_WEIGHT))
+            if isinstance(many, (list, tuple)) and times * weight(many, _MAX_WEIGHT) > _MAX_WEIGHT:
+                raise _make_size_error()
     elif _is_long(left) or _is_long(right):
         _check_time(record)
         return _BOUNDS.multiply(left, right)
@@ -304,12 +304,8 @@ def _make_timeout_error() -> NotAllowedError:
     )
 
 
-def _check_weight(size: int) -> None:
-    """Raise NotAllowedError if a value has more than 10,000,000 characters and items."""
-    if size > _MAX_WEIGHT:
-        raise NotAllowedError(
-            f"a value of more than {_MAX_WEIGHT:,} characters or items is too large"
-        )
+def _make_size_error() -> NotAllowedError:
+    return NotAllowedError(f"a value of more than {_MAX_WEIGHT:,} characters or items is too large")
 
 
 def power(record: Any, base: Any, exponent: Any) -> Any:
@@ -323,7 +319,7 @@ def power(record: Any, base: Any, exponent: Any) -> Any:
     """
     if abs(base) > _MAX_POWER_OPERAND or abs(exponent) > _MAX_POWER_OPERAND:
         raise NotAllowedError("a number is too high to be raised to a power")
-    if type(base) is int is type(exponent) and exponent * base.bit_length() > _LONG_BITS:
+    if type(base) is type(exponent) is int and exponent * base.bit_length() > _LONG_BITS:
         _check_time(record)
     return _BOUNDS.power(base, exponent)
 
@@ -335,7 +331,7 @@ def modulo(record: Any, left: Any, right: Any) -> Any:
     """
     if _is_long(left):
         _check_time(record)
-    elif type(left) in _SIZELESS:
+    elif type(left) in _NUMBER_TYPES:
         return left % right
     return _BOUNDS.modulo(left, right)
 
@@ -357,7 +353,7 @@ def call_method(value: Any, name: str, *args: Any, **kwargs: Any) -> Any:
     Raises:
         LimitExceededError: The result would be too large.
     """
-    # `replace` and `join` of short texts are called without a check.
+    # For speed, `replace` and `join` of short texts are called without a check.
     if value.__class__ is str and not kwargs:
         if name == "replace" and len(args) == 2:  # noqa: PLR2004  without a count
             if (len(value) + 1) * (len(args[1]) + 1) <= _MAX_LENGTH:
@@ -392,7 +388,7 @@ def safe_join(*parts: Any) -> str:
         NotAllowedError: A part has more than 100,000 characters.
     """
     return "".join(
-        [str(part) if type(part) in _SIZELESS else checked_size(str(part)) for part in parts]
+        [str(part) if type(part) in _NUMBER_TYPES else checked_size(str(part)) for part in parts]
     )
 
 
@@ -424,12 +420,12 @@ def count_element(budget: OperationBudget, value: Any) -> Any:
         NotAllowedError: The budget is used up.
     """
     kind = value.__class__
-    if kind not in _SIZELESS:
+    if kind not in _NUMBER_TYPES:
         budget.size -= len(value) if kind is str else weight(value, _MAX_WEIGHT)
     elif kind is int and not _LOWEST < value < _LONG:
         budget.size -= value.bit_length() // _BITS_PER_BYTE
     if budget.size < 0:
-        _check_weight(_MAX_WEIGHT - budget.size)
+        raise _make_size_error()
     return value
 
 

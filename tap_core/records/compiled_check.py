@@ -44,21 +44,21 @@ def compile_record_check(
     For records with an object ``place`` and a list ``tags``, and with ``place.zip`` deselected, the
     generated code is::
 
-        def fits(r):
+        def fits(record):
             try:
-                if type(r) is not dict or len(r) != 3: return False
-                if type(r['id']) is not int and type(v1 := r['id']) not in t0 and ...
-                v1 = r['place']
+                if type(record) is not dict or len(record) != 3: return False
+                if type(record['id']) is not int and type(v1 := record['id']) not in types0 and ...
+                v1 = record['place']
                 if type(v1) is dict:
                     if 'zip' in v1: del v1['zip']
                 if type(v1) is dict and len(v1) == 2:
-                    if type(v1['city']) is not str and type(v2 := v1['city']) not in t0 and ...
-                    if type(v1['open']) is not bool and type(v2 := v1['open']) not in t2: ...
-                elif type(v1) not in t0: return False
-                v1 = r['tags']
+                    if type(v1['city']) is not str and type(v2 := v1['city']) not in types0 and ...
+                    if type(v1['open']) is not bool and type(v2 := v1['open']) not in types2: ...
+                elif type(v1) not in types0: return False
+                v1 = record['tags']
                 if type(v1) is list:
-                    if not s3(map(type, v1)) and not c4(v1): return False
-                elif type(v1) not in t0 and not c4(v1): return False
+                    if not includes3(map(type, v1)) and not accepts4(v1): return False
+                elif type(v1) not in types0 and not accepts4(v1): return False
             except KeyError: return False
             return True
 
@@ -99,20 +99,18 @@ def _compile_check(
     """
     writer = _CheckWriter()
     writer.write_record(rule, sample, deselected, size)
-    source = "\n".join(("def fits(r):", "    try:", *writer.lines, *_END))
+    end = ("    except KeyError: return False", "    return True", "")
+    source = "\n".join(("def fits(record):", "    try:", *writer.lines, *end))
     exec(source, writer.names)  # noqa: S102 - the source has only literals and names of this module
     fits: Callable[[Record], bool] = writer.names["fits"]
     return fits
 
 
-_END = ("    except KeyError: return False", "    return True", "")
-
-
 class _CheckWriter:
     """Generator of the source code of a check function; see `compile_record_check`.
 
-    In the generated code, ``r`` is the record, ``v1`` a value in it, and ``v2`` a value in the
-    object or list ``v1``.
+    In the generated code, ``v1`` is a value in the record, and ``v2`` a value in the object or list
+    ``v1``. Names such as ``types0`` are constants: sets of types, and functions that check values.
     """
 
     def __init__(self) -> None:
@@ -129,11 +127,11 @@ class _CheckWriter:
         ``rule`` accepts ``sample`` and other valid records. ``deselected`` are the properties to
         delete, and ``size`` is the required number of properties, or None for any number.
         """
-        self._write(0, "if type(r) is not dict: return False")
-        self._write_deletions(0, "r", deselected)
+        self._write(0, "if type(record) is not dict: return False")
+        self._write_deletions(0, "record", deselected)
         if size is not None:
-            self._write(0, f"if len(r) != {size}: return False")
-        self._write_properties(0, _Object("r", 1, rule, sample, deselected))
+            self._write(0, f"if len(record) != {size}: return False")
+        self._write_properties(0, _Object("record", 1, rule, sample, deselected))
 
     def _write_properties(self, indent: int, parent: _Object) -> None:
         """Generate the code that checks the properties of ``parent``, an object in the sample."""
@@ -149,7 +147,7 @@ class _CheckWriter:
             below = parent.deselected.get(name) or {}
             if rule.properties is None and rule.items is None:
                 usual = TYPE_NAMES.get(type(sample)) if type(sample) in rule.kinds else None
-                kind = f"type({source}) is not {usual} and " if usual else ""
+                kind = f"type({source}) is not {usual} and " if usual else ""  # first, for speed
                 kind += f"type({variable} := {source})"
                 self._write_scalar(indent, kind, variable, rule, below)
             else:
@@ -161,15 +159,16 @@ class _CheckWriter:
     ) -> None:
         """Generate the code that checks a value whose schema declares neither properties nor items.
 
-        ``kind`` is Python source for the type of the value, such as ``type(v1 := r['id'])``, which
-        also stores the value in ``variable``. ``below`` are deselected properties of the value.
+        ``kind`` is Python source for the type of the value, such as ``type(v1 := record['id'])``,
+        which also stores the value in ``variable``. ``below`` are deselected properties of the
+        value.
         """
-        terms = [f"{kind} not in {self._bind('t', rule.kinds)}"]
+        terms = [f"{kind} not in {self._bind('types', rule.kinds)}"]
         if rule.accepts_other is not None and not below:
             terms.append(f"not (type({variable}) is Decimal and {variable}.is_finite())")
             if float not in rule.kinds:
                 terms.append(f"not (type({variable}) is float and isfinite({variable}))")
-            terms.append(f"not {self._bind('c', rule.accepts_other)}({variable})")
+            terms.append(f"not {self._bind('accepts', rule.accepts_other)}({variable})")
         self._write(indent, f"if {' and '.join(terms)}: return False")
 
     def _write_nested(
@@ -194,9 +193,9 @@ class _CheckWriter:
             self._write(indent, f"{keyword} type({variable}) is list:")
             self._write_items(indent + 1, level, rule, sample)
             keyword = "elif"
-        condition = f"type({variable}) not in {self._bind('t', rule.kinds)}"
+        condition = f"type({variable}) not in {self._bind('types', rule.kinds)}"
         if not below:
-            condition += f" and not {self._bind('c', rule.accepts)}({variable})"
+            condition += f" and not {self._bind('accepts', rule.accepts)}({variable})"
         self._write(indent, f"{keyword} {condition}: return False")
 
     def _write_items(self, indent: int, level: int, rule: ValueRule, sample: Any) -> None:
@@ -210,8 +209,8 @@ class _CheckWriter:
             or self._find_sample(level + 1, items.properties, first, {}) is None
         ):
             kinds = (items or rule).kinds
-            condition = f"not {self._bind('s', kinds.issuperset)}(map(type, {variable}))"
-            condition += f" and not {self._bind('c', rule.accepts)}({variable})"
+            condition = f"not {self._bind('includes', kinds.issuperset)}(map(type, {variable}))"
+            condition += f" and not {self._bind('accepts', rule.accepts)}({variable})"
             self._write(indent, f"if {condition}: return False")
             return
         self._write(indent, f"for v{level + 1} in {variable}:")

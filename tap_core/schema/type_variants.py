@@ -126,10 +126,9 @@ def _split_combinators(schema: _Schema) -> tuple[_Schema, list[_Alternatives]]:
     base = {keyword: value for keyword, value in schema.items() if _is_usable(keyword, value)}
     option_lists: list[_Alternatives] = []
     for keyword in _COMBINING:
-        members = schema.get(keyword)
-        alternatives = (
-            [m for m in members if isinstance(m, Mapping)] if isinstance(members, list) else []
-        )
+        listed = schema.get(keyword)
+        members = listed if isinstance(listed, list) else []
+        alternatives = [member for member in members if isinstance(member, Mapping)]
         if keyword == "allOf":
             option_lists += ([member] for member in alternatives)
         elif alternatives:
@@ -210,7 +209,7 @@ def allows_undeclared_properties(schema: _Schema) -> bool:
 
     The keywords for this are ``additionalProperties`` and similar ones.
     """
-    values = (schema.get(value) for value in _MORE_PROPERTIES)
+    values = (schema.get(keyword) for keyword in _MORE_PROPERTIES)
     return any(value is not None and value is not False for value in values)
 
 

@@ -53,7 +53,7 @@ def compile_pipeline(sink: Sink) -> RecordPipeline:
     preprocess = sink.preprocess_record if _is_overridden(sink, "preprocess_record") else None
     check_keys = _compile_key_check(sink)
     has_after = _is_overridden(sink, "_after_process_record")
-    has_after = has_after or sink.logger.isEnabledFor(logging.DEBUG)
+    has_after = has_after or sink.logger.isEnabledFor(logging.DEBUG)  # the SDK's method only logs
     after = sink._after_process_record if has_after else None
     is_full = _compile_is_full(sink)
     get_context, process = sink._get_context, sink.process_record

@@ -73,7 +73,7 @@ __all__ = [
 ]
 
 _T = TypeVar("_T")
-_Key: TypeAlias = tuple[str | None, str]
+_TableKey: TypeAlias = tuple[str | None, str]
 """Key of a table: the names of the database schema (None for the default schema) and the table."""
 _Type: TypeAlias = sa.types.TypeEngine[Any]
 _Name: TypeAlias = str | FullyQualifiedName
@@ -424,7 +424,7 @@ class SQLConnector:
         primary_keys = reflection.inspect_all(
             inspected.get_multi_pk_constraint, inspected.get_pk_constraint
         )
-        indices: Mapping[_Key, list[ReflectedIndex]] = (
+        indices: Mapping[_TableKey, list[ReflectedIndex]] = (
             reflection.inspect_all(inspected.get_multi_indexes, inspected.get_indexes)
             if reflect_indices
             else {}
@@ -434,17 +434,17 @@ class SQLConnector:
             columns = reflection.inspect_all(
                 inspected.get_multi_columns, inspected.get_columns, kind
             )
-            for key, reflected in columns.items():
-                if listed is None or (key[1], is_view) in listed:
+            for (schema_name, table), reflected in columns.items():
+                if listed is None or (table, is_view) in listed:
                     yield self.discover_catalog_entry(
                         engine,
                         inspected,
-                        key[0],
-                        key[1],
+                        schema_name,
+                        table,
                         is_view,
                         reflected_columns=reflected,
-                        reflected_pk=primary_keys.get(key),
-                        reflected_indices=indices.get(key, []),
+                        reflected_pk=primary_keys.get((schema_name, table)),
+                        reflected_indices=indices.get((schema_name, table), []),
                     )
 
     def _get_listed_objects(
@@ -586,6 +586,7 @@ class SQLConnector:
         """
         if not self.allow_column_rename:
             raise NotImplementedError("Renaming columns is not supported.")
+        # As in singer_sdk, an override receives the names without quotes.
         is_overridden = is_any_overridden(self, SQLConnector, "get_column_rename_ddl")
         quote = str if is_overridden else self._dialect.identifier_preparer.quote
         statement = self.get_column_rename_ddl(
@@ -910,7 +911,7 @@ class _SchemaReflection:
 
     def inspect_all(
         self,
-        inspect_many: Callable[..., Mapping[_Key, _T]],
+        inspect_many: Callable[..., Mapping[_TableKey, _T]],
         inspect_single: Callable[..., _T],
         kind: ObjectKind = ObjectKind.TABLE,
     ) -> Mapping[Any, _T]:
@@ -984,7 +985,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _make_ddl(statement: str, context: dict[str, object]) -> sa.DDL:
-    make: Callable[[str, dict[str, object]], sa.DDL] = sa.DDL
+    make: Callable[[str, dict[str, object]], sa.DDL] = sa.DDL  # it has no type hints
     return make(statement, context)
 
 
@@ -992,6 +993,6 @@ def _keeps_values(option: _Type, current: _Type) -> bool:
     """Return True if a column keeps all its values when its type becomes ``option``."""
     if not is_text(option):
         return str(option) == str(current)
-    length = getattr(option, "length", None) or 0
+    length = getattr(option, "length", None) or 0  # no length means no limit
     before = getattr(current, "length", None) or 0
     return not length or bool(before and length >= before)

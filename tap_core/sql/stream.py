@@ -484,8 +484,8 @@ def _limit_sqlite_rows(
         limits = [_shorten(limit) for limit in first]
         query = query.where(text >= min(limits), normal >= choose_limit(*limits))
     if last:
-        limits = [f"{limit}~" for limit in last]  # also with a fraction
-        latest = max(limits).replace(" ", "T")
+        limits = [f"{limit}~" for limit in last]  # greater than the same text with a fraction
+        latest = max(limits).replace(" ", "T")  # T is greater than a blank
         query = query.where(text <= latest, normal <= choose_limit(*limits))
     return query
 
@@ -516,7 +516,7 @@ def _to_sqlite_texts(value: Any, shift: timedelta) -> tuple[str, str]:
     instant = parse_instant(value)
     if instant is None:
         return (_to_sqlite_time(value),) * 2
-    written = instant[0]
+    written, _ = instant
     with suppress(OverflowError):  # the first or the last day that Python knows
         written += shift
     in_utc = written
@@ -555,9 +555,10 @@ def _read_instant(value: str, column: sa.Column[Any]) -> datetime:
     instant = parse_instant(value)
     if instant is None:
         raise ValueError(value)
+    moment, _ = instant
     if getattr(column.type, "timezone", False):
-        return instant[0]
-    return instant[0].astimezone(timezone.utc).replace(tzinfo=None)
+        return moment
+    return moment.astimezone(timezone.utc).replace(tzinfo=None)
 
 
 def _read_date(value: str, column: sa.Column[Any]) -> date:

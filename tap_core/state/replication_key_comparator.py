@@ -99,8 +99,10 @@ class ReplicationKeyComparator:
         if self.kind is not ValueKind.NUMBER:
             return None if parse_instant(text) is None else text
         number = parse_number(text)
+        if number is None:
+            return None
         is_whole = isinstance(number, Decimal) and number == number.to_integral_value()
-        return number if number is None else (int(number) if is_whole else float(number))
+        return int(number) if is_whole else float(number)
 
     def minimum(self, first: Any, second: Any) -> Any:
         """Return the smaller of two replication key values; ``first`` if they are equal."""

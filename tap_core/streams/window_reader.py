@@ -106,6 +106,7 @@ class WindowReader(ContextReader):
     stream: WindowedStreamProtocol
     _current: _WindowPass | None = None
     _only_interval: ReadInterval | None = None
+    """Single time window to read, set by `reading_only`; None to read all windows."""
 
     # Cursor
 
@@ -155,13 +156,13 @@ class WindowReader(ContextReader):
 
     def find_later(self, value: str, start_date: str) -> str:
         """Return the later of two date-times: the bookmark ``value`` or ``start_date``."""
-        order = self.stream.state_manager.order
-        return value if order.newer_or_equal(value, start_date) else start_date
+        comparator = self.stream.state_manager.order
+        return value if comparator.newer_or_equal(value, start_date) else start_date
 
     def parse_datetime(self, value: str) -> dt.datetime | None:
         """Parse a date-time in a format of the stream's cursor. Return None for another format."""
-        order = _find_cursor_order(self.stream.state_manager.order)
-        return None if order is None else order.instant(value)
+        comparator = _find_cursor_comparator(self.stream.state_manager.order)
+        return None if comparator is None else comparator.instant(value)
 
     @property
     def has_ended(self) -> bool:
@@ -227,11 +228,11 @@ class WindowReader(ContextReader):
             if self._only_interval
             else cursor.windows(current.lower, current.end, reads_end=is_sorted)
         )
-        size, run = self._get_thread_count(current), stream._tap.run
-        if size > 1:
-            pool = current.threads.enter_context(WorkerPool(run, size, [stream]))
+        threads, run = self._get_thread_count(current), stream._tap.run
+        if threads > 1:
+            pool = current.threads.enter_context(WorkerPool(run, threads, [stream]))
             read = partial(_read_window, current=current)
-            yield from prefetch_in_order(pool, stream, size, windows, read)
+            yield from prefetch_in_order(pool, stream, threads, windows, read)
             return
         if current.has_single_window:
             yield from ((window, _read_window(stream, window, current)) for window in windows)
@@ -283,7 +284,6 @@ class WindowReader(ContextReader):
         """Prepare the sync of a partition, and return a filter for its records.
 
         The filter is a function that returns True for a record to keep; None keeps all records.
-        ``context`` identifies the partition.
         """
         record_filter = self.begin_preview(context)
         if self._current is not None:
@@ -291,11 +291,7 @@ class WindowReader(ContextReader):
         return record_filter
 
     def begin_preview(self, context: Context | None) -> Callable[[Record], bool] | None:
-        """Prepare to read a partition without changing its state; return a filter for its records.
-
-        The filter is a function that returns True for a record to keep; None keeps all records.
-        ``context`` identifies the partition.
-        """
+        """Prepare to read a partition without changing its state; return a filter like `begin`."""
         cursor = self.stream.incremental_sync
         if cursor is None:
             return None
@@ -314,7 +310,7 @@ class WindowReader(ContextReader):
         current, self._current = self._current, None
         self.stream.stream_interval = self.stream._record_filter = None
         if current is not None:
-            current.threads.__exit__(*sys.exc_info())
+            current.threads.__exit__(*sys.exc_info())  # `close` would hide the error from the pool
 
     def _take_pass(self, cursor: DatetimeBasedCursor, context: Context | None) -> _WindowPass:
         """Return the state for reading a partition in windows: a prepared one, or else a new one.
@@ -328,7 +324,7 @@ class WindowReader(ContextReader):
         return current
 
     def _make_pass(self, cursor: DatetimeBasedCursor, context: Context | None) -> _WindowPass:
-        stream, order = self.stream, self.stream.state_manager.order
+        stream, comparator = self.stream, self.stream.state_manager.order
         if stream.state_manager.is_sorted:
             _check_sorted_cursor(cursor, stream.name)
         start, end = self.find_time_range(cursor)
@@ -337,7 +333,7 @@ class WindowReader(ContextReader):
         if self._only_interval is not None:
             lower, end = self._only_interval.lower, self._only_interval.end
         if lower > end:
-            order.warn_once(
+            comparator.warn_once(
                 "nothing",
                 "nothing to read, since the interval would start at %s, after its end %s.",
                 cursor.format.write(lower),
@@ -361,7 +357,7 @@ class WindowReader(ContextReader):
     def _find_edge(self, cursor: DatetimeBasedCursor, name: str, now: dt.datetime) -> dt.datetime:
         config = self.stream.config
         try:
-            found: dt.datetime = getattr(cursor, name)(config, now)
+            found: dt.datetime = getattr(cursor, name)(config, now)  # the method `start` or `end`
         except ValueError as error:
             secrets = collect_secrets(config, getattr(self.stream._tap, "config_jsonschema", None))
             raise self.make_edge_error(secrets.hide(str(error)), name) from None
@@ -407,8 +403,8 @@ class WindowReader(ContextReader):
         found = self.parse_datetime(value)
         if found is not None:
             return found
-        iso = parse_instant(value)  # written by a version of the tap without a cursor
-        if iso is None:
+        instant = parse_instant(value)  # written by a version of the tap without a cursor
+        if instant is None:
             stream.log(
                 "The cursor value %r in the state is neither in one of the cursor's formats nor"
                 " ISO 8601: all data is read from the start date.",
@@ -416,8 +412,9 @@ class WindowReader(ContextReader):
                 level=logging.WARNING,
             )
             return None
-        manager.replace_bookmark(context, cursor.format.write(iso[0]))
-        return iso[0]
+        bookmark, _ = instant
+        manager.replace_bookmark(context, cursor.format.write(bookmark))
+        return bookmark
 
     def _make_filter(
         self,
@@ -434,13 +431,13 @@ class WindowReader(ContextReader):
         from tap_core.incremental.record_filter import CursorRecordFilter
 
         sent_until = stored if cursor.boundary == "drop" and stored == lower else None
-        order = _find_cursor_order(self.stream.state_manager.order)
-        if order is None or (sent_until is None and not cursor.filters):
+        comparator = _find_cursor_comparator(self.stream.state_manager.order)
+        if comparator is None or (sent_until is None and not cursor.filters):
             return None
         upper = end if cursor.filters else None
         lower = cursor.format.read(cursor.format.write(lower))  # as precise as in a request
         find = make_getter(self.stream.replication_path)
-        return CursorRecordFilter(order, find, lower=lower, upper=upper, sent_until=sent_until)
+        return CursorRecordFilter(comparator, find, lower=lower, upper=upper, sent_until=sent_until)
 
     def complete(self, *, saw_all: bool) -> None:
         """Finalize the states of all partitions, and warn of misplaced records in a data feed.
@@ -449,16 +446,16 @@ class WindowReader(ContextReader):
         misplaced.
         """
         super().complete(saw_all=saw_all)
-        order = _find_cursor_order(self.stream.state_manager.order)
-        if order is not None and order.feed_order.misplaced:
+        comparator = _find_cursor_comparator(self.stream.state_manager.order)
+        if comparator is not None and comparator.feed_order.misplaced:
             self.stream.log(
                 "Summary of '%s': %d records of the feed came after older ones; it is not"
                 " ordered from newest to oldest.",
                 self.stream.name,
-                order.feed_order.misplaced,
+                comparator.feed_order.misplaced,
                 level=logging.WARNING,
             )
-            order.feed_order.misplaced = 0
+            comparator.feed_order.misplaced = 0
 
 
 def _check_sorted_cursor(cursor: DatetimeBasedCursor, stream: str) -> None:
@@ -487,13 +484,13 @@ def _has_single_window(cursor: DatetimeBasedCursor) -> bool:
     return cursor.is_data_feed or not cursor.step
 
 
-def _find_cursor_order(order: ReplicationKeyComparator) -> CursorComparator | None:
-    """Return ``order`` if it is a `CursorComparator`, the comparator of a cursor; else None."""
-    if type(order) is ReplicationKeyComparator:
+def _find_cursor_comparator(comparator: ReplicationKeyComparator) -> CursorComparator | None:
+    """Return ``comparator`` if it is that of a cursor, a `CursorComparator`; else None."""
+    if type(comparator) is ReplicationKeyComparator:
         return None
     from tap_core.incremental.cursor_comparator import CursorComparator  # only for a cursor
 
-    return order if isinstance(order, CursorComparator) else None
+    return comparator if isinstance(comparator, CursorComparator) else None
 
 
 def _read_window(

@@ -25,11 +25,7 @@ __all__ = ["ContextReader"]
 
 
 class ContextReader:
-    """Preparation and cleanup for reading a context: a partition or the children of a record.
-
-    The sync engine calls it before and after each context. This class is for streams without a
-    cursor. Subclasses divide a context into the time windows or slices of a cursor.
-    """
+    """Preparation and cleanup for reading the contexts of a stream without a cursor."""
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
@@ -148,12 +144,12 @@ class ContextReader:
         """
         stream = self.stream
         if not stream.parent_stream_type and not is_overridden(stream, "partitions"):
-            return
-        is_own = is_overridden(stream, "retain_partition")
+            return  # the stream has no partitions
+        may_remove = is_overridden(stream, "retain_partition")
         stream._tap.run.settle()
         if stream.state_manager.complete(
             replication_key=stream.replication_key,
             saw_all=saw_all,
-            keeps=stream.retain_partition if is_own else None,
+            keeps=stream.retain_partition if may_remove else None,
         ):
             stream._tap.run.checkpoint(required=True)

@@ -107,7 +107,7 @@ class TargetMultipleStateMessages(TargetFileTestTemplate):
         streams = ("test_multiple_state_messages_a", "test_multiple_state_messages_b")
         sent = [dict(zip(streams, values, strict=True)) for values in _STATES]
         emitted = self.runner.state_messages
-        remaining = iter(sent)
+        remaining = iter(sent)  # `in` advances it, so that the order is checked too
         if emitted[-1:] != sent[-1:] or not all(state in remaining for state in emitted):
             raise AssertionError(f"Expected states from {sent}, but the target emitted {emitted}.")
 

@@ -76,7 +76,7 @@ def test_signal_directly_after_a_write_does_not_repeat_bytes(monkeypatch: Any) -
 
 def test_interrupted_line_is_not_awaited_twice_on_a_full_pipe(monkeypatch: Any) -> None:
     """The next write fails if the pipe still does not accept the rest of the line."""
-    monkeypatch.setattr(wire_room, "_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(wire_room, "_RESUME_SECONDS", 0.2)
     reader, writer = os.pipe()
     interrupts = threading.Event()
 

@@ -117,13 +117,13 @@ class SchemaTypeIdentifier:
                 f"The response has no list of fields at {self.schema_pointer}: check"
                 " schema_pointer, and the response of the schema_loader's retriever."
             )
-        for one in descriptions:
-            name = self._get_key(one)
+        for description in descriptions:
+            name = self._get_key(description)
             if not isinstance(name, str):
                 raise ManifestError(
-                    f"A field is described without a name at {self.key_pointer}: {one!r}."
+                    f"A field is described without a name at {self.key_pointer}: {description!r}."
                 )
-            yield name, self._make_schema(one, config)
+            yield name, self._make_schema(description, config)
 
     def _make_schema(self, field: Any, config: Mapping[str, Any]) -> JsonSchema:
         api_type = self._get_type(field) if self.type_pointer else "string"
@@ -137,9 +137,9 @@ class SchemaTypeIdentifier:
     def _map_type(self, api_type: Any, field: Any, config: Mapping[str, Any]) -> Any:
         """Return the target type of the first matching rule, or else the API's type unchanged."""
         scope = {"config": config, "raw_schema": field}
-        for one in self.types_mapping:
-            if one.current_type == api_type and resolve(one.condition, scope):
-                return one.target_type
+        for rule in self.types_mapping:
+            if rule.current_type == api_type and resolve(rule.condition, scope):
+                return rule.target_type
         return api_type
 
 

@@ -196,7 +196,7 @@ class HttpResponseFilter:
         message: Any = self.error_message
         if callable(message):
             message = message(_make_filter_scope(response, scope))
-        declared_type = self.failure_type if self.action == "FAIL" else None
+        declared_type = self.failure_type if self.action == "FAIL" else None  # as in airbyte-cdk
         return ResponseResolution(
             ResponseAction(self.action), message or None, declared_type or default.failure_type
         )
@@ -379,7 +379,7 @@ class _HeaderBackoff:
     max_waiting_time_in_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        _ = self._pattern
+        _ = self._pattern  # reports an invalid expression when the manifest is loaded
 
     @cached_property
     def _pattern(self) -> Pattern | None:

@@ -135,7 +135,7 @@ def _get_integer_type(schema: _Schema) -> ColumnType:
         return ColumnType(DataType.DECIMAL, MAX_DIGITS)
     low, high = get_bounds(schema)
     for kind in (DataType.SHORT, DataType.INT):
-        limit = 1 << INTEGER_BITS[kind] - 1
+        limit = 1 << (INTEGER_BITS[kind] - 1)
         if low is not None and low >= -limit and high == limit - 1:
             return ColumnType(kind)
     return ColumnType(DataType.LONG)
@@ -148,8 +148,8 @@ def _get_number_type(schema: _Schema) -> ColumnType:
     if step is None:
         return ColumnType(DataType.DOUBLE)
     bounds = get_bounds(schema)
-    whole = None if None in bounds else max(map(get_integer_digits, bounds))
-    return _make_decimal(whole, get_decimal_places(step))
+    digits = None if None in bounds else max(map(get_integer_digits, bounds))
+    return _make_decimal(digits, get_decimal_places(step))
 
 
 def _get_string_type(schema: _Schema) -> ColumnType:
@@ -180,14 +180,14 @@ def _get_declared_decimal(schema: _Schema) -> ColumnType:
     return ColumnType(DataType.DECIMAL, precision, min(places, _MAX_SCALE))
 
 
-def _make_decimal(whole: int | None, places: int) -> ColumnType:
+def _make_decimal(integer_digits: int | None, places: int) -> ColumnType:
     """Return a DECIMAL column type with 38 digits, ``places`` of them after the decimal point.
 
-    ``whole`` is the number of digits needed before the point; None for `MIN_INTEGER_DIGITS`. If
-    the 38 digits do not suffice for both, the scale is at most 18.
+    ``integer_digits`` are needed before the point; None for `MIN_INTEGER_DIGITS`. If the 38 digits
+    do not suffice for both, the scale is at most 18.
     """
-    wanted = MIN_INTEGER_DIGITS if whole is None else whole
-    if wanted + places <= MAX_DIGITS:
+    needed = MIN_INTEGER_DIGITS if integer_digits is None else integer_digits
+    if needed + places <= MAX_DIGITS:
         return ColumnType(DataType.DECIMAL, MAX_DIGITS, places)
     return ColumnType(DataType.DECIMAL, MAX_DIGITS, min(places, _DEFAULT_DECIMAL.scale))
 
@@ -198,12 +198,12 @@ def _find_common_decimal(types: Sequence[ColumnType]) -> ColumnType:
     The types are integers and decimals. If they would need more than 38 digits, return JSON.
     """
     scale = max(each.scale for each in types)
-    digits = max(map(_count_whole_digits, types)) + scale
+    digits = max(map(_count_integer_digits, types)) + scale
     return ColumnType(DataType.DECIMAL, digits, scale) if digits <= MAX_DIGITS else _JSON
 
 
-def _count_whole_digits(kind: ColumnType) -> int:
+def _count_integer_digits(kind: ColumnType) -> int:
     """Return the maximum number of digits before the decimal point in a number column."""
     if kind.type == DataType.DECIMAL:
         return kind.precision - kind.scale
-    return len(str(1 << INTEGER_BITS[kind.type] - 1))
+    return len(str(1 << (INTEGER_BITS[kind.type] - 1)))

@@ -196,7 +196,7 @@ def _build_field(name: str, schema: Schema, position: _FormPosition) -> FieldSpe
     options = get_options(schema)
     kind = _choose_kind(name, schema, is_choice=bool(options), is_secret_place=position.is_secret)
     return FieldSpec(
-        position.prefix[:-1],
+        position.prefix.removesuffix("."),
         position.path,
         schema,
         position.label,
@@ -214,11 +214,11 @@ def _choose_kind(name: str, schema: Schema, *, is_choice: bool, is_secret_place:
     is_file = schema.get("format") in _FILE_FORMATS or _FILE_MEDIA.match(
         str(schema.get("contentMediaType"))
     )
-    is_marked = is_secret_place or is_secret("", schema)
-    if is_file or (not is_marked and _FILE_NAME.search(name)):
+    is_declared_secret = is_secret_place or is_secret("", schema)  # by the schema, not by its name
+    if is_file or (not is_declared_secret and _FILE_NAME.search(name)):
         return FieldKind.FILE
-    is_named = is_secret(name) and schema.get("secret") is not False
-    return FieldKind.PASSWORD if is_marked or is_named else FieldKind.TEXT
+    has_secret_name = is_secret(name) and schema.get("secret") is not False
+    return FieldKind.PASSWORD if is_declared_secret or has_secret_name else FieldKind.TEXT
 
 
 def _add_conditional_fields(
@@ -286,11 +286,11 @@ def _sort_by_order(properties: Mapping[str, Schema]) -> list[str]:
     Properties without ``order`` come last, in the order of the schema.
     """
 
-    def number(name: str) -> float:
+    def get_order(name: str) -> float:
         order = properties[name].get("order")
         return order if isinstance(order, int) else float("inf")
 
-    return sorted(properties, key=number)
+    return sorted(properties, key=get_order)
 
 
 # Unions of objects
@@ -324,7 +324,7 @@ def _build_union_fields(
     dependents = []
     for option, branch in zip(options, flattened.branches, strict=True):
         prefix = f"{position.prefix}{option.text}." if has_repeated_names else position.prefix
-        own = {k: v for k, v in branch["properties"].items() if k not in known}
+        own = {name: each for name, each in branch["properties"].items() if name not in known}
         inside = replace(position, prefix=prefix, title="", is_required=True)
         fields = tuple(_build_object_fields({**branch, "properties": own}, inside))
         if fields:
@@ -356,13 +356,14 @@ def _build_union_choice(
     own = flattened.properties.get(key, {}) if key else {}
     has_only_union = not flattened.properties and position.label
     title = str(own.get("title") or make_title(key or ""))
+    description = {"description": schema["description"]} if "description" in schema else {}
     default = schema.get("default")
     if key and isinstance(default, Mapping) and key in default:
         own = {"default": default[key], **own}
     return FieldSpec(
-        name=f"{position.prefix}{key}" if key else position.prefix[:-1],
+        name=f"{position.prefix}{key}" if key else position.prefix.removesuffix("."),
         path=(*position.path, key) if key else position.path,
-        schema={**{k: schema[k] for k in ("description",) if k in schema}, **own},
+        schema={**description, **own},
         label=position.label if has_only_union else make_label(title, position.title),
         kind=FieldKind.CHOICE,
         is_required=position.is_required

@@ -46,8 +46,8 @@ def parse_catalog(text: str | bytes, source: str) -> dict[str, Any]:
 
     content = text.encode(errors="surrogatepass") if isinstance(text, str) else text
     try:
-        whole = repair_surrogates(content)
-        found = load_json(whole.decode(json.detect_encoding(whole)))
+        repaired = repair_surrogates(content)
+        found = load_json(repaired.decode(json.detect_encoding(repaired)))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         is_text = is_utf8(content)
         reason = f"JSON: {describe_json_error(error)}" if is_text else "UTF-8 text"
@@ -94,8 +94,8 @@ def _check_keys(entry: Mapping[str, Any], location: str) -> None:
     metadata = entry.get("metadata")
     listed = metadata if isinstance(metadata, list) else []
     roots = [one for one in listed if isinstance(one, Mapping) and not one.get("breadcrumb")]
-    about = roots[0].get("metadata") if roots else None
-    in_metadata = about.get("replication-key") if isinstance(about, Mapping) else None
+    of_stream = roots[0].get("metadata") if roots else None
+    in_metadata = of_stream.get("replication-key") if isinstance(of_stream, Mapping) else None
     for key in (entry.get("replication_key"), in_metadata):
         if isinstance(key, list):
             reason = f"the replication key {str(key)[:100]} is a list; a stream has one, a string"
@@ -168,9 +168,10 @@ def find_unknown_streams(
             unknown.append(str(name))
             continue
         schema = _get_known_schema(stream)
-        new = get_properties(entry.get("schema")).keys() - get_properties(schema)
-        if schema is not None and new:
-            yield f"The catalog's stream '{name}' has unknown properties: {', '.join(sorted(new))}"
+        extra = get_properties(entry.get("schema")).keys() - get_properties(schema)
+        if schema is not None and extra:
+            listed_names = ", ".join(sorted(extra))
+            yield f"The catalog's stream '{name}' has unknown properties: {listed_names}"
         method = stream.forced_replication_method
         if method and method not in _METHODS:
             yield (
@@ -193,5 +194,5 @@ def _get_known_schema(stream: SyncStream) -> Mapping[str, Any] | None:
     if isinstance(found, Mapping):
         return found
     getter = getattr(found, "fget", None)
-    is_sdk = getattr(getter, "__module__", "").partition(".")[0] == __name__.partition(".")[0]
-    return stream.schema if is_sdk else None
+    package = getattr(getter, "__module__", "").partition(".")[0]
+    return stream.schema if package == __name__.partition(".")[0] else None
