@@ -266,7 +266,7 @@ def _describe_jars(config: Mapping[str, Any]) -> str:
             " them, or remove the setting: then Spark downloads them."
         )
     needed = [
-        *required_jars(spark_settings.format, version)[:1],
+        *required_jars(spark_settings.format, version)[:1],  # the others are its dependencies
         *required_storage_jars(spark_settings.addresses, spark_settings.conf, version),
     ]
     conf = format_conf(

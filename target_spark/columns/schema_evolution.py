@@ -296,11 +296,11 @@ class _Merge:
         self._path = path
         self._claimed: set[int] = set()
         self._new_properties: set[str] = set()
-        self._by_name = {fold_case(column.name): at for at, column in enumerate(self.columns)}
-        self._by_feed = {_get_feed(column): at for at, column in enumerate(self.columns)}
-        self._by_source = {
-            column.source: at
-            for at, column in reversed([*enumerate(self.columns)])
+        self._by_name = {fold_case(column.name): index for index, column in enumerate(self.columns)}
+        self._by_feed = {_get_feed(column): index for index, column in enumerate(self.columns)}
+        self._by_source = {  # of several columns of a property, the first one
+            column.source: index
+            for index, column in reversed([*enumerate(self.columns)])
             if column.feed in {ColumnSource.PROPERTY, ColumnSource.NOTHING, ColumnSource.EMPTIED}
         }
 
@@ -329,12 +329,11 @@ class _Merge:
         return self._by_feed.get(_get_feed(column))
 
     def _find_by_source(self, column: Column) -> int | None:
-        # Of several columns of a property, the first one is returned.
         return self._by_source.get(column.source) if column.feed is ColumnSource.PROPERTY else None
 
     def _find_by_name(self, column: Column) -> int | None:
-        at = self._by_name.get(fold_case(column.name))
-        return at if at is not None and self.columns[at].name == column.name else None
+        index = self._by_name.get(fold_case(column.name))
+        return index if index is not None and self.columns[index].name == column.name else None
 
     def _match_or_add(self, new: Column) -> None:
         """Assign a column of the new schema to the table column of its name, or add a column.
@@ -349,18 +348,18 @@ class _Merge:
         number, mismatched = 1, None
         while True:
             candidate = name if number == 1 else f"{name}_{number}"
-            at = self._by_name.get(fold_case(candidate))
-            if at is None and self._get_rules(new).policy is OnSchemaChange.IGNORE:
+            index = self._by_name.get(fold_case(candidate))
+            if index is None and self._get_rules(new).policy is OnSchemaChange.IGNORE:
                 self._keep_table(new, mismatched)
                 return
-            if at is None:
+            if index is None:
                 self._add(replace(new, name=candidate), mismatched)
                 return
-            if self._try_match(at, new):
+            if self._try_match(index, new):
                 return
-            if mismatched is None and self._is_free(at, new):
-                mismatched = at
-                name, number = f"{self.columns[at].name}__{new.type.word}", 0
+            if mismatched is None and self._is_free(index, new):
+                mismatched = index
+                name, number = f"{self.columns[index].name}__{new.type.word}", 0
             number += 1
 
     def _keep_unfilled(self, new: Column) -> None:
@@ -373,23 +372,26 @@ class _Merge:
         if fold_case(new.name) not in self._by_name:
             self._add(new, None)
             return
-        at = self._find_by_name(new)
-        if at is not None and at not in self._claimed and self._may_be_of_property(at, new):
-            column = self.columns[at]
+        index = self._find_by_name(new)
+        if index is None or index in self._claimed:
+            return
+        if self._may_be_of_property(index, new):
+            column = self.columns[index]
             path = (*self._path, column.name)
             joined = _join_types(column.type, new.type, self._rules, path)
             if joined is not None:
-                self.columns[at] = replace(column, source=new.source, type=joined[0])
-                self.changes.extend(joined[1])
+                type_, changes = joined
+                self.columns[index] = replace(column, source=new.source, type=type_)
+                self.changes.extend(changes)
 
-    def _is_free(self, at: int, new: Column) -> bool:
-        """Return True if the values of ``new`` may be written to the table column at index ``at``.
+    def _is_free(self, index: int, new: Column) -> bool:
+        """Return True if the values of ``new`` may be written to the table column at ``index``.
 
         Return False if another property fills that column, or if another property that the schema
         still declares filled it before.
         """
-        column = self.columns[at]
-        if at in self._claimed or (not self._path and is_internal(column.name)):
+        column = self.columns[index]
+        if index in self._claimed or (not self._path and is_internal(column.name)):
             return False
         if column.is_fed:
             return _get_feed(column) == _get_feed(new)
@@ -397,15 +399,16 @@ class _Merge:
             return True
         if column.source != column.name or column.source in self._new_properties:
             return False
-        return self._may_be_of_property(at, new)
+        return self._may_be_of_property(index, new)
 
-    def _may_be_of_property(self, at: int, new: Column) -> bool:
-        """Return True if the table column ``at`` may belong to the property of the column ``new``.
+    def _may_be_of_property(self, index: int, new: Column) -> bool:
+        """Return True if a table column may belong to the property of the column ``new``.
 
-        It may if its property has the same name, ignoring case. A table of another program stores
-        no property names, so any of its columns may belong to the property.
+        ``index`` is the index of the table column. It may if its property has the same name,
+        ignoring case. A table of another program stores no property names, so any of its columns
+        may belong to the property.
         """
-        has_same_name = fold_case(self.columns[at].source) == fold_case(new.source)
+        has_same_name = fold_case(self.columns[index].source) == fold_case(new.source)
         return has_same_name or not self._rules.has_sources
 
     def _get_rules(self, new: Column) -> _Rules:
@@ -457,53 +460,53 @@ class _Merge:
         """
         if column.is_fed:
             self._release_property(column)
-        at = len(self.columns)
+        index = len(self.columns)
         self.columns.append(column)
-        self._by_name[fold_case(column.name)] = at
-        self._claim(at)
+        self._by_name[fold_case(column.name)] = index
+        self._claim(index)
         path, instead_of, old = (*self._path, column.name), None, None
         if mismatched is not None:
             instead_of, old = self.columns[mismatched].name, self.columns[mismatched].type.ddl
         change = SchemaChange("add", path, column.type.ddl, instead_of, column.comment, old)
         self.changes.append(change)
 
-    def _try_match(self, at: int | None, new: Column) -> bool:
+    def _try_match(self, index: int | None, new: Column) -> bool:
         """Assign a new column to a table column, and widen the table column if necessary.
 
         Args:
-            at: The index of the table column; or None.
+            index: The index of the table column; or None.
             new: The column of the new schema.
 
         Returns:
-            True if the new column was assigned. False if ``at`` is None, the table column belongs
-            to another property, or no type can store the values of both columns.
+            True if the new column was assigned. False if there is no table column, if it belongs to
+            another property, or if no type can store the values of both columns.
         """
-        if at is None or not self._is_free(at, new):
+        if index is None or not self._is_free(index, new):
             return False
-        column = self.columns[at]
+        column = self.columns[index]
         path = (*self._path, column.name)
         joined = _join_types(column.type, new.type, self._get_rules(new), path)
         if joined is None:
             return False
         type_, changes = joined
         self._release_property(new)
-        self.columns[at] = replace(new, name=column.name, type=type_)
-        self._claim(at)
+        self.columns[index] = replace(new, name=column.name, type=type_)
+        self._claim(index)
         self.changes.extend(changes)
         return True
 
-    def _claim(self, at: int) -> None:
-        self._claimed.add(at)
-        self._by_feed[_get_feed(self.columns[at])] = at
+    def _claim(self, index: int) -> None:
+        self._claimed.add(index)
+        self._by_feed[_get_feed(self.columns[index])] = index
 
     def _release_property(self, new: Column) -> None:
         """Stop writing to the table column, if any, that has stored the property of ``new``.
 
         The caller then assigns another table column to the property.
         """
-        at = self._by_feed.get(_get_feed(new))
-        if at is not None:
-            self.columns[at] = replace(self.columns[at], feed=ColumnSource.NOTHING)
+        index = self._by_feed.get(_get_feed(new))
+        if index is not None:
+            self.columns[index] = replace(self.columns[index], feed=ColumnSource.NOTHING)
 
 
 def _get_feed(column: Column) -> tuple[ColumnSource, str]:
@@ -511,6 +514,7 @@ def _get_feed(column: Column) -> tuple[ColumnSource, str]:
 
 
 _JoinedType: TypeAlias = tuple[ColumnType, list[SchemaChange]]
+"""Type that can store the values of two types, and the changes of the table that it needs."""
 
 
 def _join_types(old: ColumnType, new: ColumnType, rules: _Rules, path: _Path) -> _JoinedType | None:
@@ -536,7 +540,7 @@ def _join_types(old: ColumnType, new: ColumnType, rules: _Rules, path: _Path) ->
 def _join_structs(old: Struct, new: Struct, rules: _Rules, path: _Path) -> _JoinedType | None:
     merge = _Merge(old.fields, rules, path)
     merge.match_all(new.fields)
-    if rules.policy is OnSchemaChange.IGNORE and not any(f.is_fed for f in merge.columns):
+    if rules.policy is OnSchemaChange.IGNORE and not any(each.is_fed for each in merge.columns):
         filled = _fill_fields(old)  # Spark reads no struct without fields
         return None if filled is None else (filled, merge.changes)
     return Struct(tuple(merge.columns)), merge.changes
@@ -601,7 +605,8 @@ def _wider_number(old: ColumnType, new: ColumnType) -> ColumnType | None:
 
 
 def _can_hold(old: Decimal, new: Integer | Decimal) -> bool:
-    # A 64-bit integer has 19 digits; 20 are necessary only to widen a column of them.
+    # A 64-bit integer has at most 19 digits. `count_integer_digits` returns 20, because Delta Lake
+    # requires 20 digits to widen a column of such integers.
     needed = 19 if isinstance(new, Integer) else count_integer_digits(new)
     scale = new.scale if isinstance(new, Decimal) else 0
     return count_integer_digits(old) >= needed and old.scale >= scale

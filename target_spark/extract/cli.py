@@ -109,6 +109,11 @@ def _load_tap(
     arguments: RunArguments,
     redactors: list[Callable[[str], str]],
 ) -> int:
+    """Run the tap, and return the exit code of `run_tap`.
+
+    Functions that remove secrets are added to ``redactors`` as soon as the settings are known, so
+    that the caller can redact an error of any later step.
+    """
     tap_class = import_tap_class(arguments.tap)
     config_input = ConfigInput.from_cli_args(*arguments.config)
     tap_input = ConfigInput.from_cli_args(*arguments.tap_config) if arguments.tap_config else None
@@ -197,15 +202,15 @@ class _TapSync:
             with output.polling():
                 tap.sync_all()
         except SystemExit as error:
-            if error.code not in {None, 0}:  # of the tap; a signal ends the sync with 0
+            if error.code not in {None, 0}:  # `_end_sync` ends the sync with 0 after a signal
                 reason = RuntimeError(f"it called sys.exit({error.code!r})")
-                raise self._redact_error(reason) from error
+                raise self._log_and_redact(reason) from error
         except TargetSparkError:
             raise
         except Exception as error:
             if error in session.loader.failures:  # not of the tap
                 raise
-            raise self._redact_error(error) from error
+            raise self._log_and_redact(error) from error
         finally:
             target.call_on_interrupt(None)
 
@@ -221,7 +226,7 @@ class _TapSync:
             self._source = replace(self._source, permits=server.address)
             use_job_rate_limit(self._tap, server.address)
 
-    def _redact_error(self, error: Exception) -> ReadingError:
+    def _log_and_redact(self, error: Exception) -> ReadingError:
         """Log an error of the tap, and return it as a `ReadingError` whose text has no secrets."""
         hide = make_redactor(self._tap.config, self._tap._full_schema())  # noqa: SLF001
         level = logging.DEBUG if is_known_error(error) else logging.ERROR
@@ -362,11 +367,7 @@ class _LoaderOutput:
 
     @contextmanager
     def polling(self) -> Iterator[None]:
-        """Context manager that calls `Loader.poll` twice a second in a thread during the block.
-
-        `Loader.poll` commits batches that have reached their maximum age, and emits states. Without
-        the thread, this would not happen while the tap waits for its source.
-        """
+        """Context manager that calls `Loader.poll` twice a second in a thread during the block."""
         ended = threading.Event()
         thread = threading.Thread(
             target=self._poll_until, args=(ended,), name="poll-loader", daemon=True
@@ -502,8 +503,8 @@ def _split_settings(
             f"{', '.join(both)} in --config is a setting of both the target and the tap: pass"
             " the tap's settings in a separate file with --tap-config."
         )
-    tap = {name: value for name, value in config.items() if name in tap_names}
-    return {name: value for name, value in config.items() if name not in tap}, tap
+    tap_settings = {name: value for name, value in config.items() if name in tap_names}
+    return {name: value for name, value in config.items() if name not in tap_names}, tap_settings
 
 
 def _print_errors(sentences: Iterable[str], redactors: Sequence[Callable[[str], str]]) -> int:

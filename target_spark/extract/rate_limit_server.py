@@ -242,7 +242,7 @@ class RateLimitServer:
         self._counters.lower(
             message.name, _restore_infinity(message.terms), message.left, message.seconds
         )
-        return b"[0.0,true]\n"
+        return b"[0.0,true]\n"  # a `Reservation` that the client ignores
 
 
 def _close(accepted: socket.socket, task: asyncio.Task[None]) -> None:
@@ -277,13 +277,13 @@ def _compute_proof(key: bytes, challenge: bytes) -> bytes:
 
 def _replace_infinity(terms: RateLimits) -> RateLimits:
     """Return the rate limits with -1 instead of infinity, which JSON cannot represent."""
-    rates = tuple((-1.0 if math.isinf(most) else most, each) for most, each in terms.rates)
+    rates = tuple((-1.0 if math.isinf(most) else most, seconds) for most, seconds in terms.rates)
     return RateLimits(terms.kind, rates)
 
 
 def _restore_infinity(terms: RateLimits) -> RateLimits:
     """Return the rate limits with each -1 of `_replace_infinity` converted back to infinity."""
-    rates = tuple((math.inf if most < 0 else most, each) for most, each in terms.rates)
+    rates = tuple((math.inf if most < 0 else most, seconds) for most, seconds in terms.rates)
     return RateLimits(terms.kind, rates)
 
 
@@ -402,11 +402,7 @@ class StaticShare:
 
 
 class _SlotCounter:
-    """Request counter of one worker, which delays each request to a time slot of this worker.
-
-    In a time slot, the rate limit allows one request. `StaticShare` assigns the slots to the
-    workers in turn.
-    """
+    """Request counter of one worker, which delays each request to a time slot of `StaticShare`."""
 
     is_shared = True
 
@@ -424,10 +420,10 @@ class _SlotCounter:
         now = time.time()
         with self._lock:
             after = max(now, self._free_at.get(name, now))
-            at = _next_slot(after, slot_seconds, self._share) if slot_seconds else after
-            at += (weight - 1) * slot_seconds * self._share.worker_count
-            self._free_at[name] = at + slot_seconds / 2  # excludes this slot in spite of rounding
-        return Reservation(at - now, is_taken=True)
+            slot = _next_slot(after, slot_seconds, self._share) if slot_seconds else after
+            slot += (weight - 1) * slot_seconds * self._share.worker_count
+            self._free_at[name] = slot + slot_seconds / 2  # excludes this slot in spite of rounding
+        return Reservation(slot - now, is_taken=True)
 
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
@@ -437,7 +433,7 @@ class _SlotCounter:
         If the time until the reset is unknown, it is the longest period of ``terms``.
         """
         if left == 0:
-            wait = max(each for _, each in terms.rates) if seconds is None else seconds
+            wait = max(period for _, period in terms.rates) if seconds is None else seconds
             with self._lock:
                 self._free_at[name] = max(self._free_at.get(name, 0.0), time.time() + wait)
 

@@ -147,21 +147,21 @@ class SparkDistributor:
         """
         started = time.monotonic()
         schemas = self._get_output_schemas(parts)
-        first = self._parts_synced
+        first_part = self._parts_synced
         self._parts_synced += len(parts)
-        task = SparkTask(self._source, tuple(parts), schemas, first)
+        task = SparkTask(self._source, tuple(parts), schemas, first_part)
         results, address = self._run_with_retries(
             lambda spark, new_address: self._run(spark, task, new_address)
         )
         failed = [each.result.number for each in results if each.result.error is not None]
         if in_order and failed:
             first_failed, all_rows = min(failed), address
-            first_invalid = first_in_part(first + first_failed)
+            first_invalid = first_in_part(first_part + first_failed)
             _, address = self._run_with_retries(
                 lambda spark, copies: _copy_rows_below(spark, all_rows, copies, first_invalid)
             )
             results = [each for each in results if each.result.number <= first_failed]
-        starts = self._reserve_ordinals(results, first)
+        starts = self._reserve_ordinals(results, first_part)
         rows = sum(sum(each.result.counts.values()) for each in results)
         seconds = time.monotonic() - started
         names = ", ".join(sorted({part.stream for part in parts}))
@@ -172,17 +172,17 @@ class SparkDistributor:
             [each.result for each in results],
         )
 
-    def _reserve_ordinals(self, results: Iterable[PartResult], first: int) -> dict[int, int]:
+    def _reserve_ordinals(self, results: Iterable[PartResult], first_part: int) -> dict[int, int]:
         """Reserve ordinals (positions in the input) for all rows that a Spark job has read.
 
         Return the first ordinal of each partition, by the partition's number in the run.
-        ``first`` is the number of the job's first partition.
+        ``first_part`` is the number of the job's first partition.
         """
         counts = {each.result.number: sum(each.result.counts.values()) for each in results}
         ordinal = self._reserve(sum(counts.values()))
         starts: dict[int, int] = {}
         for number in sorted(counts):
-            starts[first + number] = ordinal
+            starts[first_part + number] = ordinal
             ordinal += counts[number]
         return starts
 
@@ -223,7 +223,9 @@ class SparkDistributor:
         """
         by_stream = {name: version for part in parts for name, version in part.versions.items()}
         return {
-            out: by_stream[name] for out, name in self._tap_streams.items() if name in by_stream
+            output: by_stream[name]
+            for output, name in self._tap_streams.items()
+            if name in by_stream
         }
 
     def _run_with_retries(self, step: Callable[[SparkSession, str], _T]) -> tuple[_T, str]:
@@ -237,7 +239,7 @@ class SparkDistributor:
         """
         address = ""
 
-        def once() -> _T:
+        def run_attempt() -> _T:
             nonlocal address
             address = self._staging_area.new_address("parts")
             self._addresses.append(address)
@@ -250,7 +252,7 @@ class SparkDistributor:
 
         try:
             return retry_transient(
-                once, "Partitions read by Spark's workers", raise_if_spark_failed
+                run_attempt, "Partitions read by Spark's workers", raise_if_spark_failed
             ), address
         except TargetSparkError:
             raise
@@ -322,11 +324,11 @@ def _build_events(
         nbytes.update(each.nbytes)
         deletes.update(each.deletes)
         yield from map(_parse_schema_event, each.described)
-    for number, (name, schema) in enumerate(schemas.items()):
+    for index, (name, schema) in enumerate(schemas.items()):
         if rows[name]:
             yield SpooledRows(
                 schema.stream,
-                [f"{address}/stream={number}"],
+                [f"{address}/stream={index}"],
                 rows[name],
                 nbytes[name],
                 version=versions.get(schema.stream.name),

@@ -18,7 +18,7 @@ from typing import IO, Final
 
 __all__ = ["SpoolOutput", "WriteFailedError", "publish_files"]
 
-_BLOCK: Final = 1 << 18
+_BLOCK_BYTES: Final = 1 << 18
 """Size in bytes from which a block of lines ends with the current line.
 
 Blocks are well below 512 KiB, half of a heap region of a JVM with a small heap. The garbage
@@ -53,6 +53,7 @@ class SpoolOutput:
         self._folder = folder
         self._files: dict[int, IO[bytes]] = {}
         self._kept: dict[int, int] = {}
+        """By stream, the bytes of the complete lines in its file."""
 
     def write(self, stream: int, lines: bytes) -> None:
         """Append rows of a stream as lines of JSON to the file of this stream.
@@ -106,7 +107,7 @@ class SpoolOutput:
             return
         for stream, file in self._files.items():
             file.seek(0)
-            while block := file.read(_BLOCK):
+            while block := file.read(_BLOCK_BYTES):
                 yield stream, block if block.endswith(b"\n") else block + file.readline()
         self._kept.clear()
         self.drop()

@@ -124,16 +124,18 @@ def plan_changes(
         for column in kept
         if to_fivetran_type(column) != to_fivetran_type(current[column.name])
     ]
-    retyped = [c for c in changed if to_ddl(c, table_format) != types[c.column]]
-    widened = tuple(c for c in retyped if can_widen(types[c.column], to_ddl(c, table_format)))
+    new_types = {column.name: to_ddl(column, table_format) for column in changed}
+    retyped = [column for column in changed if new_types[column.name] != types[column.column]]
+    widened = tuple(each for each in retyped if can_widen(types[each.column], new_types[each.name]))
+    same_type = [column for column in changed if column not in retyped]
     return AlterPlan(
         before,
         FivetranSchema((*kept, *added)),
         added,
         widened,
         converted=tuple(column for column in retyped if column not in widened),
-        narrowed=tuple(c for c in changed if c not in retyped and to_ddl(c) != types[c.column]),
-        dropped=tuple(c for c in before.columns if drops and c.name not in requested),
+        narrowed=tuple(each for each in same_type if to_ddl(each) != types[each.column]),
+        dropped=tuple(each for each in before.columns if drops and each.name not in requested),
     )
 
 
@@ -147,18 +149,14 @@ def _apply_request(
     """
     if requested is None:
         return replace(old, is_key=False)
-    is_open = requested.type is old.type is DataType.DECIMAL and requested.decimal is None
+    keeps_digits = requested.type is old.type is DataType.DECIMAL and requested.decimal is None
     return replace(
         requested,
         column=old.column,
-        decimal=old.decimal if is_open else requested.decimal,
+        decimal=old.decimal if keeps_digits else requested.decimal,
     )
 
 
 def _marked_keys(fivetran_schema: FivetranSchema) -> tuple[DestinationColumn, ...]:
-    """Return the columns that are marked as keys.
-
-    If there are none, the result is empty. `FivetranSchema.keys` would contain the id column
-    ``_fivetran_id`` in this case.
-    """
+    """Return the columns marked as keys, without the id column that `FivetranSchema.keys` adds."""
     return tuple(column for column in fivetran_schema.columns if column.is_key)

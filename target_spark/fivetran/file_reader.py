@@ -168,7 +168,7 @@ def _find_last_row_end(chunk: bytes, is_open: bool) -> tuple[int, bool]:
     The second item is True if the chunk ends inside a quoted cell. ``is_open`` is True if it begins
     inside one.
     """
-    is_open_after = is_inside = is_open ^ bool(chunk.count(_QUOTE) & 1)
+    is_open_after = is_inside = is_open ^ bool(chunk.count(_QUOTE) & 1)  # each quote toggles it
     end = len(chunk)
     while end >= 0:
         if is_inside:  # no row ends after the quote that opened the cell
@@ -257,8 +257,8 @@ class _DecryptingFile:
 
     def read(self, size: int) -> bytes:
         """Return about ``size`` decrypted bytes, or b"" at the end of the file."""
-        whole = max(size // _AES_BLOCK, 1) * _AES_BLOCK
-        while encrypted := self._raw.read(whole):
+        length = max(size // _AES_BLOCK, 1) * _AES_BLOCK
+        while encrypted := self._raw.read(length):
             if plain := self._padding.update(self._cipher.update(encrypted)):
                 return plain
         return b"" if self._is_done else self._read_end()
@@ -283,10 +283,7 @@ class _DecryptingFile:
 
 
 def _explain_read_error(error: OSError) -> str:
-    """Return the reason why a batch file cannot be read, as the end of a sentence.
-
-    The sentence begins with the name of the file. An example is "does not exist".
-    """
+    """Return the reason why a batch file cannot be read, to follow its name in a message."""
     if isinstance(error, FileNotFoundError):
         return "does not exist. It must be on this server until the response to the call"
     if isinstance(error, PermissionError):
@@ -295,13 +292,9 @@ def _explain_read_error(error: OSError) -> str:
 
 
 def _explain_decompression_error(error: OSError, params: FileParams) -> str:
-    """Return the reason why a batch file cannot be decompressed, as the end of a sentence.
-
-    The sentence begins with the name of the file. An example is "is cut off: its ZSTD data has no
-    end".
-    """
+    """Return the reason why a batch file cannot be decompressed, to follow its name."""
     name = params.compression.name
-    if "runcated" in str(error):
+    if "truncated" in str(error).lower():
         return f"is cut off: its {name} data has no end"
     reason = _WRONG_KEY if params.encryption is Encryption.AES else "The file is damaged"
     return f"cannot be decompressed as {name}. {reason}, or it is compressed in another way"

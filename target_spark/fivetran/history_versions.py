@@ -116,7 +116,7 @@ def parse_versioned_schema(fivetran_schema: FivetranSchema, table: str) -> Versi
     if not row:
         raise _make_history_error(table, f"it has no key beside {START}")
     keyed = FivetranSchema(
-        tuple(replace(c, is_key=c.name in {*row, START}) for c in fivetran_schema.columns)
+        tuple(replace(each, is_key=each.name in {*row, START}) for each in fivetran_schema.columns)
     )
     keys = tuple(column for column in keyed.keys if column.name != START)
     return VersionedSchema(keyed, keys, *(keyed.by_name[name] for name in (START, END, ACTIVE)))
@@ -246,7 +246,7 @@ def _aggregate_version_ends(rows: DataFrame, schema: VersionedSchema) -> DataFra
     """
     is_earliest = F.col(OP) == int(FileKind.EARLIEST_START)
     is_deleted = F.col(OP) == int(FileKind.DELETE)
-    end = F.struct(column_ref(schema.end).alias("is"))
+    end = F.struct(column_ref(schema.end).alias("is"))  # not null, even if the time is null
     return (
         rows.where(is_earliest | is_deleted)
         .groupBy(*schema.row_keys)

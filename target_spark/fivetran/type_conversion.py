@@ -57,6 +57,7 @@ class _ConversionStep(NamedTuple):
 
 
 _Converter: TypeAlias = Callable[[str, str, str], _ConversionStep]
+"""Function of the SQL of a non-null value, its DDL type, and the DDL type to convert to."""
 
 
 def get_conversion(value: str, old: str, new: str) -> Conversion:

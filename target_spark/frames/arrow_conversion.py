@@ -136,7 +136,7 @@ class ArrowConverter:
         """
         try:
             return self._convert_records(bodies, self._decode_records(bodies))
-        except ConversionError:
+        except ConversionError:  # find the first record with an error
             for row, body in enumerate(bodies):
                 self._check_record(body, row)
             raise
@@ -325,10 +325,10 @@ class ArrowConverter:
         except ValueError:
             if self._nulls:
                 return None
-            is_read = isinstance(type_, Boolean)  # the JSON reader checks booleans
-            raise ConversionError(
-                path, describe_wrong_structure(type_) if is_read else describe_expected_type(type_)
-            ) from None
+            # The messages are those of the SQL conversions, where the JSON reader checks booleans.
+            is_boolean = isinstance(type_, Boolean)
+            describe = describe_wrong_structure if is_boolean else describe_expected_type
+            raise ConversionError(path, describe(type_)) from None
 
 
 _RAW_VALUES: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -395,10 +395,10 @@ def _convert_decimals(values: list[Any], type_: Any) -> pa.Array:
     cells = pa.array([None if value is None else bytes(value) for value in values], pa.binary())
     texts = pc.ascii_trim(cells.cast(pa.string()), characters='"')
     texts = pc.if_else(pc.equal(cells, _NULL), None, texts)
-    whole, scale = type_.precision - type_.scale, type_.scale
-    before = rf"0|[1-9][0-9]{{0,{whole - 1}}}" if whole else "0"
-    after = rf"(?:\.[0-9]{{1,{scale}}})?" if scale else ""
-    return _check_pattern(texts, rf"\A-?(?:{before}){after}\z").cast(arrow_type(type_))
+    integer_digits, scale = type_.precision - type_.scale, type_.scale
+    integer = rf"0|[1-9][0-9]{{0,{integer_digits - 1}}}" if integer_digits else "0"
+    fraction = rf"(?:\.[0-9]{{1,{scale}}})?" if scale else ""
+    return _check_pattern(texts, rf"\A-?(?:{integer}){fraction}\z").cast(arrow_type(type_))
 
 
 _CLOCK: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?"

@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from target_spark.columns import DELETED_AT
 from target_spark.errors import TargetSparkError
@@ -114,35 +114,38 @@ class _Block:
 
     Attributes:
         file: The URL of the file.
-        block: The offset of the block in the file, in bytes; 0 for Parquet.
-        first: Spark's id (``monotonically_increasing_id``) of the first line. The ids within a
+        offset: The offset of the block in the file, in bytes; 0 for Parquet.
+        first_id: Spark's id (``monotonically_increasing_id``) of the first line. The ids within a
             block are consecutive.
         line_count: The number of lines, including blank lines.
         rows: The number of lines that are not blank.
         deletes: The number of lines that may be delete records (with ``_sdc_deleted_at``).
-        broken: Spark's id of the first line that is not a JSON object; None if all lines are JSON
-            objects.
+        broken_id: Spark's id of the first line that is not a JSON object; None if all lines are
+            JSON objects.
         is_singer: True if all lines are Singer RECORD messages instead of plain records.
     """
 
     file: str
-    block: int
-    first: int
+    offset: int
+    first_id: int
     line_count: int
     rows: int
     deletes: int = 0
-    broken: int | None = None
+    broken_id: int | None = None
     is_singer: bool = False
 
 
-_BlockStarts: TypeAlias = dict[_Block, list[tuple[int, int | None]]]
-"""First ordinal (input position) and table version of each block, a section of a file.
+class _BlockStart(NamedTuple):
+    """First ordinal (input position) and table version of the lines of a block."""
 
-A block has one such tuple for each BATCH message that names the file. The version may be None.
-"""
+    ordinal: int
+    version: int | None
 
 
-_Numbers: TypeAlias = Mapping[str, Sequence[int]]
+_BlockStarts: TypeAlias = dict[_Block, list[_BlockStart]]
+"""Starts of each block: one for each BATCH message that names the block's file."""
+
+_Indexes: TypeAlias = Mapping[str, Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +155,7 @@ class _Scan:
     A file that several messages name is read only once.
 
     Attributes:
-        numbers: The indexes of each file in the list of all files, by the file's normalized URL.
+        indexes: The indexes of each file in the list of all files, by the file's normalized URL.
             A file has several indexes if several messages name it.
         lines: The lines, with the columns ``file`` (its URL), ``block`` (the offset of the line's
             block in the file), ``id`` (Spark's number of the line) and ``value`` (the record as
@@ -160,7 +163,7 @@ class _Scan:
         blocks: The blocks of the files, which are the sections that single Spark tasks read.
     """
 
-    numbers: _Numbers
+    indexes: _Indexes
     lines: DataFrame
     blocks: Sequence[_Block]
 
@@ -196,8 +199,8 @@ def spool_lines_from_files(
                 nans_replaced += _write_spool_lines(
                     spark, scan.lines, _build_starts_table(block_starts), paths[-1]
                 )
-    reads = [(block, len(times)) for each in starts for block, times in each.items()]
-    rows = sum(block.rows * times for block, times in reads)
+    reads = [item for block_starts in starts for item in block_starts.items()]
+    rows = sum(block.rows * len(starts_of_block) for block, starts_of_block in reads)
     deletes = any(block.deletes for block, _ in reads)
     return BatchFileFrame(tuple(paths), rows, ordinal_offsets, nans_replaced, deletes)
 
@@ -227,7 +230,7 @@ def assign_ordinals(
     with_digits = lines.selectExpr("`value`", digits)
     counted = with_digits.selectExpr("*", "CAST(`digits` AS BIGINT) AS `n`")
     ordinal = f"`n` + {ordinal_shift} + {_build_offset_sql(ordinal_offsets)}"
-    rest = "substring(`value`, 6 + length(`digits`))"
+    rest = "substring(`value`, 6 + length(`digits`))"  # after `{"n":` and the digits
     counted.selectExpr(f"""concat('{{"n":', {ordinal}, {rest})""").write.text(path)
 
 
@@ -240,8 +243,8 @@ def _group_files(files: Sequence[BatchFile]) -> list[list[int]]:
     The files of a group have the same format, and the same string columns that contain JSON.
     """
     groups: dict[tuple[str, frozenset[str]], list[int]] = defaultdict(list)
-    for number, file in enumerate(files):
-        groups[file.format, file.in_json].append(number)
+    for index, file in enumerate(files):
+        groups[file.format, file.in_json].append(index)
     return list(groups.values())
 
 
@@ -253,10 +256,10 @@ def _create_scans(
     ``group`` has the indexes of the files in ``files``. One DataFrame reads all of them. Only for
     Parquet files with incompatible column types, there is a separate DataFrame for each file.
     """
-    numbers: dict[str, list[int]] = defaultdict(list)
-    for number in group:
-        numbers[get_file_key(files[number].read_url)].append(number)
-    patterns = [files[first].read_pattern for first, *_ in numbers.values()]
+    indexes: dict[str, list[int]] = defaultdict(list)
+    for index in group:
+        indexes[get_file_key(files[index].read_url)].append(index)
+    patterns = [files[first].read_pattern for first, *_ in indexes.values()]
     if files[group[0]].format == JSONL:
         lines = _select_text_lines(spark.read.options(**WHOLE_FILES).text(patterns, lineSep="\n"))
         blocks = _find_text_blocks(lines)
@@ -264,43 +267,43 @@ def _create_scans(
         try:
             frame = spark.read.options(**WHOLE_FILES).parquet(*patterns, mergeSchema=True)
         except Exception as error:
-            if len(numbers) == 1 or _INCOMPATIBLE_TYPES not in str(error):
+            if len(indexes) == 1 or _INCOMPATIBLE_TYPES not in str(error):
                 raise
-            for positions in numbers.values():
-                yield from _create_scans(spark, files, positions)
+            for same_file in indexes.values():
+                yield from _create_scans(spark, files, same_file)
             return
         lines = _select_parquet_lines(frame, files[group[0]].in_json)
         blocks = _find_parquet_blocks(frame)
-    _check_formats(files, numbers, blocks)
-    yield _Scan(numbers, lines, blocks)
+    _check_formats(files, indexes, blocks)
+    yield _Scan(indexes, lines, blocks)
 
 
-def _check_formats(files: Sequence[BatchFile], numbers: _Numbers, blocks: Sequence[_Block]) -> None:
+def _check_formats(files: Sequence[BatchFile], indexes: _Indexes, blocks: Sequence[_Block]) -> None:
     """Check that each file contains records in the format that its BATCH message declares.
 
     Args:
         files: The files of all BATCH messages.
-        numbers: The files to check, as indexes into ``files``, by normalized URL.
+        indexes: The files to check, as indexes into ``files``, by normalized URL.
         blocks: The blocks that Spark found in the files to check.
 
     Raises:
         FilesError: A file is a folder, contains Singer messages, or has a line that is not a JSON
             object.
     """
-    before: dict[str, int] = defaultdict(int)
+    lines_before: dict[str, int] = defaultdict(int)
     for block in blocks:
         key = get_file_key(block.file, escaped=True)
-        if key not in numbers:
+        if key not in indexes:
             raise explain_unreadable(files[0].stream, block.file, "it is a folder, not a file")
-        file = files[numbers[key][0]]
+        file = files[indexes[key][0]]
         if block.is_singer:
             reason = "it contains Singer messages instead of plain records"
             raise explain_unreadable(file.stream, file.address, reason)
-        if block.broken is not None:
-            line = before[key] + block.broken - block.first + 1
+        if block.broken_id is not None:
+            line = lines_before[key] + block.broken_id - block.first_id + 1
             reason = f"line {line} is not a JSON object, or was cut off"
             raise explain_unreadable(file.stream, file.address, reason)
-        before[key] += block.line_count
+        lines_before[key] += block.line_count
 
 
 def _compute_ordinals(
@@ -324,13 +327,14 @@ def _compute_ordinals(
     parts_by_file: dict[int, list[tuple[int, _Block]]] = defaultdict(list)
     for scan_number, scan in enumerate(scans):
         for block in scan.blocks:
-            for number in scan.numbers[get_file_key(block.file, escaped=True)]:
-                parts_by_file[number].append((scan_number, block))
+            for index in scan.indexes[get_file_key(block.file, escaped=True)]:
+                parts_by_file[index].append((scan_number, block))
     starts: list[_BlockStarts] = [defaultdict(list) for _ in scans]
     ordinal_offsets: dict[int, int] = defaultdict(int)
-    for number, file in enumerate(files):
-        for scan_number, block in parts_by_file[number]:
-            starts[scan_number][block].append((file.ordinal + ordinal_shift, file.version))
+    for index, file in enumerate(files):
+        for scan_number, block in parts_by_file[index]:
+            start = _BlockStart(file.ordinal + ordinal_shift, file.version)
+            starts[scan_number][block].append(start)
             ordinal_shift += block.line_count
             ordinal_offsets[file.ordinal] += block.line_count
     return starts, tuple(ordinal_offsets.items())
@@ -351,10 +355,11 @@ def _build_offset_sql(ordinal_offsets: Sequence[tuple[int, int]], base_offset: i
     if not ordinal_offsets:
         return str(base_offset)
     middle = len(ordinal_offsets) // 2
-    more = base_offset + sum(line_count for _, line_count in ordinal_offsets[: middle + 1])
-    after = _build_offset_sql(ordinal_offsets[middle + 1 :], more)
+    middle_ordinal, _ = ordinal_offsets[middle]
+    lines_before = base_offset + sum(count for _, count in ordinal_offsets[: middle + 1])
+    after = _build_offset_sql(ordinal_offsets[middle + 1 :], lines_before)
     before = _build_offset_sql(ordinal_offsets[:middle], base_offset)
-    return f"if(`n` > {ordinal_offsets[middle][0]}, {after}, {before})"
+    return f"if(`n` > {middle_ordinal}, {after}, {before})"
 
 
 # Lines
@@ -414,7 +419,7 @@ def _find_parquet_blocks(frame: DataFrame) -> list[_Block]:
 
 
 def _get_position(block: _Block) -> tuple[str, int]:
-    return block.file, block.block
+    return block.file, block.offset
 
 
 def _write_spool_lines(spark: SparkSession, read: DataFrame, starts: str, path: str) -> int:
@@ -458,12 +463,11 @@ def _build_starts_table(starts: _BlockStarts) -> str:
     An ordinal is the position of a row in the input. A block is a section of a file.
     """
     rows = []
-    for block, start, version in (
-        (block, *each) for block, times in starts.items() for each in times
-    ):
-        numbers = (block.block, block.first, block.line_count, start)
-        known = "CAST(NULL AS BIGINT)" if version is None else f"{version}L"
-        rows.append(f"({sql_literal(block.file)}, {', '.join(f'{n}L' for n in numbers)}, {known})")
+    for block, start in ((block, start) for block, each in starts.items() for start in each):
+        numbers = (block.offset, block.first_id, block.line_count, start.ordinal)
+        values = [sql_literal(block.file), *(f"{number}L" for number in numbers)]
+        values.append("CAST(NULL AS BIGINT)" if start.version is None else f"{start.version}L")
+        rows.append(f"({', '.join(values)})")
     return f"VALUES {', '.join(rows)} AS part(file, block, first, line_count, start, version)"
 
 
@@ -473,7 +477,7 @@ def _encode_as_json(value: str) -> str:
     ``value`` is the SQL expression of the text.
     """
     encoded = f"to_json(named_struct('r', make_valid_utf8({value})))"
-    return f"substring({encoded}, 6, length({encoded}) - 6)"
+    return f"substring({encoded}, 6, length({encoded}) - 6)"  # without `{"r":` and `}`
 
 
 # Parquet's rows as JSON
@@ -502,7 +506,7 @@ def _build_record_sql(schema: StructType, in_json: Collection[str]) -> str:
         return plain
     spliced = ", ".join(map(_build_member_sql, texts))
     joined = f"concat(left({plain}, length({plain}) - 1), {spliced}, '}}')"
-    return rf"regexp_replace({joined}, r'\A\{{,', '{{')"
+    return rf"regexp_replace({joined}, r'\A\{{,', '{{')"  # `{,` if all other values are null
 
 
 def _build_member_sql(name: str) -> str:
@@ -534,8 +538,10 @@ def _replace_nan(value: str, type_: DataType, depth: int = 0) -> str:
         inner = _replace_nan(item, kind.valueType, depth + 1)
         return value if inner == item else f"transform_values({value}, (`k`, {item}) -> {inner})"
     if name == "struct":
-        fields = [(quote(each.name), f"{value}.{quote(each.name)}", each.dataType) for each in kind]
-        inner = ", ".join(f"{_replace_nan(at, each, depth)} AS {own}" for own, at, each in fields)
+        fields = [(quote(field.name), field.dataType) for field in kind]
+        inner = ", ".join(
+            f"{_replace_nan(f'{value}.{own}', each, depth)} AS {own}" for own, each in fields
+        )
         return f"if({value} IS NULL, NULL, struct({inner}))"
     return value
 

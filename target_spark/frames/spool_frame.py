@@ -141,9 +141,8 @@ class SpoolFrame:
         input. After the first action on the result, `counts` returns the number of rows.
 
         Args:
-            strict: True for a fast read. The Spark job fails, with `BAD_ROWS_MARKER` in its error,
-                at a bad row or at a valid value in a less common form, such as a number in quotes.
-                False to convert all valid forms and to leave out bad rows.
+            strict: True for the fast mode, whose Spark job fails at the first bad row (see the
+                module's docstring). False to convert all valid forms and to leave out bad rows.
         """
         if strict:
             plan = fast_plan(self._table_schema)
@@ -163,11 +162,11 @@ class SpoolFrame:
         from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
         self._observation = Observation()
-        zoneless = enumerate(count_missing_timezones(self._table_schema).values())
+        sums = enumerate(count_missing_timezones(self._table_schema).values())
         nulled = [F.expr("count_if(`_changes` != '[]')").alias("nulled")] if counts_nulled else []
         counts = (
             F.count(F.lit(1)).alias("rows"),
-            *(F.expr(f"coalesce(sum({sql}), 0)").alias(f"zoneless_{n}") for n, sql in zoneless),
+            *(F.expr(f"coalesce(sum({sql}), 0)").alias(f"zoneless_{index}") for index, sql in sums),
             *nulled,
         )
         self._counted = lines.agg(*counts)
@@ -191,7 +190,7 @@ class SpoolFrame:
         counted = self._counted
         metrics = get_observation(self._spark, self._observation, lambda: counted, expected)
         names = enumerate(count_missing_timezones(self._table_schema))
-        zoneless = {name: metrics[f"zoneless_{n}"] for n, name in names}
+        zoneless = {name: metrics[f"zoneless_{index}"] for index, name in names}
         nonzero = {name: count for name, count in zoneless.items() if count}
         return Counts(metrics["rows"], nonzero, metrics.get("nulled", 0))
 
@@ -249,7 +248,7 @@ class SpoolFrame:
         If ``parse_numbers`` is True, JSON numbers are parsed as numbers, which is fast. Otherwise
         they are read as text, and numbers in quotes are accepted too.
         """
-        lines = self._read(parse_numbers=parse_numbers)
+        lines = self._read_records(parse_numbers=parse_numbers)
         if self._table_schema.nulls_invalid_values and not parse_numbers:
             # An object or array in place of a value, or the reverse, becomes null.
             steps, replaced = build_repair(self._table_schema)
@@ -258,7 +257,8 @@ class SpoolFrame:
             lines = lines.selectExpr("* EXCEPT (`r`, `_corrupt`)", *replaced) if replaced else lines
         return _add_columns(lines, extract_nested(self._table_schema))
 
-    def _read(self, *, parse_numbers: bool) -> DataFrame:
+    def _read_records(self, *, parse_numbers: bool) -> DataFrame:
+        """Return the lines of the spool files with their records as structs, and batch columns."""
         table_schema, meta = self._table_schema, self._table_schema.has_meta
         record = record_type(table_schema, parse_numbers=parse_numbers)
         lines = self._read_lines(record, meta=meta)

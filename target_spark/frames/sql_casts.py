@@ -47,9 +47,9 @@ _WHOLE = "-?(0|[1-9][0-9]*)"
 _EXPONENT = "[eE][+-]?[0-9]{1,4}"
 _DAY = "(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _CLOCK = "[0-9]{2}:[0-9]{2}:[0-9]{2}"
-_MICROS = "([.][0-9]{1,6}0*)?"
+_EXACT_FRACTION = "([.][0-9]{1,6}0*)?"
 """Regular expression for the decimal places of a second, to the microsecond."""
-_CUT = "([.][0-9]+)?"
+_ANY_FRACTION = "([.][0-9]+)?"
 """Regular expression for the decimal places of a second, if digits after the sixth are dropped."""
 _OFFSET = "[+-][0-9]{2}(:?[0-9]{2})?"
 
@@ -163,7 +163,7 @@ def _get_conversion(text: str, type_: ColumnType, *, truncate: bool) -> _Convers
     if isinstance(type_, Decimal):
         return _convert_decimal(text, type_)
     if isinstance(type_, Timestamp | LocalTimestamp):
-        return _convert_timestamp(text, type_, _CUT if truncate else _MICROS)
+        return _convert_timestamp(text, type_, _ANY_FRACTION if truncate else _EXACT_FRACTION)
     return _CONVERSIONS[type(type_)](text)
 
 
@@ -214,8 +214,8 @@ def _convert_timestamp(text: str, type_: Timestamp | LocalTimestamp, fraction: s
     seconds = f"regexp_replace({compact}, r'([T ][0-9]{{2}}:[0-9]{{2}})(?!:)', '$1:00')"
     instant = _try_cast(seconds, Timestamp())
     in_range = f"if(year({instant}) BETWEEN 1 AND 9999, {instant}, NULL)"
+    # UTC is the zone of the session, so `Z` and `+00:00` are cut off: parsing a zone is slow.
     local = f"substring_index(substring_index({text}, 'Z', 1), '+00:00', 1)"
-    # The session is in UTC, and parsing a zone is the slowest part.
     value = _try_cast(local, Timestamp())
     rare = _if_match(text, _RARE_DATE_TIME % fraction, in_range)
     if isinstance(type_, LocalTimestamp):

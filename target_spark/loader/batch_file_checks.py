@@ -246,7 +246,9 @@ def _resolve_url(stream: StreamId, path: str, encoding: BaseBatchFileEncoding) -
         FilesError: The file does not exist, or Spark would skip or misread it because of its name.
     """
     name = path.rsplit("/", 1)[-1]
-    if not name or name.startswith(("_", ".")):
+    if not name:
+        raise explain_unreadable(stream, path, "it is a folder, not a file")
+    if name.startswith(("_", ".")):
         raise explain_unreadable(stream, path, "Spark skips files whose names begin with _ or .")
     if encoding.format == JSONL:
         _check_suffix(stream, path, name, encoding.compression == "gzip")
@@ -257,13 +259,10 @@ def _resolve_url(stream: StreamId, path: str, encoding: BaseBatchFileEncoding) -
 
 
 def _check_suffix(stream: StreamId, path: str, name: str, gzipped: bool) -> None:
-    """Raise an error unless a file name's suffix matches the compression in its BATCH message.
+    """Raise FilesError unless a file name's suffix matches the compression in its BATCH message.
 
     Spark detects the compression only by the suffix. ``gzipped`` is False if the message declares
     no compression; ``stream`` and ``path`` are for the error message.
-
-    Raises:
-        FilesError: The suffix does not match the declared compression.
     """
     ending = _COMPRESSION_SUFFIX.search(name)
     if gzipped and (ending is None or ending[1].lower() != "gz"):

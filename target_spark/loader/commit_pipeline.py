@@ -101,12 +101,14 @@ class CommitPipeline:
         self._made_writer: BatchWriter | None = None
         self._making_writer = threading.Lock()
         self._large_rows = threading.Lock()
+        """Lock that lets only one batch with large rows be written at a time, for memory."""
         self._last_table: Table | None = None
         self._open_bytes = 0
         self._changed = threading.Condition()
-        self._queues: dict[str, deque[_Task]] = {}
+        self._queues: dict[str, deque[_Task]] = {}  # by table, as are the next two
         self._refused: set[str] = set()
         self._ready: deque[str] = deque()
+        """Tables with queued tasks and no running one."""
         self._running = 0
         self._queued_bytes = 0
         self._stopped = False
@@ -426,7 +428,8 @@ class CommitPipeline:
         ):
             result = self.writer.write(request)
             trace.describe(_describe_batch(request, result))
-        if not (result.withheld and request.mode is WriteMode.OVERWRITE):  # else it may not exist
+        # A withheld overwrite may not have created the table.
+        if not (result.withheld and request.mode is WriteMode.OVERWRITE):
             self._last_table = request.table
         self._count_commit(request, result, time.monotonic() - started)
         self._report_changes(request.stream, result)

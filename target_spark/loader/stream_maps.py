@@ -213,11 +213,12 @@ def _build_route(stream: StreamId, map_: StreamMap, schema: JsonSchema, count: i
     from tap_core.mapper.stream_maps import SameRecordTransform
 
     name = replace(stream, name=map_.stream_alias)
-    same = type(map_) is SameRecordTransform
-    if same and (not map_.flattening_enabled or _is_flat(schema, map_)):
+    is_unchanged = type(map_) is SameRecordTransform
+    if is_unchanged and (not map_.flattening_enabled or _is_flat(schema, map_)):
         return _Route(name, None, map_)
     transform = map_.quick_transform
     if map_.may_mutate and count > 1:
+        # The maps of the other output streams need the record unchanged.
         return _Route(name, lambda record: transform(copy.deepcopy(record)), map_)
     return _Route(name, transform, map_)
 

@@ -165,9 +165,8 @@ def find_weaknesses_of_remote(remote: str) -> Iterator[str]:
     ``remote`` is the connection string, such as ``sc://host:15002/;use_ssl=true``.
     """
     address = urlsplit(remote)
-    parameters = dict(
-        part.partition("=")[::2] for part in address.path.lstrip("/").split(";") if part
-    )
+    parts = (part.partition("=") for part in address.path.lstrip("/").split(";") if part)
+    parameters = {name: value for name, _, value in parts}
     has_tls = parameters.get("use_ssl", "").lower() == "true" or "token" in parameters
     host = (address.hostname or "").rstrip(".")
     if not has_tls and not _is_loopback(host):

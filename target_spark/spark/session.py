@@ -254,9 +254,9 @@ def check_java(environ: Mapping[str, str] | None = None) -> str:
         ) from error
     match = re.search(r'version "(?:1\.)?(\d+)', result.stderr + result.stdout)
     if match is None:
-        first = (result.stderr + result.stdout).strip().partition("\n")[0]
+        first_line = (result.stderr + result.stdout).strip().partition("\n")[0]
         raise SparkUnavailableError(
-            f"{java} does not print its version ({first!r}). {_JAVA_REMEDY}"
+            f"{java} does not print its version ({first_line!r}). {_JAVA_REMEDY}"
         )
     if int(match[1]) < MIN_JAVA_VERSION:
         raise SparkUnavailableError(f"Java {match[1]} is too old: {java}. {_JAVA_REMEDY}")
@@ -277,7 +277,7 @@ def build_start_conf(settings: SparkSettings, spark_version: str) -> dict[str, s
             not the settings that keep stored values exact.
         spark_version: The version of Spark.
     """
-    conf = _small_spark_conf(settings.master) | _build_upload_buffer_conf(settings)
+    conf = _build_default_conf(settings.master) | _build_upload_buffer_conf(settings)
     conf["spark.sql.warehouse.dir"] = _get_default_database(settings.scratch)
     conf |= settings.conf
     conf |= exact_conf()
@@ -326,14 +326,14 @@ def plan_launch(settings: SparkSettings, spark_version: str, java: str) -> Launc
     if jars:
         home = spark_home(settings.master, spark_version, jars)
         if all((home / "jars" / Path(jar).name).is_file() for jar in jars):
-            conf["spark.jars"] = ""
+            conf["spark.jars"] = ""  # the JVM loads all jars in this folder
     archive = archive_file(java, home)
     options = conf[_JAVA_OPTIONS]
     conf[_JAVA_OPTIONS] = " ".join([*archive_options(options, archive), options])
     return Launch(conf, home, archive)
 
 
-def _small_spark_conf(master: str) -> dict[str, str]:
+def _build_default_conf(master: str) -> dict[str, str]:
     """Return the target's default Spark settings, which are suited to small loads.
 
     The settings are 1 GB of driver memory, no web UI and, for a local master, 2 to 8 shuffle
@@ -604,7 +604,7 @@ class Session:
             check_shared(
                 spark.newSession(),
                 self._settings.shared,
-                lambda: int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1,  # noqa: SLF001
+                lambda: int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1,  # noqa: SLF001  (one is the driver)
                 min(_MAX_PROBES, max(_MIN_PROBES, 2 * context.defaultParallelism)),
             )
         finally:
@@ -688,10 +688,7 @@ def _check_values(conf: Mapping[str, str]) -> None:
 
 
 def _explain_failure(error: Exception, master: str) -> str:
-    """Return the reason why Spark did not start, as text without a stack trace.
-
-    ``error`` is the exception of the start, and ``master`` is Spark's master URL.
-    """
+    """Return the reason why Spark did not start, as text without a stack trace."""
     text = str(error)
     if _STOPPED not in text or master.startswith("local"):
         return text.partition("\n\tat ")[0]
@@ -706,9 +703,9 @@ def _explain_jvm_exit(code: int, settings: SparkSettings) -> SparkDiedError:
     """Return the error for a JVM that ended during a run with the exit code ``code``.
 
     Its message explains the code, such as lack of memory. A negative code is the number of the
-    signal that ended the JVM. ``settings`` are the Spark settings of the run.
+    signal that ended the JVM.
     """
-    memory = settings.conf.get(_MEMORY) or _small_spark_conf(settings.master)[_MEMORY]
+    memory = settings.conf.get(_MEMORY) or _build_default_conf(settings.master)[_MEMORY]
     if code in _OUT_OF_MEMORY:
         why = (
             f"it ran out of memory: {_MEMORY} is {memory}. Increase it (in the setting spark), or"

@@ -269,7 +269,8 @@ class SpoolFolder:
         self._open_files.clear()
         shutil.rmtree(self.path, ignore_errors=True)
         self._lock.close()
-        _remove_leftovers(self.path.parent)  # folders whose Spark was alive at our start
+        # Spark of a killed run may still have used its folder when this run began.
+        _remove_leftovers(self.path.parent)
 
 
 @dataclass

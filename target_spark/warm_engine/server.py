@@ -148,7 +148,7 @@ class EngineServer:
             self._serve_run(connection, message)
         elif message["request"] == "stop":
             send_message(connection, self._stop_if_unused())
-        else:
+        else:  # a request for the engine's state
             if message.get("wait"):
                 with contextlib.suppress(TargetSparkError):
                     self._session.spark()

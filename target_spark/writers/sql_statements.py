@@ -67,6 +67,7 @@ _FORMAT_SIGNS: Final = {"_delta_log": "delta", "_manifest.json": "parquet", "met
 ``format``."""
 
 _NO_NAME: Final = re.compile("")
+"""Pattern that matches no file name."""
 
 
 def format_properties(properties: Mapping[str, str]) -> str:
@@ -126,13 +127,14 @@ def build_end_values(deletion: VersionDelete) -> dict[str, str]:
     The dictionary is empty if ``deletion`` requires that rows are removed instead.
     """
     at = format_instant(deletion.at)
-    put = {}
+    values = {}
     if deletion.history:
-        later = f"{quote(VALID_FROM)} + INTERVAL 1 MICROSECOND"
-        put = {VALID_TO: f"greatest({at}, {later})", IS_CURRENT: "false"}
+        # A version ends after its begin, even if that is later than the deletion.
+        earliest_end = f"{quote(VALID_FROM)} + INTERVAL 1 MICROSECOND"
+        values = {VALID_TO: f"greatest({at}, {earliest_end})", IS_CURRENT: "false"}
     if deletion.deleted is not None:
-        put[deletion.deleted] = at
-    return put
+        values[deletion.deleted] = at
+    return values
 
 
 def build_version_delete_sql(target: str, deletion: VersionDelete) -> str:
@@ -143,12 +145,12 @@ def build_version_delete_sql(target: str, deletion: VersionDelete) -> str:
         deletion: The table version to keep, and the columns to set.
     """
     condition = version_delete_condition(deletion)
-    put = ", ".join(
+    assignments = ", ".join(
         f"{quote(name)} = {value}" for name, value in build_end_values(deletion).items()
     )
-    if not put:
+    if not assignments:
         return f"DELETE FROM {target} WHERE {condition}"  # noqa: S608  (every name is quoted)
-    return f"UPDATE {target} SET {put} WHERE {condition}"  # noqa: S608
+    return f"UPDATE {target} SET {assignments} WHERE {condition}"  # noqa: S608
 
 
 def build_file_size_conf(layout: TableLayout) -> dict[str, str]:

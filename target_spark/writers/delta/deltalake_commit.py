@@ -314,7 +314,7 @@ def commit_files(
         isBlindAppend=not replaces,
     )
     table, mode = snapshot.table, "overwrite" if replaces else "append"
-    return _is_committed(
+    return _try_commit(
         snapshot,
         lambda: table.create_write_transaction(
             actions, mode, table.schema(), commit_properties=properties
@@ -363,7 +363,7 @@ def merge_rows(
     when = None if merge.inserted_when is None else _to_datafusion(merge.inserted_when)
     merger = merger.when_not_matched_insert(inserted, when)
     with _REWRITE_LOCK:
-        is_committed = _is_committed(snapshot, merger.execute)
+        is_committed = _try_commit(snapshot, merger.execute)
     return is_committed and _commit_if_unchanged(snapshot, marker, app_id, rows.num_rows)
 
 
@@ -398,7 +398,7 @@ def delete_other_versions(
         )
 
     with _REWRITE_LOCK:
-        is_committed = _is_committed(snapshot, commit)
+        is_committed = _try_commit(snapshot, commit)
     return is_committed and _commit_if_unchanged(snapshot, marker, app_id)
 
 
@@ -435,7 +435,7 @@ def add_columns(
     from deltalake import Field
 
     added = [Field.from_json(field.json()) for field in fields]
-    return _is_committed(
+    return _try_commit(
         snapshot,
         lambda: snapshot.table.alter.add_columns(
             added, commit_properties=_repeated_metadata(before)
@@ -471,7 +471,7 @@ def annotate_table(
         for column, comment in comments.items():
             alter.set_column_metadata(column, {"comment": comment}, commit_properties=repeated)
 
-    return _is_committed(snapshot, commit)
+    return _try_commit(snapshot, commit)
 
 
 def _commit_properties(marker: CommitMetadata, app_id: str, **more: Any) -> CommitProperties:
@@ -498,8 +498,8 @@ def _repeated_metadata(before: CommitMetadata | None) -> CommitProperties:
     return CommitProperties(custom_metadata=metadata, max_commit_retries=0)
 
 
-def _is_committed(snapshot: DeltaSnapshot, commit: Callable[[], object]) -> bool:
-    """Call ``commit``, a function that makes a commit, and return True if the commit was made.
+def _try_commit(snapshot: DeltaSnapshot, commit: Callable[[], object]) -> bool:
+    """Call ``commit``, a function that makes a commit; return True if the commit was made.
 
     Return False if another writer has committed the same version. Other errors are raised.
     """

@@ -157,13 +157,13 @@ def find_newest_metadata(
     has removed the oldest commits from the log. After a RESTORE, None is returned instead, because
     the RESTORE may have undone the commit of ``known``.
     """
-    oldest = Commit(0)
+    oldest = Commit(0)  # if the history is empty
     for oldest in history:
         if oldest.marker is not None:
             return oldest.marker
         if oldest.restored is not None:
             known = None
-    return known if oldest.version > 0 else None
+    return known if oldest.version > 0 else None  # version 0: no commit has been removed
 
 
 def read_last_metadata(folder: Path) -> CommitMetadata | None:
@@ -221,13 +221,16 @@ def log_file(folder: Path, version: int) -> Path:
     return folder / "_delta_log" / f"{version:020}.json"
 
 
-def _skip_undone(commits: Iterable[Commit]) -> Iterator[Commit]:
+def _skip_undone(history: Iterable[Commit]) -> Iterator[Commit]:
     """Yield commits, newest first, without those that a later RESTORE has undone."""
-    limit: tuple[str, int] | None = None
-    for commit in commits:
-        if limit is None or getattr(commit, limit[0]) <= limit[1]:
-            yield commit
-            limit = commit.restored
+    restored: tuple[str, int] | None = None
+    for commit in history:
+        if restored is not None:
+            attribute, newest = restored  # `version` or `time`, and its value
+            if getattr(commit, attribute) > newest:
+                continue
+        yield commit
+        restored = commit.restored
 
 
 def _read_log(folder: Path) -> Iterator[Commit]:
@@ -241,7 +244,7 @@ def _read_log(folder: Path) -> Iterator[Commit]:
 
 def _list_versions(log: Path) -> Iterator[int]:
     for file in log.glob("*.json"):
-        if len(file.stem) == 20 and file.stem.isdigit():  # noqa: PLR2004  (the protocol's)
+        if len(file.stem) == 20 and file.stem.isdigit():  # noqa: PLR2004  (by the Delta protocol)
             yield int(file.stem)
 
 
@@ -299,10 +302,7 @@ def _find_restore_point(info: Mapping[str, Any]) -> tuple[str, int]:
 
     The parameter of a RESTORE is ``version``, ``timestamp`` (Spark) or ``datetime`` (deltalake). A
     time without an offset is taken as UTC. If no parameter can be read, return ``("version", -1)``,
-    so that all earlier commits count as undone.
-
-    Args:
-        info: The ``commitInfo`` of the RESTORE in Delta's log.
+    so that all earlier commits count as undone. ``info`` is the ``commitInfo`` of the RESTORE.
     """
     parameters = info.get("operationParameters") or {}
     try:
