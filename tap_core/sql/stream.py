@@ -228,8 +228,7 @@ class SQLStream(Stream, abc.ABC):
         if self.replication_key:
             column = table.columns[self.replication_key]
             query = query.order_by(_build_order(column, self))
-            start = _read_start(column, self, context)
-            query = _limit_rows(query, column, start, self)
+            query = _limit_rows(query, column, _read_start(column, self, context), self)
         return query
 
     def apply_query_limit(self, query: sa.Select[Any]) -> sa.Select[Any]:
@@ -428,9 +427,11 @@ def _find_mismatch(start: Any, column: sa.Column[Any], stream: SQLStream) -> str
 
 
 def _is_number(value: Any) -> bool:
-    with suppress(ArithmeticError, TypeError, ValueError):
-        return bool(Decimal(value) or True)
-    return False
+    try:
+        Decimal(value)
+    except (ArithmeticError, TypeError, ValueError):
+        return False
+    return True
 
 
 def _limit_rows(
