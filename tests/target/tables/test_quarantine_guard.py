@@ -79,10 +79,10 @@ def test_retried_batch_of_bad_rows_carries_no_state(
     """The first try had chosen its state before a bad row was known."""
     append, failures = DeltaWriter.append, [TimeoutError(110, "Connection timed out")]
 
-    def failing(self: Any, spark: Any, table: Any, *rows: Any, **options: Any) -> Any:
+    def failing(self: Any, table: Any, *rows: Any, **options: Any) -> Any:
         if table.name == "a" and failures:
             raise failures.pop()
-        return append(self, spark, table, *rows, **options)
+        return append(self, table, *rows, **options)
 
     monkeypatch.setattr(DeltaWriter, "append", failing)
     monkeypatch.setattr(commit_retry, "_sleep", lambda *_: None)

@@ -404,7 +404,7 @@ def test_concurrent_appends_are_both_kept(spark_session, spark, table):
         mine = spark_session.thread_session()
         writer = IcebergWriter()
         for number in range(1, 5):
-            writer.append(mine, table, rows(mine, (number, "ours", 1)), marker(number))
+            writer.append(table, rows(mine, (number, "ours", 1)), marker(number))
 
     def theirs() -> None:
         mine = spark_session.thread_session()
