@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import psycopg
 import sqlalchemy as sa
 from sqlalchemy import exc
-from sqlalchemy.dialects.postgresql.base import PGDialect
 
 from tap_core.exceptions import ConfigurationError, FatalSyncError
 from tap_core.sync.change_log import Change, ChangeLog, LogEntry, Position, SchemaUpdate
@@ -59,7 +58,7 @@ WIDENED = {
     *((kind, text) for kind in (20, 21, 23, 25, 1043, 1700, 2950) for text in (25, 1043)),
 }
 """Changes of a column's type, as pairs of type OIDs, that do not change the text of a value."""
-_PREPARER = PGDialect().identifier_preparer  # type: ignore[no-untyped-call]
+_PREPARER = sa.make_url("postgresql+psycopg://").get_dialect()().identifier_preparer
 WAIT_SECONDS = 0.05
 SLOT_SECONDS = 30.0
 LOG_SECONDS = 5.0
