@@ -10,7 +10,6 @@ from __future__ import annotations
 import abc
 import inspect
 import logging
-import signal
 import sys
 import threading
 import time
@@ -46,7 +45,7 @@ from tap_core.exceptions import (
     MapperNotInitialized,
     SingerSDKDeprecationWarning,
 )
-from tap_core.io.termination_handlers import handle_termination
+from tap_core.io.termination_handlers import handle_termination, is_repetition
 from tap_core.logging import plugin_log_level, setup_console_logging, warn_about_log_level
 from tap_core.redaction import collect_secrets, register_secrets
 from tap_core.types import JsonSchema
@@ -443,14 +442,10 @@ class PluginBase(abc.ABC):
             handle_termination(self._handle_signal)
 
     def _handle_signal(self, signum: int, frame: FrameType | None) -> None:
-        """Stop the plugin after a signal; ignore a SIGTERM that follows a single SIGINT.
-
-        Ctrl-C sends SIGINT to all processes of a terminal. An orchestrator among them then sends
-        SIGTERM to its plugins. These two signals are one request to stop.
-        """
-        is_echo = self._received_signals == (signal.SIGINT,) and signum == signal.SIGTERM
+        """Stop the plugin after a signal, unless the signal repeats the request to stop."""
+        repeats = is_repetition(signum, self._received_signals)
         self._received_signals += (signum,)
-        if not is_echo:
+        if not repeats:
             self._handle_termination(signum, frame)
 
     @property

@@ -411,14 +411,14 @@ class TargetSpark(PluginBase):
     # Signals
 
     def call_on_interrupt(self, leave: Callable[[], None] | None) -> None:
-        """Set a function that is called at the first SIGINT or SIGTERM; None removes it.
+        """Set a function that is called at the first signal to end; None removes it.
 
         If a signal has already arrived, the function is called at once.
         """
         self._signals.call_on_interrupt(leave)
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
-        """End the load after SIGINT or SIGTERM, once the commits in progress have finished.
+        """End the load after SIGINT, SIGTERM or SIGHUP, once the commits in progress have finished.
 
         A second signal ends the process at once. If there is no load, the signal has the same
         effect as in other plugins.

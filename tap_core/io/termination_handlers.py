@@ -1,32 +1,53 @@
-"""Handlers of the signals that ask a process to end: SIGINT and SIGTERM."""
+"""Handlers of the signals that ask a process to end: SIGINT, SIGTERM and SIGHUP.
+
+SIGHUP arrives when the terminal is closed. A process that was started with it ignored, as by
+``nohup``, continues.
+"""
 
 from __future__ import annotations
 
 import signal
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import FrameType
 from typing import Final, TypeAlias
 
-__all__ = ["handle_termination", "ignore_handled_termination"]
+__all__ = ["handle_termination", "ignore_handled_termination", "is_repetition"]
 
 _Handler: TypeAlias = Callable[[int, FrameType | None], None]
 
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _REPEAT_SECONDS: Final = 0.1
 """Seconds after which a signal that arrived during a finalizer is sent again."""
 
 
 def handle_termination(handle: _Handler) -> None:
-    """Let ``handle`` handle SIGINT and SIGTERM; call it in the main thread.
+    """Let ``handle`` handle SIGINT, SIGTERM and SIGHUP; call it in the main thread.
 
-    A signal that arrives while Python runs a finalizer is sent again.
+    A signal that arrives while Python runs a finalizer is sent again. SIGHUP stays ignored if it
+    is.
     """
     for number in _SIGNALS:
-        signal.signal(number, partial(_call_outside_finalizers, handle))
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, partial(_call_outside_finalizers, handle))
+
+
+def is_repetition(number: int, received: Sequence[int]) -> bool:
+    """Return True if a signal belongs to the same request to stop as the signals before it.
+
+    Ctrl-C sends SIGINT to all processes of a terminal. An orchestrator among them then sends
+    SIGTERM to its plugins. When a terminal is closed, the kernel and the shell send SIGHUP each.
+
+    Args:
+        number: Number of the signal.
+        received: Numbers of the signals that were received before it.
+    """
+    if number == signal.SIGHUP:
+        return bool(received)
+    return number == signal.SIGTERM and tuple(received) == (signal.SIGINT,)
 
 
 def ignore_handled_termination() -> None:

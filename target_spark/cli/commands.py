@@ -7,7 +7,6 @@ output, and messages to standard error. Exit codes: 0 success, 1 failure, 2 wron
 
 from __future__ import annotations
 
-import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +20,7 @@ from tap_core.config.loading import NO_SETTINGS, ConfigInput
 from tap_core.config.similar_names import list_names
 from tap_core.exceptions import ConfigurationError
 from tap_core.io.stdin import open_binary
+from tap_core.io.termination_handlers import handle_termination
 from tap_core.limits.memory import DOCUMENT_BYTES, InputTooLargeError, read_at_most
 from tap_core.parsing.command_line import choose_from, parse_limit
 from tap_core.protocols.airbyte.cli_args import AirbyteCommand, CatalogPath, ConfigPath, Debug
@@ -392,14 +392,13 @@ def _create_target(plugin: type[CommandTarget], config_input: ConfigInput) -> Co
     """Create the target for a command that loads no data, such as `last-state`.
 
     The setting ``report`` is removed. Otherwise, the target would overwrite the report file of the
-    last load. Signal handlers of the target are replaced, so that SIGINT and SIGTERM end the
+    last load. Signal handlers of the target are replaced, so that the signals end the
     command.
     """
     config = {**config_input.config, "report": None}
     target = plugin(config=config, parse_env_config=config_input.parse_env)
     if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, _end_by_signal)  # in place of that of a load, which exits with 0
+        handle_termination(_end_by_signal)  # in place of that of a load, which exits with 0
     return target
 
 

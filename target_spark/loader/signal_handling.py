@@ -1,4 +1,4 @@
-"""Handling of the signals SIGINT (Ctrl-C) and SIGTERM during a load.
+"""Handling of the signals SIGINT (Ctrl-C), SIGTERM and SIGHUP during a load.
 
 The first signal ends the reading of the input; commits in progress finish, and their states are
 emitted. SIGINT also commits the rows received so far, if `LoadSignals.commits_on_interrupt` is set.
@@ -20,7 +20,7 @@ __all__ = ["LoadSignals"]
 
 
 class LoadSignals:
-    """Receiver of the signals SIGINT and SIGTERM during a load.
+    """Receiver of the signals SIGINT, SIGTERM and SIGHUP during a load.
 
     Attributes:
         commits_on_interrupt: True if SIGINT commits the rows received so far.
@@ -68,7 +68,7 @@ class LoadSignals:
         self._ends_actions = None
 
     def call_on_interrupt(self, leave: Callable[[], None] | None) -> None:
-        """Set an additional function that `handle` calls at the first SIGINT or SIGTERM.
+        """Set an additional function that `handle` calls at the first signal.
 
         If the signal has already arrived, such as during the start of Spark, the function is called
         at once.
@@ -81,7 +81,7 @@ class LoadSignals:
             leave()
 
     def handle(self, signum: int) -> bool:
-        """End the load because of SIGINT or SIGTERM, and return True.
+        """End the load because of a signal, and return True.
 
         The first signal ends the reading of the input, or the actions after the load; a second one
         ends the process. Outside a block of `deferred`, do nothing and return False: the caller

@@ -276,6 +276,14 @@ def test_first_argument_can_select_another_protocol(calls):
 # Signals
 
 
+@pytest.fixture
+def hangup_by_default():
+    """The default effect of SIGHUP, also if the tests run by ``nohup``."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 class Counting(Plugin):
     """Records the signals that request termination."""
 
@@ -295,13 +303,26 @@ class Counting(Plugin):
         ([signal.SIGTERM, signal.SIGINT], [signal.SIGTERM, signal.SIGINT]),
         ([signal.SIGTERM, signal.SIGTERM], [signal.SIGTERM, signal.SIGTERM]),
         ([signal.SIGINT, signal.SIGINT], [signal.SIGINT, signal.SIGINT]),
+        # A closed terminal: the kernel and the shell send one each.
+        ([signal.SIGHUP, signal.SIGHUP], [signal.SIGHUP]),
+        ([signal.SIGTERM, signal.SIGHUP], [signal.SIGTERM]),
+        ([signal.SIGHUP, signal.SIGTERM], [signal.SIGHUP, signal.SIGTERM]),
     ],
 )
+@pytest.mark.usefixtures("hangup_by_default")
 def test_repeated_signal_from_an_orchestrator_counts_once(sent, heeded):
     plugin = Counting(config={"api_key": "k"})
     for number in sent:
         signal.raise_signal(number)
     assert plugin.ends == heeded
+
+
+@pytest.mark.usefixtures("hangup_by_default")
+def test_hangup_stays_ignored_if_it_is():
+    """As by ``nohup``: the plugin continues when its terminal is closed."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    Plugin(config={"api_key": "k"})
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
 
 
 def test_signal_handlers_are_set_only_in_the_main_thread():
@@ -316,11 +337,13 @@ def test_signal_handlers_are_set_only_in_the_main_thread():
     assert signal.getsignal(signal.SIGTERM).args == (plugin._handle_signal,)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signal_ends_the_process_gracefully(number):
     program = """
-        import logging, sys
+        import logging, signal, sys
         from tap_core.plugin_base import PluginBase
+
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
         class Plugin(PluginBase):
             name = "tap-x"
