@@ -103,7 +103,7 @@ class TextFormatter(AboutFormatter, format_name="text"):
         """Return a plugin's description as lines of ``Name: value``, with lists indented."""
         lines = [
             f"Name: {about_info.name}",
-            f"Description: {about_info.description}",
+            *([f"Description: {about_info.description}"] if about_info.description else []),
             f"Version: {about_info.version}",
             f"SDK Version: {about_info.sdk_version}",
         ]
@@ -166,7 +166,7 @@ class MarkdownFormatter(AboutFormatter, format_name="markdown"):
         """Return a Markdown page: description, capabilities, Python versions and settings."""
         parts = [
             f"# `{about_info.name}`",
-            about_info.description or "",
+            *([about_info.description] if about_info.description else []),
             "Built with tap_core.",
             "## Capabilities",
             "\n".join(f"- `{capability}`" for capability in about_info.capabilities),

@@ -83,6 +83,14 @@ print(AboutFormatter.get_formatter("{format_name}").format_about(info))
     )
 
 
+def test_plugin_without_a_docstring_has_no_description():
+    """The key of the JSON format stays, as in singer_sdk."""
+    info = replace(INFO, description=None)
+    assert written("text", info).startswith("Name: tap-x\nVersion: 1.2.3\n")
+    assert written("markdown", info).startswith("# `tap-x`\n\nBuilt with tap_core.\n")
+    assert json.loads(written("json", info))["description"] is None
+
+
 def test_text_about_names_the_environment_variable_of_each_setting():
     text = written("text")
     assert "  - Name: page-size\n    Type: ['integer', 'null']\n" in text
