@@ -288,7 +288,7 @@ class BookmarkCursor:
         if isinstance(value, dt.datetime):
             # Python compares datetimes that share a tzinfo by local time, ignoring the offset.
             return value.tzinfo is None or type(value.tzinfo) is dt.timezone
-        return type(value) in {int, float, dt.date}
+        return type(value) in {int, dt.date}  # a float may be infinite, which is no bookmark
 
     def _has_full_form(self, text: str) -> bool:
         """Return True if a text is a complete ISO 8601 date or date-time, and store its format.

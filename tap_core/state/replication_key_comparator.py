@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -72,7 +73,7 @@ class ReplicationKeyComparator:
         return False
 
     def is_usable(self, value: Any) -> bool:
-        """Return True if a value can be a bookmark, that is, if it is neither None nor NaN."""
+        """Return True if a value can be a bookmark: it is not None, NaN or infinite."""
         return not is_missing(value)
 
     def warn_unusable(self, value: Any) -> None:  # noqa: ARG002  for subclasses
@@ -167,10 +168,10 @@ def make_comparator(property_schema: Any, stream: str = "") -> ReplicationKeyCom
 
 
 def is_missing(value: Any) -> bool:
-    """Return True if a value is None or NaN. A JSON state stores both as null."""
+    """Return True if a value is None, NaN or infinite. A JSON state stores all of them as null."""
     if isinstance(value, Decimal):
-        return value.is_nan()
-    return value is None or (isinstance(value, float) and value != value)  # noqa: PLR0124  NaN
+        return not value.is_finite()
+    return value is None or (isinstance(value, float) and not math.isfinite(value))
 
 
 def _kinds(schema: Any) -> Iterator[ValueKind]:
@@ -199,7 +200,7 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
 def parse_number(value: Any) -> int | float | Decimal | None:
     """Return a number unchanged, and convert the text of a number to a Decimal.
 
-    Return None for NaN and for all other values.
+    Return None for NaN, for the infinities, and for all other values.
     """
     if isinstance(value, int):
         return value

@@ -268,6 +268,18 @@ def test_bookmark_of_another_replication_key_is_ignored() -> None:
     assert state == {"replication_key": "k", "replication_key_value": 1}
 
 
+@pytest.mark.parametrize("infinity", [float("inf"), Decimal("Infinity"), float("-inf")])
+@pytest.mark.parametrize("is_sorted", [True, False])
+def test_infinite_value_does_not_move_the_bookmark(infinity, is_sorted) -> None:
+    """JSON has no infinity: the bookmark would be null, and the next sync a full one."""
+    state: dict = {}
+    follower = cursor(state, order=make_comparator({"type": "number"}), is_sorted=is_sorted)
+    for value in (1.5, 2.5, infinity):
+        follower.advance(value)
+    follower.settle()
+    assert (state if is_sorted else state["progress_markers"])["replication_key_value"] == 2.5
+
+
 def test_null_values_are_logged_once_per_stream(caplog) -> None:
     order = make_comparator(None)
     for _ in range(3):

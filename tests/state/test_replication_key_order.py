@@ -190,6 +190,7 @@ def test_missing_values_are_recognized() -> None:
     assert is_missing(None)
     assert is_missing(float("nan"))
     assert is_missing(Decimal("sNaN"))
+    assert is_missing(float("-inf"))
     assert not is_missing(0)
     assert not is_missing("")
     assert parse_number([1]) is None
