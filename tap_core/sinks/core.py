@@ -309,8 +309,8 @@ class Sink(abc.ABC):
         """
         if any(name not in record for name in self._key_properties):
             raise MissingKeyPropertiesError(
-                f"Record is missing one or more key_properties. Key Properties:"
-                f" {self._key_properties}, Record Keys: {list(record)}"
+                "Record is missing one or more key_properties. Key Properties: "
+                f"{self._key_properties}, Record Keys: {list(record)} [stream '{self.stream_name}']"
             )
 
     def _after_process_record(self, context: dict[str, Any]) -> None:  # noqa: ARG002  a hook
