@@ -109,9 +109,12 @@ def read_config_files(paths: Iterable[StrPath]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     faults: list[str] = []
     for path in paths:
+        if not str(path):
+            faults.append("The path of a configuration file is empty: use --config FILE")
+            continue
         try:
             merged.update(_read_file(Path(path)))
-        except ConfigFileError as error:  # noqa: PERF203  a handful of files, once
+        except ConfigFileError as error:
             faults.append(str(error))
     if faults:
         raise ConfigFileError("; ".join(faults), errors=faults)

@@ -71,6 +71,12 @@ def test_invalid_configuration_file_is_named_with_its_fault(write, content, sent
     assert caught.value.errors == [f"Configuration file '{path}' {sentence}"]
 
 
+def test_empty_path_is_an_error_that_says_so():
+    """As in ``--config "$FILE"`` if the variable is not set."""
+    with pytest.raises(ConfigFileError, match=r"^The path of a configuration file is empty"):
+        read_config_files([""])
+
+
 def test_all_invalid_files_are_reported_together(write, tmp_path):
     bad = write("bad.json", "{")
     missing = str(tmp_path / "missing.json")
