@@ -146,6 +146,11 @@ def test_unknown_replication_method_is_named():
             r"stream 1 \(a\): a value is not of the right type",
         ),
         ({"tap_stream_id": "a", "metadata": [{}]}, "'breadcrumb' is missing"),
+        (
+            {"tap_stream_id": "a", "metadata": {"x": 1}},
+            r"\(a\): 'metadata' is not a list of objects",
+        ),
+        ({"tap_stream_id": "a", "metadata": [5]}, r"\(a\): 'metadata' is not a list of objects"),
     ],
 )
 def test_invalid_stream_is_refused_with_its_location(stream, fault):

@@ -77,10 +77,13 @@ def _check_entry(entry: Mapping[str, Any], location: str) -> None:
             raise CatalogFileError(f"{location}: '{name}' is not a string")
     if not isinstance(entry.get("schema", {}), Mapping):
         raise CatalogFileError(f"{location}: 'schema' is not an object")
+    metadata = entry.get("metadata") or []
+    if not isinstance(metadata, list) or not all(isinstance(each, dict) for each in metadata):
+        raise CatalogFileError(f"{location}: 'metadata' is not a list of objects")
     try:
         CatalogEntry.from_dict(entry)
         _check_schema(entry.get("schema"), location)
-        _check_breadcrumbs(entry.get("metadata") or (), location)
+        _check_breadcrumbs(metadata, location)
     except KeyError as error:
         raise CatalogFileError(f"{location}: {error} is missing") from None
     except (AttributeError, TypeError, ValueError) as error:
