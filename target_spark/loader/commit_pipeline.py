@@ -245,7 +245,7 @@ class CommitPipeline:
         If the report has the same note already, nothing happens.
         """
         if self._report.add_stream_remark(str(stream), text):
-            logger.info("Stream %s %s", stream, text)
+            logger.info("Stream %s: %s", stream, text)
 
     def wait(self) -> None:
         """Block until all queued commits and other tasks have finished, or one has failed.

@@ -43,7 +43,7 @@ DELETED = {"_sdc_deleted_at": "2024-05-01T00:00:00Z"}
 
 
 def without_java(tmp_path: Path, *messages: dict[str, Any], **config: Any) -> dict[str, Any]:
-    """Load messages in a process that has no Java; return its report."""
+    """Load messages in a process that has no Java; return its report, with its log as `log`."""
     report = tmp_path / "report.json"
     done = run(
         tmp_path,
@@ -55,8 +55,7 @@ def without_java(tmp_path: Path, *messages: dict[str, Any], **config: Any) -> di
         **config,
     )
     assert done.returncode == 0, done.stderr.decode()
-    found: dict[str, Any] = json.loads(report.read_bytes())
-    return found
+    return {**json.loads(report.read_bytes()), "log": done.stderr.decode()}
 
 
 def test_small_load_needs_no_java(tmp_path: Path) -> None:
@@ -88,6 +87,7 @@ def test_small_load_needs_no_java(tmp_path: Path) -> None:
     assert "application" not in report
     assert report["streams"]["keyed"]["updated"] == 1
     assert report["streams"]["keyed"]["changes"][0]["column"] == "extra"
+    assert "Stream keyed: new column extra (bigint)" in report["log"]
     counts = count_rows(tmp_path / "tables")
     assert counts == {"keyed": 3, "plain": 1, "versioned": 1}
 
