@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +18,10 @@ from tests.postgres import Server
 from tests.samples.postgres_log import LogSource, log_source
 from tests.samples.test_tap_postgres import create_table_of_all_types
 
-from tap_postgres.change_log import LogError  # isort: skip - found after `postgres_log`
+from tap_postgres.change_log import LogError, PostgresLog  # isort: skip - found after `postgres_log`
 
 STREAM = "public-t"
+LARGE_ROWS = 40  # in the statement of `write_large_rows`
 
 
 @pytest.fixture
@@ -300,6 +302,30 @@ def test_statements_in_errors_are_valid_for_names_that_need_quotes(source: LogSo
 
 
 def test_one_message_of_the_log_at_a_time_is_in_memory(source: LogSource) -> None:
+    log, start, end = write_large_rows(source)
+    tracemalloc.start()
+    try:
+        found = sum(isinstance(entry, Change) for entry in log.read({STREAM: start}, end))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found == LARGE_ROWS
+    assert peak < 20_000_000
+
+
+@pytest.mark.thorough
+def test_time_limit_of_statements_does_not_end_a_slow_run(source: LogSource) -> None:
+    log, start, end = write_large_rows(source)
+    source.run(f"ALTER DATABASE {source.database.name} SET statement_timeout = '2s'")
+    log._connector._engine.dispose()
+    entries = log.read({STREAM: start}, end)
+    next(entries)
+    time.sleep(4)
+    assert sum(isinstance(entry, Change) for entry in entries) == LARGE_ROWS
+
+
+def write_large_rows(source: LogSource) -> tuple[PostgresLog, int, int]:
+    """Write rows of a megabyte; return the log, and the positions at which they begin and end."""
     source.run(
         "CREATE TABLE t (id int PRIMARY KEY, v text)",
         "ALTER TABLE t ALTER v SET STORAGE EXTERNAL",
@@ -308,16 +334,8 @@ def test_one_message_of_the_log_at_a_time_is_in_memory(source: LogSource) -> Non
     source.run("INSERT INTO t SELECT i, repeat('x', 1000000) FROM generate_series(1, 40) i")
     [stream] = source.make_tap().streams.values()
     log = stream.change_log
-    assert log is not None
-    end = log.begin({STREAM: start})
-    tracemalloc.start()
-    try:
-        found = sum(isinstance(entry, Change) for entry in log.read({STREAM: start}, end))
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert found == 40
-    assert peak < 20_000_000
+    assert isinstance(log, PostgresLog)
+    return log, start, log.begin({STREAM: start})
 
 
 def test_publication_with_a_row_filter_is_an_error(source: LogSource) -> None:

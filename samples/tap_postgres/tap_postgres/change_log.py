@@ -539,6 +539,8 @@ class PostgresLog(ChangeLog):
             driver = cast("psycopg.Connection[Any]", connection.connection.driver_connection)
             try:
                 with driver.cursor() as cursor:
+                    # The statement ends when all messages are read, however slow the target is.
+                    cursor.execute("SET LOCAL statement_timeout = 0")
                     values = (self._slot, _format_lsn(end), quoted)
                     yield from cursor.stream(CHANGES, values, binary=True)
             except psycopg.Error as error:
