@@ -144,20 +144,15 @@ def reload_records(
     *,
     overwrite: bool = False,
 ) -> ReplayResult:
-    """Load the records in a stream's quarantine table again, with a running Spark.
+    """Load the records in a stream's quarantine table again as `replay` does, with a running Spark.
 
     Args:
         engine: The Spark process of the run.
         options: The options of the load.
         run: The identity of the run.
         folder: The local folder for uncommitted rows.
-        described: The schema of the stream. It determines the conversion of the records.
-        overwrite: True to replace rows of the table that have the same key as a record. False to
-            leave these rows unchanged, and to keep the records in the quarantine.
-
-    Raises:
-        UnsupportedError: The stream is configured to be overwritten by each run.
-        TargetSparkError: The records could not be loaded.
+        described: The schema of the stream.
+        overwrite: True to replace rows with the same key; False to leave them unchanged.
     """
     stream = described.stream
     if options.mode(stream, keyed=bool(described.keys)) is WriteMode.OVERWRITE:

@@ -150,19 +150,7 @@ def open_reader(config: Mapping[str, Any], options: LoadOptions) -> Iterator[Tab
 def read_run_rows(
     reader: TableReader, options: LoadOptions, limit: int, stream: str | None = None
 ) -> list[dict[str, Any]]:
-    """Return the last runs of target-spark, newest run first, with one item per run and stream.
-
-    They are read from the table of runs. Each run appends one row per stream to this table.
-
-    Args:
-        reader: The reader of tables.
-        options: The options of the load, which determine the location of the table.
-        limit: The maximum number of runs.
-        stream: The stream whose rows are returned; None for all streams.
-
-    Raises:
-        TargetSparkError: There is no table of runs, or it cannot be read.
-    """
+    """Return the last runs as `list_runs` does, with an open reader of tables."""
     found = _find_runs(reader, options, limit, stream)
     if found is None:
         raise TableError(

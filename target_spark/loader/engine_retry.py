@@ -30,16 +30,7 @@ def retry_with_engine(
     If the run used a Spark process that several runs share, and this process has ended, the run
     starts its own process and calls the function again.
 
-    Args:
-        engine: The Spark process of the run.
-        step: The function to call.
-        operation: A description of the work; log and error messages begin with it.
-        before_retry: A function that is called with the exception after each failure. If it raises
-            an exception, that exception is raised instead of a retry.
-        stopping: An event that is set to stop the run. Once it is set, failures are not retried.
-
-    Returns:
-        The result of ``step``.
+    The arguments after ``engine``, the Spark process of the run, are those of `retry_transient`.
 
     Raises:
         TargetSparkError: The Spark process ended; the message has the reason.

@@ -79,11 +79,7 @@ class DryRunWriter:
         """Do nothing. The changed columns are stored by `annotate`, which is called next."""
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return the original name of each renamed column, such as ``{"`user_id`": "user-id"}``.
-
-        The mapping is empty for a table that does not exist yet. Return None if another program
-        created the table.
-        """
+        """Return the original name of each renamed column; an empty mapping for a new table."""
         if table.key in self._new_tables:
             return {}
         return self._writer.sources(spark, _strip_unknown_catalog(spark, table))

@@ -202,10 +202,7 @@ class DeltaWriter:
         self._check_same(spark, table)
 
     def alter(self, spark: SparkSession, table: Table, changes: Sequence[SchemaChange]) -> None:
-        """Add columns and nested fields to a table, and widen column types.
-
-        Each resulting commit repeats the metadata of target-spark's newest commit.
-        """
+        """Add columns and nested fields to a table, and widen column types."""
         if all(change.kind == "add" and len(change.path) == 1 for change in changes):
             fields = [
                 build_field(change.path[0], parse_ddl(change.ddl), change.comment)
@@ -216,10 +213,7 @@ class DeltaWriter:
         self._alter(spark, table, build_alter_statements(changes, to_widen=_WIDENING))
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return the original name of each renamed column, such as ``{"`user_id`": "user-id"}``.
-
-        Return None for a table that another program created.
-        """
+        """Return the original name of each renamed column, or None for another program's table."""
         return read_sources(get_properties(spark, table))
 
     def annotate(self, spark: SparkSession, table: Table, table_schema: TableSchema) -> None:
@@ -342,11 +336,7 @@ class DeltaWriter:
     def get_last_metadata(
         self, spark: SparkSession, table: Table, known: CommitMetadata | None = None
     ) -> CommitMetadata | None:
-        """Return the metadata that target-spark stored in its newest commit to a table, or None.
-
-        ``known`` is metadata that the caller has read before. It is returned if Delta has since
-        removed all commits with metadata of target-spark from the log.
-        """
+        """Return the metadata that target-spark stored in its newest commit to a table, or None."""
         state = self._tables[table.key]
         state.newest = find_newest_metadata(commits(spark, table), state.newest or known)
         return state.newest

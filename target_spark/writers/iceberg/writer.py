@@ -197,10 +197,7 @@ class IcebergWriter:
             self._alter(spark, table, build_alter_statements(changes))
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return the original name of each renamed column, such as ``{"`user_id`": "user-id"}``.
-
-        Return None for a table that another program created.
-        """
+        """Return the original name of each renamed column, or None for another program's table."""
         return read_sources(get_table_properties(spark, resolve_table(spark, table).ref))
 
     def annotate(self, spark: SparkSession, table: Table, table_schema: TableSchema) -> None:
@@ -330,11 +327,7 @@ class IcebergWriter:
     def get_last_metadata(
         self, spark: SparkSession, table: Table, known: CommitMetadata | None = None
     ) -> CommitMetadata | None:
-        """Return the metadata that target-spark stored in its newest commit to a table, or None.
-
-        ``known`` is metadata that the caller has read before. It is returned if another program has
-        since expired all snapshots with metadata of target-spark.
-        """
+        """Return the metadata that target-spark stored in its newest commit to a table, or None."""
         state = self._tables[table.key]
         newest_first = list(snapshots(spark, table))
         state.newest = _find_newest_metadata(newest_first, state.newest or known)
