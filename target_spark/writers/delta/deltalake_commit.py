@@ -329,17 +329,10 @@ def merge_rows(
 
     The library deltalake rewrites the files that may have matching rows, in the memory of this
     process. If no row changes, for example because all rows to delete are missing in the table, the
-    commit stores only metadata. After an error it is not known if the commit was made.
+    commit stores only metadata.
 
-    Args:
-        snapshot: The newest table version, as the caller has read it.
-        rows: The batch, with one row per key.
-        merge: The statement. Its target must be `MERGE_TARGET`.
-        marker: The metadata to store in the commit, such as the newest state.
-        app_id: The application id of the Delta transaction.
-
-    Returns:
-        True if the commit was made; False if another writer has committed that version.
+    ``rows`` is the batch, with one row per key. The target of ``merge`` must be `MERGE_TARGET`. The
+    other arguments, the result and errors are like those of `commit_files`.
     """
     merger = snapshot.table.merge(
         rows,
@@ -372,17 +365,10 @@ def delete_other_versions(
 ) -> bool:
     """Delete the rows of all Singer table versions but one, or mark them as deleted.
 
-    The commit is the Delta version that follows ``snapshot``. If no row has another version, it
-    stores only metadata. After an error it is not known if the commit was made.
-
-    Args:
-        snapshot: The newest Delta version, as the caller has read it.
-        app_id: The application id of the Delta transaction.
-        deletion: The version to keep, and the rule to delete rows or to mark them as deleted.
-        marker: The metadata to store in the commit, such as the newest state.
-
-    Returns:
-        True if the commit was made; False if another writer has committed that version.
+    The commit is the Delta version that follows ``snapshot``. If no row has another Singer version,
+    it stores only metadata. ``deletion`` has the version to keep, and the rule to delete rows or to
+    mark them as deleted. The other arguments, the result and errors are like those of
+    `commit_files`.
     """
     table, properties = snapshot.table, _commit_properties(marker, app_id)
     others = f"({_quote_for_datafusion(deletion.column)} IS DISTINCT FROM {deletion.version})"
