@@ -6,12 +6,10 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
-__all__ = ["RateLimitedServer", "serve_limited"]
+__all__ = ["RateLimitedServer"]
 
 ROWS = 5
 
@@ -68,14 +66,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Log nothing."""
-
-
-@contextmanager
-def serve_limited(a_second: int) -> Iterator[RateLimitedServer]:
-    """Serve in background threads during the context."""
-    with RateLimitedServer(a_second) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()

@@ -9,7 +9,8 @@ import pytest
 
 from tests.cluster.jobs import Job
 from tests.cluster.standalone import Standalone
-from tests.extract.counting_server import Counting, counting, longest_pause, most_in_a_second
+from tests.extract.counting_server import Counting, longest_pause, most_in_a_second
+from tests.server_thread import serve_in_thread
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough, pytest.mark.slow]
 
@@ -20,7 +21,7 @@ SLOTS = 4
 
 @pytest.fixture
 def source() -> Iterator[Counting]:
-    with counting() as made:
+    with serve_in_thread(Counting()) as made:
         yield made
 
 

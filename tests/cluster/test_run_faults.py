@@ -16,8 +16,9 @@ import pytest
 
 from tests.cluster.faulty_taps import FaultyTap
 from tests.cluster.jobs import Job, until
-from tests.cluster.rate_limited_server import serve_limited
+from tests.cluster.rate_limited_server import RateLimitedServer
 from tests.cluster.standalone import Standalone
+from tests.server_thread import serve_in_thread
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.thorough]
 
@@ -287,7 +288,7 @@ def test_shared_bookmark_does_not_advance_past_a_failed_context(job: Job) -> Non
 
 def test_rate_limited_source_is_read_completely(standalone: Standalone, tmp_path: Path) -> None:
     """Each worker waits for the Retry-After of a 429."""
-    with serve_limited(a_second=4) as server:
+    with serve_in_thread(RateLimitedServer(a_second=4)) as server:
         job = Job(
             tmp_path / "job",
             standalone,

@@ -19,6 +19,7 @@ import yaml
 
 from scripts.public_names import find_undocumented_names, read_summary
 from tests.docs.test_code_blocks import ROOT
+from tests.server_thread import serve_in_thread
 
 CONFIG = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -228,8 +229,7 @@ def test_browser_walks_all_pages_and_finds_words(site: Path, tmp_path: Path) -> 
     (site / "walk.html").write_text(WALK.replace("ADDRESSES", json.dumps(addresses)))
     visits = Visits()
     handler = partial(SiteHandler, directory=str(site), visits=visits)
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with serve_in_thread(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as server:
         origin = f"http://127.0.0.1:{server.server_port}"
         with subprocess.Popen(
             [
@@ -242,7 +242,6 @@ def test_browser_walks_all_pages_and_finds_words(site: Path, tmp_path: Path) -> 
         ) as browser:
             is_done = visits.is_done.wait(600)
             browser.terminate()
-        server.shutdown()
     assert is_done, "the browser has not reported"
     found = visits.found
     assert "error" not in found, found["error"]

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from typing import Any
 
-__all__ = ["Counting", "counting", "longest_pause", "most_in_a_second"]
+__all__ = ["Counting", "longest_pause", "most_in_a_second"]
 
 
 class Counting(ThreadingHTTPServer):
@@ -54,17 +52,6 @@ class Page(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         """Log nothing."""
-
-
-@contextmanager
-def counting() -> Iterator[Counting]:
-    """Start a counting server on loopback."""
-    with Counting() as made:
-        thread = threading.Thread(target=made.serve_forever, daemon=True)
-        thread.start()
-        yield made
-        made.shutdown()
-        thread.join()
 
 
 def most_in_a_second(moments: list[float], seconds: float = 1.0) -> int:

@@ -19,8 +19,9 @@ from target_spark.extract import rate_limit_server as module
 from target_spark.extract.rate_limit_server import RateLimitAddress, RateLimitServer, StaticShare
 from target_spark.extract.tap_factory import TapSpec
 from target_spark.spark.session import Session, SparkSettings
-from tests.extract.counting_server import Counting, counting, longest_pause, most_in_a_second
+from tests.extract.counting_server import Counting, longest_pause, most_in_a_second
 from tests.extract.limited_taps import REQUESTS_PER_STREAM, limited
+from tests.server_thread import serve_in_thread
 
 SLOTS = 4
 """The number of processes that send at the same time."""
@@ -28,7 +29,7 @@ SLOTS = 4
 
 @pytest.fixture
 def server() -> Iterator[Counting]:
-    with counting() as made:
+    with serve_in_thread(Counting()) as made:
         yield made
 
 

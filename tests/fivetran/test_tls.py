@@ -18,6 +18,7 @@ from tap_core.exceptions import ConfigurationError
 from tap_core.http.https_policy import check_https, require_https
 from tap_core.protocols.fivetran.connection_tests import run_test
 from tests.http.certificates import write_certificate
+from tests.server_thread import serve_in_thread
 
 
 class Orders(RESTStream[Any]):
@@ -70,12 +71,11 @@ def certificate(tmp_path: Path) -> Path:
 def serving(certificate: Path) -> Iterator[str]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        server.handle_error = lambda *_: None  # type: ignore[method-assign]  # the client hangs up
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]  # the client hangs up
+    with serve_in_thread(server):
         yield f"https://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
 
 
 def check_connection(tap: TapOverTls) -> str | None:

@@ -14,6 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from tests.server_thread import serve_in_thread
+
 __all__ = ["ReceivedRequest", "Reply", "Server", "page", "serving"]
 
 _PATIENCE = 60
@@ -185,18 +187,13 @@ class _Listener(ThreadingHTTPServer):
 def serving(wrap: Callable[[socket.socket], socket.socket] | None = None) -> Iterator[Server]:
     """Serve on a free port; ``wrap`` puts TLS around the listening socket."""
     handler = type("Handler", (_Handler,), {})
-    with _Listener(("127.0.0.1", 0), handler) as listener:
-        scheme = "http"
-        if wrap is not None:
-            listener.socket = wrap(listener.socket)
-            scheme = "https"
-        server = Server(f"{scheme}://127.0.0.1:{listener.server_address[1]}")
-        handler.test_server = server  # type: ignore[attr-defined]
-        thread = threading.Thread(target=listener.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
+    listener, scheme = _Listener(("127.0.0.1", 0), handler), "http"
+    if wrap is not None:
+        listener.socket, scheme = wrap(listener.socket), "https"
+    server = Server(f"{scheme}://127.0.0.1:{listener.server_address[1]}")
+    handler.test_server = server  # type: ignore[attr-defined]
+    with serve_in_thread(listener):
         try:
             yield server
         finally:
             server.closing.set()
-            listener.shutdown()
-            thread.join()

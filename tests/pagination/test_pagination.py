@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import warnings
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from urllib.parse import ParseResult, parse_qs, parse_qsl, urlparse
 
 import pytest
@@ -30,6 +29,7 @@ from tap_core.pagination import (
     first,
 )
 from tests.pagination.peer_pages import page
+from tests.server_thread import serve_in_thread
 
 ROWS = [{"id": number} for number in range(1, 12)]
 SIZE = 4
@@ -64,12 +64,8 @@ class Api(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def api():
-    with ThreadingHTTPServer(("127.0.0.1", 0), Api) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
+    with serve_in_thread(ThreadingHTTPServer(("127.0.0.1", 0), Api)) as server:
         yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
 
 
 class LinkInBody(BaseHATEOASPaginator):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any, ClassVar
 import pytest
 
 from tests.project.locks import ROOT, read_lock
+from tests.server_thread import serve_in_thread
 
 SCRIPT = ROOT / "scripts" / "audit.py"
 KNOWN = ("PyPI", "jinja2", "2.4.1")
@@ -78,12 +78,8 @@ class Feed(BaseHTTPRequestHandler):
 def feed() -> Iterator[str]:
     Feed.advisories = {KNOWN: "OSV-0"}
     Feed.queries = []
-    with ThreadingHTTPServer(("127.0.0.1", 0), Feed) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
+    with serve_in_thread(ThreadingHTTPServer(("127.0.0.1", 0), Feed)) as server:
         yield f"http://127.0.0.1:{server.server_address[1]}/v1/query"
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture

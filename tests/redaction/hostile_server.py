@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from tests.redaction.canaries import CANARIES
+from tests.server_thread import serve_in_thread
 
 __all__ = ["MODES", "get_url", "hostile_server"]
 
@@ -63,15 +63,8 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def hostile_server() -> Iterator[int]:
     """Run the server on a free loopback port; yield the port."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with serve_in_thread(ThreadingHTTPServer(("127.0.0.1", 0), _Handler)) as server:
         yield server.server_address[1]
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def get_url(port: int, mode: str) -> str:

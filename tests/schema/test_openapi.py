@@ -6,7 +6,6 @@ import base64
 import importlib.resources
 import json
 import sys
-import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +22,7 @@ from tap_core.schema import resolve_schema_references
 from tap_core.schema.loading import resolve_sibling
 from tap_core.schema.source import OpenAPISchema, OpenAPISchemaNormalizer
 from tests.http.server import Reply, serving
+from tests.server_thread import serve_in_thread
 
 DOCUMENTS = Path(__file__).with_name("documents")
 V2, V30, V31 = (DOCUMENTS / f"shop_{name}" for name in ("v2.json", "v30.yaml", "v31.json"))
@@ -412,13 +412,9 @@ class Documents(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def server():
-    with ThreadingHTTPServer(("127.0.0.1", 0), Documents) as served:
+    with serve_in_thread(ThreadingHTTPServer(("127.0.0.1", 0), Documents)) as served:
         served.seen = []
-        thread = threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
         yield served
-        served.shutdown()
-        thread.join()
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from tap_core.parsing.datetimes import utc_now
 from tap_core.state.checkpoint_policy import CheckpointPolicy
 from tap_core.streams.rest import RESTStream
 from tap_core.sync.sync_run import SyncRun
+from tests.server_thread import serve_in_thread
 from tests.sync.syncing import (
     INTEGER,
     STRING,
@@ -749,12 +750,8 @@ class Server(ThreadingHTTPServer):
 
 @pytest.fixture
 def server():
-    with Server(("127.0.0.1", 0), Api) as made:
-        thread = threading.Thread(target=made.serve_forever)
-        thread.start()
+    with serve_in_thread(Server(("127.0.0.1", 0), Api)) as made:
         yield made
-        made.shutdown()
-        thread.join()
 
 
 def pages(server, count, **members):

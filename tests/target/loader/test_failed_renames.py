@@ -14,7 +14,8 @@ from target_spark.storage.commit_retry import FailureKind, classify_failure, ret
 from target_spark.tables.table import CommitStats, Table, TableLayout
 from target_spark.writers.iceberg.catalog import resolve_table
 from target_spark.writers.iceberg.writer import IcebergWriter
-from tests.target.storage.webhdfs import FileSystem, file_system
+from tests.server_thread import serve_in_thread
+from tests.target.storage.webhdfs import FileSystem
 from tests.target.writers.iceberg_rows import content, line
 from tests.target.writers.sample_rows import KEYS, LAYOUT, batch, marker, rows
 
@@ -31,7 +32,7 @@ STEPS: dict[str, Callable[[IcebergWriter, SparkSession, Table], CommitStats]] = 
 
 @pytest.fixture
 def hdfs(tmp_path: Path) -> Iterator[FileSystem]:
-    with file_system(tmp_path) as found:
+    with serve_in_thread(FileSystem(tmp_path)) as found:
         yield found
 
 

@@ -7,7 +7,6 @@ import gzip
 import io
 import json
 import os
-import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from target_spark.loader.batch_file_checks import BatchFile, check_content
 from target_spark.storage import commit_retry
 from target_spark.tables.table import MaintenanceOptions, Table
 from target_spark.writers.delta.writer import DeltaWriter
+from tests.server_thread import serve_in_thread
 from tests.target.warehouse import ID, Warehouse, feed, record, schema, state
 
 if TYPE_CHECKING:
@@ -120,15 +120,8 @@ def block(size: int) -> dict[str, Any]:
 
 @pytest.fixture
 def storage() -> Iterator[Storage]:
-    storage = Storage()
-    thread = threading.Thread(target=storage.serve_forever)
-    thread.start()
-    try:
+    with serve_in_thread(Storage()) as storage:
         yield storage
-    finally:
-        storage.shutdown()
-        thread.join()
-        storage.server_close()
 
 
 @pytest.fixture(autouse=True)

@@ -10,13 +10,12 @@ import json
 import shutil
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-__all__ = ["FileSystem", "file_system"]
+__all__ = ["FileSystem"]
 
 _JSON, _BYTES = "application/json", "application/octet-stream"
 _SAYS = {
@@ -58,20 +57,6 @@ class FileSystem(ThreadingHTTPServer):
             if can_be:
                 source.rename(place)
             return None if fault else can_be
-
-
-@contextmanager
-def file_system(root: Path) -> Iterator[FileSystem]:
-    """Serve a folder."""
-    server = FileSystem(root)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 class _Handler(BaseHTTPRequestHandler):
