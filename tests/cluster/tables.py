@@ -1,7 +1,7 @@
 """The rows of a run's tables, read without target-spark.
 
-A Delta table is read by its log, a Parquet table by its manifest; only Iceberg needs Spark, which
-runs in its own process.
+A Delta table is read by its log, a Parquet table by its manifest. Only Iceberg and buckets need
+Spark, which runs in its own process.
 """
 
 from __future__ import annotations
@@ -9,24 +9,24 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
-__all__ = ["read_tables"]
+__all__ = ["read_by_spark", "read_tables"]
 
 _PATIENCE: Final = 1200
-_ICEBERG: Final = "from tests.cluster.tables import print_iceberg; print_iceberg()"
+_READ: Final = "from tests.cluster.tables import print_rows; print_rows()"
 _ROOT: Final = Path(__file__).parents[2]
 
 
 def read_tables(tables: Path, form: str, *names: str) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of tables in a folder; none of a missing table."""
     if form == "iceberg":
-        return _by_spark(tables, names)
+        return read_by_spark({"path": str(tables), "format": form, "small_runs": True}, *names)
     files = _delta_files if form == "delta" else _parquet_files
     return {name: [row for file in files(tables / name) for row in _rows(file)] for name in names}
 
@@ -54,9 +54,10 @@ def _parquet_files(folder: Path) -> Iterator[Path]:
     return (folder / name for name in parts)
 
 
-def _by_spark(tables: Path, names: tuple[str, ...]) -> dict[str, list[dict[str, Any]]]:
+def read_by_spark(config: Mapping[str, Any], *names: str) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of tables, read by another Spark with these settings of the target."""
     done = subprocess.run(
-        [sys.executable, "-c", _ICEBERG, str(tables), *names],
+        [sys.executable, "-c", _READ, json.dumps({**config, "master": "local[1]"}), *names],
         check=True,
         stdout=subprocess.PIPE,
         text=True,
@@ -67,20 +68,19 @@ def _by_spark(tables: Path, names: tuple[str, ...]) -> dict[str, list[dict[str, 
     return found
 
 
-def print_iceberg() -> None:
-    """Print the rows of the tables named on the command line after their folder."""
+def print_rows() -> None:
+    """Print the rows of the tables named on the command line after the settings."""
     from target_spark.config import settings
     from target_spark.spark.session import Session
     from target_spark.tables.table import Table
     from target_spark.writers import get_writer
 
-    folder, *names = sys.argv[1:]
-    fields = {"path": folder, "format": "iceberg", "master": "local[1]", "small_runs": True}
-    session = Session.start(settings.spark_settings(fields))
+    config = json.loads(sys.argv[1])
+    session = Session.start(settings.spark_settings(config))
     try:
-        spark, writer, found = session.spark(), get_writer("iceberg"), {}
-        for name in names:
-            table = Table(f"{folder}/{name}", name)
+        spark, writer, found = session.spark(), get_writer(config["format"]), {}
+        for name in sys.argv[2:]:
+            table = Table(f"{config['path']}/{name}", name)
             known = writer.get_column_types(spark, table) is not None
             rows = writer.rows(spark, table).collect() if known else []
             found[name] = [row.asDict(recursive=True) for row in rows]
