@@ -292,7 +292,11 @@ class AsyncJobReader:
         stream_slice = self.scope["stream_slice"]
         fields = {**job.legacy_fields, **(legacy_fields or {})} if self.retriever.is_legacy else {}
         extras = {**getattr(stream_slice, "extra_fields", {}), **responses}
-        extended = PartitionSlice({**stream_slice, **fields}, extra_fields=extras)
+        extended = PartitionSlice(
+            {**stream_slice, **fields},
+            extra_fields=extras,
+            cursor_slice=getattr(stream_slice, "cursor_slice", None),
+        )
         return {**self.scope, **responses, **dict.fromkeys(SLICE_NAMES, extended)}
 
     def _send_optional(

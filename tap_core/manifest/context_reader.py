@@ -265,7 +265,7 @@ class ManifestReader(WindowReader):
         partition, fields = self._find_partition(context)
         if cursor is not None and window is not None:
             fields = cursor.fields(window)
-        stream_slice = partition.merge(fields)
+        stream_slice = partition.add_cursor_slice(fields)
         current = self.current_slice
         return {
             **({} if current is None else {STATE: current.reader.state}),

@@ -8,7 +8,7 @@ import pytest
 
 from tap_core.exceptions import FatalAPIError
 from tests.http.server import ReceivedRequest, Reply, page, serving
-from tests.manifest.running import asked, manifest, run, stream
+from tests.manifest.running import DATE_CURSOR, asked, manifest, run, stream
 
 PAGES = """
 paginator:
@@ -47,6 +47,28 @@ def test_parameters_of_a_stream_are_available_in_its_templates(tmp_path: Path):
         run(manifest(tmp_path, declared), server)
     assert asked(server) == ["/cats"]
     assert server.asked[0].headers["X-Kind"] == "cat"
+
+
+def test_templates_read_the_partition_and_the_cursor_part_of_a_slice(tmp_path: Path):
+    """As in airbyte-cdk; the partition comes first. Before, both parts were empty."""
+    router = "partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a]}"
+    text = "{{ stream_slice.partition }}|{{ stream_slice.cursor_slice.keys() | list }}|"
+    more = f"""{DATE_CURSOR}
+    transformations:
+      - type: AddFields
+        fields:
+          - type: AddedFieldDefinition
+            path: [z]
+            value: "{text}{{{{ stream_slice._partition.kind }}}}|{{{{ stream_slice | list }}}}"
+    """.replace("\n    ", "\n")
+    with serving() as server:
+        server.answers(page({"id": 1, "at": "2024-01-09"}))
+        ran = run(
+            manifest(tmp_path, stream("items", "/items", retriever=router, more=more)), server
+        )
+    [record] = ran.records("items")
+    partition, interval = "{'kind': 'a'}", ["start_time", "end_time"]
+    assert record["z"] == f"{partition}|{interval}|a|{['kind', *interval]}"
 
 
 def test_paginator_reads_the_response_before_transformations(tmp_path: Path):

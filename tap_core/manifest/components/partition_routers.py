@@ -55,10 +55,18 @@ class PartitionSlice(dict[str, Any]):
     """Dict of the partition values that identify a slice, with extra fields for templates.
 
     The extra fields are an attribute. They are ignored in comparisons and not stored in the state.
+    In templates, the dict also contains the fields of the cursor.
     """
 
-    def __init__(self, *args: Any, extra_fields: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        extra_fields: Mapping[str, Any] | None = None,
+        cursor_slice: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(*args)
+        self.cursor_slice: Mapping[str, Any] = cursor_slice or {}
+        """Fields of the cursor, such as ``start_time``, as `add_cursor_slice` has added them."""
         self.extra_fields: Mapping[str, Any] = extra_fields or {}
         """Values that templates read from ``stream_slice.extra_fields``; not part of the state."""
 
@@ -78,9 +86,17 @@ class PartitionSlice(dict[str, Any]):
         return self[PARENT_SLICE]
 
     @property
-    def _partition(self) -> PartitionSlice:
-        """This slice itself, because older manifests use ``stream_slice._partition``."""
-        return self
+    def partition(self) -> PartitionSlice:
+        """This slice without the fields of the cursor."""
+        return PartitionSlice({key: self[key] for key in self if key not in self.cursor_slice})
+
+    _partition = partition
+    """Name of ``partition`` in older manifests."""
+
+    def add_cursor_slice(self, fields: Mapping[str, Any]) -> PartitionSlice:
+        """Return this slice with the fields of a cursor; values of this slice take precedence."""
+        added = {key: value for key, value in fields.items() if key not in self}
+        return PartitionSlice({**self, **added}, extra_fields=self.extra_fields, cursor_slice=added)
 
     def merge(self, other: Mapping[str, Any]) -> PartitionSlice:
         """Return the union of this slice and ``other``; values of this slice take precedence."""

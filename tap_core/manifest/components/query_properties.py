@@ -190,7 +190,11 @@ def inject_properties(scope: TemplateScope, names: Sequence[str]) -> TemplateSco
     """
     stream_slice: Mapping[str, Any] = scope.get("stream_slice") or {}
     extra_fields = {**getattr(stream_slice, "extra_fields", {}), _PROPERTIES_FIELD: list(names)}
-    extended = PartitionSlice(stream_slice, extra_fields=extra_fields)
+    extended = PartitionSlice(
+        stream_slice,
+        extra_fields=extra_fields,
+        cursor_slice=getattr(stream_slice, "cursor_slice", None),
+    )
     return {**scope, **dict.fromkeys(SLICE_NAMES, extended)}
 
 
