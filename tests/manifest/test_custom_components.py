@@ -738,6 +738,16 @@ def test_load_error_names_file_and_line(tmp_path: Path, text: str, name: str, re
         load_class(name, tmp_path)
 
 
+@pytest.mark.parametrize("name", ["{}.payload.X", "{}.X", "source_x.{}.payload.X", "C:\\x.X"])
+def test_class_name_cannot_lead_to_code_in_another_folder(tmp_path: Path, name: str):
+    """A manifest's YAML cannot run code; only the files next to it can."""
+    written(tmp_path / "elsewhere", "class X: pass", "payload.py")
+    written(tmp_path / "elsewhere", "class X: pass", "__init__.py")
+    (tmp_path / "connector").mkdir()
+    with pytest.raises(ManifestError, match=r"class_name is '.*': it must be a module and a class"):
+        load_class(name.format(tmp_path / "elsewhere"), tmp_path / "connector")
+
+
 def test_unsupported_import_affects_only_classes_that_use_it(tmp_path: Path):
     text = """
     from dataclasses import dataclass

@@ -15,6 +15,7 @@ import builtins
 import hashlib
 import logging
 import pkgutil
+import re
 import sys
 import threading
 import traceback
@@ -45,6 +46,8 @@ _SUBSTITUTES: Final[Mapping[str, ModuleType]] = {
 _PREFIX: Final = "components_of_"
 _CUSTOM_ROOTS: Final = ("source_declarative_manifest", "components")
 """Top-level package names by which connectors may import their own files."""
+_NO_PART_OF_A_NAME: Final = re.compile(r"[^\w.-]")
+"""Character that no qualified class name has. ``/`` would lead out of the manifest's folder."""
 _BUILTIN_IMPORT: Final = builtins.__import__
 _lock: Final = threading.RLock()
 _log: Final = logging.getLogger(__name__)
@@ -58,9 +61,14 @@ def load_class(class_name: str, folder: Path) -> type:
         folder: The folder of the manifest, which contains the connector's Python files.
 
     Raises:
-        ManifestError: The class does not exist, or importing its file failed; the message contains
-            file and line.
+        ManifestError: The name is not a qualified class name, the class does not exist, or
+            importing its file failed; the message contains file and line.
     """
+    if _NO_PART_OF_A_NAME.search(class_name):
+        raise ManifestError(
+            f"class_name is '{class_name}': it must be a module and a class, such as"
+            " 'source_declarative_manifest.components.MyClass'. A path is not possible."
+        )
     module_name, _, name = class_name.rpartition(".")
     first, *rest = module_name.split(".")
     steps = rest if first not in {"", "components"} else [first or "components", *rest]
