@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -80,6 +81,18 @@ def test_missing_schema_file_is_an_error_with_a_hint(tmp_path):
     loader = JsonFileSchemaLoader("a.json", tmp_path, "manifest.yaml, line 7")
     with pytest.raises(ManifestError, match=r"line 7: there is no file 'a\.json'.*Inline"):
         loader.json_schema(Users())
+
+
+@pytest.mark.parametrize("path", ["../other/secret", "schemas/../../other/secret", "{}/secret"])
+def test_schema_file_outside_the_folder_of_the_manifest_is_not_read(tmp_path, path):
+    """A response may contain the name of a stream, and must not choose the file that is opened."""
+    written(tmp_path / "other" / "secret.json", make_schema(id=TEXT))
+    folder = tmp_path / "connector"
+    (folder / "schemas").mkdir(parents=True)
+    path = path.format(tmp_path / "other")
+    with pytest.raises(ManifestError, match="there is no file"):
+        JsonFileSchemaLoader(f"{path}.json", folder).json_schema(Users())
+    assert load_schema(None, SimpleNamespace(name=path), folder) == {}
 
 
 def test_references_to_the_file_and_to_shared_files_are_resolved(tmp_path):

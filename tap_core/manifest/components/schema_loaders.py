@@ -62,8 +62,8 @@ class JsonFileSchemaLoader:
         file = find_schema_file(self.folder, path)
         if file is None:
             raise ManifestError(
-                f"there is no file '{path}' (looked for in {self.folder}): add it, or write the"
-                " schema into the manifest with an InlineSchemaLoader.",
+                f"there is no file '{path}' (looked for in {self.folder}, and only there): add it,"
+                " or write the schema into the manifest with an InlineSchemaLoader.",
                 place=self.place,
             )
         return read_schema(file)
@@ -73,9 +73,12 @@ def find_schema_file(folder: Path, path: str) -> Path | None:
     """Return the path of a schema file; None if the file does not exist.
 
     ``path`` is relative to ``folder``. It may begin with the name of the Python package in which
-    the connector was developed.
+    the connector was developed. An absolute path, or one with ``..``, is never opened: it may
+    contain the name of a stream, which comes from a response if a resolver generates the stream.
     """
     steps = Path(path).parts
+    if ".." in steps or Path(path).anchor:
+        return None
     candidates = [
         folder / path,
         folder.parent / path,
