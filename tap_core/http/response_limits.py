@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import codecs
 import threading
 import time
 import zlib
@@ -50,6 +51,10 @@ CHUNK: Final = 65_536
 
 _DOWNLOAD_RATE: Final = 65_536
 """Number of bytes, written to a file, for which a response gets one more second."""
+
+_UNUSABLE_CHARSETS: Final = frozenset({"idna", "punycode", "undefined"})
+"""Codecs of Python that are no charsets. The first two take time that grows with the length of a
+body squared."""
 
 _FRAMING: Final = 8 * 1024 * 1024
 """Bytes that a response may have in addition to twice its maximum size, such as headers."""
@@ -225,7 +230,8 @@ def read_body(
 ) -> None:
     """Read the decoded body of a response into memory, or into the file ``into``.
 
-    Do nothing if the body has already been read.
+    Do nothing if the body has already been read. A charset of the response that is not one, such as
+    ``punycode``, is replaced by UTF-8.
 
     Raises:
         ResponseTooLargeError: The body is larger than allowed; the rest is not read.
@@ -236,6 +242,8 @@ def read_body(
         return  # the body has been read already
     if response.raw is None:
         return
+    if _is_unusable(response.encoding):
+        response.encoding = "utf-8"
     chunks = _chunks(response, limits, is_file=into is not None)
     try:
         if into is None:
@@ -248,6 +256,14 @@ def read_body(
         if isinstance(error, ValueError) and not isinstance(error, RequestException):
             raise ChunkedEncodingError(f"Connection broken: {error}") from error  # a length of -1
         raise
+
+
+def _is_unusable(charset: str | None) -> bool:
+    """Return True if a charset is the name of a codec that must not decode a body."""
+    try:
+        return charset is not None and codecs.lookup(charset).name in _UNUSABLE_CHARSETS
+    except (LookupError, ValueError):  # the requests package ignores an unknown charset
+        return False
 
 
 def _chunks(

@@ -17,7 +17,7 @@ import requests
 
 from tap_core.authenticators import AccessTokenError, OAuthAuthenticator
 from tap_core.authenticators.token_endpoint import RetryPolicy
-from tap_core.exceptions import FatalAPIError
+from tap_core.exceptions import FatalAPIError, RetriableAPIError
 from tap_core.http.request import prepare_request
 from tap_core.http.response import JSONResponse
 from tap_core.http.response_limits import (
@@ -101,6 +101,27 @@ def test_invalid_content_length_does_not_lift_the_size_limit(length):
             **members(server, timeout=2, validate_response=validate_response, **SMALL)
         )
     assert max(seen, default=0) <= 1_000
+
+
+@pytest.mark.parametrize("charset", ["punycode", "IDNA", "undefined"])
+@pytest.mark.parametrize("status", [200, 404])
+def test_body_is_not_decoded_by_a_codec_for_names_of_hosts(server, source, charset, status):
+    """SEC13: the time of such a codec grows with the length of the body squared."""
+    body = b'{"data": [{"id": "\xff' + b"a" * 2_000_000 + b"-" + b"b" * 2_000_000
+    kind = {"Content-Type": f"application/json; charset={charset}"}
+    server.answers(Reply(body, status, kind))
+
+    def parse_response(_, response):
+        assert "bbb" in response.text
+        yield from response.json()["data"]
+
+    began = time.process_time()
+    for own in ({}, {"parse_response": parse_response}):
+        with pytest.raises((FatalAPIError, RetriableAPIError)):
+            source.records(backoff_max_tries=lambda _: 1, **own)
+    server.answers(Reply(b'{"data": [{"id": "\xc3\xa9"}]}', 200, kind))
+    assert source.records() == [{"id": "\u00e9"}]
+    assert time.process_time() - began < 10
 
 
 def test_size_limit_applies_to_the_body_of_a_redirect(server, source):
