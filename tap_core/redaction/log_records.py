@@ -173,9 +173,12 @@ def _clean_parts(trace: traceback.TracebackException, redact: _Redact) -> Iterat
 def _mark_notes(trace: traceback.TracebackException | None) -> None:
     """Add the prefix ``Note:`` to the notes of an error and of its causes, in place.
 
-    Line breaks in a note are escaped, so that a note cannot pretend to be another log line.
+    The notes of the errors in a group are included. Line breaks in a note are escaped, so that a
+    note cannot pretend to be another log line.
     """
     while trace is not None:
+        for one in getattr(trace, "exceptions", None) or ():
+            _mark_notes(one)
         if notes := getattr(trace, "__notes__", None):
             marked = [f"Note: {escape_control_characters(str(note))}" for note in notes]
             vars(trace)["__notes__"] = marked

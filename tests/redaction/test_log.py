@@ -162,6 +162,22 @@ def test_errors_of_an_exception_group_cannot_forge_log_lines():
     assert not [line for line in text.splitlines() if line.lstrip(" |+-").startswith("2026-01-01")]
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="groups of errors came with Python 3.11")
+def test_notes_of_errors_in_a_group_cannot_forge_log_lines_or_show_a_secret():
+    """SEC5, SEC7: Python writes each line of a note as a line of its own."""
+    tap = QuietTap(config={"password": "cAnary-QQQ111"})
+    noted = raised("a")
+    noted.add_note('x\n2026-01-01 00:00 ERROR forged\nFile "password=s3cr3t"\ncAnary-\nQQQ111')
+    group = eval("ExceptionGroup")("several", [eval("ExceptionGroup")("inner", [noted])])  # noqa: S307
+    outer = raised("outer")
+    outer.__cause__ = group
+    text = format_error(outer, redact)
+    assert not [line for line in text.splitlines() if line.lstrip(" |+-").startswith("2026-01-01")]
+    assert "s3cr3t" not in text
+    assert "QQQ111" not in text
+    assert tap.name
+
+
 def test_json_log_lines_stay_valid_and_show_no_secret(log):
     tap = QuietTap(config={"k": "12345678"})
     extra = {"token": "abc", "figures": {"n": 12, "password": 5}, "stream_name": "s"}
