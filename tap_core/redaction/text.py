@@ -40,6 +40,11 @@ _SHORTEST_BASE64: Final = 8
 _SHORTEST_HEX: Final = 8
 _SHORTEST_LINE: Final = 16
 """Minimum length, in characters, of a line to hide in a multi-line secret such as a PEM key."""
+_LONGEST_ENCODED: Final = 100_000
+"""Maximum length, in characters, of a value that is hidden in other encodings too.
+
+They take hundreds of bytes per character, and a server chooses the length of an access token.
+"""
 _SHORTEST_LONE_USER: Final = 16
 """Minimum length, in characters, of a user without password in a URL that counts as a token."""
 
@@ -190,7 +195,13 @@ def _is_long_enough(value: str) -> bool:
 
 
 def _encode(value: str) -> Iterator[str]:
-    """Yield a secret value and its encodings: percent, JSON, Python, hexadecimal and Base64."""
+    """Yield a secret value and its encodings: percent, JSON, Python, hexadecimal and Base64.
+
+    A value with more than 100,000 characters is yielded without encodings.
+    """
+    if len(value) > _LONGEST_ENCODED:
+        yield value
+        return
     for plain in filter(_is_long_enough, {value, value.strip(), *_long_lines(value)}):
         data = plain.encode("utf-8", "surrogatepass")
         quoted = {quote(data, safe=""), quote(data), quote_plus(data)}

@@ -7,6 +7,7 @@ import html
 import json
 import re
 import time
+import tracemalloc
 import xml.sax.saxutils
 from urllib.parse import quote, quote_plus
 
@@ -204,6 +205,19 @@ def test_redaction_of_hostile_texts_takes_linear_time(shape, size):
 
 def test_redaction_of_a_million_equal_letters_takes_linear_time():
     assert redact_text("x" * 1_000_000) == redact_parameters("x" * 1_000_000)
+
+
+def test_very_long_secret_is_hidden_without_its_encodings():
+    """SEC13: a server chooses the length of an access token."""
+    token = "\xff" * 4_900_000
+    tracemalloc.start()
+    try:
+        assert Secrets.from_values([token]).hide(f"Bearer {token}!") == "Bearer ***!"
+        assert tracemalloc.get_traced_memory()[1] < 100_000_000
+    finally:
+        tracemalloc.stop()
+    longest = "\xff" * 100_000
+    assert Secrets.from_values([longest]).hide(quote(longest)) == "***"
 
 
 def test_secrets_are_collected_from_urls_options_and_json_texts():
