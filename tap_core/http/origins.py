@@ -46,7 +46,6 @@ _KEPT_HEADERS: Final = (
     "Accept-Encoding",
     "Accept-Language",
     "Connection",
-    "Proxy-Authorization",  # requests sets it for the proxy, which removes it
     "Range",
     "User-Agent",
 )
@@ -278,6 +277,9 @@ class Route:
                 receive the credentials or the body of the request.
         """
         request = response.request
+        # The requests package has added it for the proxy of the first request. If the next request
+        # needs a proxy, its connection pool adds the header again.
+        following.headers.pop("Proxy-Authorization", None)
         source, target = parse_origin(request.url), parse_origin(following.url)
         if target is None or source is None:
             return is_stripped

@@ -323,6 +323,24 @@ def test_redirect_to_an_allowed_host_sends_no_credentials(
     assert seen_secrets(other) == []
 
 
+@pytest.mark.parametrize("location", ["{}/there", "http://{}.invalid/there"])
+def test_redirect_past_the_proxy_sends_no_credentials_of_the_proxy(
+    server, source, other, monkeypatch, location
+):
+    """SEC8: ``NO_PROXY`` names a host that is requested without the proxy."""
+    for name in ("http_proxy", "no_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTP_PROXY", server.url.replace("://", "://someone:proxy-password@"))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    is_direct = location.startswith("{")
+    server.answers(redirect(location.format(other.url if is_direct else "other")), page({"id": 2}))
+    found = source.records(url_base="http://api.invalid", authenticator=SimpleAuthenticator())
+    assert found == [{"id": 2}]
+    through = ["Proxy-Authorization" in one.headers for one in server.asked]
+    assert through == [True] * (1 if is_direct else 2)
+    assert not [one for one in other.asked if "Proxy-Authorization" in one.headers]
+
+
 def test_redirect_of_a_request_without_credentials_is_followed(server, source, other):
     server.answers(redirect(f"{other.url}/there"))
     assert source.records(authenticator=SimpleAuthenticator()) == [{"id": 2}]
