@@ -24,7 +24,13 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from tap_core import metrics
-from tap_core.redaction import clean_document, escape_control_characters, redact, redact_line
+from tap_core.redaction import (
+    HIDDEN,
+    clean_document,
+    escape_control_characters,
+    redact,
+    redact_line,
+)
 from tap_core.redaction.log_records import RedactingFormatter, clean_record, format_error
 from tap_core.redaction.process_secrets import install_redaction, write_to_stderr
 
@@ -82,7 +88,8 @@ class StructuredFormatter(logging.Formatter):
         """Return a log record as a line of JSON, without secrets."""
         record = clean_record(record)
         given = self._defaults | vars(record)
-        extra = {key: value for key, value in given.items() if key not in _BUILTIN_FIELDS}
+        others = {key: value for key, value in given.items() if key not in _BUILTIN_FIELDS}
+        extra = clean_document(_to_json(others), redact_line)
         line: dict[str, Any] = {
             "level": record.levelname.lower(),
             "pid": record.process,
@@ -95,8 +102,22 @@ class StructuredFormatter(logging.Formatter):
         if record.exc_info and (exception := _describe_exception(record.exc_info)):
             line["exception"] = exception
         line.update(_make_message_fields(record))
-        line["extra"] = clean_document(extra, redact_line)
+        line["extra"] = extra
         return escape_control_characters(json.dumps(line, default=str, separators=(",", ":")))
+
+
+def _to_json(value: Any) -> Any:
+    """Return a value that was passed to a logger as JSON; any object becomes its text.
+
+    Texts may still contain secrets, but keys and numbers do not.
+    """
+    if isinstance(value, dict):
+        return {redact_line(str(key)): _to_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_to_json(item) for item in value]
+    if isinstance(value, (int, float)) and redact_line(str(value)) != str(value):
+        return HIDDEN
+    return value if value is None or isinstance(value, (str, int, float)) else str(value)
 
 
 def _make_message_fields(record: logging.LogRecord) -> dict[str, Any]:

@@ -189,6 +189,20 @@ def test_json_log_lines_stay_valid_and_show_no_secret(log):
     assert tap.name
 
 
+def test_objects_in_json_log_lines_show_no_secret(log):
+    """SEC5: libraries pass errors, paths and other objects to loggers."""
+    tap = QuietTap(config={"password": "cAnary-QQQ111", "account_key": 87654321})
+    text = "is cAnary-QQQ111"
+    extra = {"url": Path(text), "error": ValueError(text), "body": text.encode(), "names": {text}}
+    extra |= {"number": 87654321, "more": [{text: 87654321.0, "other": 8765}], "stream_name": text}
+    parsed = json.loads(log(StructuredFormatter(), "said", extra=extra))
+    assert "QQQ111" not in str(parsed)
+    assert parsed["extra"]["error"] == parsed["extra"]["url"] == parsed["stream_name"] == "is ***"
+    assert parsed["extra"]["number"] == "***"
+    assert parsed["extra"]["more"] == [{"is ***": "***", "other": 8765}]
+    assert tap.name
+
+
 class Broken:
     def __str__(self):
         raise RuntimeError("cAnary-QQQ111")
