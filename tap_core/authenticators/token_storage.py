@@ -116,7 +116,11 @@ def _decode_text(text: str) -> str:
 
 
 def _replace_content(file: Path, content: bytes) -> None:
-    """Replace the content of a file atomically; keep its permissions and owner."""
+    """Replace the content of a file atomically; keep its permissions and owner.
+
+    Another user who may write to the folder can replace the temporary file by a link, so owner and
+    permissions are set through its descriptor.
+    """
     status = file.stat()
     handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
     try:
@@ -124,10 +128,11 @@ def _replace_content(file: Path, content: bytes) -> None:
             temporary.write(content)
             temporary.flush()
             os.fsync(temporary.fileno())
-        # Only root may change a file's owner, and not every system has owners.
-        with contextlib.suppress(OSError, AttributeError):
-            os.chown(name, status.st_uid, status.st_gid)
-        Path(name).chmod(stat.S_IMODE(status.st_mode))
+            # Only root may change a file's owner, and not every system has owners.
+            with contextlib.suppress(OSError, AttributeError):
+                os.fchown(temporary.fileno(), status.st_uid, status.st_gid)
+            with contextlib.suppress(AttributeError):
+                os.fchmod(temporary.fileno(), stat.S_IMODE(status.st_mode))
         Path(name).replace(file)
     except BaseException:
         Path(name).unlink(missing_ok=True)

@@ -7,6 +7,7 @@ can replace the file between check and use.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -214,7 +215,8 @@ def replace_file(path: StrPath, text: str, mode: int = 0o600) -> None:
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
-        partial.chmod(mode)
+            with contextlib.suppress(AttributeError):  # not every system has file modes
+                os.fchmod(file.fileno(), mode)
         partial.replace(final)
     except BaseException:
         partial.unlink(missing_ok=True)

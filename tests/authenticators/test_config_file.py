@@ -15,6 +15,7 @@ from tap_core.authenticators.token_storage import (
     replace_token,
     write_refresh_token,
 )
+from tap_core.io.private_files import replace_file
 
 USED = {"old", 'o"l\\d'}
 
@@ -110,6 +111,36 @@ def test_file_is_replaced_atomically(file, monkeypatch):
     monkeypatch.setattr(os, "fsync", look)
     assert write_refresh_token(file, USED, "new") is None
     assert seen == ['{"refresh_token": "old"}', '{"refresh_token": "new"}']
+
+
+def test_link_in_place_of_the_temporary_file_is_not_followed(file, tmp_path, monkeypatch):
+    """SEC18: another user who may write to the folder cannot open up a file of this user."""
+    private = tmp_path / "private"
+    private.write_text("key")
+    private.chmod(0o600)
+    file.chmod(0o644)
+    real = os.fsync
+
+    def put_link(handle):
+        real(handle)
+        monkeypatch.setattr(os, "fsync", real)
+        [temporary] = tmp_path.glob(".config.json.*")
+        temporary.unlink()
+        temporary.symlink_to(private)
+
+    monkeypatch.setattr(os, "fsync", put_link)
+    write_refresh_token(file, USED, "new")
+    assert stat.S_IMODE(private.stat().st_mode) == 0o600
+    assert private.read_text() == "key"
+
+
+def test_modes_of_new_files_are_set_through_their_descriptors(tmp_path, monkeypatch):
+    """SEC18: between the write and the mode, another user could put a link in its place."""
+    monkeypatch.setattr(os, "chmod", lambda *_, **__: pytest.fail("by name"))
+    replace_file(tmp_path / "run", "#!/bin/sh", mode=0o755)
+    replace_file(tmp_path / "report", "{}")
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("run", "report")]
+    assert modes == [0o755, 0o600]
 
 
 def test_full_disk_leaves_the_file_unchanged(file, monkeypatch):
