@@ -14,11 +14,13 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import IO, Any, Final, NamedTuple
 
 import requests
 from requests.exceptions import ChunkedEncodingError, ContentDecodingError, RequestException
-from urllib3.response import GzipDecoderState
+from urllib3.exceptions import DecodeError
+from urllib3.response import DeflateDecoder, GzipDecoder, GzipDecoderState
 
 from tap_core.exceptions import FatalAPIError
 
@@ -280,13 +282,55 @@ def _chunks(
     most = limits.max_download_bytes if is_file else limits.max_response_bytes
     if most is not None and (_get_expected_size(response) or 0) > most:
         raise make_too_large_error(limits, is_file=is_file)
+    _use_member_decoder(response.raw)
     size = 0
     for chunk in response.iter_content(CHUNK):
         size += len(chunk)
         if most is not None and size > most:
             raise make_too_large_error(limits, is_file=is_file)
         yield chunk
+    if rest := _read_rest(response.raw):
+        yield rest
     _check_compressed_end(response)
+
+
+class _MemberDecoder(GzipDecoder):
+    """Gzip decoder of urllib3 that reads a member once if the one before it fills a chunk.
+
+    urllib3 then passes the bytes after the complete member to the same decompressor again, which
+    adds them to its unused bytes. So the records of the next members are repeated, or missing.
+    """
+
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
+        """Return the decompressed data, at most ``max_length`` bytes unless that is negative."""
+        is_reading = self._state != GzipDecoderState.SWALLOW_DATA
+        if is_reading and self._obj.eof and (data or self._unconsumed_tail):
+            self._state = GzipDecoderState.OTHER_MEMBERS
+            self._obj = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        return super().decompress(data, max_length)
+
+
+def _use_member_decoder(raw: Any) -> None:
+    """Make a urllib3 response that has not been read decode gzip data with `_MemberDecoder`."""
+    if not hasattr(raw, "_init_decoder"):
+        return
+    with suppress(DecodeError):  # raised again when the body is read
+        raw._init_decoder()  # noqa: SLF001
+    decoder = getattr(raw, "_decoder", None)
+    for each in getattr(decoder, "_decoders", [decoder]):
+        if type(each) is GzipDecoder:
+            each.__class__ = _MemberDecoder
+
+
+def _read_rest(raw: Any) -> bytes:
+    """Return the last bytes of a deflate body without zlib header, at most some hundred.
+
+    If a chunk is full when the decompressor has read all data, urllib3 does not ask for the rest.
+    """
+    decoder = getattr(raw, "_decoder", None)
+    if not isinstance(decoder, DeflateDecoder) or vars(decoder)["_obj"].eof:
+        return b""
+    return decoder.flush()
 
 
 def _check_compressed_end(response: requests.Response) -> None:
@@ -294,9 +338,8 @@ def _check_compressed_end(response: requests.Response) -> None:
 
     urllib3 checks this for Zstandard only. Other bytes after the end of gzip data are no error.
     """
-    if getattr(response.raw, "_fp_bytes_read", 0) and _is_cut_off(
-        getattr(response.raw, "_decoder", None)
-    ):
+    is_empty = not getattr(response.raw, "_has_decoded_content", False)
+    if not is_empty and _is_cut_off(getattr(response.raw, "_decoder", None)):
         encoding = response.headers.get("Content-Encoding")
         raise ContentDecodingError(
             f"The response was cut off: its compressed body ({encoding}) ends too early",

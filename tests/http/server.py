@@ -151,7 +151,10 @@ class _Handler(BaseHTTPRequestHandler):
                 self.send_header(name, value)
         self.end_headers()
         sent = body if reply.keep is None else body[: reply.keep]
-        self.wfile.write(b"%x\r\n%s\r\n" % (len(sent), sent) if reply.chunked else sent)
+        if reply.chunked:
+            chunk = b"%x\r\n%s\r\n" % (len(sent), sent) if sent else b""
+            sent = chunk + (b"0\r\n\r\n" if reply.keep is None else b"")
+        self.wfile.write(sent)
         if reply.keep is not None or not reply.length or reply.reset:
             self.wfile.flush()
             self.close_connection = True

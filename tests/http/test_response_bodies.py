@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from decimal import Decimal
 
 import pytest
@@ -19,6 +21,7 @@ from tap_core.http.response import (
     is_empty_body,
     parse_json,
 )
+from tap_core.http.response_limits import CHUNK
 from tap_core.protocols.error_classification import is_known_error
 from tap_core.redaction import Secrets
 from tests.http.raw import raw_server
@@ -229,6 +232,27 @@ def test_interim_responses_are_skipped(source, status):
             parse_response=lambda _, response: response.text.split(","),
         )
     assert rows == ["a", "b"]
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("size", [CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK])
+@pytest.mark.parametrize("form", ["members", "raw deflate"])
+def test_compressed_body_is_read_once_and_to_its_end(source, form, size, chunked):
+    """urllib3 repeats or omits data at the end of a gzip member or body that fills a chunk."""
+    text = "a" * size
+    if form == "members":
+        encoding = "gzip"
+        body = b"".join(gzip.compress(part.encode()) for part in (text, ",b", ",c"))
+        text += ",b,c"
+    else:
+        encoding, compressor = "deflate", zlib.compressobj(9, wbits=-zlib.MAX_WBITS)
+        body = compressor.compress(text.encode()) + compressor.flush()
+    source.server.answers(Reply(body, headers={"Content-Encoding": encoding}, chunked=chunked))
+    rows = source.records(
+        next_page_token_jsonpath=None, parse_response=lambda _, response: response.text.split(",")
+    )
+    assert list(map(len, rows)) == list(map(len, text.split(",")))
+    assert rows == text.split(",")
 
 
 def test_custom_parse_response_may_read_any_format(source):

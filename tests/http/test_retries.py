@@ -233,13 +233,15 @@ def test_response_whose_headers_are_cut_off_is_retried(source, head):
 
 @pytest.mark.parametrize("keep", [1, 12, -9, -1])
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "deflate, gzip"])
-def test_compressed_body_that_is_cut_off_is_retried(source, encoding, keep):
+@pytest.mark.parametrize("chunked", [False, True])
+def test_compressed_body_that_is_cut_off_is_retried(source, encoding, keep, chunked):
     """The decoded part of a CSV file looks complete: the rows after it would be lost."""
     body = ",".join(map(str, range(500))).encode()
     for each in encoding.split(", "):
         body = {"gzip": gzip.compress, "deflate": zlib.compress}[each](body)
     headers = {"Content-Encoding": encoding}
-    source.server.answers(Reply(body[:keep], headers=headers), Reply(body, headers=headers))
+    cut_off, whole = (Reply(each, headers=headers, chunked=chunked) for each in (body[:keep], body))
+    source.server.answers(cut_off, whole)
     rows = source.records(**READS_TEXT)
     assert rows == [str(number) for number in range(500)]
     assert len(source.server.asked) == 2
@@ -250,8 +252,9 @@ def test_compressed_body_that_is_cut_off_is_retried(source, encoding, keep):
     [b"", gzip.compress(b"a") + gzip.compress(b",b"), gzip.compress(b"a,b") + b"\n"],
     ids=["empty", "two members", "line break"],
 )
-def test_compressed_body_may_be_empty_or_have_several_members(source, body):
-    source.server.answers(Reply(body, headers={"Content-Encoding": "gzip"}))
+@pytest.mark.parametrize("chunked", [False, True])
+def test_compressed_body_may_be_empty_or_have_several_members(source, body, chunked):
+    source.server.answers(Reply(body, headers={"Content-Encoding": "gzip"}, chunked=chunked))
     rows = source.records(**READS_TEXT)
     assert rows == (["a", "b"] if body else [""])
 
