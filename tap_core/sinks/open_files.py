@@ -64,8 +64,8 @@ def _is_written(file: Any) -> bool:
 def _flush(file: Any) -> None:
     try:
         file.flush()
-    except BrokenPipeError:
-        pass
-    except (OSError, ValueError) as error:
+    except (BrokenPipeError, io.UnsupportedOperation):
+        pass  # some uploads can only be closed
+    except Exception as error:  # noqa: BLE001 - libraries for uploads raise their own errors
         name = getattr(file, "name", "without a name")
         _logger.error("File %s cannot be written: %s", name, error)  # noqa: TRY400 - expected

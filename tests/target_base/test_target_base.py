@@ -20,6 +20,7 @@ from tap_core.exceptions import (
     MissingKeyPropertiesError,
     RecordsWithoutSchemaException,
 )
+from tap_core.sinks.open_files import _flush
 from tests.target_base.messages import ID, NAME, activate, batch, record, schema, state
 
 
@@ -681,3 +682,30 @@ def test_rows_in_a_file_that_a_sink_leaves_open_are_written_at_the_end(tmp_path)
 def test_open_file_that_cannot_be_written_at_the_end_is_logged(tmp_path):
     ended = run_open_files(tmp_path, "/dev/full")
     assert "File /dev/full cannot be written: [Errno 28]" in ended.stderr
+
+
+class Upload(io.BufferedIOBase):
+    """A file of a library for uploads, whose `flush` raises an error."""
+
+    name = "bucket/rows"
+
+    def __init__(self, error):
+        self.error = error
+
+    def flush(self):
+        if self.error:
+            raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "logged"),
+    [
+        (io.UnsupportedOperation("call close() instead"), []),
+        (RuntimeError("403 Forbidden"), ["File bucket/rows cannot be written: 403 Forbidden"]),
+    ],
+)
+def test_upload_that_cannot_be_flushed_at_the_end_does_not_stop_others(caplog, error, logged):
+    upload = Upload(error)
+    _flush(upload)
+    upload.error = None
+    assert caplog.messages == logged
