@@ -106,6 +106,13 @@ def test_unknown_streams_and_properties_are_named():
     ]
 
 
+def test_few_of_many_unknown_streams_have_a_suggestion():
+    """The search for a similar name takes long: minutes for thousands of streams."""
+    [warning] = unknown_streams(*(entry(f"users{number}") for number in range(50)))
+    assert warning.count("did you mean") == 10
+    assert warning.endswith("users48, users49")
+
+
 @pytest.mark.parametrize("content", [b"\x97\xff", b"\xff\xfe\x00\x01binary", b"[\xff]"])
 def test_catalog_of_binary_data_is_not_utf8_text(content):
     with pytest.raises(CatalogFileError, match=r"^Catalog 'c\.json' is not UTF-8 text$"):

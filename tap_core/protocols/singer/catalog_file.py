@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["find_unknown_streams", "parse_catalog"]
 
+_MOST_SUGGESTIONS: Final = 10
+"""Number of unknown streams for which a similar one is searched, which takes long for thousands."""
+
 _METHODS: Final = (REPLICATION_FULL_TABLE, REPLICATION_INCREMENTAL, REPLICATION_LOG_BASED)
 
 
@@ -183,8 +186,10 @@ def find_unknown_streams(
             )
     if unknown:
         free = [name for name, stream in streams.items() if stream.tap_stream_id not in listed]
-        near = {name: find_similar(name, free) for name in unknown}
-        shown = [f"{name} (did you mean {near[name]!r}?)" if near[name] else name for name in near]
+        near = {name: find_similar(name, free) for name in unknown[:_MOST_SUGGESTIONS]}
+        shown = [
+            f"{name} (did you mean {near[name]!r}?)" if near.get(name) else name for name in unknown
+        ]
         yield f"The catalog has streams that this tap does not: {', '.join(shown)}"
 
 
