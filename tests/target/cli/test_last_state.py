@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tap_core.config.loading import ConfigInput
 from tap_core.protocols.singer.reader import SingerReader
+from target_spark.cli.commands import _create_target
 from target_spark.cli.last_state import find_recoverable_tables, get_job_metadata
 from target_spark.config import settings
 from target_spark.errors import TableError
@@ -370,3 +374,28 @@ def test_state_that_a_later_run_has_not_covered_is_printed_with_a_warning(
     code, out, err = run_command(capsys, "last-state", "--config", str(path))
     assert (code, out) == (0, '{"at": "third run"}\n')
     assert "resume from" not in err
+
+
+class Finalized:
+    """An object during whose deletion a signal arrives."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+
+def delete_and_wait() -> None:
+    Finalized()
+    time.sleep(20)
+
+
+def test_signal_during_a_finalizer_ends_a_command_after_it(tmp_path: Path) -> None:
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(number) for number in numbers]
+    try:
+        _create_target(TargetSpark, ConfigInput({"path": str(tmp_path), "format": "parquet"}))
+        with pytest.raises(SystemExit) as ended:
+            delete_and_wait()
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+    assert ended.value.code == -signal.SIGTERM
