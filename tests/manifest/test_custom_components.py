@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tap_core.exceptions import FatalAPIError
 from tap_core.manifest.cdk_compat import dpath_stub
 from tap_core.manifest.cdk_compat.custom_code import load_class
 from tap_core.manifest.cdk_compat.datetimes import ab_datetime_format, ab_datetime_parse
@@ -17,6 +18,7 @@ from tap_core.manifest.cdk_compat.models import CdkStreamSlice
 from tap_core.manifest.cdk_compat.records import TransformConfig, TypeTransformer
 from tap_core.manifest.components.custom import Custom, CustomTransformation
 from tap_core.manifest.errors import ManifestError
+from tap_core.redaction import redact
 from tests.http.server import ReceivedRequest, Reply, Server, page, serving
 from tests.manifest.running import RunResult, asked, manifest, run, stream
 
@@ -278,6 +280,30 @@ def test_token_of_a_custom_oauth_class_can_be_nested(tmp_path: Path, hook: str):
         server.answers(page({"id": 1}))
         read(tmp_path, server, components, stream("items", "/items", body))
     assert server.asked[0].headers["Authorization"] == "Bearer t-1"
+
+
+def test_token_of_a_custom_oauth_class_is_hidden_in_messages(tmp_path: Path):
+    """SEC5: a server may repeat the token, for example in the link of the next page."""
+    token = "tKn-5ecret-77"
+    components = f"""
+    from {CDK}.auth import DeclarativeOauth2Authenticator
+
+    class Granted(DeclarativeOauth2Authenticator):
+        def _make_handled_request(self):
+            return {{"access_token": "{token}", "expires_in": 3600}}
+    """
+    body = f"authenticator: {{type: CustomAuthenticator, class_name: {PLACE}.Granted}}"
+    pages = """
+    paginator:
+      type: DefaultPaginator
+      page_token_option: {type: RequestPath}
+      pagination_strategy: {type: CursorPagination, cursor_value: "{{ response.next }}"}
+    """
+    with serving() as server:
+        server.answers(page({"id": 1}, next=f"{server.url}/next?t={token}"), Reply(status=400))
+        with pytest.raises(FatalAPIError) as failed:
+            read(tmp_path, server, components, stream("items", "/items", body, retriever=pages))
+    assert "/next?t=***" in redact(str(failed.value))
 
 
 def test_custom_authenticator_may_change_the_body(tmp_path: Path):

@@ -26,6 +26,7 @@ from tap_core.manifest.cdk_compat.datetimes import (
 )
 from tap_core.manifest.cdk_compat.interpolation import InterpolatedString, evaluate
 from tap_core.manifest.dpath import MISSING, make_getter
+from tap_core.redaction import Secrets, register_secrets
 
 __all__ = [
     "AbstractHeaderAuthenticator",
@@ -375,6 +376,8 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
     def access_token(self) -> str:
         """Current access token: the configured one, or the one requested last.
 
+        Messages and logs hide it from the time at which it is set.
+
         Raises:
             ValueError: No access token is configured, and none was requested yet.
         """
@@ -385,6 +388,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
     @access_token.setter
     def access_token(self, value: str) -> None:
         self._access_token = value
+        register_secrets(self, Secrets.from_values([str(value)]))
 
     def get_token_expiry_date(self) -> AirbyteDateTime:
         """Return the date and time at which the access token expires."""
