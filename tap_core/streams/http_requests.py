@@ -125,6 +125,8 @@ def annotate_errors(
         yield
     except ANNOTATED_ERRORS as error:
         request = sent[0] if sent else None
-        hidden = secrets() | collect_sent_secrets(request)
+        # A manifest's stream signs a copy of the request, which the response refers to.
+        signed = getattr(getattr(error, "response", None), "request", None)
+        hidden = secrets() | collect_sent_secrets(request) | collect_sent_secrets(signed)
         annotate_error(error, stream, request, tries.count, hidden)
         raise

@@ -306,6 +306,28 @@ def test_token_of_a_custom_oauth_class_is_hidden_in_messages(tmp_path: Path):
     assert "/next?t=***" in redact(str(failed.value))
 
 
+def test_token_of_a_custom_authenticator_is_hidden_in_errors(tmp_path: Path):
+    """SEC5: a server may repeat the token, for example in the link of the next page."""
+    body = f"""
+    authenticator:
+      type: CustomAuthenticator
+      class_name: {PLACE}.Login
+      key: k
+    """
+    pages = """
+    paginator:
+      type: DefaultPaginator
+      page_token_option: {type: RequestPath}
+      pagination_strategy: {type: CursorPagination, cursor_value: "{{ response.next }}"}
+    """
+    items = stream("items", "/items", body, retriever=pages)
+    with serving() as server:
+        following = page({"id": 1}, next=f"{server.url}/next?t=tKn-5ecret-78")
+        server.answers(Reply({"token": "tKn-5ecret-78"}), following, Reply(status=400))
+        with pytest.raises(FatalAPIError, match=r"/next\?t=\*\*\*, try 1"):
+            read(tmp_path, server, AUTHENTICATOR, items)
+
+
 def test_custom_authenticator_may_change_the_body(tmp_path: Path):
     """The Content-Length is that of the changed body."""
     components = f"""
