@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import codecs
+import json
 import threading
 import time
 import zlib
@@ -249,10 +250,13 @@ def read_body(
     chunks = _chunks(response, limits, is_file=into is not None)
     try:
         if into is None:
-            known.update(_content=b"".join(chunks), _content_consumed=True)
+            content = b"".join(chunks)
+            _check_compressed_end(response, content)
+            known.update(_content=content, _content_consumed=True)
         else:
             for chunk in chunks:
                 into.write(chunk)
+            _check_compressed_end(response)
     except BaseException as error:
         response.close()
         if isinstance(error, ValueError) and not isinstance(error, RequestException):
@@ -277,7 +281,6 @@ def _chunks(
 
     Raises:
         ResponseTooLargeError: The body exceeds the limit.
-        requests.exceptions.ContentDecodingError: The compressed body ends too early.
     """
     most = limits.max_download_bytes if is_file else limits.max_response_bytes
     if most is not None and (_get_expected_size(response) or 0) > most:
@@ -291,7 +294,6 @@ def _chunks(
         yield chunk
     if rest := _read_rest(response.raw):
         yield rest
-    _check_compressed_end(response)
 
 
 class _MemberDecoder(GzipDecoder):
@@ -333,18 +335,36 @@ def _read_rest(raw: Any) -> bytes:
     return decoder.flush()
 
 
-def _check_compressed_end(response: requests.Response) -> None:
+def _check_compressed_end(response: requests.Response, content: bytes = b"") -> None:
     """Raise ContentDecodingError if the compressed body of a response ends too early.
 
     urllib3 checks this for Zstandard only. Other bytes after the end of gzip data are no error.
+    Some servers omit the end of compressed data, which most HTTP clients accept. So a complete JSON
+    document is no error, either. ``content`` is the decoded body, if it is in memory.
     """
     is_empty = not getattr(response.raw, "_has_decoded_content", False)
-    if not is_empty and _is_cut_off(getattr(response.raw, "_decoder", None)):
+    is_cut_off = not is_empty and _is_cut_off(getattr(response.raw, "_decoder", None))
+    if is_cut_off and not _is_json_document(response, content):
         encoding = response.headers.get("Content-Encoding")
         raise ContentDecodingError(
             f"The response was cut off: its compressed body ({encoding}) ends too early",
             response=response,
         )
+
+
+def _is_json_document(response: requests.Response, content: bytes) -> bool:
+    """Return True if a body is declared as JSON and is one complete object or list.
+
+    Of a number, the end may be missing, and of JSON Lines, other objects.
+    """
+    media_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if not media_type.endswith(("/json", "+json")) or not content.lstrip().startswith((b"{", b"[")):
+        return False
+    try:
+        json.loads(content)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _is_cut_off(decoder: Any) -> bool:

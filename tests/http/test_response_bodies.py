@@ -255,6 +255,22 @@ def test_compressed_body_is_read_once_and_to_its_end(source, form, size, chunked
     assert rows == text.split(",")
 
 
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_json_without_the_end_of_its_compressed_data_is_read(source, encoding, chunked):
+    """Some servers only flush the data, which browsers, curl and requests accept."""
+    compressor = zlib.compressobj(wbits=31 if encoding == "gzip" else 15)
+    body = compressor.compress(b'{"data": [{"id": 1}]}') + compressor.flush(zlib.Z_SYNC_FLUSH)
+    reply = Reply(body, headers={"Content-Encoding": encoding}, chunked=chunked)
+    source.server.answers(reply)
+    assert source.records() == [{"id": 1}]
+    assert len(source.server.asked) == 1
+    lines = Reply(body, headers={**reply.headers, "Content-Type": "application/jsonl"})
+    source.server.answers(lines)
+    with pytest.raises(requests.exceptions.ContentDecodingError, match="cut off"):
+        source.records()  # other lines may be missing
+
+
 def test_custom_parse_response_may_read_any_format(source):
     def lines(self, response):
         return [{"line": line} for line in response.text.splitlines()]
