@@ -47,8 +47,14 @@ def read_dotenv(prefix: str, path: StrPath | None = None) -> dict[str, str]:
 
 
 def _list_candidates() -> Iterator[Path]:
-    """Yield the possible paths of a ``.env`` file: working directory, then project root."""
-    here = Path.cwd()
+    """Yield the possible paths of a ``.env`` file: working directory, then project root.
+
+    Yield none if the working directory was removed.
+    """
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        return
     yield here / _NAME
     root = next(filter(_is_project_root, (here, *here.parents)), here)
     if root != here:
@@ -65,21 +71,24 @@ def _read_file(file: Path) -> str | None:
 
     Log a warning if the file exists but cannot be used.
     """
+    remedy = "Correct it"
     try:
         return _read_trusted(file)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except UntrustedPathError as error:
         reason = error.fault
+        remedy = "Make it a regular file of this user that no other user may write (chmod go-w)"
     except UnicodeDecodeError:
         reason = "is not UTF-8 text"
     except OSError as error:
         reason = f"cannot be read: {error.strerror}"
     logger.warning(
-        "The settings in %s are not used, because it %s. Make it a regular file of this user that"
-        " no other user may write (chmod go-w), or set the variables in the environment.",
+        "The settings in %s are not used, because it %s. %s, or set the variables in the"
+        " environment.",
         file,
         reason,
+        remedy,
     )
     return None
 

@@ -94,9 +94,9 @@ class ConfigInput:
             ConfigFileError: One or more files cannot be read; the message names each.
         """
         files = [path for path in args if path != ENV]
+        config = read_config_files(files)
         single = Path(files[0]).absolute() if len(args) == len(files) == 1 else None
-        parse_env = len(files) < len(args)
-        return cls(read_config_files(files), parse_env, single, tuple(map(str, args)))
+        return cls(config, len(files) < len(args), single, tuple(map(str, args)))
 
 
 def read_config_files(paths: Iterable[StrPath]) -> dict[str, Any]:

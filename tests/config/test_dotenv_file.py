@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tap_core.config.dotenv_file import MAX_BYTES, read_dotenv
-from tap_core.config.loading import parse_environment_config
+from tap_core.config.loading import ConfigInput, parse_environment_config
+from tap_core.exceptions import ConfigFileError
 
 PREFIX = "TAP_X_"
 SCHEMA = {"properties": {"a": {"type": "string"}}}
@@ -49,6 +50,25 @@ def test_only_variables_with_the_prefix_are_read_and_the_environment_is_unchange
     code = "import os; print('TAP_X_A' in os.environ)"
     child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert child.stdout == "False\n"
+
+
+def test_removed_working_directory_has_no_dotenv_file(folder: Path) -> None:
+    folder.rmdir()
+    assert read_dotenv(PREFIX) == {}
+
+
+def test_removed_working_directory_has_no_relative_configuration_file(folder: Path) -> None:
+    folder.rmdir()
+    with pytest.raises(ConfigFileError, match=r"'a\.json' does not exist"):
+        ConfigInput.from_cli_args("a.json")
+
+
+def test_warning_about_a_file_that_is_not_utf8_has_no_advice_about_permissions(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folder / ".env").write_bytes("TAP_X_A=1".encode("utf-16"))
+    assert read_dotenv(PREFIX) == {}
+    assert "because it is not UTF-8 text. Correct it, or set the variables" in caplog.text
 
 
 def test_environment_variables_override_and_expand_dotenv_values(
