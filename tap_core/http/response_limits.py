@@ -9,24 +9,13 @@
 
 from __future__ import annotations
 
-import codecs
-import json
 import threading
 import time
-import zlib
-from collections.abc import Iterator
-from contextlib import suppress
-from typing import IO, Any, Final, NamedTuple
-
-import requests
-from requests.exceptions import ChunkedEncodingError, ContentDecodingError, RequestException
-from urllib3.exceptions import DecodeError
-from urllib3.response import DeflateDecoder, GzipDecoder, GzipDecoderState
+from typing import Final, NamedTuple
 
 from tap_core.exceptions import FatalAPIError
 
 __all__ = [
-    "CHUNK",
     "IN_FORCE",
     "MAX_DOWNLOAD_BYTES",
     "MAX_RESPONSE_BYTES",
@@ -37,7 +26,6 @@ __all__ = [
     "ResponseTooLargeError",
     "ResponseTooSlowError",
     "make_too_large_error",
-    "read_body",
 ]
 
 MAX_RESPONSE_BYTES: Final = 100_000_000
@@ -49,15 +37,8 @@ MAX_DOWNLOAD_BYTES: Final = 20_000_000_000
 MAX_RESPONSE_SECONDS: Final = 50.0
 """Maximum number of seconds from the first byte of a response to its last record."""
 
-CHUNK: Final = 65_536
-"""Size of the chunks in which a body is read, in bytes."""
-
 _DOWNLOAD_RATE: Final = 65_536
 """Number of bytes, written to a file, for which a response gets one more second."""
-
-_UNUSABLE_CHARSETS: Final = frozenset({"idna", "punycode", "undefined"})
-"""Codecs of Python that are no charsets. The first two take time that grows with the length of a
-body squared."""
 
 _FRAMING: Final = 8 * 1024 * 1024
 """Bytes that a response may have in addition to twice its maximum size, such as headers."""
@@ -226,181 +207,6 @@ def make_too_large_error(
     return ResponseTooLargeError(
         f"The {what} is larger than {most:,} bytes: ask for smaller pages, or raise {name}."
     )
-
-
-def read_body(
-    response: requests.Response, limits: ResponseLimits, into: IO[bytes] | None = None
-) -> None:
-    """Read the decoded body of a response into memory, or into the file ``into``.
-
-    Do nothing if the body has already been read. A charset of the response that is not one, such as
-    ``punycode``, is replaced by UTF-8.
-
-    Raises:
-        ResponseTooLargeError: The body is larger than allowed; the rest is not read.
-        requests.exceptions.RequestException: The body cannot be read to its end.
-    """
-    known = vars(response)
-    if known.get("_content_consumed") or known.get("_content") is not False:
-        return  # the body has been read already
-    if response.raw is None:
-        return
-    if _is_unusable(response.encoding):
-        response.encoding = "utf-8"
-    chunks = _chunks(response, limits, is_file=into is not None)
-    try:
-        if into is None:
-            content = b"".join(chunks)
-            _check_compressed_end(response, content)
-            known.update(_content=content, _content_consumed=True)
-        else:
-            for chunk in chunks:
-                into.write(chunk)
-            _check_compressed_end(response)
-    except BaseException as error:
-        response.close()
-        if isinstance(error, ValueError) and not isinstance(error, RequestException):
-            raise ChunkedEncodingError(f"Connection broken: {error}") from error  # a length of -1
-        raise
-
-
-def _is_unusable(charset: str | None) -> bool:
-    """Return True if a charset is the name of a codec that must not decode a body."""
-    try:
-        return charset is not None and codecs.lookup(charset).name in _UNUSABLE_CHARSETS
-    except (LookupError, ValueError):  # the requests package ignores an unknown charset
-        return False
-
-
-def _chunks(
-    response: requests.Response, limits: ResponseLimits, *, is_file: bool
-) -> Iterator[bytes]:
-    """Yield the decoded body of a response in chunks.
-
-    ``is_file`` is True to apply the size limit for files, False to apply the limit for memory.
-
-    Raises:
-        ResponseTooLargeError: The body exceeds the limit.
-    """
-    most = limits.max_download_bytes if is_file else limits.max_response_bytes
-    if most is not None and (_get_expected_size(response) or 0) > most:
-        raise make_too_large_error(limits, is_file=is_file)
-    _use_member_decoder(response.raw)
-    size = 0
-    for chunk in response.iter_content(CHUNK):
-        size += len(chunk)
-        if most is not None and size > most:
-            raise make_too_large_error(limits, is_file=is_file)
-        yield chunk
-    if rest := _read_rest(response.raw):
-        yield rest
-
-
-class _MemberDecoder(GzipDecoder):
-    """Gzip decoder of urllib3 that reads a member once if the one before it fills a chunk.
-
-    urllib3 then passes the bytes after the complete member to the same decompressor again, which
-    adds them to its unused bytes. So the records of the next members are repeated, or missing.
-    """
-
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        """Return the decompressed data, at most ``max_length`` bytes unless that is negative."""
-        is_reading = self._state != GzipDecoderState.SWALLOW_DATA
-        if is_reading and self._obj.eof and (data or self._unconsumed_tail):
-            self._state = GzipDecoderState.OTHER_MEMBERS
-            self._obj = zlib.decompressobj(16 + zlib.MAX_WBITS)
-        return super().decompress(data, max_length)
-
-
-def _use_member_decoder(raw: Any) -> None:
-    """Make a urllib3 response that has not been read decode gzip data with `_MemberDecoder`."""
-    if not hasattr(raw, "_init_decoder"):
-        return
-    with suppress(DecodeError):  # raised again when the body is read
-        raw._init_decoder()  # noqa: SLF001
-    decoder = getattr(raw, "_decoder", None)
-    for each in getattr(decoder, "_decoders", [decoder]):
-        if type(each) is GzipDecoder:
-            each.__class__ = _MemberDecoder
-
-
-def _read_rest(raw: Any) -> bytes:
-    """Return the last bytes of a deflate body without zlib header, at most some hundred.
-
-    If a chunk is full when the decompressor has read all data, urllib3 does not ask for the rest.
-    """
-    decoder = getattr(raw, "_decoder", None)
-    if not isinstance(decoder, DeflateDecoder) or vars(decoder)["_obj"].eof:
-        return b""
-    return decoder.flush()
-
-
-def _check_compressed_end(response: requests.Response, content: bytes = b"") -> None:
-    """Raise ContentDecodingError if the compressed body of a response ends too early.
-
-    urllib3 checks this for Zstandard only. Other bytes after the end of gzip data are no error.
-    Some servers omit the end of compressed data, which most HTTP clients accept. So a complete JSON
-    document is no error, either. ``content`` is the decoded body, if it is in memory.
-    """
-    is_empty = not getattr(response.raw, "_has_decoded_content", False)
-    is_cut_off = not is_empty and _is_cut_off(getattr(response.raw, "_decoder", None))
-    if is_cut_off and not _is_json_document(response, content):
-        encoding = response.headers.get("Content-Encoding")
-        raise ContentDecodingError(
-            f"The response was cut off: its compressed body ({encoding}) ends too early",
-            response=response,
-        )
-
-
-def _is_json_document(response: requests.Response, content: bytes) -> bool:
-    """Return True if a body is declared as JSON and is one complete object or list.
-
-    Of a number, the end may be missing, and of JSON Lines, other objects.
-    """
-    media_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    if not media_type.endswith(("/json", "+json")) or not content.lstrip().startswith((b"{", b"[")):
-        return False
-    try:
-        json.loads(content)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _is_cut_off(decoder: Any) -> bool:
-    """Return True if a decoder of urllib3 has not reached the end of its compressed data."""
-    if decoders := getattr(decoder, "_decoders", None):
-        return any(map(_is_cut_off, decoders))
-    data = getattr(decoder, "_obj", None)
-    if is_finished := getattr(data, "is_finished", None):  # Brotli
-        return not is_finished()
-    state = getattr(decoder, "_state", None)
-    if getattr(data, "eof", True) or state is GzipDecoderState.SWALLOW_DATA:
-        return False
-    return state is not GzipDecoderState.OTHER_MEMBERS or _has_gzip_header(data)
-
-
-def _has_gzip_header(decompressor: Any) -> bool:
-    """Return True if the bytes after a gzip member can be the header of another member.
-
-    zlib rejects a wrong header only at its second byte. So a copy of ``decompressor``, which has
-    decompressed the received bytes, gets a correct second byte here.
-    """
-    try:
-        decompressor.copy().decompress(b"\x8b")  # second byte of each gzip member
-    except zlib.error as error:
-        return "incorrect header check" not in str(error)
-    return True
-
-
-def _get_expected_size(response: requests.Response) -> int | None:
-    """Return the number of body bytes that http.client expects, or None if it is unknown.
-
-    The Content-Length header is not used, because it may be repeated or not be a number.
-    """
-    original = getattr(response.raw, "_original_response", None)
-    size: int | None = getattr(original, "length", None)
-    return size
 
 
 class _InForce(threading.local):

@@ -15,7 +15,8 @@ from typing import IO, TYPE_CHECKING, Any, cast
 import requests
 
 from tap_core.http.response import JSONResponse
-from tap_core.http.response_limits import Deadline, ResponseLimits, make_too_large_error, read_body
+from tap_core.http.response_body import read_body
+from tap_core.http.response_limits import Deadline, ResponseLimits, make_too_large_error
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -29,12 +29,12 @@ from tap_core.http.fail_fast import limit_timeout
 from tap_core.http.https_policy import check_https
 from tap_core.http.origins import LONGEST_URL, Route, parse_origin
 from tap_core.http.response import JSONResponse
+from tap_core.http.response_body import read_body
 from tap_core.http.response_limits import (
     IN_FORCE,
     MAX_RESPONSE_SECONDS,
     Deadline,
     ResponseLimits,
-    read_body,
 )
 from tap_core.http.spooled_response import spool_to_file
 from tap_core.http.unsendable import explain_unsendable

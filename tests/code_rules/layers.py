@@ -392,7 +392,7 @@ HEAVY: dict[str, LibraryUse] = {
     "urllib3": LibraryUse(
         (
             "tap_core.http.connection_pools",
-            "tap_core.http.response_limits",
+            "tap_core.http.response_body",
             "tap_core.http.unsendable",
         ),
         lazily=False,

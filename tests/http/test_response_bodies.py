@@ -21,7 +21,7 @@ from tap_core.http.response import (
     is_empty_body,
     parse_json,
 )
-from tap_core.http.response_limits import CHUNK
+from tap_core.http.response_body import CHUNK
 from tap_core.protocols.error_classification import is_known_error
 from tap_core.redaction import Secrets
 from tests.http.raw import raw_server

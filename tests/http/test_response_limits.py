@@ -20,12 +20,12 @@ from tap_core.authenticators.token_endpoint import RetryPolicy
 from tap_core.exceptions import FatalAPIError, RetriableAPIError
 from tap_core.http.request import prepare_request
 from tap_core.http.response import JSONResponse
+from tap_core.http.response_body import read_body
 from tap_core.http.response_limits import (
     Deadline,
     ResponseLimits,
     ResponseTooLargeError,
     ResponseTooSlowError,
-    read_body,
 )
 from tap_core.http.session import make_session
 from tap_core.http.spooled_response import SpooledResponse, spool_to_file
