@@ -86,8 +86,8 @@ class SharedSpark:
         except TargetSparkError:
             raise
         except Exception as error:
-            if session.failure is not None:
-                raise session.failure from error
+            if (failure := session.find_failure(error)) is not None:
+                raise failure from error
             raise
         finally:
             with self._changed:

@@ -58,6 +58,7 @@ from target_spark.spark.jvm import (
 )
 from target_spark.spark.launch_files import launch_environment
 from target_spark.spark.py4j_logging import restore, silence_disconnects
+from target_spark.storage.commit_retry import FailureKind, classify_failure
 from target_spark.storage.shared_storage_check import check_shared
 from target_spark.storage.uris import to_spark_uri
 
@@ -490,6 +491,18 @@ class Session:
             elif self._is_application_ended():
                 self._failure = SparkDiedError(_APPLICATION_ENDED)
         return self._failure
+
+    def find_failure(self, error: BaseException) -> TargetSparkError | None:
+        """Return `failure` after ``error``, which was raised by the use of Spark.
+
+        If the error is a broken connection, first wait up to ten seconds for the JVM's end: the
+        system closes the connections of a JVM some time before its process has ended.
+        """
+        process = self._get_process()
+        if process is not None and classify_failure(error) is FailureKind.CUT:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_DEATH_SECONDS)
+        return self.failure
 
     def stop(self) -> None:
         """Stop Spark and wait until its JVM has ended.

@@ -10,11 +10,12 @@ import sys
 import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import target_spark
-from target_spark.errors import JobLockError, SparkUnavailableError
+from target_spark.errors import JobLockError, SparkDiedError, SparkUnavailableError
 from target_spark.spark.arrow_workers import map_in_arrow
 from target_spark.spark.session import (
     MIN_JAVA_VERSION,
@@ -272,6 +273,17 @@ def test_java_that_does_not_run_is_an_error(tmp_path, body, reason):
 def test_java_home_without_java_is_an_error_despite_java_on_the_path(tmp_path):
     with pytest.raises(SparkUnavailableError, match=f"{tmp_path}/bin/java -version: No such file"):
         check_java({"JAVA_HOME": str(tmp_path), "PATH": os.environ["PATH"]})
+
+
+def test_end_of_the_jvm_is_found_although_its_connection_broke_first():
+    session = Session(SparkSettings())
+    code = "import time; time.sleep(0.5); raise SystemExit(7)"
+    with subprocess.Popen([sys.executable, "-c", code]) as jvm:
+        session._gateway, session._spark = SimpleNamespace(proc=jvm), object()
+        assert session.find_failure(ValueError("no broken connection")) is None
+        failure = session.find_failure(ConnectionResetError("the connection broke"))
+    assert isinstance(failure, SparkDiedError)
+    assert "exit code 7" in str(failure)
 
 
 @pytest.mark.parametrize("path", [{}, {"PATH": ""}, {"PATH": "/nowhere"}])
