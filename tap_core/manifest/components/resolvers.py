@@ -7,7 +7,7 @@ the stream template. `tap_core.manifest.dynamic_streams` then builds the stream.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
@@ -23,6 +23,7 @@ from tap_core.manifest.interfaces import (
 )
 from tap_core.manifest.literals import get_literal_types
 from tap_core.manifest.parameters import expand_parameters
+from tap_core.manifest.registry import MODULES
 
 __all__ = [
     "ComponentMappingDefinition",
@@ -256,11 +257,12 @@ def _expand_entry(entry: Any) -> Any:
 
 
 def _has_component(value: Any) -> bool:
+    """Return True if a value, or an item in it, has the ``type`` of a component."""
     if isinstance(value, dict):
-        return any(map(_has_component, value.values()))
-    if isinstance(value, list):
-        return any(map(_has_component, value))
-    return is_dataclass(value) and not callable(value)  # a BoundTemplate is callable
+        kind = value.get("type")
+        is_component = isinstance(kind, str) and kind in MODULES
+        return is_component or any(map(_has_component, value.values()))
+    return isinstance(value, list) and any(map(_has_component, value))
 
 
 def _merge_items(combination: Iterable[tuple[int, Any]]) -> dict[str, Any]:

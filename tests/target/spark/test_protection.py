@@ -27,7 +27,7 @@ from target_spark.spark.access_protection import (
 )
 from target_spark.spark.launch_files import launch_environment
 from target_spark.spark.session import SparkSettings, build_start_conf, check_java
-from tests.cluster.standalone import _descendants
+from tests.cluster.standalone import list_descendants
 from tests.target.loader.block_holder import hold
 
 if TYPE_CHECKING:
@@ -471,7 +471,7 @@ def test_blocks_are_readable_only_without_authentication(master: str) -> None:
     conf = {"spark.jars": jar, "spark.executor.memory": "1200m"}
 
     def stolen(spark: dict[str, Any]) -> dict[str, bytes]:
-        processes = [spark["jvm"], *_descendants(spark["jvm"])]
+        processes = [spark["jvm"], *list_descendants(spark["jvm"])]
         found = {port: host for pid in processes for port, host in listening_ports(pid).items()}
         assert all(map(is_loopback, found.values())), found
         shuffles = [f"shuffle_0_{task}_{part}" for task in range(4) for part in range(2)]
