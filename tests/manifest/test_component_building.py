@@ -58,6 +58,7 @@ class Piece:
     parameter: Parameter = None
     condition: Condition = True
     inner: Inner | list[Inner] | None = None
+    change: Transformation | None = None
     raw: Annotated[Mapping[str, Any], "node"] | None = None
     anything: Any = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -128,13 +129,14 @@ def test_only_templates_that_vary_per_request_stay_callable():
 def test_nested_components_are_built():
     assert _made("inner: {size: 3}\n").inner == Inner(3)
     assert _made("inner: [{size: 3}, {}]\n").inner == [Inner(3), Inner()]
-    found = _made("value: {type: AddFields, fields: [{path: [a], value: b}]}\n").value
+    found = _made("change: {type: AddFields, fields: [{path: [a], value: b}]}\n").change
     assert isinstance(found, AddFields)
 
 
 def test_value_with_a_type_key_can_be_a_plain_mapping():
     made = _made("value: {type: [string, 'null'], deep: {type: object}}\n")
     assert made.value == {"type": ["string", "null"], "deep": {"type": "object"}}
+    assert _made("value: {type: AddFields}\n").value == {"type": "AddFields"}
 
 
 def test_component_type_can_be_omitted_if_implied():
@@ -210,10 +212,10 @@ def test_failing_config_template_raises_when_it_is_evaluated(caplog):
         ("text: '{{ record.id }}'\n", "uses record: this option is evaluated before any request"),
         ("says: '{{ nobody.id }}'\n", "piece.says: the template '{{ nobody.id }}' uses 'nobody'"),
         ("says: '{{ 1'\n", "line 4, piece.says: the template '{{ 1' does not parse"),
-        ("value: {type: AddFields}\n", "piece.value: AddFields needs fields."),
+        ("change: {type: AddFields}\n", "piece.change: AddFields needs fields."),
         (
-            "value:\n  type: AddFields\n  fields: [{path: [], value: a}]\n",
-            "line 6, piece.value.fields[0]: path is empty",
+            "change:\n  type: AddFields\n  fields: [{path: [], value: a}]\n",
+            "line 6, piece.change.fields[0]: path is empty",
         ),
     ],
 )
