@@ -67,7 +67,7 @@ class LogSource(Source):
         try:
             tap.sync_all()
         finally:
-            tap.tap_connector._engine.dispose()
+            self.close_taps()
             self.written[:] = parse_lines(b"".join(output))
         return Sync(list(self.written), 0, "")
 
@@ -77,13 +77,28 @@ class LogSource(Source):
         state: dict[str, Any] | None = None,
         settings: dict[str, Any] | None = None,
     ) -> TapPostgres:
-        """Return a tap; without a catalog it reads all streams by the log."""
+        """Return a tap; without a catalog it reads all streams by the log.
+
+        `close_taps` closes its connections.
+        """
         options = {"replication_slot_name": self.database.name, **(settings or {})}
-        return _QuietTap(
+        tap = _QuietTap(
             config={**self.database.settings, **options},
             catalog=copy.deepcopy(catalog or self.make_catalog()),
             state=copy.deepcopy(state),
         )
+        self._taps.append(tap)
+        return tap
+
+    @property
+    def _taps(self) -> list[TapPostgres]:
+        taps: list[TapPostgres] = self.__dict__.setdefault("_made_taps", [])
+        return taps
+
+    def close_taps(self) -> None:
+        """Close the connections of all taps."""
+        while self._taps:
+            self._taps.pop().tap_connector._engine.dispose()
 
     @property
     def written(self) -> list[dict[str, Any]]:
@@ -126,4 +141,5 @@ def log_source(folder: Path) -> Iterator[LogSource]:
         try:
             yield source
         finally:
+            source.close_taps()
             source.drop_slot()

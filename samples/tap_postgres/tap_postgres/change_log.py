@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -526,13 +526,14 @@ class PostgresLog(ChangeLog):
         """Yield the changes of the transactions that were committed before ``end``."""
         streams = {self.streams[name].table_name: self.streams[name] for name in starts}
         decoder = _LogDecoder(streams, starts)
-        for lsn, data in self._read_messages(end):
-            message = decode(data)
-            if isinstance(message, Begin) and message.commit_lsn >= end:
-                return
-            yield from decoder.convert(message, lsn)
+        with closing(self._read_messages(end)) as messages:  # returns the connection after an error
+            for lsn, data in messages:
+                message = decode(data)
+                if isinstance(message, Begin) and message.commit_lsn >= end:
+                    return
+                yield from decoder.convert(message, lsn)
 
-    def _read_messages(self, end: int) -> Iterator[tuple[int, bytes]]:
+    def _read_messages(self, end: int) -> Generator[tuple[int, bytes], None, None]:
         """Yield position and bytes of each message; one message at a time is in memory."""
         quoted = '"' + self._publication.replace('"', '""') + '"'
         with self._connector.connect() as connection:
