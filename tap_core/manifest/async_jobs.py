@@ -24,9 +24,8 @@ from tap_core.http.fail_fast import fail_fast, limit_wait
 from tap_core.http.transport import ANNOTATED_ERRORS
 from tap_core.manifest.components.async_retriever import AsyncRetriever, JobStatus
 from tap_core.manifest.components.decoders import JsonDecoder
-from tap_core.manifest.components.partition_routers import PartitionSlice
+from tap_core.manifest.components.partition_routers import extend_stream_slice
 from tap_core.manifest.interfaces import (
-    SLICE_NAMES,
     DeclarativeStreamProtocol,
     Decoder,
     TemplateScope,
@@ -289,15 +288,8 @@ class AsyncJobReader:
         ``legacy_fields`` if the manifest has the older option ``urls_extractor``.
         """
         responses = {**job.variables, **(variables or {})}
-        stream_slice = self.scope["stream_slice"]
         fields = {**job.legacy_fields, **(legacy_fields or {})} if self.retriever.is_legacy else {}
-        extras = {**getattr(stream_slice, "extra_fields", {}), **responses}
-        extended = PartitionSlice(
-            {**stream_slice, **fields},
-            extra_fields=extras,
-            cursor_slice=getattr(stream_slice, "cursor_slice", None),
-        )
-        return {**self.scope, **responses, **dict.fromkeys(SLICE_NAMES, extended)}
+        return {**extend_stream_slice(self.scope, responses, fields), **responses}
 
     def _send_optional(
         self, retriever: SimpleRetriever | None, job: _JobResponses, done: str

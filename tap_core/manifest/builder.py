@@ -34,7 +34,7 @@ from tap_core.manifest.errors import ManifestError, ManifestProblem
 from tap_core.manifest.literals import has_template, parse_option
 from tap_core.manifest.loader import Manifest
 from tap_core.manifest.parameters import apply_own_parameters
-from tap_core.manifest.registry import MODULES, get_component_class
+from tap_core.manifest.registry import MODULES, get_component_class, is_component
 from tap_core.manifest.type_hints import (
     ComponentPlan,
     FieldType,
@@ -260,7 +260,7 @@ class Builder:
         """
         if isinstance(node, str):
             return self._build_interpolated(expected, node, position, empty=None)
-        if expected.components and isinstance(node, MappingNode) and _is_component(node):
+        if expected.components and isinstance(node, MappingNode) and is_component(node):
             return self._build_component(expected, node, position)
         return self._convert(expected, node, position)
 
@@ -578,7 +578,7 @@ class Builder:
             ]
         if not isinstance(node, MappingNode):
             return node
-        if _is_component(node):
+        if is_component(node):
             if getattr(get_component_class(node[_TYPE]), "IS_BUILT_LATER", False):
                 return node
             return self._build_component(_ANY_COMPONENT, node, position)
@@ -614,11 +614,6 @@ def _is_code_from_data(node: MappingNode) -> bool:
     kind = node.get(_TYPE)
     is_custom = isinstance(kind, DataText) and kind.startswith(_CUSTOM)
     return is_custom or isinstance(node.get("class_name"), DataText)
-
-
-def _is_component(node: MappingNode) -> bool:
-    kind = node.get(_TYPE)
-    return isinstance(kind, str) and kind in MODULES
 
 
 def is_accepted(cls: type, expected: type) -> bool:

@@ -6,11 +6,11 @@ uses the type. A type that is not in the registry is an error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["MODULES", "get_component_class"]
+__all__ = ["MODULES", "contains_component", "get_component_class", "is_component"]
 
 _HERE = "tap_core.manifest.components"
 
@@ -214,3 +214,17 @@ def get_component_class(name: str) -> type | None:
     """Return the class of a component type such as ``HttpRequester``; None for an unknown type."""
     module = MODULES.get(name)
     return None if module is None else getattr(import_module(module), name)
+
+
+def is_component(node: Mapping[str, Any], types: Container[str] = MODULES) -> bool:
+    """Return True if the ``type`` of a mapping is one of the component types ``types``."""
+    kind = node.get("type")
+    return isinstance(kind, str) and kind in types
+
+
+def contains_component(value: Any, types: Container[str] = MODULES) -> bool:
+    """Return True if a value, or an item in it, is a mapping with one of the component types."""
+    if isinstance(value, Mapping):
+        items = value.values()
+        return is_component(value, types) or any(contains_component(item, types) for item in items)
+    return isinstance(value, list) and any(contains_component(item, types) for item in value)

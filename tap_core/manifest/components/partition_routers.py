@@ -24,6 +24,7 @@ from tap_core.incremental.request_options import RequestOption
 from tap_core.manifest.dpath import MISSING, make_getter, split_path
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import (
+    SLICE_NAMES,
     DeclarativeStreamProtocol,
     InterpolatedValue,
     PartitionRouter,
@@ -42,6 +43,7 @@ __all__ = [
     "PartitionSlice",
     "SubstreamPartitionRouter",
     "UnionPartitionRouter",
+    "extend_stream_slice",
 ]
 
 PARENT_SLICE: Final = "parent_slice"
@@ -102,6 +104,21 @@ class PartitionSlice(dict[str, Any]):
         """Return the union of this slice and ``other``; values of this slice take precedence."""
         extra_fields = {**getattr(other, "extra_fields", {}), **self.extra_fields}
         return PartitionSlice({**other, **self}, extra_fields=extra_fields)
+
+
+def extend_stream_slice(
+    scope: TemplateScope,
+    extra_fields: Mapping[str, Any],
+    values: Mapping[str, Any] | None = None,
+) -> TemplateScope:
+    """Return template variables whose ``stream_slice`` has further extra fields and values."""
+    stream_slice: Mapping[str, Any] = scope.get("stream_slice") or {}
+    extended = PartitionSlice(
+        {**stream_slice, **(values or {})},
+        extra_fields={**getattr(stream_slice, "extra_fields", {}), **extra_fields},
+        cursor_slice=getattr(stream_slice, "cursor_slice", None),
+    )
+    return {**scope, **dict.fromkeys(SLICE_NAMES, extended)}
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal
 
-from tap_core.manifest.components.partition_routers import PartitionSlice
+from tap_core.manifest.components.partition_routers import extend_stream_slice
 from tap_core.manifest.dpath import MISSING, make_getter
 from tap_core.manifest.interfaces import (
-    SLICE_NAMES,
     DeclarativeStreamProtocol,
     Retriever,
     TemplateScope,
@@ -188,14 +187,7 @@ def inject_properties(scope: TemplateScope, names: Sequence[str]) -> TemplateSco
 
     The names become the extra field ``query_properties`` of ``stream_slice``.
     """
-    stream_slice: Mapping[str, Any] = scope.get("stream_slice") or {}
-    extra_fields = {**getattr(stream_slice, "extra_fields", {}), _PROPERTIES_FIELD: list(names)}
-    extended = PartitionSlice(
-        stream_slice,
-        extra_fields=extra_fields,
-        cursor_slice=getattr(stream_slice, "cursor_slice", None),
-    )
-    return {**scope, **dict.fromkeys(SLICE_NAMES, extended)}
+    return extend_stream_slice(scope, {_PROPERTIES_FIELD: list(names)})
 
 
 def get_properties(stream_slice: Any) -> list[str]:

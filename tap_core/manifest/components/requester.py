@@ -32,6 +32,7 @@ from tap_core.manifest.interfaces import (
     resolve,
 )
 from tap_core.manifest.literals import parse_literal
+from tap_core.manifest.registry import contains_component
 from tap_core.singerlib.json import dump_json
 
 __all__ = [
@@ -201,7 +202,8 @@ class HttpRequester:
                 " `request_parameters`, or `query_properties`."
             )
         body = None if self.request_body is None else self.request_body.value
-        if _has_query_properties([self.request_headers, body, *bodies[1:]]):
+        values = [self.request_headers, body, *bodies[1:]]
+        if contains_component(values, {QueryProperties.__name__}):
             raise ManifestError(
                 "QueryProperties cannot be in the body or the headers of a request: declare them as"
                 " `query_properties` of the requester, and write"
@@ -318,14 +320,6 @@ def find_property_parameters(params: Any) -> list[str]:
     if not isinstance(params, Mapping):
         return []
     return [name for name, value in params.items() if isinstance(value, QueryProperties)]
-
-
-def _has_query_properties(value: Any) -> bool:
-    """Return True if a body or header of a request, or a value inside it, is a QueryProperties."""
-    if isinstance(value, Mapping):
-        is_found = value.get("type") == QueryProperties.__name__
-        return is_found or any(map(_has_query_properties, value.values()))
-    return isinstance(value, list) and any(map(_has_query_properties, value))
 
 
 def get_request_properties(fields: Mapping[str, Any]) -> QueryProperties | None:

@@ -23,7 +23,7 @@ from tap_core.manifest.interfaces import (
 )
 from tap_core.manifest.literals import get_literal_types
 from tap_core.manifest.parameters import expand_parameters
-from tap_core.manifest.registry import MODULES
+from tap_core.manifest.registry import contains_component
 
 __all__ = [
     "ComponentMappingDefinition",
@@ -59,7 +59,7 @@ class ComponentMappingDefinition:
         """Raise ManifestError if the path is empty or the value is a component."""
         if not self.field_path:
             raise ManifestError("field_path is empty: say where in the template the value goes.")
-        if _has_component(self.value):
+        if contains_component(self.value):
             raise ManifestError(
                 "value cannot be a component: write it as a string that is parsed as YAML"
                 " (`value: |`)."
@@ -254,15 +254,6 @@ def _expand_entry(entry: Any) -> Any:
     The ``$parameters`` of the item are first passed on to the components inside the item.
     """
     return to_plain(expand_parameters(entry))
-
-
-def _has_component(value: Any) -> bool:
-    """Return True if a value, or an item in it, has the ``type`` of a component."""
-    if isinstance(value, dict):
-        kind = value.get("type")
-        is_component = isinstance(kind, str) and kind in MODULES
-        return is_component or any(map(_has_component, value.values()))
-    return isinstance(value, list) and any(map(_has_component, value))
 
 
 def _merge_items(combination: Iterable[tuple[int, Any]]) -> dict[str, Any]:
