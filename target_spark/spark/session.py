@@ -498,10 +498,9 @@ class Session:
         If the error is a broken connection, first wait up to ten seconds for the JVM's end: the
         system closes the connections of a JVM some time before its process has ended.
         """
-        process = self._get_process()
-        if process is not None and classify_failure(error) is FailureKind.CUT:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_DEATH_SECONDS)
+        has_jvm = self._get_process() is not None
+        if has_jvm and classify_failure(error) is FailureKind.CUT:
+            self._wait_for_jvm_exit()
         return self.failure
 
     def stop(self) -> None:
@@ -563,8 +562,10 @@ class Session:
 
         If this run is not ending the JVM, wait up to ten seconds for its end.
         """
-        if self._closing:
-            return True
+        return self._closing or self._wait_for_jvm_exit()
+
+    def _wait_for_jvm_exit(self) -> bool:
+        """Wait up to ten seconds for the end of the JVM; return True if it has ended."""
         try:
             self._get_process().wait(_DEATH_SECONDS)
         except subprocess.TimeoutExpired:
