@@ -6,6 +6,7 @@ import atexit
 import copy
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -43,8 +44,14 @@ def log_server() -> Server:
     return started
 
 
+@dataclass(frozen=True)
 class LogSource(Source):
     """Database with a publication of all tables, and with a slot of the database's name."""
+
+    written: list[dict[str, Any]] = field(default_factory=list, init=False)
+    """Messages of the last `read`, also after an error."""
+    _taps: list[TapPostgres] = field(default_factory=list, init=False)
+    """Taps whose connections may be open."""
 
     def read(
         self,
@@ -90,21 +97,10 @@ class LogSource(Source):
         self._taps.append(tap)
         return tap
 
-    @property
-    def _taps(self) -> list[TapPostgres]:
-        taps: list[TapPostgres] = self.__dict__.setdefault("_made_taps", [])
-        return taps
-
     def close_taps(self) -> None:
         """Close the connections of all taps."""
         while self._taps:
             self._taps.pop().tap_connector._engine.dispose()
-
-    @property
-    def written(self) -> list[dict[str, Any]]:
-        """Messages of the last `read`, also after an error."""
-        messages: list[dict[str, Any]] = self.__dict__.setdefault("_written", [])
-        return messages
 
     def make_catalog(self, *streams: str, without: Collection[str] = ()) -> dict[str, Any]:
         """Return a catalog in which streams (by default all) are selected as LOG_BASED."""
