@@ -128,11 +128,9 @@ def _replace_content(file: Path, content: bytes) -> None:
             temporary.write(content)
             temporary.flush()
             os.fsync(temporary.fileno())
-            # Only root may change a file's owner, and not every system has owners.
-            with contextlib.suppress(OSError, AttributeError):
+            with contextlib.suppress(OSError):  # only root may change a file's owner
                 os.fchown(temporary.fileno(), status.st_uid, status.st_gid)
-            with contextlib.suppress(AttributeError):
-                os.fchmod(temporary.fileno(), stat.S_IMODE(status.st_mode))
+            os.fchmod(temporary.fileno(), stat.S_IMODE(status.st_mode))
         Path(name).replace(file)
     except BaseException:
         Path(name).unlink(missing_ok=True)

@@ -19,6 +19,7 @@ from urllib3.exceptions import DecodeError
 from urllib3.response import DeflateDecoder, GzipDecoder, GzipDecoderState
 
 from tap_core.http.response_limits import ResponseLimits, make_too_large_error
+from tap_core.redaction.http import content_type
 
 __all__ = ["CHUNK", "read_body"]
 
@@ -159,8 +160,8 @@ def _is_json_document(response: requests.Response, content: bytes) -> bool:
 
     Of a number, the end may be missing, and of JSON Lines, other objects.
     """
-    media_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    if not media_type.endswith(("/json", "+json")) or not content.lstrip().startswith((b"{", b"[")):
+    is_json = content_type(response).endswith(("/json", "+json"))
+    if not is_json or not content.lstrip().startswith((b"{", b"[")):
         return False
     try:
         json.loads(content)

@@ -7,7 +7,6 @@ can replace the file between check and use.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
@@ -215,8 +214,7 @@ def replace_file(path: StrPath, text: str, mode: int = 0o600) -> None:
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
-            with contextlib.suppress(AttributeError):  # not every system has file modes
-                os.fchmod(file.fileno(), mode)
+            os.fchmod(file.fileno(), mode)
         partial.replace(final)
     except BaseException:
         partial.unlink(missing_ok=True)

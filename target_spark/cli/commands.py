@@ -392,8 +392,7 @@ def _create_target(plugin: type[CommandTarget], config_input: ConfigInput) -> Co
     """Create the target for a command that loads no data, such as `last-state`.
 
     The setting ``report`` is removed. Otherwise, the target would overwrite the report file of the
-    last load. Signal handlers of the target are replaced, so that the signals end the
-    command.
+    last load. Signal handlers of the target are replaced, so that the signals end the command.
     """
     config = {**config_input.config, "report": None}
     target = plugin(config=config, parse_env_config=config_input.parse_env)
