@@ -367,7 +367,10 @@ class _LoaderOutput:
 
     @contextmanager
     def polling(self) -> Iterator[None]:
-        """Context manager that calls `Loader.poll` twice a second in a thread during the block."""
+        """Context manager that calls `Loader.poll` twice a second in a thread during the block.
+
+        So batches of the maximum age are committed while the tap waits for its source.
+        """
         ended = threading.Event()
         thread = threading.Thread(
             target=self._poll_until, args=(ended,), name="poll-loader", daemon=True
