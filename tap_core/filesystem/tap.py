@@ -77,15 +77,22 @@ class FolderTap(Tap, Generic[_Files]):
         """File system (fsspec) whose root is the tap's folder.
 
         Raises:
-            ConfigValidationError: The file system is FTP or SFTP, but its setting is missing.
+            ConfigValidationError: The file system is unknown, a package that it needs is not
+                installed, or it is FTP or SFTP, but its setting is missing.
         """
+        from fsspec import get_filesystem_class
         from fsspec.implementations.dirfs import DirFileSystem
 
         protocol = self.config["filesystem"]
         options = self.config.get(protocol)
         if options is None and protocol in _NEEDS_SETTINGS:
-            fault = f"'{protocol}' is required where 'filesystem' is '{protocol}'"
-            raise ConfigValidationError(f"Config validation failed: {fault}", errors=[fault])
+            raise _make_config_error(f"'{protocol}' is required where 'filesystem' is '{protocol}'")
+        try:
+            get_filesystem_class(protocol)
+        except (ImportError, ValueError) as error:
+            raise _make_config_error(
+                f"'filesystem': '{protocol}' cannot be used: {error}"
+            ) from None
         self.logger.debug("Opening the file system '%s'", protocol)
         return DirFileSystem(path=self.path, target_protocol=protocol, target_options=options or {})
 
@@ -97,8 +104,7 @@ class FolderTap(Tap, Generic[_Files]):
                 files have the same stream name.
         """
         if not self.fs.isdir(""):
-            fault = f"'path': '{self.path}' does not exist or is not a directory"
-            raise ConfigValidationError(f"Config validation failed: {fault}", errors=[fault])
+            raise _make_config_error(f"'path': '{self.path}' does not exist or is not a directory")
         files = self._list_files()
         if self.read_mode is ReadMode.merge:
             return [self._make_stream(self.config["stream_name"], files)]
@@ -133,5 +139,10 @@ def _check_stream_names(files: list[str]) -> None:
         if len(same) > 1
     ]
     if faults:
-        message = f"Config validation failed: {'; '.join(faults)}"
-        raise ConfigValidationError(message, errors=faults)
+        raise _make_config_error(*faults)
+
+
+def _make_config_error(*faults: str) -> ConfigValidationError:
+    return ConfigValidationError(
+        f"Config validation failed: {'; '.join(faults)}", errors=list(faults)
+    )

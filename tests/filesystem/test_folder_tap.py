@@ -12,6 +12,7 @@ from pathlib import Path
 
 import fsspec
 import pytest
+from fsspec.registry import known_implementations
 
 from tap_core import typing as th
 from tap_core.contrib.filesystem import FileStream, FolderTap
@@ -197,11 +198,15 @@ def test_file_system_without_modification_times_reads_every_file(folder, caplog)
         ({"path": "/nowhere/at/all"}, "'path': '/nowhere/at/all' does not exist or is not"),
         ({"filesystem": "ftp"}, "'ftp' is required where 'filesystem' is 'ftp'"),
         ({"filesystem": "sftp"}, "'sftp' is required"),
+        ({"filesystem": "odd"}, "'filesystem': 'odd' cannot be used: Protocol not known: odd"),
+        ({"filesystem": "unpackaged"}, "'filesystem': 'unpackaged' cannot be used: needs a pac"),
         ({"read_mode": "merge", "path": "EMPTY"}, "Stream 'files': there are no files"),
         ({"read_mode": "odd"}, "'odd' is not one of"),
     ],
 )
-def test_invalid_folder_configuration_is_rejected(folder, config, message):
+def test_invalid_folder_configuration_is_rejected(folder, config, message, monkeypatch):
+    unpackaged = {"class": "not_installed.System", "err": "needs a package"}
+    monkeypatch.setitem(known_implementations, "unpackaged", unpackaged)
     (folder / "empty").mkdir()
     if config.get("path") == "EMPTY":
         config = {**config, "path": str(folder / "empty")}
