@@ -49,13 +49,14 @@ from tap_core.protocols.singer.custom_message_reader import (
     is_default_reader,
 )
 from tap_core.protocols.singer.reader import SingerReader
+from tap_core.protocols.singer.writer import write_to_stdout
 from tap_core.singerlib.json import dump_json
 from tap_core.sinks.core import Sink
 from tap_core.sinks.custom_reader import run_custom_reader
 from tap_core.sinks.input_router import InputRouter
 from tap_core.sinks.message_conversion import decode_state
 from tap_core.sinks.open_files import write_open_files_at_exit
-from tap_core.sinks.parallel_drain import run_in_threads, write_state_line
+from tap_core.sinks.parallel_drain import run_in_threads
 from tap_core.sinks.signal_handling import TerminationSignals
 from tap_core.sinks.state_emitter import StateEmitter
 from tap_core.types import JsonSchema, Record
@@ -498,13 +499,13 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     def _emit_state(self, state: bytes) -> None:
         """Write an encoded state, by `_write_state_message` if the target overrides that method."""
         if type(self)._write_state_message is Target._write_state_message:
-            write_state_line(state)
+            write_to_stdout(state + b"\n")
         else:
             self._write_state_message(decode_state(state))
 
     def _write_state_message(self, state: Any) -> None:
         """Write a state to standard output as one line of JSON."""
-        write_state_line(dump_json(state, default=str).encode())
+        write_to_stdout(dump_json(state, default=str).encode() + b"\n")
 
     # Signals
 

@@ -1,12 +1,11 @@
-"""Writing of several sinks in parallel threads, and output of a state to stdout."""
+"""Writing of several sinks in parallel threads."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-__all__ = ["run_in_threads", "write_state_line"]
+__all__ = ["run_in_threads"]
 
 _T = TypeVar("_T")
 
@@ -29,17 +28,3 @@ def run_in_threads(function: Callable[[_T], None], items: Sequence[_T], parallel
         pool.shutdown(wait=True, cancel_futures=True)
     for call in done:
         call.result()
-
-
-def write_state_line(line: bytes) -> None:
-    """Write a line, such as a STATE message, to ``sys.stdout``, and flush it.
-
-    ``line`` has no line feed at its end; it is added.
-    """
-    binary = getattr(sys.stdout, "buffer", None)
-    if binary is None:
-        sys.stdout.write(f"{line.decode()}\n")
-    else:
-        sys.stdout.flush()
-        binary.write(line + b"\n")
-    sys.stdout.flush()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import sys
 import threading
 from datetime import datetime, timezone
 from decimal import Decimal
@@ -24,7 +25,7 @@ from tap_core.events import (
 )
 from tap_core.exceptions import FatalSyncError
 from tap_core.protocols.singer.event_conversion import to_event, to_messages
-from tap_core.protocols.singer.writer import SingerWriter, encode_body, encode_json, stdout_writer
+from tap_core.protocols.singer.writer import SingerWriter, encode_body, encode_json, write_to_stdout
 from tap_core.singerlib.messages import (
     ActivateVersionMessage,
     Message,
@@ -140,7 +141,7 @@ def test_numbers_keep_all_their_digits():
 
 
 @pytest.mark.parametrize("blocking", [True, False])
-def test_partial_writes_to_a_pipe_are_completed(blocking):
+def test_partial_writes_to_a_pipe_are_completed(blocking, monkeypatch):
     """A full pipe accepts part of a write; the rest is written afterwards."""
     reader, writer = os.pipe()
     os.set_blocking(writer, blocking)
@@ -154,23 +155,26 @@ def test_partial_writes_to_a_pipe_are_completed(blocking):
     thread = threading.Thread(target=read)
     thread.start()
     with os.fdopen(writer, "w") as stream:
-        stdout_writer(stream)(data)
+        monkeypatch.setattr(sys, "stdout", stream)
+        write_to_stdout(data)
     thread.join()
     os.close(reader)
     assert b"".join(found) == data
 
 
-def test_buffered_text_is_written_before_the_lines(tmp_path):
+def test_buffered_text_is_written_before_the_lines(tmp_path, monkeypatch):
     path = tmp_path / "out"
     with path.open("w") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
         stream.write("first\n")
-        stdout_writer(stream)(b"second\n")
+        write_to_stdout(b"second\n")
     assert path.read_text() == "first\nsecond\n"
 
 
-def test_output_without_a_file_descriptor_gets_text():
+def test_output_without_a_file_descriptor_gets_text(monkeypatch):
     stream = io.StringIO()
-    stdout_writer(stream)("é\n".encode())
+    monkeypatch.setattr(sys, "stdout", stream)
+    write_to_stdout("é\n".encode())
     assert stream.getvalue() == "é\n"
 
 

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 import pytest
@@ -232,6 +233,21 @@ def test_state_is_written_to_a_replaced_sys_stdout(monkeypatch):
     assert Plain(config={})._latest_state is None
     Plain(config={}).listen(io.StringIO(state(5)))
     assert out.getvalue() == "5\n"
+
+
+def test_long_state_is_written_completely_to_a_non_blocking_pipe(monkeypatch):
+    class Plain(Target):
+        name = "target-plain"
+
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    long = "x" * 1_000_000
+    with os.fdopen(reader, "rb") as pipe, ThreadPoolExecutor(1) as pool:
+        with os.fdopen(writer, "w") as out:
+            monkeypatch.setattr(sys, "stdout", out)
+            found = pool.submit(pipe.read)
+            Plain(config={}).listen(io.StringIO(state(long)))
+        assert json.loads(found.result()) == long
 
 
 def test_states_of_successful_drains_are_written_if_a_later_drain_fails():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,7 +21,7 @@ from tap_core.io.stdout import wait_until_writable
 if TYPE_CHECKING:
     from tap_core.events import Event
 
-__all__ = ["SingerWriter", "encode_body", "encode_json", "stdout_writer"]
+__all__ = ["SingerWriter", "encode_body", "encode_json", "write_to_stdout"]
 
 _encoder = msgspec.json.Encoder(decimal_format="number", enc_hook=str)
 
@@ -44,7 +44,7 @@ class SingerWriter:
         ``write`` is called with complete lines, and must write all of their bytes. By default, it
         writes to ``sys.stdout``.
         """
-        self._write = write or _to_stdout
+        self._write = write or write_to_stdout
         self._is_broken = False
         self._names: dict[str, bytes] = {}
 
@@ -141,29 +141,28 @@ class SingerWriter:
         return self._names[name]
 
 
-def stdout_writer(stream: TextIO) -> Callable[[bytes], None]:
-    """Return a function that writes bytes directly to the file descriptor of a text file.
+def write_to_stdout(lines: bytes) -> None:
+    """Write complete lines to the current ``sys.stdout``, which may be replaced at any time.
 
-    If ``stream`` has no file descriptor, such as a ``StringIO`` in a test, the function writes text
-    to it instead.
+    The bytes go directly to its file descriptor. If it has none, such as a ``StringIO`` in a test,
+    it gets text instead.
+
+    Raises:
+        FatalSyncError: Standard output cannot be written, for example because the disk is full.
+        OSError: The reader of the output has closed it.
     """
+    stream = sys.stdout
     try:
         fd = stream.fileno()
     except (AttributeError, OSError, ValueError):
-        return lambda data: _write_text(stream, data)
+        stream.write(lines.decode())
+        stream.flush()
+        return
     stream.flush()
-    return lambda data: _write_all(fd, data)
-
-
-def _write_text(stream: TextIO, data: bytes) -> None:
-    stream.write(data.decode())
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
+    rest = memoryview(lines)
     try:
-        while view:
-            view = view[_write_some(fd, view) :]
+        while rest:
+            rest = rest[_write_some(fd, rest) :]
     except ConnectionError:  # the reader has ended
         raise
     except OSError as error:
@@ -177,8 +176,3 @@ def _write_some(fd: int, data: memoryview) -> int:
     except BlockingIOError:  # another process made the pipe non-blocking, and it is full
         wait_until_writable(fd)
         return 0
-
-
-def _to_stdout(data: bytes) -> None:
-    """Write bytes to the current ``sys.stdout``, which may have been redirected since import."""
-    stdout_writer(sys.stdout)(data)
