@@ -178,6 +178,12 @@ def test_output_without_a_file_descriptor_gets_text(monkeypatch):
     assert stream.getvalue() == "é\n"
 
 
+def test_numbers_in_a_state_keep_their_digits_in_a_message():
+    state = b'{"exact":12345678901234567890.123,"double":0.1}'
+    [message] = to_messages(Checkpoint(state))
+    assert message == StateMessage({"exact": Decimal("12345678901234567890.123"), "double": 0.1})
+
+
 def test_standard_output_is_looked_up_at_each_write(capsys):
     """Test runners redirect it after the tap was created."""
     writer = SingerWriter()

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from tap_core.batch.encodings import BaseBatchFileEncoding
 from tap_core.events import (
     ActivateVersion,
@@ -32,6 +30,7 @@ from tap_core.singerlib.messages import (
     SDKBatchMessage,
     StateMessage,
 )
+from tap_core.state.reader import parse_json
 
 __all__ = ["to_event", "to_messages"]
 
@@ -74,8 +73,8 @@ def to_messages(event: Event) -> Iterator[Message]:
     The rows must be dicts, not encoded bytes.
     """
     if isinstance(event, Rows):
-        at = event.extracted_at
-        extracted = datetime.fromisoformat(at) if isinstance(at, str) else None
+        time = event.extracted_at
+        extracted = datetime.fromisoformat(time) if isinstance(time, str) else None
         for row in event.rows:
             body: Any = row
             yield RecordMessage(event.stream.name, body, event.version, extracted)
@@ -83,7 +82,7 @@ def to_messages(event: Event) -> Iterator[Message]:
         cursor = [event.cursor] if event.cursor else None
         yield SchemaMessage(event.stream.name, dict(event.schema), list(event.keys), cursor)
     elif isinstance(event, Checkpoint):
-        yield StateMessage(msgspec.json.decode(event.state))
+        yield StateMessage(parse_json(event.state))
     elif isinstance(event, BatchFiles):
         encoding = BaseBatchFileEncoding.from_dict(event.format)
         yield SDKBatchMessage(event.stream.name, encoding, list(event.paths), event.version)
