@@ -178,6 +178,13 @@ def test_output_without_a_file_descriptor_gets_text(monkeypatch):
     assert stream.getvalue() == "é\n"
 
 
+def test_lone_surrogates_in_a_schema_become_question_marks():
+    """singer_sdk writes such a schema, with escapes."""
+    event = SchemaEvent(StreamId("a\ud83d"), {"properties": {"b\ud83d": {}}}, (), None)
+    found = json.loads(lines(event))
+    assert (found["stream"], found["schema"]) == ("a?", {"properties": {"b?": {}}})
+
+
 def test_numbers_in_a_state_keep_their_digits_in_a_message():
     state = b'{"exact":12345678901234567890.123,"double":0.1}'
     [message] = to_messages(Checkpoint(state))

@@ -17,6 +17,7 @@ import msgspec
 from tap_core.events import ActivateVersion, BatchFiles, Checkpoint, Rows, SchemaEvent
 from tap_core.exceptions import FatalSyncError
 from tap_core.io.stdout import wait_until_writable
+from tap_core.records.conform import to_json_compatible
 
 if TYPE_CHECKING:
     from tap_core.events import Event
@@ -28,8 +29,16 @@ _encoder = msgspec.json.Encoder(decimal_format="number", enc_hook=str)
 encode_body: Callable[[dict[str, Any]], bytes] = _encoder.encode
 """Encode a record as JSON. Raises UnicodeEncodeError for a lone surrogate."""
 
-encode_json: Callable[[Any], bytes] = _encoder.encode
-"""Encode a value as JSON: decimals as numbers with all their digits, other types as strings."""
+
+def encode_json(value: Any) -> bytes:
+    """Encode a value as JSON: decimals as numbers with all their digits, other types as strings.
+
+    Lone surrogates, such as in a schema that a tap has parsed from JSON, become question marks.
+    """
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:
+        return _encoder.encode(to_json_compatible(value))
 
 
 class SingerWriter:
