@@ -43,6 +43,9 @@ type without limits.
 
 _Schema = Mapping[str, Any]
 
+_CONTEXT: Final = decimal.Context(prec=100)
+"""Context for sums: exact for more digits than any column type has, unlike the default of 28."""
+
 
 def get_bounds(schema: _Schema) -> tuple[decimal.Decimal | None, decimal.Decimal | None]:
     """Return the lowest and highest value that a number's schema allows, each None if not declared.
@@ -109,9 +112,9 @@ def _get_bound(
     """
     plain, strict = _to_decimal(schema.get(keyword)), _to_decimal(schema.get(exclusive))
     if plain is not None and schema.get(exclusive) is True:
-        plain += inward
+        plain = _CONTEXT.add(plain, inward)
     if strict is not None:
-        strict += inward
+        strict = _CONTEXT.add(strict, inward)
     bounds = [bound for bound in (plain, strict) if bound is not None]
     return (max(bounds) if inward > 0 else min(bounds)) if bounds else None
 

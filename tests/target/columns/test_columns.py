@@ -157,6 +157,14 @@ def test_options_select_the_types_of_numbers():
     assert get_type({"type": "integer", "maximum": 10**30}, exact) == Decimal(38, 0)
 
 
+def test_exclusive_bounds_of_38_digits_are_read_exactly():
+    """Taps of databases declare a NUMERIC(38, 2) in this way."""
+    limits = {"minimum": -(10**36), "exclusiveMinimum": True, "exclusiveMaximum": 10**36}
+    options = ColumnOptions(oversized_as_text=True)
+    assert get_type({"type": "number", "multipleOf": 0.01, **limits}, options) == Decimal(38, 2)
+    assert get_type({"type": "number", "multipleOf": 0.001, **limits}, options) == Text()
+
+
 def test_declared_objects_are_structs_at_any_depth():
     point = {"type": "object", "properties": {"x": {"type": "integer"}, "X": {"type": "number"}}}
     struct = get_type(
