@@ -202,6 +202,49 @@ def test_delayed_threads_do_not_cancel_a_call(monkeypatch: pytest.MonkeyPatch) -
         thread.join(PATIENCE)
 
 
+class _StoppedProcess(threading.Condition):
+    """A condition of a process that is stopped for an hour (SIGSTOP) while it measures its delay.
+
+    Other waits end at once, and only ``clock`` advances.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = 0.0
+        self.waits: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        self.waits.append(timeout)
+        self.clock += 3600 if timeout == request_limits._PROBE_SECONDS else timeout
+        return False
+
+
+def test_silent_client_does_not_delay_others_after_a_stop_of_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """SEC2: the extension for delayed threads has a limit."""
+    receiver = RequestReceiver(RequestLimits())
+    receiver._changed = process = _StoppedProcess()
+    monkeypatch.setattr(time, "monotonic", lambda: process.clock)
+    silent, prompt = _Sender(), _Sender()
+    prompt.goes_on.set()
+
+    def receive(sender: _Sender) -> None:
+        with receiver.request(sender, sender, proto_messages.TestRequest):
+            pass
+
+    thread = threading.Thread(target=receive, args=(silent,), daemon=True)
+    thread.start()
+    for _ in range(PATIENCE * 100):
+        if receiver._receiving is None:
+            time.sleep(0.01)
+    receive(prompt)
+    assert max(process.waits) <= request_limits._SLOW_SECONDS
+    silent.goes_on.set()
+    thread.join(PATIENCE)
+
+
 def test_calls_beyond_the_limit_are_refused() -> None:
     """SEC2: the running calls end normally."""
     go_on = threading.Event()

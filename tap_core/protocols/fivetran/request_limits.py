@@ -40,7 +40,8 @@ _DELAYS: Final = 10
 """Number of delays of a thread that the reception of a request may take in addition."""
 
 _SLOW_SECONDS: Final = 15.0
-"""Maximum seconds to receive one large or slow request in parallel with others."""
+"""Maximum seconds to receive one large or slow request in parallel with others, and maximum seconds
+that the delays of threads add to the reception of a request."""
 
 _COPIES: Final = 4
 """Maximum number of copies of a string in memory: parsed, decoded, checked, quoted in an error."""
@@ -193,12 +194,14 @@ class RequestReceiver:
         """Extend the wait for the request of ``call``, depending on how late this thread runs.
 
         The threads of concurrent syncs delay each other. Without this, the server would cancel
-        calls whose requests have arrived, but were not yet read.
+        calls whose requests have arrived, but were not yet read. The extension is limited, because
+        the delay may be a stop of the whole process, for minutes or hours.
         """
         begun = time.monotonic()
         self._changed.wait(_PROBE_SECONDS)
         now = time.monotonic()
-        call.until = max(call.until, now + _DELAYS * (now - begun - _PROBE_SECONDS))
+        extension = min(_DELAYS * (now - begun - _PROBE_SECONDS), _SLOW_SECONDS)
+        call.until = max(call.until, now + extension)
         call.is_extended = True
 
     def _demote_slow_call(self, call: _ReceivingCall) -> None:
