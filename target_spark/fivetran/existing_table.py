@@ -118,10 +118,8 @@ def ensure_not_replaced(spark: SparkSession, existing: ExistingTable) -> Iterato
     _check_id(spark, existing.table, existing.format, existing.id)
     try:
         yield
-    except Exception:
+    finally:
         _check_id(spark, existing.table, existing.format, existing.id)
-        raise
-    _check_id(spark, existing.table, existing.format, existing.id)
 
 
 def _check_id(

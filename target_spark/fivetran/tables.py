@@ -20,7 +20,6 @@ from target_spark.config.options import LoadOptions
 from target_spark.errors import TableError
 from target_spark.fivetran.alter_plan import plan_changes
 from target_spark.fivetran.alter_table import apply_plan
-from target_spark.fivetran.configuration_form import check_format
 from target_spark.fivetran.existing_table import ExistingTable, TableLookup
 from target_spark.fivetran.table_layout import build_layout
 from target_spark.fivetran.table_metadata import TABLE_PROPERTY, dump_metadata
@@ -34,13 +33,9 @@ __all__ = ["TableService"]
 
 
 class TableService:
-    """Operations on the tables of a Fivetran destination, for one gRPC call.
-
-    The constructor raises `UnsupportedError` if the table format is neither Delta nor Iceberg.
-    """
+    """Operations on the tables of a Fivetran destination, for one gRPC call."""
 
     def __init__(self, spark: SparkSession, options: LoadOptions) -> None:
-        check_format(options)
         self.spark = spark
         self.options = options
         self.format = options.format

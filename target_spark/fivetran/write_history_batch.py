@@ -48,7 +48,6 @@ from target_spark.writers.history_merge import BEGIN, END, REMOVE
 __all__ = ["write_history_batch"]
 
 _VERSION_KINDS: Final = frozenset({FileKind.REPLACE, FileKind.UPDATE})
-
 """Kinds of batch files that write row versions. The other kinds end or remove versions."""
 
 

@@ -22,7 +22,7 @@ from tap_core.protocols.fivetran.listen_address import ListenAddress
 from tap_core.protocols.fivetran.logging import JsonLogHandler
 from target_spark.cli import doctor
 from target_spark.config.options import LoadOptions
-from target_spark.errors import StorageError, TableError, TargetSparkError
+from target_spark.errors import StorageError, TableError, TargetSparkError, UnsupportedError
 from target_spark.fivetran.allowed_settings import CallRules
 from target_spark.fivetran.configuration_form import parse_settings
 from target_spark.fivetran.destination_service import make_service
@@ -125,6 +125,15 @@ def test_failed_connection_test_explains_a_missing_permission_once(
     message = service.explain(raised.value)
     assert message.count("permission is missing") == 1
     assert "storage: a table could not be written" in message
+
+
+def test_format_without_upserts_is_refused_before_spark_starts(tmp_path: Path) -> None:
+    journal, rules = JsonLogHandler("sdk_destination"), CallRules.of("target-spark", {})
+    service = make_service(TargetSpark, SharedSpark(), journal, rules)
+    configuration = {"path": str(tmp_path), "format": "parquet"}
+    request = proto_messages.DescribeTableRequest(configuration=configuration, table_name="t")
+    with pytest.raises(UnsupportedError, match="Set format to delta or iceberg"):
+        service.handlers["DescribeTable"].answer(request, RpcCall("DescribeTable", None))
 
 
 def test_long_error_is_truncated() -> None:

@@ -205,8 +205,6 @@ def test_layout_settings_apply_to_created_tables(spark: SparkSession, tmp_path: 
         TableService(spark, LoadOptions(str(tmp_path), every=every)).create(
             StreamId("u", "s"), ROWS
         )
-    with pytest.raises(UnsupportedError, match="Set format to delta or iceberg"):
-        TableService(spark, LoadOptions(str(tmp_path), format="parquet"))
 
 
 # Truncate
