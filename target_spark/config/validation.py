@@ -1,18 +1,19 @@
 """Validation of settings that conflict with each other or with the table format.
 
-Each error text begins with the name of the invalid setting and ends with the remedy.
+The settings that are passed fit their JSON Schema. Each error text begins with the name of the
+invalid setting and ends with the remedy.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from target_spark.config.options import APPENDING_FORMATS, WriteMode, split_identifier, uses_paths
 from target_spark.spark.exact_value_conf import describe_conflict, find_conflicts
-from target_spark.storage.uris import get_scheme, is_azure, to_local_folder, to_spark_scheme
+from target_spark.storage.uris import get_scheme, is_azure, is_s3, to_local_folder, to_spark_scheme
 from target_spark.tables.identifiers import fold_case, is_valid_folder_name
 
 __all__ = ["iterate_settings", "uses_spark_catalog", "validate_combinations"]
@@ -34,8 +35,6 @@ _UNSUPPORTED_BY_PARQUET: Final[Mapping[str, str]] = {
     " flush_bytes, flush_seconds), or set format to delta",
     "retain_days": "parquet folders keep no old files that could be deleted; remove it",
 }
-
-_S3_SCHEMES: Final = frozenset({"s3", "s3a", "s3n"})
 
 _Settings = Mapping[str, Any]
 
@@ -60,11 +59,8 @@ def validate_combinations(config: _Settings) -> Iterator[str]:
     yield from _check_report(config)
 
 
-def _streams(config: _Settings) -> Iterator[tuple[str, _Settings]]:
-    streams = config.get("streams")
-    for name, own in streams.items() if isinstance(streams, Mapping) else ():
-        if isinstance(own, Mapping):
-            yield name, own
+def _streams(config: _Settings) -> Iterable[tuple[str, _Settings]]:
+    return (config.get("streams") or {}).items()
 
 
 def iterate_settings(config: _Settings) -> Iterator[tuple[str, _Settings, _Settings]]:
@@ -159,14 +155,13 @@ def _check_remote(config: _Settings) -> Iterator[str]:
         yield "master and remote exclude each other; set only one of them"
     if config.get("jars"):
         yield "jars: a client cannot add jars to a server; start the server with them and remove it"
-    if config.get("staging") and to_local_folder(str(config["staging"])) is None:
+    if config.get("staging") and _is_url(config["staging"]):
         yield (
             "staging: with remote it must be a folder that has the same path on this machine and"
             " on the server; a URL is supported only with master"
         )
     path = str(config.get("path") or config.get("warehouse") or "")
-    is_address = bool(path) and to_local_folder(path) is None
-    if config.get("retain_days") and config.get("format") == "iceberg" and is_address:
+    if config.get("retain_days") and config.get("format") == "iceberg" and path and _is_url(path):
         yield (
             f"retain_days: the files in {path} cannot be listed through remote; remove it, or"
             " run maintenance with master"
@@ -178,9 +173,7 @@ def _check_exact_values(config: _Settings) -> Iterator[str]:
 
     An example is a legacy mode that changes dates.
     """
-    spark = config.get("spark")
-    given = spark if isinstance(spark, Mapping) else {}
-    conf = {key: str(value) for key, value in given.items()}
+    conf = {key: str(value) for key, value in (config.get("spark") or {}).items()}
     for key, needed in find_conflicts(conf):
         yield f"spark: {describe_conflict(key, conf[key], needed)}"
 
@@ -193,16 +186,17 @@ def _check_addresses(table_format: str, config: _Settings) -> Iterator[str]:
 
     Examples are S3 URLs with credentials, and remote URLs for Parquet tables.
     """
-    addresses = {name: config.get(name) for name in ("path", "warehouse", "staging")}
-    for setting, address in addresses.items():
-        scheme = get_scheme(address) if isinstance(address, str) else ""
-        has_azure = isinstance(address, str) and is_azure(to_spark_scheme(address))
-        if has_azure and "@" not in _get_authority(str(address)):
+    for setting in ("path", "warehouse", "staging"):
+        address = config.get(setting)
+        if not address:
+            continue
+        spark_address, has_user = to_spark_scheme(address), "@" in _get_authority(address)
+        if is_azure(spark_address) and not has_user:
             yield (
                 f"{setting}: the address names no storage account; write"
                 " abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER"
             )
-        elif scheme in _S3_SCHEMES and "@" in _get_authority(str(address)):
+        elif is_s3(spark_address) and has_user:
             yield (
                 f"{setting}: the address contains credentials, which S3 does not read there; remove"
                 " them, and set spark.hadoop.fs.s3a.access.key and spark.hadoop.fs.s3a.secret.key"
@@ -212,7 +206,7 @@ def _check_addresses(table_format: str, config: _Settings) -> Iterator[str]:
             yield (
                 f"{setting}: {table_format} tables must be in local or mounted folders, because"
                 f" a commit renames a file. Set format to delta or iceberg,"
-                f" which can commit to {scheme}://... as well; or set a folder"
+                f" which can commit to {get_scheme(address)}://... as well; or set a folder"
             )
 
 
@@ -224,8 +218,8 @@ def _get_authority(address: str) -> str:
     return address.partition("://")[2].partition("/")[0]
 
 
-def _is_url(address: Any) -> bool:
-    return isinstance(address, str) and bool(address) and to_local_folder(address) is None
+def _is_url(address: str) -> bool:
+    return to_local_folder(address) is None
 
 
 def _check_location(

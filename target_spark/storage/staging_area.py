@@ -56,7 +56,9 @@ def run_folder(staging: str, run: RunInfo) -> str:
     ``staging`` is the remote URL in the setting ``staging``. Below it, each job has a folder with a
     subfolder for each run.
     """
-    return f"{_job_folder(staging, run.job)}/{_get_machine_prefix()}{run.id}"
+    job = re.sub(r"[^A-Za-z0-9-]", "-", run.job)[:_LONGEST_JOB]
+    job += "-" + hashlib.sha256(run.job.encode()).hexdigest()[:12]
+    return f"{staging.rstrip('/')}/{_FOLDER}/{job}/{_get_machine_prefix()}{run.id}"
 
 
 class StagingArea:
@@ -80,9 +82,9 @@ class StagingArea:
         self._clearing = threading.Lock()
         self._is_cleared = False
         self._unwanted: set[str] = set()
-        is_remote = bool(staging) and to_local_folder(staging or "") is None
-        self._base = _job_folder(staging, run.job) if staging and is_remote else None
-        self._address = run_folder(staging, run) if staging and is_remote else None
+        self._address: str | None = None
+        if staging and to_local_folder(staging) is None:
+            self._address = run_folder(staging, run)
 
     @property
     def is_remote(self) -> bool:
@@ -131,17 +133,18 @@ class StagingArea:
     def _clear(self, spark: SparkSession) -> None:
         """Delete the remote folders that killed runs of this job left. Later calls do nothing."""
         with self._clearing:
-            if self._is_cleared or self._base is None or self._address is None:
+            if self._is_cleared or self._address is None:
                 return
             self._is_cleared = True
+            job_folder = self._address.rpartition("/")[0]
             try:
-                for name in list_folders(spark, self._base):
-                    other = f"{self._base}/{name}"
+                for name in list_folders(spark, job_folder):
+                    other = f"{job_folder}/{name}"
                     if other != self._address and self._is_abandoned(spark, other, name):
                         remove_folder(spark, other)
             except Exception as error:  # noqa: BLE001  (a later run does it)
                 words = "Files of earlier runs at %s could not be removed: %s"
-                logger.warning(words, self._base, first_error_line(error))
+                logger.warning(words, job_folder, first_error_line(error))
 
     def _is_abandoned(self, spark: SparkSession, address: str, name: str) -> bool:
         """Return True if the run that created the folder ``name`` at ``address`` has ended.
@@ -171,12 +174,6 @@ def staged_for_spark(
         yield staging_area.upload(spark, paths, address)
     finally:
         staging_area.delete(spark, address)
-
-
-def _job_folder(staging: str, job: str) -> str:
-    name = re.sub(r"[^A-Za-z0-9-]", "-", job)[:_LONGEST_JOB]
-    name += "-" + hashlib.sha256(job.encode()).hexdigest()[:12]
-    return f"{staging.rstrip('/')}/{_FOLDER}/{name}"
 
 
 def _get_machine_prefix() -> str:
