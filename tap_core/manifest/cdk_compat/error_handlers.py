@@ -13,10 +13,10 @@ from typing import Any, cast
 import requests
 
 from tap_core.manifest.cdk_compat.interpolation import evaluate
-from tap_core.manifest.cdk_compat.models import CdkErrorResolution, CdkResponseAction, FailureType
+from tap_core.manifest.cdk_compat.models import CdkErrorResolution, FailureType
 from tap_core.manifest.cdk_compat.type_guards import is_list
 from tap_core.manifest.components import error_handlers as ours
-from tap_core.manifest.interfaces import ResponseResolution
+from tap_core.manifest.interfaces import ResponseAction, ResponseResolution
 
 __all__ = [
     "SUCCESS_RESOLUTION",
@@ -31,7 +31,7 @@ __all__ = [
     "to_resolution",
 ]
 
-SUCCESS_RESOLUTION = CdkErrorResolution(CdkResponseAction.SUCCESS)
+SUCCESS_RESOLUTION = CdkErrorResolution(ResponseAction.SUCCESS)
 _MAX_RETRIES = 5
 
 
@@ -41,7 +41,7 @@ def to_resolution(resolution: ResponseResolution) -> CdkErrorResolution:
     Both contain an action (such as RETRY), a failure type and a message.
     """
     return CdkErrorResolution(
-        CdkResponseAction(resolution.action.value),
+        resolution.action,
         FailureType(resolution.failure_type) if resolution.failure_type else None,
         resolution.message,
     )
@@ -53,7 +53,7 @@ def create_fallback_error_resolution(response_or_exception: Any) -> CdkErrorReso
         message = f"Unexpected response with the HTTP status {response_or_exception.status_code}."
     else:
         message = f"{type(response_or_exception).__name__}: {response_or_exception}"
-    return CdkErrorResolution(CdkResponseAction.RETRY, FailureType.system_error, message)
+    return CdkErrorResolution(ResponseAction.RETRY, FailureType.system_error, message)
 
 
 class CdkBackoffStrategy:
@@ -153,7 +153,7 @@ class DefaultHttpResponseFilter:
         if isinstance(response_or_exception, requests.Response):
             return to_resolution(ours.default_resolution(response_or_exception))
         if isinstance(response_or_exception, requests.RequestException):
-            return CdkErrorResolution(CdkResponseAction.RETRY, FailureType.transient_error)
+            return CdkErrorResolution(ResponseAction.RETRY, FailureType.transient_error)
         return None
 
 

@@ -9,11 +9,12 @@ from typing import Any, TypeAlias
 
 import requests
 
+from tap_core.manifest.interfaces import ResponseAction
+
 __all__ = [
     "AirbyteMessage",
     "AirbyteTracedException",
     "CdkErrorResolution",
-    "CdkResponseAction",
     "CdkStreamSlice",
     "Config",
     "DefaultBackoffException",
@@ -183,25 +184,11 @@ class RequestOptionType(Enum):
     body_json = "body_json"
 
 
-class CdkResponseAction(Enum):
-    """Action that an error handler selects for a response, named as in Airbyte's manifests."""
-
-    SUCCESS = "SUCCESS"
-    RETRY = "RETRY"
-    FAIL = "FAIL"
-    IGNORE = "IGNORE"
-    RESET_PAGINATION = "RESET_PAGINATION"
-    RATE_LIMITED = "RATE_LIMITED"
-    REDUCE_PAGE_SIZE = "REDUCE_PAGE_SIZE"
-    SPLIT_REQUEST_WINDOW = "SPLIT_REQUEST_WINDOW"
-    REFRESH_TOKEN_THEN_RETRY = "REFRESH_TOKEN_THEN_RETRY"  # noqa: S105  (no secret)
-
-
 @dataclass
 class CdkErrorResolution:
     """Result of an error handler for a response: action, failure type and message."""
 
-    response_action: CdkResponseAction | None = None
+    response_action: ResponseAction | None = None
     failure_type: FailureType | None = None
     error_message: str | None = None
 

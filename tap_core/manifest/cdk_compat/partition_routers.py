@@ -7,7 +7,7 @@ a `StreamOwner` refers to the child stream.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass
 from typing import Any, cast
 
 from tap_core.manifest.cdk_compat.interpolation import InterpolatedString, evaluate
@@ -140,7 +140,9 @@ class CdkStream:
         The other arguments are ignored.
         """
         stream, name = self._stream, self.name
-        slices = list(stream.slices()) if stream_slice is None else [_to_context(stream_slice)]
+        slices = stream.slices()
+        if stream_slice is not None:
+            slices = [dict(getattr(stream_slice, "partition", stream_slice))]
         for context in slices:
             read_slice = CdkStreamSlice(partition=dict(context or {}), cursor_slice={})
             for record in stream.read_slice(context or None):
@@ -149,11 +151,6 @@ class CdkStream:
     def read_only_records(self, state: Any = None) -> Iterator[Record]:  # noqa: ARG002
         """Yield the parent stream's records in all stream slices; ``state`` is ignored."""
         return self.read_records()
-
-
-def _to_context(stream_slice: Any) -> dict[str, Any] | None:
-    partition: Mapping[str, Any] = getattr(stream_slice, "partition", stream_slice)
-    return dict(partition) or None
 
 
 @dataclass
@@ -277,8 +274,8 @@ class CdkParentStreamConfig:
 class CdkSubstreamPartitionRouter(CdkPartitionRouter):
     """Partition router that creates one stream slice per record of its parent streams."""
 
-    parent_stream_configs: list[Any] = field()
-    config: Mapping[str, Any] = field()
+    parent_stream_configs: list[Any]
+    config: Mapping[str, Any]
     parameters: InitVar[Mapping[str, Any]]
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from tap_core.manifest.cdk_compat.interpolation import InterpolatedString, evaluate
@@ -51,13 +52,6 @@ class CdkInlineSchemaLoader(CdkSchemaLoader):
         return self.schema
 
 
-class _NamedStream:
-    """Substitute for a stream, which has only a name; a schema loader reads no other attribute."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-
 @dataclass
 class CdkJsonFileSchemaLoader(CdkSchemaLoader):
     """Schema loader that reads a JSON file, such as ``schemas/<stream name>.json``.
@@ -85,5 +79,5 @@ class CdkJsonFileSchemaLoader(CdkSchemaLoader):
         """Read the schema file; return the schema with its ``$ref`` references resolved."""
         path = str(evaluate(self.file_path, self.config, {}))
         loader = ours.JsonFileSchemaLoader(path, self.FOLDER, "JsonFileSchemaLoader")
-        stream: Any = _NamedStream(getattr(self, "_name", ""))
+        stream: Any = SimpleNamespace(name=getattr(self, "_name", ""))  # nothing else is read
         return loader.json_schema(stream)

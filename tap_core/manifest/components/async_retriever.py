@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final, Literal, TypeAlias, cast, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
 from tap_core.manifest.components.custom import CustomRequester
 from tap_core.manifest.components.decoders import IterableDecoder
@@ -28,6 +28,8 @@ JobStatus: TypeAlias = Literal["running", "completed", "failed", "timeout", "ski
 
 _DEFAULT_TIMEOUT: Final = 60
 """Default of ``polling_job_timeout``, in minutes."""
+_UNPARSED: Final = IterableDecoder()
+"""Decoder for requests whose response need not be JSON, because nothing in it is used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +51,8 @@ class AsyncJobStatusMap:
 
     def get_status(self, api_status: str) -> JobStatus | None:
         """Return the SDK's job status for a status name of the API; None if it is not listed."""
-        kinds = [kind for kind in get_args(JobStatus) if api_status in getattr(self, kind)]
-        return cast("JobStatus", kinds[0]) if kinds else None
+        statuses: tuple[JobStatus, ...] = get_args(JobStatus)
+        return next((one for one in statuses if api_status in getattr(self, one)), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,12 +144,12 @@ class AsyncRetriever:
     @cached_property
     def creation(self) -> SimpleRetriever:
         """Retriever that sends the request that creates a job."""
-        return self._make_retriever(self.creation_requester)
+        return self._make_retriever(self.creation_requester, self.decoder)
 
     @cached_property
     def polling(self) -> SimpleRetriever:
         """Retriever that sends the requests that poll a job's status."""
-        return self._make_retriever(self.polling_requester)
+        return self._make_retriever(self.polling_requester, self.decoder)
 
     @cached_property
     def targets(self) -> SimpleRetriever | None:
@@ -156,12 +158,13 @@ class AsyncRetriever:
         None means that the last polling response contains the targets.
         """
         requester = self._target_requester
-        return None if requester is None else self._make_retriever(requester)
+        return None if requester is None else self._make_retriever(requester, self.decoder)
 
     @cached_property
     def abortion(self) -> SimpleRetriever | None:
         """Retriever that sends the request that aborts a job; None if none is declared."""
-        return self._make_unparsed(self.abort_requester)
+        requester = self.abort_requester
+        return None if requester is None else self._make_retriever(requester, _UNPARSED)
 
     @cached_property
     def deletion(self) -> SimpleRetriever | None:
@@ -169,7 +172,8 @@ class AsyncRetriever:
 
         None means that the manifest declares no such request.
         """
-        return self._make_unparsed(self.delete_requester)
+        requester = self.delete_requester
+        return None if requester is None else self._make_retriever(requester, _UNPARSED)
 
     @cached_property
     def download(self) -> SimpleRetriever:
@@ -182,22 +186,12 @@ class AsyncRetriever:
             decoder=self.download_decoder,
         )
 
-    def _make_retriever(self, requester: HttpRequester | CustomRequester) -> SimpleRetriever:
+    @staticmethod
+    def _make_retriever(
+        requester: HttpRequester | CustomRequester, decoder: Decoder | None
+    ) -> SimpleRetriever:
         return SimpleRetriever(
             requester=requester,
             record_selector=RecordSelector(extractor=WholeDocumentExtractor()),
-            decoder=self.decoder,
-        )
-
-    @staticmethod
-    def _make_unparsed(requester: HttpRequester | CustomRequester | None) -> SimpleRetriever | None:
-        """Return a retriever for a request whose response body is not parsed, such as an abort.
-
-        Return None if ``requester`` is None.
-        """
-        if requester is None:
-            return None
-        selector = RecordSelector(extractor=WholeDocumentExtractor())
-        return SimpleRetriever(
-            requester=requester, record_selector=selector, decoder=IterableDecoder()
+            decoder=decoder,
         )

@@ -219,7 +219,7 @@ class CustomRecordExtractor(Custom):
         ``decoder``.
         """
         self._extra_fields["decoder"] = decoder
-        return _yield_undecoded
+        return lambda response: iter((response,))
 
     def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:
         """Return the records that the connector's Python class extracts from a response.
@@ -229,10 +229,6 @@ class CustomRecordExtractor(Custom):
             scope: The template variables; they are not used.
         """
         return cast("Iterable[Any]", self.instance.extract_records(document) or ())
-
-
-def _yield_undecoded(response: requests.Response) -> Iterator[Any]:
-    yield response
 
 
 class CustomRecordFilter(Custom):

@@ -66,9 +66,6 @@ _LOGGED_LINES: Final = 10
 _MAX_INVALID_IN_A_ROW: Final = 100_000
 """Number of consecutive invalid lines at which reading a response fails."""
 
-_NOTHING: Final = object()
-"""Marker that represents the content of an empty body, because None is a valid document."""
-
 _REST_KEY: Final = "null"
 """Key for values beyond the last column of a CSV row, as in airbyte-cdk."""
 
@@ -97,11 +94,7 @@ class _StreamDecoder(BoundedReader):
         Raises:
             FatalAPIError: The body is damaged, too large, or not in the decoder's format.
         """
-        return translate_read_errors(response, self._iterate(open_body(response)))
-
-    def _iterate(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the documents of a byte stream; start to parse when the first one is requested."""
-        yield from self.parse(data)
+        return translate_read_errors(response, self.parse(open_body(response)))
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield the documents of a byte stream; implemented by subclasses for their format."""
@@ -124,8 +117,7 @@ class JsonParser(BoundedReader):
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield the JSON document in a byte stream; if it is a list, yield its elements."""
-        document = _read_json(self.bound(data).read(data), self.encoding)
-        return iter(()) if document is _NOTHING else _iterate_documents(document)
+        yield from _iterate_documents(_read_json(self.bound(data).read(data), self.encoding))
 
 
 @dataclass(frozen=True)
@@ -231,7 +223,7 @@ class JsonItemsDecoder(_StreamDecoder):
         value = _read_json(self.bound(data).read(data), self.encoding)
         for step in self.items_path.split("."):
             value = value.get(step) if isinstance(value, dict) else None
-        return iter(value if isinstance(value, list) else ())
+        yield from value if isinstance(value, list) else ()
 
 
 @dataclass(frozen=True)
@@ -360,10 +352,7 @@ class CompositeRawDecoder:
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Yield the documents that `parser` parses from a response."""
-        return translate_read_errors(response, self._documents(open_body(response)))
-
-    def _documents(self, data: IO[bytes]) -> Iterator[Any]:
-        yield from self.parser.parse(data)
+        return translate_read_errors(response, self.parser.parse(open_body(response)))
 
 
 @dataclass(frozen=True)
@@ -420,7 +409,7 @@ def _iterate_documents(document: Any) -> Iterator[Any]:
 
 
 def _read_json(body: bytes, encoding: str) -> Any:
-    """Parse a JSON body and return the document; for an empty body, return the marker `_NOTHING`.
+    """Parse a JSON body and return the document; for an empty body, return [].
 
     A byte order mark is ignored.
 
@@ -429,7 +418,7 @@ def _read_json(body: bytes, encoding: str) -> Any:
     """
     body = body.removeprefix(codecs.BOM_UTF8)
     if not body or body.isspace():
-        return _NOTHING
+        return []
     if encoding.lower() in {"utf-8", "utf8"}:
         try:
             return _decode(body)

@@ -193,9 +193,7 @@ class HttpResponseFilter:
         if self.action is None or not self._matches(response, scope):
             return None
         default = _RESOLUTIONS.get(response.status_code, _UNKNOWN_STATUS)
-        message: Any = self.error_message
-        if callable(message):
-            message = message(_make_filter_scope(response, scope))
+        message = _resolve_for_response(self.error_message, response, scope)
         declared_type = self.failure_type if self.action == "FAIL" else None  # as in airbyte-cdk
         return ResponseResolution(
             ResponseAction(self.action), message or None, declared_type or default.failure_type
@@ -203,23 +201,13 @@ class HttpResponseFilter:
 
     def _matches(self, response: requests.Response, scope: TemplateScope) -> bool:
         return (
-            response.status_code in self._codes
-            or (self.predicate is not None and self._is_predicate_true(response, scope))
+            response.status_code in self.http_codes
+            or bool(_resolve_for_response(self.predicate, response, scope))
             or bool(
                 self.error_message_contains
                 and self.error_message_contains in _get_error_message(response)
             )
         )
-
-    def _is_predicate_true(self, response: requests.Response, scope: TemplateScope) -> bool:
-        predicate: Any = self.predicate
-        return bool(
-            predicate(_make_filter_scope(response, scope)) if callable(predicate) else predicate
-        )
-
-    @cached_property
-    def _codes(self) -> frozenset[int]:
-        return frozenset(self.http_codes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -500,6 +488,11 @@ def _check_wait(seconds: float, limit: float | None, response: requests.Response
 
 
 # Template scope of response filters
+
+
+def _resolve_for_response(option: Any, response: requests.Response, scope: TemplateScope) -> Any:
+    """Return the value of an option; parse the response's body only if the option is a template."""
+    return option(_make_filter_scope(response, scope)) if callable(option) else option
 
 
 def _make_filter_scope(response: requests.Response, scope: TemplateScope) -> TemplateScope:

@@ -11,19 +11,26 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from tap_core.exceptions import SyncError
+from tap_core.manifest.components.custom import CustomPaginationStrategy, CustomRequester
 from tap_core.manifest.components.error_handlers import (
     DefaultErrorHandler,
     make_rejection_error,
     matches_action,
 )
-from tap_core.manifest.components.paginators import DefaultPaginator, PageIncrement
-from tap_core.manifest.components.requester import RequestPath
+from tap_core.manifest.components.paginators import (
+    CursorPagination,
+    DefaultPaginator,
+    PageIncrement,
+    Paginator,
+)
+from tap_core.manifest.components.requester import HttpRequester, RequestPath
 from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.interfaces import Condition
 
 __all__ = ["PageSizeReduction", "PageSizeState", "validate_reduction"]
 
@@ -113,7 +120,11 @@ class PageSizeState:
             self.size = None
 
 
-def validate_reduction(reduction: PageSizeReduction | None, requester: Any, paginator: Any) -> None:
+def validate_reduction(
+    reduction: PageSizeReduction | None,
+    requester: HttpRequester | CustomRequester,
+    paginator: Paginator,
+) -> None:
     """Check that a page size reduction can be combined with a requester and a paginator.
 
     Emit a warning if no response filter has the action ``REDUCE_PAGE_SIZE``.
@@ -127,7 +138,7 @@ def validate_reduction(reduction: PageSizeReduction | None, requester: Any, pagi
         ManifestError: The combination is not supported, or a response filter has the action
             ``REDUCE_PAGE_SIZE`` but ``reduction`` is None.
     """
-    has_filter = matches_action(_ACTION, getattr(requester, "error_handler", None))
+    has_filter = matches_action(_ACTION, requester.error_handler)
     if reduction is None:
         if has_filter:
             raise ManifestError(
@@ -135,9 +146,8 @@ def validate_reduction(reduction: PageSizeReduction | None, requester: Any, pagi
                 " `page_size_reduction`."
             )
         return
-    for is_unsupported, problem in _UNSUPPORTED:
-        if is_unsupported(reduction, requester, paginator):
-            raise ManifestError(f"A page_size_reduction {problem}")
+    if problem := next(_find_problems(reduction, requester, paginator), None):
+        raise ManifestError(f"A page_size_reduction {problem}")
     if not has_filter and isinstance(requester.error_handler, (DefaultErrorHandler, type(None))):
         warnings.warn(
             f"No response filter has the action {_ACTION}, so no page size is reduced.",
@@ -145,57 +155,37 @@ def validate_reduction(reduction: PageSizeReduction | None, requester: Any, pagi
         )
 
 
-def _get_strategy(paginator: Any) -> Any:
-    return getattr(paginator, "pagination_strategy", None)
+def _find_problems(
+    reduction: PageSizeReduction, requester: HttpRequester | CustomRequester, paginator: Paginator
+) -> Iterator[str]:
+    """Yield the end of an error message for each reason why a combination is not supported."""
+    if not isinstance(paginator, DefaultPaginator) or paginator.page_size_option is None:
+        yield "needs a DefaultPaginator with a `page_size_option`, which sends the size to the API."
+        return
+    strategy = paginator.pagination_strategy
+    if isinstance(paginator.page_token_option, RequestPath):
+        yield "cannot be combined with a RequestPath: the page's URL contains the size."
+    if isinstance(strategy, PageIncrement):
+        yield "cannot be combined with a PageIncrement: smaller pages have other numbers."
+    size = getattr(strategy, "page_size", None)
+    if isinstance(size, int) and size <= reduction.minimum_page_size:
+        yield "needs a `page_size` above its `minimum_page_size`."
+    if isinstance(strategy, CursorPagination) and _stops_at_reduced_page(strategy.stop_condition):
+        yield (
+            "cannot be combined with a `stop_condition` that uses last_page_size without page_size."
+        )
+    if isinstance(strategy, CustomPaginationStrategy) and not strategy.takes_page_size:
+        yield "needs a pagination strategy whose next_page_token() takes page_size_override."
+    if requester.properties is not None:
+        yield "cannot be combined with query properties."
 
 
-def _is_too_small(reduction: PageSizeReduction, _requester: Any, paginator: Any) -> bool:
-    size = getattr(_get_strategy(paginator), "page_size", "")
-    return size is None or (isinstance(size, int) and size <= reduction.minimum_page_size)
-
-
-def _stops_at_reduced_page(_reduction: PageSizeReduction, _requester: Any, paginator: Any) -> bool:
+def _stops_at_reduced_page(stop_condition: Condition | None) -> bool:
     """Return True if a paginator could mistake a page of reduced size for the last page.
 
     This can happen if its stop condition compares the size of the last page with a fixed number.
     """
-    template = getattr(getattr(_get_strategy(paginator), "stop_condition", None), "template", None)
+    template = getattr(stop_condition, "template", None)
     if template is None or "page_size" in template.names:
         return False
     return "last_page_size" in _EMPTY_PAGE.sub("", template.text)
-
-
-def _ignores_page_size(_reduction: PageSizeReduction, _requester: Any, paginator: Any) -> bool:
-    return getattr(_get_strategy(paginator), "takes_page_size", True) is False
-
-
-_UNSUPPORTED: Final[tuple[tuple[Callable[[PageSizeReduction, Any, Any], bool], str], ...]] = (
-    (
-        lambda _, __, paginator: (
-            not isinstance(paginator, DefaultPaginator) or paginator.page_size_option is None
-        ),
-        "needs a DefaultPaginator with a `page_size_option`, which sends the size to the API.",
-    ),
-    (
-        lambda _, __, paginator: isinstance(paginator.page_token_option, RequestPath),
-        "cannot be combined with a RequestPath: the page's URL contains the size.",
-    ),
-    (
-        lambda _, __, paginator: isinstance(_get_strategy(paginator), PageIncrement),
-        "cannot be combined with a PageIncrement: smaller pages have other numbers.",
-    ),
-    (_is_too_small, "needs a `page_size` above its `minimum_page_size`."),
-    (
-        _stops_at_reduced_page,
-        "cannot be combined with a `stop_condition` that uses last_page_size without page_size.",
-    ),
-    (
-        _ignores_page_size,
-        "needs a pagination strategy whose next_page_token() takes page_size_override.",
-    ),
-    (
-        lambda _, requester, __: requester.properties is not None,
-        "cannot be combined with query properties.",
-    ),
-)
-"""Unsupported combinations: a function that detects one, and the end of its error message."""

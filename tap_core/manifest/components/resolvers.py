@@ -95,8 +95,6 @@ class _Resolver:
     """True if ``condition`` of a mapping is supported."""
     CREATES: ClassVar[bool] = True
     """True if ``create_or_update`` of a mapping is supported."""
-    READS_YAML: ClassVar[bool] = True
-    """True if a string value of a mapping is parsed as YAML."""
     BRINGS_DATA: ClassVar[bool] = True
     """True if values come from the API or the config; braces in them do not mark a template."""
     NAMES: ClassVar[frozenset[str]] = _COMMON_NAMES
@@ -118,7 +116,7 @@ class _Resolver:
 
     def keeps_text(self, mapping: ComponentMappingDefinition) -> bool:  # noqa: ARG002
         """Return True if a string value of a component mapping is not parsed as YAML."""
-        return not self.READS_YAML
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +126,6 @@ class HttpComponentsResolver(_Resolver):
     retriever: Annotated[Mapping[str, Any], "node"]
 
     CREATES: ClassVar[bool] = False
-    READS_YAML: ClassVar[bool] = False
     NAMES: ClassVar[frozenset[str]] = _COMMON_NAMES.union(SLICE_NAMES)
 
     def scopes(self, read: RecordReader) -> Iterator[TemplateScope]:
@@ -139,6 +136,10 @@ class HttpComponentsResolver(_Resolver):
         """
         for stream_slice, record in read(self.retriever):
             yield {"components_values": record, "stream_slice": stream_slice}
+
+    def keeps_text(self, mapping: ComponentMappingDefinition) -> bool:  # noqa: ARG002
+        """Return True, because no value of a mapping is parsed as YAML."""
+        return True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -85,10 +85,9 @@ def validate_splitting(retriever: Any, cursor: Any) -> None:
         ManifestError: The cursor or the requester does not support splitting, or a response filter
             has the action ``SPLIT_REQUEST_WINDOW`` but the retriever declares no splitting.
     """
-    splitting = getattr(retriever, "request_window_splitting", None)
-    requester = getattr(retriever, "requester", None)
-    if splitting is None:
-        if matches_action(_ACTION, getattr(requester, "error_handler", None)):
+    requester = retriever.requester
+    if retriever.request_window_splitting is None:
+        if matches_action(_ACTION, requester.error_handler):
             raise ManifestError(
                 f"A response filter has the action {_ACTION}: the retriever needs a"
                 " `request_window_splitting`."
@@ -104,7 +103,7 @@ def validate_splitting(retriever: Any, cursor: Any) -> None:
             "A request_window_splitting cannot be combined with `is_client_side_incremental`: both"
             " halves would send the same request."
         )
-    if getattr(requester, "properties", None) is not None:
+    if requester.properties is not None:
         raise ManifestError("A request_window_splitting cannot be combined with query properties.")
     written = cursor.format.write(_SOME_DAY + cursor.granularity)
     if written == cursor.format.write(_SOME_DAY):
