@@ -24,6 +24,7 @@ from tap_core.http.fail_fast import fail_fast, limit_wait
 from tap_core.http.transport import ANNOTATED_ERRORS
 from tap_core.manifest.components.async_retriever import AsyncRetriever, JobStatus
 from tap_core.manifest.components.decoders import JsonDecoder
+from tap_core.manifest.components.extractors import SKIPPED_RECORD, extract_records
 from tap_core.manifest.components.partition_routers import extend_stream_slice
 from tap_core.manifest.interfaces import (
     DeclarativeStreamProtocol,
@@ -340,8 +341,5 @@ def _extract_values(
     The values are a job's status, for example, or the URLs of its results. The decoder of
     ``retriever`` parses the body, and ``scope`` contains template variables.
     """
-    decoder = _get_decoder(retriever)
-    replace_decoder = getattr(extractor, "replace_decoder", None)
-    decode = decoder.decode if replace_decoder is None else replace_decoder(decoder)
-    for document in decode(response):
-        yield from extractor.extract(document, scope)
+    values = extract_records(extractor, response, _get_decoder(retriever), scope)
+    return (value for value in values if value is not SKIPPED_RECORD)

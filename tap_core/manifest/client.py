@@ -470,7 +470,7 @@ class ManifestClient:
         because the body need not be JSON.
         """
         extractor = self.components.retriever.record_selector.extractor
-        if hasattr(extractor, "replace_decoder"):
+        if getattr(extractor, "replace_decoder", None) is not None:
             if not self.into_file:
                 check_content_length(response)
             return

@@ -136,6 +136,31 @@ def test_custom_extractor_can_contain_other_extractors(tmp_path: Path):
     assert ran.records("items") == [{"A": 1, "B": 2}]
 
 
+def test_combined_extractor_can_contain_a_custom_one(tmp_path: Path):
+    """Each extractor decodes the response itself, with the decoder of the retriever."""
+    components = f"""
+    from dataclasses import dataclass
+    from {CDK}.extractors import DpathExtractor
+
+    @dataclass
+    class Marked(DpathExtractor):
+        def extract_records(self, response):
+            yield from ({{**one, "own": True}} for one in super().extract_records(response))
+    """
+    extractor = (
+        "{type: CombinedExtractor, extractors: [{type: DpathExtractor, field_path: [a]},"
+        f" {{type: CustomRecordExtractor, class_name: {PLACE}.Marked, field_path: [b]}}]}}"
+    )
+    declared = stream("items", "/items", retriever="decoder: {type: JsonlDecoder}").replace(
+        "{type: DpathExtractor, field_path: [data]}", extractor
+    )
+    with serving() as server:
+        server.answers(Reply('{"a": [{"id": 1}], "b": [{"id": 2}]}\n{"b": {"id": 3}}'))
+        ran = read(tmp_path, server, components, declared)
+    own = {"own": True}
+    assert ran.records("items") == [{"id": 1}, {"id": 2, **own}, {"id": 3, **own}]
+
+
 def test_custom_filter_transformation_and_normalization_are_applied(tmp_path: Path):
     components = f"""
     from dataclasses import InitVar, dataclass

@@ -14,6 +14,7 @@ from tap_core.manifest.components.record_selector import (
     RecordFilter,
     RecordSelector,
 )
+from tap_core.manifest.components.retrievers import SimpleRetriever
 from tap_core.manifest.components.transformations import (
     AddedFieldDefinition,
     AddFields,
@@ -21,6 +22,7 @@ from tap_core.manifest.components.transformations import (
 )
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interpolation import BoundTemplate, compile_template
+from tests.manifest.pieces import made
 
 
 def condition(text: str) -> Any:
@@ -74,6 +76,42 @@ def test_combined_extractor_uses_the_union_or_first_match(mode, records):
     )
     document = {"a": [{"n": 1}, None, {"n": 2}], "b": [{"n": 3}]}
     assert [one["n"] for one in select_records(RecordSelector(combined), document)] == records
+
+
+@pytest.mark.parametrize("more", [{}, {"record_filter": RecordFilter(condition("{{ true }}"))}])
+@pytest.mark.parametrize("mode, count", [("union", 5), ("first_match", 3)])
+def test_skipped_empty_records_are_counted_as_records_of_the_page(mode, count, more):
+    """Otherwise a page with an empty record would end the pagination."""
+    inner = CombinedExtractor([DpathExtractor(["a"])], skip_empty_records=True)
+    extractors = [DpathExtractor(["nulls"]), inner, DpathExtractor(["absent"])]
+    combined = CombinedExtractor(extractors, mode, skip_empty_records=True)
+    counted: list[None] = []
+    select = RecordSelector(combined, **more).make_selection()
+    document = {"nulls": [None, {}], "a": [None, {"n": 1}, {"n": 2}]}
+    assert list(select([document], {}, lambda: counted.append(None))) == [{"n": 1}, {"n": 2}]
+    assert len(counted) == count
+
+
+def test_offset_increment_cannot_count_the_records_of_several_extractors():
+    """Its offsets would be those of records that were not read; a page number is not counted."""
+    text = """\
+    type: SimpleRetriever
+    requester: {{type: HttpRequester, url: "http://x"}}
+    record_selector:
+      type: RecordSelector
+      extractor:
+        type: CombinedExtractor
+        mode: first_match
+        extractors: [{{type: CombinedExtractor, mode: {mode}, extractors: {extractors}}}]
+    paginator: {{type: DefaultPaginator, pagination_strategy: {{type: {strategy}}}}}
+    """
+    one = "[{type: DpathExtractor, field_path: [a]}]"
+    for mode, strategy in [("first_match", "OffsetIncrement"), ("union", "PageIncrement")]:
+        made(text.format(mode=mode, strategy=strategy, extractors=one), SimpleRetriever)
+    with pytest.raises(ManifestError, match="OffsetIncrement would skip records"):
+        made(text.format(mode="union", strategy="OffsetIncrement", extractors=one), SimpleRetriever)
+    with pytest.raises(ManifestError, match="at least one of `extractors`"):
+        made(text.format(mode="union", strategy="PageIncrement", extractors="[]"), SimpleRetriever)
 
 
 @pytest.mark.parametrize("more", [{}, {"record_filter": RecordFilter(condition("{{ true }}"))}])

@@ -36,6 +36,7 @@ from tap_core.manifest.cdk_compat.requesters import CdkRequestOption
 from tap_core.manifest.cdk_compat.type_guards import is_list, is_mapping
 from tap_core.manifest.components import error_handlers as our_errors
 from tap_core.manifest.components import partition_routers, transformations
+from tap_core.manifest.components.extractors import SKIPPED_RECORD, extract_records
 from tap_core.manifest.interfaces import TemplateScope
 from tap_core.manifest.interpolation import BoundTemplate
 
@@ -139,8 +140,9 @@ class _ExtractorAdapter(RecordExtractor):
         self._inner = inner
 
     def extract_records(self, response: requests.Response) -> Iterator[Any]:
-        for document in CdkJsonDecoder().decode(response):
-            yield from self._inner.extract(document, {})
+        for record in extract_records(self._inner, response, CdkJsonDecoder(), {}):
+            if record is not SKIPPED_RECORD:
+                yield record
 
 
 class _BackoffAdapter(CdkBackoffStrategy):

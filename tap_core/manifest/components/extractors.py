@@ -6,7 +6,9 @@ import copy
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Final, Literal, cast
+
+import requests
 
 from tap_core.manifest.dpath import (
     MISSING,
@@ -17,10 +19,33 @@ from tap_core.manifest.dpath import (
     set_at,
 )
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.interfaces import TemplateScope
+from tap_core.manifest.interfaces import Decoder, TemplateScope
 from tap_core.types import Record
 
-__all__ = ["DpathExtractor", "ParentFieldPath", "RecordExpander", "WholeDocumentExtractor"]
+__all__ = [
+    "SKIPPED_RECORD",
+    "DpathExtractor",
+    "ParentFieldPath",
+    "RecordExpander",
+    "WholeDocumentExtractor",
+    "extract_records",
+]
+
+SKIPPED_RECORD: Final = object()
+"""Marker that a CombinedExtractor yields for an empty record, which paginators count."""
+
+
+def extract_records(
+    extractor: Any, response: requests.Response, decoder: Decoder, scope: TemplateScope
+) -> Iterator[Any]:
+    """Decode a response, and yield the records and markers that an extractor finds in it.
+
+    An extractor with a method ``replace_decoder`` decodes the response itself.
+    """
+    replace_decoder = getattr(extractor, "replace_decoder", None)
+    decode = decoder.decode if replace_decoder is None else replace_decoder(decoder)
+    for document in decode(response):
+        yield from extractor.extract(document, scope)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import requests
 
 from tap_core.exceptions import FatalAPIError
 from tap_core.manifest.components.custom import (
@@ -18,10 +20,21 @@ from tap_core.manifest.components.custom import (
     CustomRecordFilter,
     CustomSchemaNormalization,
 )
-from tap_core.manifest.components.extractors import DpathExtractor, WholeDocumentExtractor
+from tap_core.manifest.components.extractors import (
+    SKIPPED_RECORD,
+    DpathExtractor,
+    WholeDocumentExtractor,
+    extract_records,
+)
 from tap_core.manifest.components.file_extractors import ResponseToFileExtractor
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.interfaces import Condition, TemplateScope, Transformation, resolve
+from tap_core.manifest.interfaces import (
+    Condition,
+    Decoder,
+    TemplateScope,
+    Transformation,
+    resolve,
+)
 from tap_core.manifest.type_normalization import make_normalizer
 from tap_core.types import JsonSchema, Record
 
@@ -56,28 +69,67 @@ record is skipped. If the callback is None, the ManifestError is raised instead.
 _Changes: TypeAlias = list[Callable[[Record, TemplateScope], None]]
 
 
+class _UndecodedResponse(NamedTuple):
+    """Response that each extractor inside a CombinedExtractor decodes separately."""
+
+    response: requests.Response
+    decoder: Decoder
+
+
 @dataclass(frozen=True)
 class CombinedExtractor:
     """Extractor that combines several extractors.
 
     With `mode` ``union`` it yields the records of all extractors. With ``first_match`` it yields
     only the records of the first extractor that finds records.
+
+    Raises:
+        ManifestError: `extractors` is empty.
     """
 
     extractors: list[Extractor]
     mode: Literal["union", "first_match"] = "union"
     skip_empty_records: bool = False
 
-    def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:
-        """Yield the records that the extractors find in a decoded document, according to `mode`."""
+    def __post_init__(self) -> None:
+        if not self.extractors:
+            raise ManifestError("A CombinedExtractor needs at least one of `extractors`.")
+
+    @property
+    def has_union(self) -> bool:
+        """True if this extractor, or one inside it, yields the records of several extractors."""
+        return self.mode == "union" or any(
+            isinstance(one, CombinedExtractor) and one.has_union for one in self.extractors
+        )
+
+    @property
+    def replace_decoder(
+        self,
+    ) -> Callable[[Decoder], Callable[[requests.Response], Iterator[Any]]] | None:
+        """Function that replaces the decoder; None if all extractors take decoded documents."""
+        if not any(getattr(one, "replace_decoder", None) for one in self.extractors):
+            return None
+        return lambda decoder: lambda response: iter((_UndecodedResponse(response, decoder),))
+
+    def extract(self, document: Any, scope: TemplateScope) -> Iterator[Any]:
+        """Yield the records that the extractors find in a document, according to `mode`.
+
+        An empty record is replaced by `SKIPPED_RECORD` if `skip_empty_records` is set. Such markers
+        are no match.
+        """
         for extractor in self.extractors:
-            is_found = False
-            for record in extractor.extract(document, scope):
-                if record or not self.skip_empty_records:
-                    is_found = True
-                    yield record
-            if is_found and self.mode == "first_match":
-                return
+            records = iter(_extract_from(document, extractor, scope))
+            if self.skip_empty_records:
+                records = (record or SKIPPED_RECORD for record in records)
+            if self.mode == "union":
+                yield from records
+                continue
+            first_records: list[Any] = []
+            for record in records:
+                first_records.append(record)
+                if record is not SKIPPED_RECORD:
+                    yield from itertools.chain(first_records, records)
+                    return
 
 
 Extractor: TypeAlias = (
@@ -88,6 +140,12 @@ Extractor: TypeAlias = (
     | CustomRecordExtractor
 )
 """Component that finds the records in a decoded document."""
+
+
+def _extract_from(document: Any, extractor: Extractor, scope: TemplateScope) -> Iterable[Any]:
+    if isinstance(document, _UndecodedResponse):
+        return extract_records(extractor, *document, scope)
+    return extractor.extract(document, scope)
 
 
 @dataclass(frozen=True)
@@ -182,9 +240,9 @@ class RecordSelector:
             apply = steps.apply if on_failure is None else _skip_failures(steps.apply, on_failure)
             for document in documents:
                 for record in extract(document, scope):
-                    if not isinstance(record, dict):
-                        _check_object(record)
                     count_extracted()
+                    if not isinstance(record, dict) and _is_skipped(record):
+                        continue
                     variables["record"] = record
                     if apply(record, variables):
                         yield record
@@ -262,19 +320,24 @@ def _make_extraction(extract: Callable[[Any, TemplateScope], Iterable[Any]]) -> 
     ) -> Iterator[Record]:
         for document in documents:
             for record in extract(document, scope):
-                if not isinstance(record, dict):
-                    _check_object(record)
                 count_extracted()
+                if not isinstance(record, dict) and _is_skipped(record):
+                    continue
                 yield record
 
     return select
 
 
-def _check_object(record: Any) -> None:
-    """Raise FatalAPIError if an extracted record is not a mapping, such as a JSON object."""
-    if not isinstance(record, Mapping):
+def _is_skipped(record: Any) -> bool:
+    """Return True if an extracted record is the marker of a skipped one.
+
+    Raises:
+        FatalAPIError: The record is not a mapping, such as a JSON object.
+    """
+    if record is not SKIPPED_RECORD and not isinstance(record, Mapping):
         raise FatalAPIError(
             f"The extractor found a record that is not an object (its Python type is"
             f" {type(record).__name__}): its path leads to scalar values, or the API returned"
             " an unexpected response."
         )
+    return record is SKIPPED_RECORD

@@ -19,8 +19,8 @@ from tap_core.manifest.cdk_compat.retrievers import CdkSimpleRetriever
 from tap_core.manifest.components.custom import Custom, CustomRequester, to_context
 from tap_core.manifest.components.page_size_reduction import PageSizeReduction, validate_reduction
 from tap_core.manifest.components.pagination_reset import PaginationReset
-from tap_core.manifest.components.paginators import NoPagination, Paginator
-from tap_core.manifest.components.record_selector import RecordSelector
+from tap_core.manifest.components.paginators import NoPagination, OffsetIncrement, Paginator
+from tap_core.manifest.components.record_selector import CombinedExtractor, RecordSelector
 from tap_core.manifest.components.requester import HttpRequester
 from tap_core.manifest.components.window_splitting import RequestWindowSplitting
 from tap_core.manifest.errors import ManifestError
@@ -51,7 +51,8 @@ class SimpleRetriever:
         """Raise ManifestError for combinations of options that are not supported.
 
         The requester or the paginator may not support a page size reduction. A pagination reset
-        with a record limit cannot be combined with a record filter.
+        with a record limit cannot be combined with a record filter, nor an OffsetIncrement with the
+        union of extractors.
         """
         validate_reduction(self.page_size_reduction, self.requester, self.paginator)
         reset = self.pagination_reset
@@ -59,6 +60,15 @@ class SimpleRetriever:
             raise ManifestError(
                 "`limits` of a pagination_reset count the emitted records: they cannot be"
                 " combined with a record_filter."
+            )
+        extractor = self.record_selector.extractor
+        has_union = isinstance(extractor, CombinedExtractor) and extractor.has_union
+        strategy = getattr(self.paginator, "pagination_strategy", None)
+        if has_union and isinstance(strategy, OffsetIncrement):
+            raise ManifestError(
+                "An OffsetIncrement would skip records: a CombinedExtractor with the mode `union`"
+                " finds more of them in a page than the API counts. Set `mode: first_match`, or use"
+                " another pagination strategy."
             )
 
     @property
