@@ -28,6 +28,7 @@ from tap_core.manifest.spec import (
 from tap_core.manifest.stream import ManifestStream
 from tap_core.redaction import collect_secrets, register_secrets
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
+from tap_core.state.reader import check_bookmarks
 from tap_core.tap_base import Tap
 
 if TYPE_CHECKING:
@@ -118,7 +119,12 @@ class ManifestTap(Tap):
         check_manifest_connection(self)
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Load a Singer state, in the format of this SDK or of airbyte-cdk."""
+        """Load a Singer state, in the format of this SDK or of airbyte-cdk.
+
+        Raises:
+            StateFileError: The bookmark of a stream is not an object.
+        """
+        check_bookmarks(state)
         stored = state.get("bookmarks") or {}
         self.shared.names_with_state = frozenset(name for name, entry in stored.items() if entry)
         bookmarks = {

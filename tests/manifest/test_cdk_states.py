@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tap_core.exceptions import StateFileError
 from tap_core.manifest.state_translation import (
     from_cdk_state,
     partition_field,
@@ -16,6 +17,7 @@ from tap_core.manifest.state_translation import (
     to_state_entry,
     translate_custom_state,
 )
+from tap_core.manifest.tap import make_tap_class
 from tests.http.server import Reply, page, serving
 from tests.manifest.running import DATE_CURSOR, asked, manifest, run, stream
 
@@ -239,3 +241,17 @@ def test_lookback_of_the_cursor_is_added_to_that_of_the_state(tmp_path: Path):
         server.answers(page())
         run(manifest(tmp_path, declared), server, state={"bookmarks": {"items": state}})
     assert [one.query["since"] for one in server.asked] == [["2024-01-18"]] * 2
+
+
+@pytest.mark.parametrize(
+    ("bookmarks", "message"),
+    [
+        ([1], "State, bookmarks: expected an object, found list"),
+        ({"items": 5}, "State, bookmarks.items: expected an object, found int"),
+        ({"items": [1]}, "State, bookmarks.items: expected an object, found list"),
+    ],
+)
+def test_bookmark_of_another_type_is_an_error(tmp_path: Path, bookmarks: Any, message: str):
+    tap = make_tap_class(manifest(tmp_path, stream("items", "/a", more=CURSOR)))
+    with pytest.raises(StateFileError, match=message):
+        tap(config={"url": "http://127.0.0.1"}, state={"bookmarks": bookmarks})
