@@ -17,7 +17,7 @@ from tap_core.config.similar_names import suggest
 from tap_core.exceptions import ConfigurationError
 from tap_core.singerlib.json import load_json, serialize_json
 from tap_core.sync.engine import begin_partition, get_contexts
-from tap_core.sync.record_input import call_get_records, split_record_and_context
+from tap_core.sync.record_input import call_get_records, check_record, split_record_and_context
 
 if TYPE_CHECKING:
     from tap_core.events import Event
@@ -103,11 +103,13 @@ def _read_context(
     added: Mapping[str, Any] = (bookmark_context or {}) if stream.add_context_to_records else {}
     child_context = None if context is None else copy.copy(context)
     try:
-        for item in call_get_records(stream, context):
-            record = item
+        for pulled in call_get_records(stream, context):
+            record = pulled
             if isinstance(record, tuple):
                 record, child_context = split_record_and_context(record)
+            check_record(record, stream.name)
             record = stream.post_process(record, context)
+            check_record(record, stream.name)
             if record is not None and (admits is None or admits(record)):
                 yield {**added, **record}, child_context
     finally:

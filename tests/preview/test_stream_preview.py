@@ -259,6 +259,14 @@ def test_error_of_the_taps_code_is_shown_with_its_traceback(server: Server, show
     assert "no such key" in errors
 
 
+def test_record_that_is_no_dict_is_an_error_without_a_traceback(server: Server, show):
+    server.answers(Reply({"data": [["a"]]}))
+    code, _, errors = show("direct")
+    assert code == 1
+    assert "a record must be a dict, but the stream returned a value of type 'list'" in errors
+    assert "Traceback" not in errors
+
+
 @pytest.mark.parametrize("args", [("--limit", "0"), ("--limit", "many"), ("--unknown",)])
 def test_invalid_options_end_with_exit_code_2(args: tuple[str, ...]):
     with pytest.raises(SystemExit) as caught:
