@@ -68,7 +68,7 @@ def _print_records(records: Sequence[Mapping[str, Any]]) -> None:
     for start in range(0, len(records), _RECORDS_PER_TABLE):
         shown = records[start : start + _RECORDS_PER_TABLE]
         head = ["property", *(f"record {start + n}" for n in range(1, len(shown) + 1))]
-        print_table(head, [[name, *(_format(one, name) for one in shown)] for name in names])
+        print_table(head, [[name, *(_format(record, name) for record in shown)] for name in names])
         _print("")
 
 
@@ -85,12 +85,12 @@ def _format(record: Mapping[str, Any], name: str) -> str:
 
 def _print_schema(records: Sequence[Mapping[str, Any]], schema: Mapping[str, Any]) -> None:
     """Print a table that compares the types of each property in the records and the schema."""
-    compared = compare_schema(records, schema)
+    properties = compare_schema(records, schema)
     rows = [
-        [one.path, ", ".join(one.found), ", ".join(one.declared or ()), one.problem]
-        for one in compared
+        [prop.path, ", ".join(prop.found), ", ".join(prop.declared or ()), prop.problem]
+        for prop in properties
     ]
     print_table(["property", "found", "declared", "difference"], rows)
-    count = sum(bool(one.problem) for one in compared)
+    count = sum(bool(prop.problem) for prop in properties)
     plural = "" if count == 1 else "s"
     _print(f"\n{count or 'No'} difference{plural} between these records and the schema.")

@@ -16,11 +16,13 @@ __all__ = ["PropertyComparison", "compare_schema"]
 
 _ANY: Final = "any"
 _CHOICES: Final = ("allOf", "anyOf", "oneOf")
-_NAMES: Final[tuple[tuple[type[object], str], ...]] = (
+_NAMES: Final[tuple[tuple[type[Any], str], ...]] = (
     (type(None), "null"),
     (bool, "boolean"),
     (str, "string"),
     (int, "integer"),
+    (Mapping, "object"),
+    (list, "array"),
 )
 
 
@@ -80,36 +82,35 @@ def _compare_values(
     if objects and _collect_properties(schema):
         yield from _compare_objects(objects, schema, f"{path}.")
     lists = [value for value in values if isinstance(value, list)]
-    below = next((one["items"] for one in _iterate_variants(schema) if "items" in one), None)
-    if isinstance(below, Mapping) and any(lists):
-        yield from _compare_values(f"{path}[]", [one for each in lists for one in each], below)
+    item_schema = next((one["items"] for one in _iterate_variants(schema) if "items" in one), None)
+    if isinstance(item_schema, Mapping) and any(lists):
+        items = [item for items in lists for item in items]
+        yield from _compare_values(f"{path}[]", items, item_schema)
 
 
 def _name_type(value: Any) -> str:
     """Return the JSON type of a value, such as ``integer`` or ``array``."""
     if isinstance(value, Decimal):
         return "integer" if value == value.to_integral_value() else "number"
-    if isinstance(value, (Mapping, list)):
-        return "array" if isinstance(value, list) else "object"
     return next(name for kind, name in _NAMES if isinstance(value, kind))
 
 
 def _iterate_variants(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield a schema and, recursively, its subschemas in ``allOf``, ``anyOf`` and ``oneOf``."""
     yield schema
-    for word in _CHOICES:
-        for one in schema.get(word) or ():
-            if isinstance(one, Mapping):
-                yield from _iterate_variants(one)
+    for keyword in _CHOICES:
+        for subschema in schema.get(keyword) or ():
+            if isinstance(subschema, Mapping):
+                yield from _iterate_variants(subschema)
 
 
 def _collect_properties(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return the properties that an object schema and its subschemas (``anyOf`` etc.) declare."""
-    found: dict[str, Mapping[str, Any]] = {}
+    declared: dict[str, Mapping[str, Any]] = {}
     for variant in _iterate_variants(schema):
-        for name, one in (variant.get("properties") or {}).items():
-            found.setdefault(name, one if isinstance(one, Mapping) else {})
-    return found
+        for name, subschema in (variant.get("properties") or {}).items():
+            declared.setdefault(name, subschema if isinstance(subschema, Mapping) else {})
+    return declared
 
 
 def _collect_types(schema: Mapping[str, Any]) -> tuple[str, ...]:
@@ -117,8 +118,8 @@ def _collect_types(schema: Mapping[str, Any]) -> tuple[str, ...]:
     own = schema.get("type")
     if own:
         return (own,) if isinstance(own, str) else tuple(map(str, own))
-    choices = [one for word in _CHOICES for one in schema.get(word) or ()]
-    types = [_collect_types(one) if isinstance(one, Mapping) else (_ANY,) for one in choices]
+    subschemas = [one for keyword in _CHOICES for one in schema.get(keyword) or ()]
+    types = [_collect_types(one) if isinstance(one, Mapping) else (_ANY,) for one in subschemas]
     if not types or "$ref" in schema:
         return (_ANY,)
     if "allOf" in schema:  # subschemas without a type do not add a restriction

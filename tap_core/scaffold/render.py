@@ -58,7 +58,7 @@ def _render_files(project: Project) -> Iterator[tuple[str, str]]:
 
 def _fill(text: str, placeholders: Mapping[str, str]) -> str:
     """Return a text with each ``%%name%%`` replaced by the value of the placeholder ``name``."""
-    return _PLACEHOLDER.sub(lambda found: placeholders[found.group(1)], text)
+    return _PLACEHOLDER.sub(lambda match: placeholders[match[1]], text)
 
 
 def _make_placeholders(project: Project) -> dict[str, str]:
