@@ -41,7 +41,7 @@ from tap_core.sql.result_reader import (
     iterate_pages,
 )
 from tap_core.sql.type_widening import infer_value_type
-from tap_core.state.replication_key_comparator import ValueKind
+from tap_core.state.replication_key_comparator import ValueKind, parse_number
 from tap_core.streams.core import Stream
 from tap_core.streams.state import ISO_8601, make_start_error
 from tap_core.sync.plan import get_plan
@@ -418,20 +418,12 @@ def _find_mismatch(start: Any, column: sa.Column[Any], stream: SQLStream) -> str
     if isinstance(start, (dict, list)):
         return None if kind in {dict, list} else "a single value"
     if issubclass(kind, (int, float, Decimal)) and kind is not bool:
-        return None if _is_number(start) else "a number"
+        return "a number" if parse_number(start) is None else None
     if stream.connector._dialect.name != "sqlite" or not issubclass(kind, (date, time)):  # noqa: SLF001
         return None
     if parse_instant(start) or (kind is time and _to_sqlite_time(start)):
         return None
     return "a time, such as 08:00:00" if kind is time else ISO_8601
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        Decimal(value)
-    except (ArithmeticError, TypeError, ValueError):
-        return False
-    return True
 
 
 def _limit_rows(

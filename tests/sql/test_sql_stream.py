@@ -324,6 +324,8 @@ def test_first_sync_starts_at_start_date(synced):
     ("key", "value", "expected"),
     [
         ("id", "abc", "'abc' is not a number"),
+        ("id", "1_000", "'1_000' is not a number"),
+        ("price", "NaN", "'NaN' is not a number"),
         ("id", [1], r"\[1\] is not a single value"),
         ("note", {"a": 1}, "{'a': 1} is not a single value"),
         ("day", "soon", "'soon' is not a date or date-time in ISO 8601"),
