@@ -223,10 +223,11 @@ class SQLStream(Stream, abc.ABC):
             context: Values that identify the partition to sync, or None.
 
         Raises:
-            StreamSetupError: The bookmark or start date does not fit the type of its column.
+            StreamSetupError: The replication key is not a column of the table, or the bookmark or
+                start date does not fit its type.
         """
         if self.replication_key:
-            column = table.columns[self.replication_key]
+            column = _get_key_column(table, self.replication_key, self)
             query = query.order_by(_build_order(column, self))
             query = _limit_rows(query, column, _read_start(column, self, context), self)
         return query
@@ -255,13 +256,14 @@ class SQLStream(Stream, abc.ABC):
         Raises:
             NotImplementedError: ``context`` is not None, but tables have no partitions.
             DataError: A value cannot be converted to the type of its column, or compared with it.
+            StreamSetupError: The database rejects the query, for example for lack of a privilege.
         """
         if context:
             raise NotImplementedError(f"Stream '{self.name}' does not support partitioning.")
         _warn_without_log(self)
         query = self.build_query(context=context)
         texts = get_text_columns(_get_query_columns(query), self._conformed_properties())
-        with self.connector._connect() as connection, _name_stream_in_errors(self):  # noqa: SLF001
+        with self.connector._connect() as connection, _translate_query_errors(self):  # noqa: SLF001
             result = connection.execute(query, execution_options=_get_streaming_options(connection))
             with result:  # closes the cursor if the consumer stops early
                 read = compile_row_reader(list(result.keys()), texts, get_processors(result))
@@ -320,6 +322,21 @@ def _get_table(stream: SQLStream, names: Mapping[str, object]) -> sa.Table:
         ) from error
 
 
+def _get_key_column(table: sa.Table, replication_key: str, stream: SQLStream) -> sa.Column[Any]:
+    """Return the column of the replication key.
+
+    Raises:
+        StreamSetupError: The table has no such column.
+    """
+    column = table.columns.get(replication_key)
+    if column is None:
+        raise StreamSetupError(
+            f"Stream '{stream.name}': its replication key '{replication_key}' is no column of the"
+            " table: discover the catalog again, and choose another one."
+        )
+    return column
+
+
 def _warn_without_log(stream: SQLStream) -> None:
     """Log a warning if a stream is LOG_BASED but has no change log to read."""
     if stream.replication_method == REPLICATION_LOG_BASED and stream.change_log is None:
@@ -336,20 +353,28 @@ _CONVERSION_ERRORS: Final = (ArithmeticError, LookupError, TypeError, ValueError
 
 
 @contextmanager
-def _name_stream_in_errors(stream: SQLStream) -> Iterator[None]:
-    """Context manager that adds the stream's name to errors about values that cannot be converted.
+def _translate_query_errors(stream: SQLStream) -> Iterator[None]:
+    """Context manager for a stream's query, whose errors then name the stream and the remedy.
 
     Raises:
         DataError: SQLAlchemy, the driver or the database could not convert a value to the type of
             its column. The value is that of a row, the bookmark or the start date.
+        StreamSetupError: The database rejects the query.
     """
     try:
         yield
     except (*_CONVERSION_ERRORS, sa.exc.StatementError) as error:
         reason = error.orig if isinstance(error, sa.exc.StatementError) else error
-        if not (isinstance(error, sa.exc.DataError) or isinstance(reason, _CONVERSION_ERRORS)):
-            raise  # such as a lost connection, or a fault in the query
         first_line = next(iter(str(reason).splitlines()), "")
+        if isinstance(error, sa.exc.ProgrammingError):
+            raise StreamSetupError(
+                f"Stream '{stream.name}': the database rejects its query"
+                f" ({type(reason).__name__}: {first_line}). If the user may not read the table,"
+                " grant the privilege; if the table has changed, discover the catalog again; or"
+                " deselect the stream."
+            ) from error
+        if not (isinstance(error, sa.exc.DataError) or isinstance(reason, _CONVERSION_ERRORS)):
+            raise  # such as a lost connection
         raise DataError(
             f"Stream '{stream.name}': a value does not fit the type of its column"
             f" ({type(reason).__name__}: {first_line}). It is the value of a row, the bookmark or"

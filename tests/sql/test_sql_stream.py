@@ -432,6 +432,11 @@ def test_table_that_does_not_exist_any_more_is_named_in_the_error(synced, url):
         synced(changed={"table_name": "gone"})
 
 
+def test_replication_key_that_is_no_column_any_more_is_named_in_the_error(synced):
+    with pytest.raises(StreamSetupError, match="'main-events': its replication key 'at' is no col"):
+        synced(key="at", changed={"table_name": "notes"})
+
+
 @pytest.mark.parametrize("value", ["yesterday", 1700000000])
 def test_stream_is_named_in_the_error_for_a_value_that_is_no_date_time(synced, url, value):
     with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
@@ -716,3 +721,14 @@ def test_stream_is_named_in_the_error_for_a_date_that_python_does_not_know(postg
         with pytest.raises(DataError, match=r"'public-t': a value does not fit .*date too large"):
             tap.sync_all()
         tap.tap_connector._engine.dispose()
+
+
+def test_table_that_the_user_may_not_read_is_named_in_the_error(postgres):
+    with postgres.database() as database:
+        database.run("create table t (id int)", "create role limited")
+        tap = LiteTap(config={"sqlalchemy_url": f"{database.url}?options=-crole%3Dlimited"})
+        tap.streams["public-t"].selected = True
+        with pytest.raises(StreamSetupError, match=r"'public-t': .* permission denied for table t"):
+            tap.sync_all()
+        tap.tap_connector._engine.dispose()
+        database.run("drop role limited")

@@ -322,17 +322,17 @@ class PostgresStream(SQLStream):
         Text is ordered by code points, as states compare it. The database's default order may be
         that of a language, in which "a" precedes "B".
         """
-        key = self.replication_key
         if self.is_log_based:
             return query
-        if not key or isinstance(_resolve_domain(table.c[key].type), TYPES_WITH_JSON_ORDER):
+        column = table.c.get(self.replication_key or "")
+        if column is None or isinstance(_resolve_domain(column.type), TYPES_WITH_JSON_ORDER):
             return super().apply_query_filters(query, table, context=context)
-        column = sa.cast(table.c[key], sa.Text).collate("C")
-        query = query.order_by(sa.nulls_first(column.asc()))
+        text = sa.cast(column, sa.Text).collate("C")
+        query = query.order_by(sa.nulls_first(text.asc()))
         start = self.get_starting_replication_key_value(context)
         if start is None:
             return query
-        return query.where(column >= _to_server_text(str(start), table.c[key].type))
+        return query.where(text >= _to_server_text(str(start), column.type))
 
 
 def _to_server_text(start: str, declared: sqltypes.TypeEngine[Any]) -> Any:
