@@ -84,6 +84,8 @@ _TRANSIENT_STATUSES: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.T
 _AUTH_STATUSES: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 _STATUS_FIRST: Final = re.compile(r"\s*(?:HTTP )?([45]\d\d)\b")
 """HTTP status at the start of an error message, as in `RESTStream.response_error_message`."""
+_INSUFFICIENT_PRIVILEGE: Final = "42501"
+"""SQLSTATE of a statement for which the user of a database lacks a privilege."""
 _MAX_CAUSES: Final = 10
 _SDK_ERRORS: Final = (SingerSDKError, SingerError)
 """Base classes of errors whose messages are written for users."""
@@ -274,7 +276,8 @@ def _classify(error: BaseException) -> str | None:
         return str(own_type)
     if isinstance(error, _CONFIG_ERRORS) or is_auth_failure(error):
         return CONFIG
-    if _has_invalid_url(error) or _is_unsendable(error):
+    is_refused = _INSUFFICIENT_PRIVILEGE in get_sql_states(error)
+    if is_refused or _has_invalid_url(error) or _is_unsendable(error):
         return CONFIG
     if _CERTIFICATE_REJECTED in str(error):
         return SYSTEM

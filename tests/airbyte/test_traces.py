@@ -64,6 +64,7 @@ class OperationalError(Exception):
         (AccessTokenError("no token", status=401), CONFIG),
         (OperationalError("x", "28P01"), CONFIG),
         (OperationalError("password authentication failed for user"), CONFIG),
+        (OperationalError("permission denied for schema public", "42501"), CONFIG),
         (behind(RuntimeError("outer"), ConfigValidationError("inner")), CONFIG),
         (RetriableAPIError("busy", response(429)), TRANSIENT),
         (RetriableAPIError("busy", response(503)), TRANSIENT),
