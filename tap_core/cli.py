@@ -17,6 +17,7 @@ from tap_core.compat import import_alias
 from tap_core.parsing.command_line import (
     VersionOption,
     make_program,
+    reject_empty,
     report_error,
     run_program,
 )
@@ -33,10 +34,19 @@ _Command: TypeAlias = Annotated[
     ),
 ]
 _Config: TypeAlias = Annotated[
-    str, typer.Option("--config", metavar="FILE", help="The settings, a JSON file.")
+    str,
+    typer.Option(
+        "--config", metavar="FILE", help="The settings, a JSON file.", callback=reject_empty
+    ),
 ]
 _State: TypeAlias = Annotated[
-    str, typer.Option("--state", metavar="FILE", help="The state of the first sync, a JSON file.")
+    str,
+    typer.Option(
+        "--state",
+        metavar="FILE",
+        help="The state of the first sync, a JSON file.",
+        callback=reject_empty,
+    ),
 ]
 _Destination: TypeAlias = Annotated[bool, typer.Option("--destination", help="Test a destination.")]
 _Address: TypeAlias = Annotated[

@@ -35,6 +35,7 @@ __all__ = [
     "make_program",
     "parse_limit",
     "read_input_file",
+    "reject_empty",
     "report_error",
     "run_program",
 ]
@@ -179,17 +180,18 @@ class Program(_Conventions, TyperGroup):
         effect.
         """
         name, command, rest = super().resolve_command(ctx, args)
-        given = [
-            param.opts[0]
-            for param in self.params
-            if getattr(ctx.get_parameter_source(param.name), "name", "") == "COMMANDLINE"
-        ]
+        given = [param.opts[0] for param in self.params if _is_given(ctx, param)]
         if given and not ctx.resilient_parsing:
             ctx.fail(
                 f"{', '.join(given)} before '{name}' has no effect. Pass the options of"
                 f" '{name}' after it: {ctx.command_path} {name} [OPTIONS]"
             )
         return name, command, rest
+
+
+def _is_given(context: Any, param: Any) -> bool:
+    """Return True if an option or argument is on the command line."""
+    return getattr(context.get_parameter_source(param.name), "name", "") == "COMMANDLINE"
 
 
 class _TextConversion:
@@ -275,6 +277,17 @@ def choose_from(*choices: str) -> dict[str, Any]:
         return chosen
 
     return {"callback": choose, "autocompletion": lambda: list(choices)}
+
+
+def reject_empty(context: typer.Context, param: typer.CallbackParam, value: str) -> str:
+    """Return the path of a file that an option names, for ``callback`` of `typer.Option`.
+
+    Raises:
+        BadParameter: The option has an empty value, as from a shell variable that is not set.
+    """
+    if not value and _is_given(context, param):
+        raise typer.BadParameter("The path of the file is empty.", context, param)
+    return value
 
 
 def parse_limit(context: typer.Context, text: str) -> int:

@@ -22,7 +22,7 @@ from tap_core.exceptions import ConfigurationError
 from tap_core.io.stdin import open_binary
 from tap_core.io.termination_handlers import handle_termination
 from tap_core.limits.memory import DOCUMENT_BYTES, InputTooLargeError, read_at_most
-from tap_core.parsing.command_line import choose_from, parse_limit
+from tap_core.parsing.command_line import choose_from, parse_limit, reject_empty
 from tap_core.protocols.airbyte.cli_args import AirbyteCommand, CatalogPath, ConfigPath, Debug
 from tap_core.protocols.singer.cli import FromOption, ToOption, parse_range_options
 from tap_core.redaction import make_redactor, redact, redact_line, write_to_stderr
@@ -87,7 +87,13 @@ _TapConfig: TypeAlias = Annotated[
     ),
 ]
 _Catalog: TypeAlias = Annotated[
-    str, typer.Option("--catalog", metavar="FILE", help="Selected streams and properties.")
+    str,
+    typer.Option(
+        "--catalog",
+        metavar="FILE",
+        help="Selected streams and properties.",
+        callback=reject_empty,
+    ),
 ]
 _State: TypeAlias = Annotated[
     str,
@@ -95,6 +101,7 @@ _State: TypeAlias = Annotated[
         "--state",
         metavar="FILE",
         help="State to continue from; default: the last state in the tables.",
+        callback=reject_empty,
     ),
 ]
 _Here: TypeAlias = Annotated[

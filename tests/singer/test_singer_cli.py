@@ -130,6 +130,15 @@ def test_invalid_option_exits_with_code_2(run, args):
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize(
+    "plugin, option", [("tap", "--catalog"), ("tap", "--state"), ("target", "--input")]
+)
+def test_empty_path_is_an_error_that_names_the_option(run, plugin, option):
+    """As in ``--state "$STATE"`` if the variable is not set."""
+    done = run(plugin, option, "", code=2)
+    assert f"Invalid value for '{option}': The path of the file is empty." in done.stderr
+
+
 # Configuration
 
 

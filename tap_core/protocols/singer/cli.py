@@ -29,7 +29,13 @@ from tap_core.exceptions import (
     StateFileError,
 )
 from tap_core.io.standard_streams import discard_output
-from tap_core.parsing.command_line import Program, choose_from, make_program, read_input_file
+from tap_core.parsing.command_line import (
+    Program,
+    choose_from,
+    make_program,
+    read_input_file,
+    reject_empty,
+)
 from tap_core.plugin_base import CliCommand, PluginBase
 from tap_core.protocols.error_classification import is_known_error, summarize_error
 from tap_core.protocols.singer.catalog_file import find_unknown_streams, parse_catalog
@@ -97,7 +103,12 @@ _Test = Annotated[
 ]
 _Catalog = Annotated[
     str,
-    typer.Option("--catalog", metavar="FILE", help="Use a Singer catalog file with the tap."),
+    typer.Option(
+        "--catalog",
+        metavar="FILE",
+        help="Use a Singer catalog file with the tap.",
+        callback=reject_empty,
+    ),
 ]
 _State = Annotated[
     str,
@@ -105,6 +116,7 @@ _State = Annotated[
         "--state",
         metavar="FILE",
         help="Use a bookmarks file for incremental replication; of several lines the last counts.",
+        callback=reject_empty,
     ),
 ]
 FromOption: TypeAlias = Annotated[
@@ -125,6 +137,7 @@ _Input = Annotated[
         "--input",
         metavar="FILE",
         help="A path to read messages from instead of from standard in.",
+        callback=reject_empty,
     ),
 ]
 
