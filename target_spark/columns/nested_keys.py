@@ -83,30 +83,30 @@ def _resolve_leaf_type(
     path: tuple[str, ...], declared: Mapping[str, Any], type_of: Callable[[Any], ColumnType]
 ) -> ColumnType:
     properties: Mapping[str, Any] = declared
-    for at, part in enumerate(path, 1):
-        if part not in properties:
-            raise _unusable_key_error(path, f"its schema declares no {'.'.join(path[:at])}")
-        if at < len(path):
-            properties = _get_properties(properties[part], path, at)
+    for depth, name in enumerate(path, 1):
+        if name not in properties:
+            raise _unusable_key_error(path, f"its schema declares no {'.'.join(path[:depth])}")
+        if depth < len(path):
+            properties = _get_properties(properties[name], path, depth)
     type_ = type_of(properties[path[-1]])
     if isinstance(type_, Struct | Array):
         raise _unusable_key_error(path, "it is not a single value")
     return Text() if isinstance(type_, Boolean) else type_  # nested booleans are read as text
 
 
-def _get_properties(schema: Any, path: tuple[str, ...], at: int) -> _Schema:
+def _get_properties(schema: Any, path: tuple[str, ...], depth: int) -> _Schema:
     """Return the declared properties of an object on the path of a nested key.
 
     Args:
         schema: The JSON Schema of the object.
         path: The path of the nested key, such as ``("user", "id")``, for error messages.
-        at: The number of names in ``path`` up to the object: 1 for the object ``user``.
+        depth: The number of names in ``path`` up to the object: 1 for the object ``user``.
 
     Raises:
         UnsupportedError: The schema is not an object or declares no properties.
     """
     variants = list(split_variants(schema))
-    location = ".".join(path[:at])
+    location = ".".join(path[:depth])
     kinds = {kind for kind, _ in variants}
     if kinds - {"object", ANY_SCHEMA}:
         raise _unusable_key_error(path, f"{location} is not an object")

@@ -111,11 +111,8 @@ def diff_with_table(
         SchemaChangeError: The policy forbids a change. The message lists the columns; the caller
             adds the stream and the table.
     """
-    known = from_table(table, sources or {}).columns
-    rules = _Rules(
-        can_widen, sources is not None, table_schema.on_change, frozenset(table_schema.must_fit)
-    )
-    return _merge_columns(known, table_schema, rules)
+    rules = _Rules(can_widen, sources is not None, table_schema.on_change, table_schema.must_fit)
+    return _merge_columns(from_table(table, sources).columns, table_schema, rules)
 
 
 def can_share_batch(old: TableSchema, new: TableSchema) -> bool:
@@ -162,7 +159,12 @@ def _merge_columns(
     table_schema = replace(
         new, columns=_mark_unfed_columns(_drop_whole_record_source(merge.columns, new.key_sources))
     )
-    keys = tuple(_get_name(table_schema, source) for source in new.key_sources)
+    names = {
+        column.source: column.name
+        for column in table_schema.columns
+        if column.feed is ColumnSource.PROPERTY
+    }
+    keys = tuple(names[source] for source in new.key_sources)
     texts = {column.source for column in table_schema.columns if column.type == Text()}
     filled = tuple(source for source in new.filled if source in texts)
     changes = sorted(merge.changes, key=lambda change: not change.is_made)
@@ -248,13 +250,6 @@ def _mark_unfed_columns(columns: Sequence[Column]) -> tuple[Column, ...]:
 def _is_stale(column: Column, filled: Collection[str]) -> bool:
     moved = column.source in filled and not isinstance(column.type, UnmanagedType)
     return moved or column.name in METADATA_COLUMNS or column.name in AIRBYTE_COLUMNS
-
-
-def _get_name(table_schema: TableSchema, source: str) -> str:
-    column = table_schema.column_fed_by(source)
-    if column is None:
-        raise KeyError(source)
-    return column.name
 
 
 class _Rules(NamedTuple):
@@ -530,9 +525,13 @@ def _join_types(old: ColumnType, new: ColumnType, rules: _Rules, path: _Path) ->
         inner = _join_types(old.element, new.element, rules, (*path, "element"))
         return None if inner is None else (Array(inner[0]), inner[1])
     wider = _wider_scalar(old, new)
-    if wider is None or wider == old:
-        return None if wider is None else (old, [])
-    if rules.policy is OnSchemaChange.IGNORE or not rules.can_widen(old.ddl, wider.ddl):
+    if wider == old:
+        return old, []
+    if (
+        wider is None
+        or rules.policy is OnSchemaChange.IGNORE
+        or not rules.can_widen(old.ddl, wider.ddl)
+    ):
         return None
     return wider, [SchemaChange("widen", path, wider.ddl, old=old.ddl, requested=new.ddl)]
 

@@ -113,9 +113,9 @@ def _build_schema(type_: ColumnType) -> dict[str, Any]:
     if isinstance(type_, Decimal):
         digits = {"precision": type_.precision, "scale": type_.scale}
         return {"type": ["null", "string"], "format": "x-singer.decimal", **digits}
-    return (
-        _build_unmanaged(type_) if isinstance(type_, UnmanagedType) else dict(_SCALARS[type(type_)])
-    )
+    if isinstance(type_, UnmanagedType):
+        return _build_unmanaged(type_)
+    return dict(_SCALARS[type(type_)])
 
 
 def _build_properties(columns: Iterable[Column]) -> dict[str, Any]:

@@ -288,6 +288,14 @@ class TableSchema:
                 return column
         return None
 
+    def names_fed_by(self, sources: Iterable[str]) -> tuple[str, ...]:
+        """Return the names of the columns that are filled from the properties ``sources``.
+
+        Properties without a column are left out.
+        """
+        columns = map(self.column_fed_by, sources)
+        return tuple(column.name for column in columns if column is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:

@@ -103,7 +103,6 @@ def get_merge_keys(
         and column.name not in table_schema.keys
         and column.name not in METADATA_COLUMNS
     )
-    order = (table_schema.column_fed_by(source) for source in request.layout.sort_by)
     cursor = table_schema.column_fed_by(request.cursor) if request.cursor else None
     has_generations = table_schema.column_fed_by(GENERATION, ColumnSource.METADATA) is not None
     removed = table_schema.column_fed_by(CDC_DELETED_AT) if has_generations else None
@@ -116,7 +115,7 @@ def get_merge_keys(
         compared=tuple(compared),
         cursor=None if cursor is None else cursor.name,
         received=request.received_at,
-        sort_by=tuple(column.name for column in order if column is not None),
+        sort_by=table_schema.names_fed_by(request.layout.sort_by),
         by_cursor=bool(options.by_cursor),
         outdated=(GENERATION, least) if has_generations and least is not None else None,
         removed=None if removed is None else removed.name,

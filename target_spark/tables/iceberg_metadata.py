@@ -158,7 +158,16 @@ def read_metadata(folder: Path) -> IcebergMetadata | None:
 
 def read_local_snapshots(folder: Path) -> Iterator[IcebergSnapshot]:
     """Yield the snapshots of an Iceberg table in a local folder, newest first, without Spark."""
-    yield from trace_ancestors(*_read_snapshots(folder))
+    metadata = read_metadata(folder)
+    if metadata is None:
+        return
+    by_id = {
+        stored.snapshot_id: IcebergSnapshot(
+            stored.snapshot_id, stored.parent_snapshot_id, stored.summary
+        )
+        for stored in metadata.snapshots
+    }
+    yield from trace_ancestors(metadata.current_snapshot_id, by_id)
 
 
 def trace_ancestors(
@@ -173,19 +182,6 @@ def trace_ancestors(
     while current is not None and (snapshot := by_id.get(current)) is not None:
         yield snapshot
         current = snapshot.parent
-
-
-def _read_snapshots(folder: Path) -> tuple[int | None, dict[int, IcebergSnapshot]]:
-    """Return the id of a local table's current snapshot, or None, and its snapshots by id."""
-    metadata = read_metadata(folder)
-    if metadata is None:
-        return None, {}
-    return metadata.current_snapshot_id, {
-        stored.snapshot_id: IcebergSnapshot(
-            stored.snapshot_id, stored.parent_snapshot_id, stored.summary
-        )
-        for stored in metadata.snapshots
-    }
 
 
 def parse_summary(snapshot: IcebergSnapshot, *, merged: bool) -> CommitStats:

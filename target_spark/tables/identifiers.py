@@ -77,12 +77,12 @@ def sql_literal(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def format_instant(at: datetime) -> str:
+def format_instant(instant: datetime) -> str:
     """Return the SQL expression ``timestamp_micros(...)`` for a datetime.
 
     A datetime without a time zone is interpreted as UTC.
     """
-    aware = at if at.tzinfo else at.replace(tzinfo=timezone.utc)
+    aware = instant if instant.tzinfo else instant.replace(tzinfo=timezone.utc)
     return f"timestamp_micros({(aware - _EPOCH) // timedelta(microseconds=1)}L)"
 
 
@@ -159,7 +159,8 @@ def table_name(stream: StreamId) -> str:
     ambiguous = bool(stream.namespace) and ("___" in plain or plain.count("__") > 1)
     if name == plain and not ambiguous and len(name.encode()) <= _LONGEST_TABLE_NAME:
         return name
-    return f"{_shortened(name)}_{_digest(stream)}"
+    shortened = name.encode()[:_LONGEST_TABLE_NAME].decode(errors="ignore")
+    return f"{shortened}_{_digest(stream)}"
 
 
 def catalog_identifier(stream: StreamId) -> str:
@@ -188,11 +189,7 @@ def is_valid_folder_name(name: str) -> bool:
     return short and not hidden and not _REFUSED_IN_PATHS.search(name)
 
 
-def _shortened(name: str) -> str:
-    return name.encode()[:_LONGEST_TABLE_NAME].decode(errors="ignore")
-
-
 def _digest(stream: StreamId) -> str:
     # repr of a tuple, because joining the two by a separator would be ambiguous.
-    whole = repr((stream.namespace, stream.name)).encode("utf-8", "surrogatepass")
-    return hashlib.sha256(whole).hexdigest()[:8]
+    names = repr((stream.namespace, stream.name)).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(names).hexdigest()[:8]

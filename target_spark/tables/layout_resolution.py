@@ -7,9 +7,9 @@ names the streams to which it was not applied.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from tap_core.events import StreamId
 from target_spark.columns import (
@@ -32,6 +32,9 @@ TYPES_WITH_BOUNDS: Final = (Date, Decimal, Double, Integer, Text, Timestamp)
 """Column types for which Delta stores the minimum and maximum per file."""
 
 _SCALAR: Final = (Boolean, *TYPES_WITH_BOUNDS)
+
+_Field = TypeVar("_Field", PartitionField, str)
+"""A partition field, or the name of a property to cluster or sort by."""
 
 
 def resolve_layout(
@@ -56,14 +59,13 @@ def resolve_layout(
     settings, remarks = options.of(stream), list[str]()
 
     def keep_applicable(
-        setting: str,
-        fields: Iterable[PartitionField],
-        find_fault: Callable[[PartitionField], str | None],
-    ) -> Iterator[PartitionField]:
+        setting: str, fields: Iterable[_Field], find_fault: Callable[[_Field], str | None]
+    ) -> tuple[_Field, ...]:
+        applicable: list[_Field] = []
         for field_ in fields:
             reason = find_fault(field_)
             if reason is None:
-                yield field_
+                applicable.append(field_)
             elif getattr(own, setting):
                 raise UnsupportedError(
                     f"streams.{stream}.{setting}: {reason}. Remove it, or name a property that"
@@ -71,27 +73,22 @@ def resolve_layout(
                 )
             else:
                 remarks.append(f"{setting} is not applied: {reason}")
+        return tuple(dict.fromkeys(applicable))
 
-    def keep_properties(
-        setting: str, sources: Iterable[str], types: tuple[type, ...]
-    ) -> tuple[str, ...]:
-        applicable = keep_applicable(
-            setting,
-            map(PartitionField, sources),
-            lambda field_: _find_fault(table_schema, field_.source, types),
-        )
-        return tuple(dict.fromkeys(field_.source for field_ in applicable))
-
-    written = {column.source for column in table_schema.columns if column.is_fed}
-    partitions = keep_applicable(
-        "partition_by",
-        settings.partition_by,
-        lambda field_: _find_partition_fault(table_schema, field_, written),
-    )
     layout = TableLayout(
-        tuple(dict.fromkeys(partitions)),
-        keep_properties("cluster_by", settings.cluster_by, TYPES_WITH_BOUNDS),
-        keep_properties("sort_by", settings.sort_by, _SCALAR),
+        keep_applicable(
+            "partition_by",
+            settings.partition_by,
+            lambda field_: _find_partition_fault(table_schema, field_),
+        ),
+        keep_applicable(
+            "cluster_by",
+            settings.cluster_by,
+            lambda source: _find_fault(table_schema, source, TYPES_WITH_BOUNDS),
+        ),
+        keep_applicable(
+            "sort_by", settings.sort_by, lambda source: _find_fault(table_schema, source, _SCALAR)
+        ),
         settings.file_bytes,
     )
     return layout, tuple(remarks)
@@ -130,15 +127,10 @@ def _find_fault(table_schema: TableSchema, source: str, types: tuple[type, ...])
     return None
 
 
-def _find_partition_fault(
-    table_schema: TableSchema, field_: PartitionField, written: Collection[str]
-) -> str | None:
-    """Return the reason why a table cannot be partitioned by ``field_``; None if it can.
-
-    ``written`` are all properties of the stream that are stored in columns.
-    """
+def _find_partition_fault(table_schema: TableSchema, field_: PartitionField) -> str | None:
+    """Return the reason why a table cannot be partitioned by ``field_``; None if it can."""
     if field_.transform == "identity":
-        if written == {field_.source}:
+        if {column.source for column in table_schema.columns if column.is_fed} == {field_.source}:
             return f"{field_.source!r} is the only property, and files need at least one more"
         return _find_fault(table_schema, field_.source, _SCALAR)
     column = table_schema.column_fed_by(field_.source)

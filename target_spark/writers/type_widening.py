@@ -45,7 +45,9 @@ def delta_widens(old: str, new: str) -> bool:
     if old in _INTEGER_DIGITS:
         return digits[0] >= _INTEGER_DIGITS[old]
     before = _get_decimal_digits(old)
-    return before is not None and before != digits and _has_at_least(digits, before)
+    if before is None or before == digits:
+        return False
+    return before[0] <= digits[0] and before[1] <= digits[1]
 
 
 def iceberg_widens(old: str, new: str) -> bool:
@@ -70,7 +72,3 @@ def _get_decimal_digits(type_: str) -> tuple[int, int] | None:
     """
     match = _DECIMAL.fullmatch(type_)
     return (int(match[1]) - int(match[2]), int(match[2])) if match else None
-
-
-def _has_at_least(new: tuple[int, int], old: tuple[int, int]) -> bool:
-    return new[0] >= old[0] and new[1] >= old[1]

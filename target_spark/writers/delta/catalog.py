@@ -26,7 +26,6 @@ from target_spark.writers.delta.layout import (
     build_layout_ddl,
     build_partition_specs,
     drop_generated_columns,
-    get_clustering,
 )
 from target_spark.writers.delta.log_reader import NO_TABLE, delta_ref, has_log
 from target_spark.writers.spark_types import build_field, column_ddl
@@ -202,7 +201,7 @@ def describe_layout_mismatch(
         return None
     parts, clusters = get_layout(spark, table)
     expected = tuple(part.name for part in build_partition_specs(table_schema, layout))
-    if (parts, clusters) == (expected, get_clustering(table_schema, layout)):
+    if (parts, clusters) == (expected, table_schema.names_fed_by(layout.cluster_by)):
         return None
     if not parts and not clusters:
         return "neither partitioned nor clustered"

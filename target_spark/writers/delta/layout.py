@@ -27,7 +27,6 @@ __all__ = [
     "build_layout_ddl",
     "build_partition_specs",
     "drop_generated_columns",
-    "get_clustering",
 ]
 
 _GENERATED_TYPES: Final[Mapping[str, str]] = {
@@ -91,17 +90,11 @@ def build_layout_ddl(table_schema: TableSchema, layout: TableLayout) -> tuple[st
     partitions nor clustering.
     """
     parts = ", ".join(quote(part.name) for part in build_partition_specs(table_schema, layout))
-    clustered = get_clustering(table_schema, layout)
+    clustered = table_schema.names_fed_by(layout.cluster_by)
     if parts or not clustered:
         return (f" PARTITIONED BY ({parts})" if parts else ""), {}
     clause = f" CLUSTER BY ({', '.join(map(quote, clustered))})"
     return clause, _build_statistics_property(table_schema, clustered)
-
-
-def get_clustering(table_schema: TableSchema, layout: TableLayout) -> tuple[str, ...]:
-    """Return the names of a table's clustering columns, from its configured layout."""
-    columns = (table_schema.column_fed_by(source) for source in layout.cluster_by)
-    return tuple(column.name for column in columns if column is not None)
 
 
 def drop_generated_columns(types: Mapping[str, str]) -> dict[str, str]:

@@ -45,7 +45,7 @@ def build_sort_order(table_schema: TableSchema, layout: TableLayout) -> str:
     The clause makes Iceberg sort the rows of each file. For a partitioned table, it also makes
     Spark send all rows of a partition to one task, so that not every task writes a file for it.
     """
-    order = ", ".join(quote(name) for name in _find_columns(table_schema, layout.sort_by))
+    order = ", ".join(map(quote, table_schema.names_fed_by(layout.sort_by)))
     if not order:
         return ""
     parts = any(_list_partitions(table_schema, layout.partition_by))
@@ -60,29 +60,18 @@ def describe_partition_mismatch(
     An example is ``partitioned by days(at)``. ``statement`` is the table's CREATE TABLE statement,
     as SHOW CREATE TABLE returns it.
     """
-    parts = _get_partitions(statement).replace("`", "")
+    match = _PARTITIONED_BY.search(statement)
+    parts = match[1].replace("`", "") if match else ""
     if parts == ", ".join(_list_partitions(table_schema, layout.partition_by)).replace("`", ""):
         return None
     return f"partitioned by {parts}" if parts else "not partitioned"
-
-
-def _get_partitions(statement: str) -> str:
-    """Return the partition expressions in a CREATE TABLE statement, or "" without partitions."""
-    match = _PARTITIONED_BY.search(statement)
-    return match[1] if match else ""
 
 
 def _list_partitions(
     table_schema: TableSchema, partitions: Iterable[PartitionField]
 ) -> Iterator[str]:
     for partition in partitions:
-        for name in _find_columns(table_schema, [partition.source]):
-            function = _FUNCTIONS.get(partition.transform, "")
-            yield f"{function}({quote(name)})" if function else quote(name)
-
-
-def _find_columns(table_schema: TableSchema, sources: Iterable[str]) -> Iterator[str]:
-    for source in sources:
-        column = table_schema.column_fed_by(source)
+        column = table_schema.column_fed_by(partition.source)
         if column is not None:
-            yield column.name
+            function = _FUNCTIONS.get(partition.transform, "")
+            yield f"{function}({quote(column.name)})" if function else quote(column.name)

@@ -17,7 +17,6 @@ from target_spark.writers.delta.layout import (
     build_layout_ddl,
     build_partition_specs,
     drop_generated_columns,
-    get_clustering,
 )
 from target_spark.writers.iceberg.layout import describe_partition_mismatch
 
@@ -89,7 +88,7 @@ def test_delta_partitions_by_date_parts_with_generated_columns() -> None:
 
 def test_clustering_columns_get_statistics() -> None:
     wish = TableLayout(cluster_by=("region", "gone"))
-    assert get_clustering(LAYOUT, wish) == ("region",)
+    assert LAYOUT.names_fed_by(wish.cluster_by) == ("region",)
     words, properties = build_layout_ddl(LAYOUT, wish)
     assert words == " CLUSTER BY (`region`)"
     assert properties == {"delta.dataSkippingStatsColumns": "`region`,`id`,`at`,`on`"}
