@@ -10,7 +10,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, timezone
 from typing import Final
 
 import msgspec
@@ -42,14 +41,13 @@ from target_spark.columns import (
 )
 from target_spark.frames.airbyte_meta import NODE_DIGITS, meta_prefix
 from target_spark.frames.arrow_conversion import ArrowConverter, ConversionError, arrow_type
-from target_spark.frames.scalar_parsing import parse_scalar
+from target_spark.frames.scalar_parsing import parse_scalar, to_micros
 from target_spark.frames.spool_frame import BatchMetadata
 from target_spark.frames.sql_plan import SEQUENCE_STEP
 from target_spark.storage.uris import to_local_folder
 
 __all__ = ["ArrowBatch", "UnsupportedBatchError", "read_arrow_batch"]
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _METADATA_TYPES: Final = {**METADATA_COLUMNS, **HISTORY_COLUMNS, **AIRBYTE_COLUMNS}
 
 
@@ -231,7 +229,7 @@ def _get_metadata_values(
     if source == "_sdc_sequence":
         first = metadata.sync_started_at * SEQUENCE_STEP
         return [first + line.n for line in lines]
-    received = _to_micros(metadata.received_at)
+    received = to_micros(metadata.received_at)
     if source in {"_sdc_extracted_at", EXTRACTED_AT, VALID_FROM}:
         invalid = None if source == "_sdc_extracted_at" else received
         times = {line.t for line in lines}
@@ -239,7 +237,7 @@ def _get_metadata_values(
         return [by_text[line.t] for line in lines]
     constants = {
         "_sdc_received_at": received,
-        "_sdc_batched_at": _to_micros(metadata.batched_at),
+        "_sdc_batched_at": to_micros(metadata.batched_at),
         "_sdc_sync_started_at": metadata.sync_started_at,
         VALID_TO: None,
         IS_CURRENT: True,
@@ -255,7 +253,3 @@ def _parse_time(text: str, invalid: int | None) -> int | None:
     except ValueError:
         return invalid
     return micros
-
-
-def _to_micros(instant: datetime) -> int:
-    return (instant - _EPOCH) // timedelta(microseconds=1)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import accumulate, chain
 from operator import attrgetter
@@ -64,10 +65,10 @@ class ConversionError(Exception):
         row: The index of the record in the list of records passed to `ArrowConverter.batch`.
     """
 
-    def __init__(self, path: _Path, reason: str, row: int = 0) -> None:
+    def __init__(self, path: _Path, reason: str) -> None:
         location = "".join(name if name == _ITEM else f".{name}" for name in path).lstrip(".")
         super().__init__(f"{location}: {reason}" if location else reason)
-        self.row = row
+        self.row = 0
 
 
 def arrow_schema(table_schema: TableSchema) -> pa.Schema:
@@ -155,17 +156,11 @@ class ArrowConverter:
         accepts more types.
         """
         joined = b"[%b]" % b",".join(bodies)
-        try:
-            records: list[Any] = self._fast_decoder.decode(joined)
-        except msgspec.MsgspecError:
-            pass
-        else:
-            return records
-        try:
-            records = self._exact_decoder.decode(joined)
-        except msgspec.MsgspecError:
-            records = [self._decode_record(body) for body in bodies]
-        return records
+        for decoder in (self._fast_decoder, self._exact_decoder):
+            with suppress(msgspec.MsgspecError):
+                records: list[Any] = decoder.decode(joined)
+                return records
+        return [self._decode_record(body) for body in bodies]
 
     def _decode_record(self, body: bytes) -> Any:
         """Decode one JSON record to a msgspec struct with a field per column.

@@ -463,11 +463,12 @@ def _build_starts_table(starts: _BlockStarts) -> str:
     An ordinal is the position of a row in the input. A block is a section of a file.
     """
     rows = []
-    for block, start in ((block, start) for block, each in starts.items() for start in each):
-        numbers = (block.offset, block.first_id, block.line_count, start.ordinal)
-        values = [sql_literal(block.file), *(f"{number}L" for number in numbers)]
-        values.append("CAST(NULL AS BIGINT)" if start.version is None else f"{start.version}L")
-        rows.append(f"({', '.join(values)})")
+    for block, starts_of_block in starts.items():
+        for start in starts_of_block:
+            numbers = (block.offset, block.first_id, block.line_count, start.ordinal)
+            values = [sql_literal(block.file), *(f"{number}L" for number in numbers)]
+            values.append("CAST(NULL AS BIGINT)" if start.version is None else f"{start.version}L")
+            rows.append(f"({', '.join(values)})")
     return f"VALUES {', '.join(rows)} AS part(file, block, first, line_count, start, version)"
 
 

@@ -125,13 +125,14 @@ def parse_record_text(table_schema: TableSchema) -> str:
     return from_json(quote("r"), _struct_type(table_schema))
 
 
-def from_json(text: str, schema: str) -> str:
+def from_json(text: str, schema: str, options: Mapping[str, str] = READER_OPTIONS) -> str:
     """Return a ``from_json`` SQL expression that parses JSON as the DDL type ``schema``.
 
-    ``text`` is the SQL of the JSON text. The expression uses `READER_OPTIONS`, the options of the
-    JSON reader for spool files.
+    ``text`` is the SQL of the JSON text. ``options`` are options of Spark's JSON reader, by default
+    those for spool files.
     """
-    return _from_json(text, schema, READER_OPTIONS)
+    listed = (f"{sql_literal(name)}, {sql_literal(value)}" for name, value in options.items())
+    return f"from_json({text}, {sql_literal(schema)}, map({', '.join(listed)}))"
 
 
 def variants_from_json(text: str, schema: str) -> str:
@@ -140,12 +141,7 @@ def variants_from_json(text: str, schema: str) -> str:
     ``text`` is the SQL of the JSON text, and ``schema`` the DDL type. A variant is Spark's type for
     any JSON value. JSON with more than 1000 levels of nesting becomes null.
     """
-    return _from_json(text, schema, {**READER_OPTIONS, "maxNestingDepth": _DEEPEST_VARIANT})
-
-
-def _from_json(text: str, schema: str, options: Mapping[str, str]) -> str:
-    listed = (f"{sql_literal(name)}, {sql_literal(value)}" for name, value in options.items())
-    return f"from_json({text}, {sql_literal(schema)}, map({', '.join(listed)}))"
+    return from_json(text, schema, {**READER_OPTIONS, "maxNestingDepth": _DEEPEST_VARIANT})
 
 
 def record_fields(table_schema: TableSchema, *, parse_numbers: bool = False) -> dict[str, str]:

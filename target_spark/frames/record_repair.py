@@ -84,7 +84,10 @@ def build_repair(table_schema: TableSchema) -> RepairPlan:
     fields = ", ".join(f"{quote(column.source)}: VARIANT" for column in columns)
     reparsed = variants_from_json("`_corrupt`", f"`r` STRUCT<{fields}>, `_corrupt` STRING")
     arrays, is_unfit = build_arrays_by_type(
-        columns, is_unreadable, "_unfit", lambda column: f"to_json({_variant(column)})"
+        columns,
+        is_unreadable,
+        "_unfit",
+        lambda column: f"to_json(`_again`.`r`.{quote(column.source)})",
     )
     unfit_sources = ", ".join(
         f"CASE WHEN {is_unfit[column.source]} THEN {sql_literal(column.source)} END"
@@ -111,10 +114,6 @@ def build_repair(table_schema: TableSchema) -> RepairPlan:
             "if(size(`_nulled`) = 0, `_corrupt`, NULL) AS `_corrupt`",
         ),
     )
-
-
-def _variant(column: Column) -> str:
-    return f"`_again`.`r`.{quote(column.source)}"
 
 
 def _build_column_sql(name: str, is_unfit: dict[str, str]) -> str:

@@ -28,7 +28,7 @@ from target_spark.columns import (
     Timestamp,
 )
 
-__all__ = ["parse_scalar"]
+__all__ = ["parse_scalar", "to_micros"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -119,9 +119,12 @@ def _parse_date_time(text: str, *, truncate: bool) -> int:
         instant = local + offset if sign == "-" else local - offset
     except OverflowError:
         raise ValueError from None
-    return (instant - _EPOCH) // _MICROSECOND + int(
-        decimals[:_MICROSECOND_DIGITS].ljust(_MICROSECOND_DIGITS, "0")
-    )
+    return to_micros(instant) + int(decimals[:_MICROSECOND_DIGITS].ljust(_MICROSECOND_DIGITS, "0"))
+
+
+def to_micros(instant: datetime) -> int:
+    """Return a datetime with a time zone as microseconds since 1970."""
+    return (instant - _EPOCH) // _MICROSECOND
 
 
 def _parse_date(text: str) -> date:

@@ -266,20 +266,18 @@ def _build_column_sql(
 
 
 def _build_metadata_sql(name: str) -> str:
-    extracted_at = (
-        f"if(`t` IS NULL, `_received_at`, {exact_cast('`t`', Timestamp(), truncate=True)})"
-    )
+    time = exact_cast("`t`", Timestamp(), truncate=True)
     return {
         RAW_ID: raw_id(),
         EXTRACTED_AT: get_extracted_at(),
         GENERATION: "`v`",
-        "_sdc_extracted_at": extracted_at,
+        "_sdc_extracted_at": f"if(`t` IS NULL, `_received_at`, {time})",
         "_sdc_received_at": "`_received_at`",
         "_sdc_batched_at": "`_batched_at`",
         "_sdc_sequence": f"`_started_at` * {SEQUENCE_STEP}L + `n`",
         TABLE_VERSION: "`v`",
         "_sdc_sync_started_at": "`_started_at`",
-        VALID_FROM: f"coalesce({exact_cast('`t`', Timestamp(), truncate=True)}, `_received_at`)",
+        VALID_FROM: f"coalesce({time}, `_received_at`)",
         VALID_TO: "CAST(NULL AS TIMESTAMP)",
         IS_CURRENT: "true",
     }[name]
