@@ -18,7 +18,6 @@ from pyspark.sql import SparkSession
 from target_spark.errors import CommitLostError, ConflictError, TableError
 from target_spark.storage.hadoop_fs import is_remote_session, sync_table
 from target_spark.storage.uris import to_local_folder
-from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.iceberg_metadata import (
     IcebergSnapshot,
     find_metadata_file,
@@ -37,7 +36,6 @@ __all__ = [
     "check_files",
     "check_isolation",
     "get_commit_time",
-    "get_last_metadata",
     "get_table_uuid",
     "iterate_added_files",
     "snapshots",
@@ -165,12 +163,6 @@ def check_isolation(spark: SparkSession, ref: str) -> None:
             " that another writer adds meanwhile, and keys could be in the table twice. Nothing was"
             f" written. Set the property to {_SERIALIZABLE!r}, or remove it."
         )
-
-
-def get_last_metadata(spark: SparkSession, table: Table) -> CommitMetadata | None:
-    """Return the metadata of target-spark's newest commit to an Iceberg table, or None."""
-    markers = (snapshot.marker for snapshot in snapshots(spark, table))
-    return next((marker for marker in markers if marker is not None), None)
 
 
 def get_commit_time(spark: SparkSession, table: Table) -> int | None:

@@ -68,7 +68,6 @@ from target_spark.writers.iceberg.snapshot_reader import (
     check_can_create,
     check_files,
     check_isolation,
-    get_last_metadata,
     get_table_uuid,
     snapshots,
 )
@@ -316,7 +315,7 @@ class IcebergWriter:
         table_ref = resolve_table(spark, table)
         if options.compact:
             compact(spark, table_ref)
-        marker = get_last_metadata(spark, table)
+        marker = self.get_last_metadata(spark, table)
         newest = next(snapshots(spark, table), None)
         if newest is not None and marker is not None and newest.marker is None:
             _append_nothing(spark, table_ref.ref, encode_metadata(marker))

@@ -32,7 +32,6 @@ from target_spark.tables.iceberg_metadata import (
 from target_spark.tables.table import CommitStats, Table, TableLayout
 from target_spark.writers.base import VersionDelete
 from target_spark.writers.iceberg.catalog import resolve_table
-from target_spark.writers.iceberg.snapshot_reader import get_last_metadata
 from target_spark.writers.iceberg.writer import IcebergWriter
 
 if TYPE_CHECKING:
@@ -171,7 +170,7 @@ def test_commit_without_a_state_repeats_the_earlier_state(spark, table):
     IcebergWriter().append(table, rows(spark, (1, "a", 1)), marker(3, '{"s": 1}'))
     second = marker(1, run="r2", started=2)
     IcebergWriter().append(table, rows(spark, (2, "b", 2)), second)
-    assert get_last_metadata(spark, table) == replace(
+    assert IcebergWriter().get_last_metadata(spark, table) == replace(
         marker(3, '{"s": 1}'), run="r2", batch=1, uncovered_since=2
     )
 
@@ -181,7 +180,7 @@ def test_replace_is_one_snapshot_with_its_metadata(spark, table):
     writer.append(table, rows(spark, (1, "a", 1), (3, "c", 3)), marker(1))
     effect = writer.replace(table, rows(spark, (2, "b", 2)), marker(2, "{}"))
     assert len(line(spark, table)) == 2
-    assert get_last_metadata(spark, table) == marker(2, "{}")
+    assert IcebergWriter().get_last_metadata(spark, table) == marker(2, "{}")
     assert content(spark, table) == [(2, "b", 2)]
     assert (effect.inserted, effect.updated, effect.deleted) == (1, 0, 2)
 
@@ -193,7 +192,7 @@ def test_failed_replace_leaves_the_old_rows(spark, table):
     with pytest.raises(Exception, match="boom"):
         writer.replace(table, broken, marker(2))
     assert content(spark, table) == [(1, "a", 1)]
-    assert get_last_metadata(spark, table) == marker(1)
+    assert IcebergWriter().get_last_metadata(spark, table) == marker(1)
 
 
 def test_merge_leaves_no_settings_in_the_session(spark, table):
@@ -224,7 +223,7 @@ def test_metadata_is_found_below_foreign_snapshots(spark, table):
     writer = IcebergWriter()
     assert writer.get_last_metadata(spark, table) == marker(1, "{}")
     writer.append(table, rows(spark, (2, "b", 2)), marker(2))
-    assert get_last_metadata(spark, table) == replace(marker(1, "{}"), batch=2)
+    assert IcebergWriter().get_last_metadata(spark, table) == replace(marker(1, "{}"), batch=2)
 
 
 @pytest.mark.parametrize("expires", [False, True])
@@ -244,7 +243,7 @@ def test_rolled_back_snapshots_are_ignored(spark, table, expires):
     assert (first.parent is not None) == expires
     words = f"{place.procedures}.rollback_to_snapshot('{place.ref}', {first.id})"
     spark.sql(f"CALL {words}")
-    assert get_last_metadata(spark, table) == marker(1, "[1]")
+    assert IcebergWriter().get_last_metadata(spark, table) == marker(1, "[1]")
     assert content(spark, table) == [(1, "a", 1)]
     # The run has counted rows as committed that are no longer in the table.
     with pytest.raises(TableError, match="removed while it was loaded"):
@@ -287,7 +286,7 @@ def test_metadata_files_are_read_by_the_iceberg_specification(tmp_path):
     (folder / "v10.gz.metadata.json").write_bytes(packed)
     (folder / "v9.metadata.json").write_text("{}")
     assert [found.id for found in line(None, table)] == [8, 6, 5]
-    assert get_last_metadata(None, table) == marker(1)
+    assert IcebergWriter().get_last_metadata(None, table) == marker(1)
 
 
 def test_long_metadata_is_compressed_and_foreign_metadata_ignored():
@@ -362,7 +361,7 @@ def test_old_versions_are_deleted_in_one_snapshot_with_its_metadata(spark, tmp_p
     at = datetime(2024, 5, 1, tzinfo=timezone.utc)
     ending = VersionDelete(5, "_sdc_deleted_at" if soft else None, at)
     effect = writer.delete_versions(spark, table, ending, marker(2, "[2]"))
-    assert get_last_metadata(spark, table) == marker(2, "[2]")
+    assert IcebergWriter().get_last_metadata(spark, table) == marker(2, "[2]")
     assert len(line(spark, table)) == 2
     living = writer.rows(spark, table).where("_sdc_deleted_at IS NULL")
     assert [row.id for row in living.collect()] == [1]
@@ -372,7 +371,7 @@ def test_old_versions_are_deleted_in_one_snapshot_with_its_metadata(spark, tmp_p
     effect = writer.delete_versions(spark, table, ending, marker(3, "[3]"))
     assert (effect.updated, effect.deleted) == (0, 0)
     writer.delete_versions(spark, table, replace(ending, version=6), marker(4, "[4]"))
-    assert get_last_metadata(spark, table) == marker(4, "[4]")
+    assert IcebergWriter().get_last_metadata(spark, table) == marker(4, "[4]")
 
 
 # ------------------------------------------------------------------------- other writers
@@ -414,7 +413,7 @@ def test_concurrent_appends_are_both_kept(spark_session, spark, table):
 
     assert run_concurrently(ours, theirs) == []
     assert len(content(spark, table)) == 8
-    assert get_last_metadata(spark, table) == marker(4)
+    assert IcebergWriter().get_last_metadata(spark, table) == marker(4)
 
 
 def test_merge_with_a_concurrent_update_conflicts_and_succeeds_on_retry(spark, table, tmp_path):
@@ -452,7 +451,7 @@ def test_merge_with_a_concurrent_update_conflicts_and_succeeds_on_retry(spark, t
     assert run_concurrently(merge, change) == []
     assert [classify_failure(error) for error in failures] == [FailureKind.CONFLICT]
     assert content(spark, table) == [(1, "b", 2)]
-    assert get_last_metadata(spark, table) == marker(2)
+    assert IcebergWriter().get_last_metadata(spark, table) == marker(2)
 
 
 @pytest.mark.thorough

@@ -37,7 +37,6 @@ from target_spark.tables.table import MaintenanceOptions, PartitionField, Table,
 from target_spark.writers import MergeKeys
 from target_spark.writers.iceberg.catalog import DEFAULT_CATALOG, resolve_table
 from target_spark.writers.iceberg.maintenance import expire_snapshots
-from target_spark.writers.iceberg.snapshot_reader import get_last_metadata
 from target_spark.writers.iceberg.writer import IcebergWriter
 from target_spark.writers.type_widening import iceberg_widens
 
@@ -171,7 +170,7 @@ def test_user_defined_table_properties_are_applied(spark, tmp_path):
     writer.create(spark, table, LAYOUT, TableLayout())
     writer.append(table, rows(spark, (1, "a", 1)), marker(1, "[1]"))
     assert list((tmp_path / "own" / "people" / "metadata").glob("v2.gz.metadata.json"))
-    assert get_last_metadata(spark, table) == marker(1, "[1]")
+    assert IcebergWriter().get_last_metadata(spark, table) == marker(1, "[1]")
     found = spark.sql(f"SHOW TBLPROPERTIES {resolve_table(spark, table).ref}").collect()
     assert ("format-version", "3") in {tuple(row) for row in found}
 
@@ -257,7 +256,7 @@ def test_schema_changes_are_applied_and_keep_the_metadata(spark, tmp_path):
         "l": "array<struct<`a`: bigint, `b`: struct<`c`: string>>>",
         "new.one": "array<bigint>",
     }
-    assert get_last_metadata(spark, table) == marker(1, "[1]")
+    assert IcebergWriter().get_last_metadata(spark, table) == marker(1, "[1]")
     (row,) = writer.rows(spark, table).collect()
     assert (row["i"], row["o.o"]["x"], row["l"][0]["a"], row["new.one"]) == (1, 1, 1, None)
 
@@ -473,7 +472,7 @@ def test_compaction_merges_files_and_repeats_the_metadata(spark, table):
     writer.maintain(spark, table, MaintenanceOptions(compact=True))
     assert len(line(spark, table)) == count
     writer.append(table, rows(spark, (8, "a", 1)), marker(8))
-    assert get_last_metadata(spark, table) == replace(marker(7, "[7]"), batch=8)
+    assert IcebergWriter().get_last_metadata(spark, table) == replace(marker(7, "[7]"), batch=8)
 
 
 def make_old(folder: Path) -> None:
