@@ -364,17 +364,15 @@ class ParquetWriter:
         Raises:
             TableError: The manifest is not the one that this run last read or wrote.
         """
-        before = self._tables[table.key].manifest or CommitManifest()
-        sources = {**before.sources, **self._tables[table.key].sources}
-        marker = manifest.marker
+        state, marker = self._tables[table.key], manifest.marker
+        before = state.manifest or CommitManifest()
+        sources = {**before.sources, **state.sources}
         runs = {**manifest.runs, **({marker.run: manifest.commit} if marker else {})}
         manifest = replace(manifest, sources=sources, runs=runs)
-        if (
-            self._read_manifest(table) != self._tables[table.key].manifest
-        ):  # this run holds the lock
+        if self._read_manifest(table) != state.manifest:  # this run holds the lock
             raise table_replaced_error(table)
         manifest.write(_get_folder(table))
-        self._tables[table.key].set_manifest(manifest)
+        state.set_manifest(manifest)
 
     @contextmanager
     def _committing(self, table: Table) -> Iterator[None]:

@@ -115,14 +115,15 @@ def initial_versions(batch: DataFrame, keys: MergeKeys) -> DataFrame:
     return sort_rows(first_versions.drop(ACTION, _AT, _MARK), keys.sort_by)
 
 
-def build_scd2_merge(target: str, columns: Sequence[str], keys: MergeKeys) -> Merge:
-    """Return the MERGE that applies a DataFrame of changes to an SCD2 table.
+def build_scd2_merge(target: str, batch: DataFrame, keys: MergeKeys) -> Merge:
+    """Return the MERGE that applies the changes of a batch to an SCD2 table.
 
     Args:
         target: The SQL name of the table.
-        columns: The columns that both the changes and the table have.
+        batch: The rows of the batch, from which `compute_changes` computes the changes.
         keys: The key columns, and the columns to sort and compare rows by.
     """
+    columns = _get_written_columns(batch, keys)
     ended = {VALID_TO: source_column(_AT), IS_CURRENT: "false"}
     if keys.deleted is not None and not keys.hard_delete:
         ended[keys.deleted] = source_column(_MARK)
@@ -220,27 +221,31 @@ def _join_equal_versions(events: DataFrame, versions: DataFrame, keys: MergeKeys
     gets the times of the earlier deletions of its key, and the values of the row versions that they
     ended.
     """
-    names, at, state = _get_key_aliases(keys), f"{_STATE}2", F.col(_STATE)
+    names, equal_state, state = _get_key_aliases(keys), f"{_STATE}2", F.col(_STATE)
     ended = F.struct(F.col(_MARK).alias("mark"), state.alias("state"))
     none, no_mark = (F.lit(None).cast(versions.schema[name].dataType) for name in (_STATE, _MARK))
     no_end = F.when(F.lit(False), ended)  # noqa: FBT003
     steps = versions.select(
-        *names, state.alias(at), _MICROS, no_mark.alias(_MARK), no_end.alias(_ENDED)
+        *names, state.alias(equal_state), _MICROS, no_mark.alias(_MARK), no_end.alias(_ENDED)
     )
     if keys.deleted is not None:
         deleted = versions.where(F.col(_SINCE if keys.hard_delete else _MARK).isNotNull())
         steps = steps.unionAll(
             deleted.select(
-                *names, none.alias(at), F.col(_SINCE).alias(_MICROS), _MARK, ended.alias(_ENDED)
+                *names,
+                none.alias(equal_state),
+                F.col(_SINCE).alias(_MICROS),
+                _MARK,
+                ended.alias(_ENDED),
             )
         )
-    equal = steps.groupBy(*names, at).agg(
+    equal = steps.groupBy(*names, equal_state).agg(
         F.collect_set(_MICROS).alias(_TIMES),
         F.collect_set(_MARK).alias(_MARKS),
         F.collect_list(_ENDED).alias(_ENDED),
     )
-    same = [*_same_key(keys), state.eqNullSafe(F.col(at))]
-    return events.join(equal, same, "left").drop(*names, at)
+    same = [*_same_key(keys), state.eqNullSafe(F.col(equal_state))]
+    return events.join(equal, same, "left").drop(*names, equal_state)
 
 
 def _same_key(keys: MergeKeys) -> list[Column]:
@@ -273,9 +278,9 @@ def _drop_repeated_events(events: DataFrame, keys: MergeKeys, run_started: int) 
     with_last_known = judged.withColumn(_KNOWN, F.when(known, order)).withColumn(
         _KNOWN, F.max(_KNOWN).over(_make_key_window(keys))
     )
-    at, is_new = F.col(_KNOWN), F.col(_NEWER) & ~F.col(_OLD)
+    last_known, is_new = F.col(_KNOWN), F.col(_NEWER) & ~F.col(_OLD)
     return with_last_known.where(
-        at.isNull() | (order > at) | ((order == at) & ~F.col(_OLD)) | is_new
+        last_known.isNull() | (order > last_known) | ((order == last_known) & ~F.col(_OLD)) | is_new
     )
 
 

@@ -94,7 +94,7 @@ def find_new_sources(properties: Mapping[str, str], table_schema: TableSchema) -
         properties: The table's current properties.
         table_schema: The table schema to store.
     """
-    stored = read_sources(properties) or {} if table_schema.sources else {}
+    stored = read_sources(properties) or {}
     changed = {path: src for path, src in table_schema.sources.items() if stored.get(path) != src}
     return {_CREATED_BY_US: "true", **_encode_sources(changed)} if changed else {}
 

@@ -134,7 +134,11 @@ def _stage_files(
         files = [_data_file(path) for path in paths]
         written = sum(file.rows for file in files)
         check_written_count(table, count(written), written)
-        return [_move_file(file, folder) for file in files if file.rows]
+        return [
+            replace(file, path=file.path.rename(folder / file.path.name))
+            for file in files
+            if file.rows
+        ]
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
@@ -195,10 +199,6 @@ def _data_file(path: Path) -> DataFile:
     status = path.stat()
     modified = status.st_mtime_ns // 1_000_000
     return DataFile(path, row_count(path), status.st_size, modified, delta_statistics(path))
-
-
-def _move_file(file: DataFile, folder: Path) -> DataFile:
-    return replace(file, path=file.path.rename(folder / file.path.name))
 
 
 def _read_add_actions(log: Path) -> Iterator[dict[str, Any]]:

@@ -26,6 +26,7 @@ from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import quote
 from target_spark.writers.base import VersionDelete
 from target_spark.writers.delta.data_files import DataFile
+from target_spark.writers.delta.log_reader import list_versions
 from target_spark.writers.merge_statement import BATCH_ALIAS, Merge, source_column
 
 if TYPE_CHECKING:
@@ -225,8 +226,7 @@ def checkpoint_log(folder: Path, interval: int) -> None:
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
-    names = (file.stem for file in (folder / "_delta_log").glob("*.json"))
-    newest = max((int(name) for name in names if name.isdigit()), default=0)
+    newest = max(list_versions(folder), default=0)
     if newest and newest % interval == 0:
         with suppress(DeltaError, OSError):
             DeltaTable(folder).create_checkpoint()

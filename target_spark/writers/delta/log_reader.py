@@ -30,9 +30,9 @@ __all__ = [
     "delta_ref",
     "find_newest_metadata",
     "get_commit_time",
-    "get_last_metadata",
     "has_had_rows",
     "has_log",
+    "list_versions",
     "log_file",
     "read_last_metadata",
 ]
@@ -142,11 +142,6 @@ def commits(spark: SparkSession, table: Table) -> Iterator[Commit]:
     yield from _skip_undone(_query_history(spark, table) if folder is None else _read_log(folder))
 
 
-def get_last_metadata(spark: SparkSession, table: Table) -> CommitMetadata | None:
-    """Return the metadata of target-spark's newest commit to a Delta table, or None."""
-    return find_newest_metadata(commits(spark, table))
-
-
 def find_newest_metadata(
     history: Iterable[Commit], known: CommitMetadata | None = None
 ) -> CommitMetadata | None:
@@ -181,7 +176,7 @@ def get_commit_time(spark: SparkSession, table: Table) -> int | None:
     """
     folder = table.local_folder
     if folder is not None:
-        newest = max(_list_versions(folder / "_delta_log"), default=None)
+        newest = max(list_versions(folder), default=None)
         return None if newest is None else _read_commit_info(folder, newest).get("timestamp")
     history = spark.sql(f"DESCRIBE HISTORY {delta_ref(table)} LIMIT 1")
     row = history.selectExpr("unix_millis(timestamp) AS at").first()
@@ -206,10 +201,9 @@ def has_had_rows(folder: Path) -> bool:
     The result is True if a commit in the log added a data file. It is also True if the log has a
     checkpoint, because the commits before it may be missing.
     """
-    log = folder / "_delta_log"
-    if any(log.glob("*.checkpoint*.parquet")):
+    if any((folder / "_delta_log").glob("*.checkpoint*.parquet")):
         return True
-    for version in _list_versions(log):
+    for version in list_versions(folder):
         with log_file(folder, version).open(encoding="utf-8") as lines:
             if any(line.startswith('{"add"') for line in lines):
                 return True
@@ -235,15 +229,16 @@ def _skip_undone(history: Iterable[Commit]) -> Iterator[Commit]:
 
 def _read_log(folder: Path) -> Iterator[Commit]:
     """Yield the commits in the log of a local Delta table, newest first."""
-    for version in sorted(_list_versions(folder / "_delta_log"), reverse=True):
+    for version in sorted(list_versions(folder), reverse=True):
         info = _read_commit_info(folder, version)
         yield _parse_commit(
             version, info, info.get("inCommitTimestamp") or _get_file_time(folder, version)
         )
 
 
-def _list_versions(log: Path) -> Iterator[int]:
-    for file in log.glob("*.json"):
+def list_versions(folder: Path) -> Iterator[int]:
+    """Yield the versions in the log of a local Delta table, in no particular order."""
+    for file in (folder / "_delta_log").glob("*.json"):
         if len(file.stem) == 20 and file.stem.isdigit():  # noqa: PLR2004  (by the Delta protocol)
             yield int(file.stem)
 

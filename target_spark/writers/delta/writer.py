@@ -276,7 +276,7 @@ class DeltaWriter:
 
     def commit_empty(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
         """Make a commit without rows, which stores metadata such as the newest state."""
-        with self._committing(spark, table, commit, _no_rows) as marker:
+        with self._committing(spark, table, commit, lambda _written: 0) as marker:
             if marker is not None and not self._append_files(spark, table, _NO_FILES, marker):
                 nothing = spark.table(delta_ref(table)).where(F.lit(False))  # noqa: FBT003
                 _write_by_spark(table, nothing, marker, "append")
@@ -306,8 +306,7 @@ class DeltaWriter:
         if self.is_empty(spark, table):
             return self._append_first_rows(table, initial_versions(df, keys), commit)
         self._convert_to_versions(spark, table, keys.deleted, commit)
-        columns = [name for name in df.columns if name != keys.order]
-        merge = build_scd2_merge(delta_ref(table), columns, keys)
+        merge = build_scd2_merge(delta_ref(table), df, keys)
         changes = compute_changes(df, self.rows(spark, table), keys, commit.run_started * 1000)
         return self._merge(table, changes, merge, commit)
 
@@ -483,7 +482,7 @@ class DeltaWriter:
         marker: CommitMetadata,
         commit: Callable[[DeltaSnapshot, str], bool],
         *,
-        rewrites: bool = False,
+        rewrites: bool,
     ) -> None:
         """Make a commit of the library deltalake as the table version after the newest one.
 
@@ -495,7 +494,7 @@ class DeltaWriter:
             commit: Function that makes the commit, given the newest version and the application id
                 of the transaction. It returns False if another writer committed first, and is then
                 called again.
-            rewrites: True if the commit replaces rows of the table.
+            rewrites: True if the commit replaces rows of the table; False if it only adds rows.
 
         Raises:
             ConflictError: Another writer of target-spark has committed, or the table's columns or
@@ -896,10 +895,6 @@ def _build_file_source(
 ) -> _FileSource:
     types = {field.name: column_ddl(field) for field in df.schema.fields}
     return _FileSource(types, lambda folder: write_files(df, table, folder, marker.job, count))
-
-
-def _no_rows(_written: int) -> int:
-    return 0
 
 
 def _check_counts(table: Table, commit: Commit, rows: Count | None, source: Count | None) -> None:

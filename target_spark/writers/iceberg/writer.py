@@ -269,8 +269,7 @@ class IcebergWriter:
         if self.is_empty(spark, table):
             return self._append_first_rows(table, initial_versions(df, keys), commit)
         self._convert_to_versions(spark, table, keys.deleted, commit)
-        columns = [name for name in df.columns if name != keys.order]
-        merge = build_scd2_merge(resolve_table(spark, table).ref, columns, keys)
+        merge = build_scd2_merge(resolve_table(spark, table).ref, df, keys)
         read_at = next(snapshots(spark, table), None)
         changes = compute_changes(df, self.rows(spark, table), keys, commit.run_started * 1000)
         return self._merge(table, changes, merge, commit, read_at=read_at)

@@ -33,7 +33,6 @@ from target_spark.writers import MergeKeys, get_writer
 from target_spark.writers.delta.log_reader import (
     Commit,
     commits,
-    get_last_metadata,
     read_last_metadata,
 )
 from target_spark.writers.delta.writer import DeltaWriter
@@ -182,7 +181,7 @@ def test_commit_without_a_state_repeats_the_earlier_state(spark, table):
     DeltaWriter().append(table, rows(spark, (1, "a", 1)), marker(3, '{"s": 1}'))
     DeltaWriter().append(table, rows(spark, (2, "b", 2)), marker(1, run="r2", started=2))
 
-    found = get_last_metadata(spark, table)
+    found = DeltaWriter().get_last_metadata(spark, table)
     assert found == replace(marker(3, '{"s": 1}'), run="r2", batch=1, uncovered_since=2)
 
 
@@ -221,7 +220,7 @@ def test_metadata_is_found_below_foreign_commits(spark, table):
     writer = DeltaWriter()
     assert writer.get_last_metadata(spark, table) == marker(1, "{}")
     writer.append(table, rows(spark, (2, "b", 2)), marker(2))
-    assert get_last_metadata(spark, table) == replace(marker(1, "{}"), batch=2)
+    assert DeltaWriter().get_last_metadata(spark, table) == replace(marker(1, "{}"), batch=2)
 
 
 @pytest.mark.thorough
@@ -237,13 +236,13 @@ def test_metadata_is_read_from_a_log_without_its_old_commits(spark, table):
         if file.stem.isdigit() and int(file.stem) < checkpoint:
             file.unlink()
 
-    assert get_last_metadata(spark, table) == marker(3, "[3]")
+    assert DeltaWriter().get_last_metadata(spark, table) == marker(3, "[3]")
     fresh = DeltaWriter()
     fresh.append(table, rows(spark, (4, "a", 1)), marker(4))
     assert len(content(spark, table)) == 4
     for file in folder.glob("*.json"):
         file.unlink()
-    assert get_last_metadata(spark, table) is None
+    assert DeltaWriter().get_last_metadata(spark, table) is None
 
 
 def test_log_files_are_read_by_the_delta_protocol(tmp_path):
@@ -263,7 +262,7 @@ def test_log_files_are_read_by_the_delta_protocol(tmp_path):
 
     found = list(commits(None, Table(str(tmp_path), "t")))
     assert [commit[:2] for commit in found] == [(3, None), (2, None), (1, None), (0, marker(1))]
-    assert get_last_metadata(None, Table(str(tmp_path), "t")) == marker(1)
+    assert DeltaWriter().get_last_metadata(None, Table(str(tmp_path), "t")) == marker(1)
 
 
 @pytest.mark.parametrize(
@@ -288,7 +287,7 @@ def test_commits_that_a_restore_has_undone_do_not_count(tmp_path, parameters, la
         file.write_text(json.dumps({"commitInfo": info}), encoding="utf-8")
         os.utime(file, (version, version))
 
-    found = get_last_metadata(None, Table(str(tmp_path), "t"))
+    found = DeltaWriter().get_last_metadata(None, Table(str(tmp_path), "t"))
     assert found == read_last_metadata(tmp_path)
     assert found == (None if last is None else marker(last, f"[{last}]"))
 
@@ -337,7 +336,7 @@ def test_commits_are_the_same_from_files_and_from_spark(spark, table, monkeypatc
     monkeypatch.setattr("target_spark.writers.delta.log_reader._HISTORY_LIMITS", (2, 3))
     assert list(commits(spark, table)) == by_files
     assert len(by_files) == 5
-    assert get_last_metadata(spark, table.with_suffix("_none")) is None
+    assert DeltaWriter().get_last_metadata(spark, table.with_suffix("_none")) is None
 
 
 @pytest.mark.parametrize("far", [False, True])
