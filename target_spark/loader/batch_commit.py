@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as all of Spark's users call it)
@@ -395,7 +395,9 @@ class BatchWriter:
             self._writer, spark, request, table_schema.keys, state.distinct_key
         )
         if not request.batches:
-            return self._commit_empty(spark, attempt, table_schema)
+            no_rows = make_empty_frame(spark, table_schema)
+            written = self._commit_rows(attempt, table_schema, no_rows, rows=0)
+            return written.verify(request, _NO_ROWS)
         return self._write_rows(spark, attempt, table_schema)
 
     def prepare(
@@ -590,59 +592,46 @@ class BatchWriter:
         A retry uses it too, because its first attempt may have committed rows.
         """
         request = attempt.request
-        small = self._read_small_batch(spark, request, table_schema)
-        if small is not None:
-            return self._write_small_batch(spark, attempt, table_schema, small)
+        verified = self._write_without_spark(spark, attempt, table_schema)
+        if verified is not None:
+            return verified
         frame = SpoolFrame(spark, _paths(request), table_schema, self._make_batch_metadata(request))
-        verified = None
         if not self._tables[request.table.key].stages_rows and attempt.prepared is None:
             verified = self._write_local(attempt, table_schema)
             verified = verified or self._write_all(spark, attempt, table_schema, frame)
         return verified or self._split_and_write(spark, attempt, table_schema, frame)
 
-    def _read_small_batch(
-        self, spark: SparkSession, request: CommitRequest, table_schema: TableSchema
-    ) -> ArrowBatch | None:
-        """Return the rows of the request's batch if it is small and can be committed without Spark.
+    def _write_without_spark(
+        self, spark: SparkSession, attempt: CommitAttempt, table_schema: TableSchema
+    ) -> Verified | None:
+        """Commit a small batch without Spark, to a Delta table. All rows must fit their columns.
 
-        Return None if Spark must commit the batch. Spark then also commits all later batches of
-        the table in this run.
+        Return None, without writing, if Spark must commit the batch. Spark then also commits all
+        later batches of the table in this run.
         """
+        request, writer = attempt.request, self._delta_writer
         state = self._tables[request.table.key]
-        if self._delta_writer is None or state.needs_spark:
+        if writer is None or state.needs_spark:
             return None
         try:
             batch = _read_if_small(request, table_schema, self._make_batch_metadata(request))
         except UnsupportedBatchError as error:
             reason = str(error)
         else:
-            if self._delta_writer.takes_small_batch(
-                spark, request.table, SmallBatch.of(batch.table, table_schema), request.mode
-            ):
-                return batch
+            small = SmallBatch.of(batch.table, table_schema)
+            if writer.takes_small_batch(spark, request.table, small, request.mode):
+                keys = get_merge_keys(table_schema, request, self._stream_options(request.stream))
+                written = self._commit(
+                    attempt,
+                    lambda marker: writer.write_small_batch(
+                        spark, request.table, small, request.mode, keys, marker
+                    ),
+                )
+                return written.verify(request, Counts(batch.table.num_rows, batch.zoneless))
             reason = f"table {request.table.name} or its write mode needs Spark"
         state.needs_spark = True
         logger.info(_SPARK_IS_NEEDED, request.stream, reason)
         return None
-
-    def _write_small_batch(
-        self,
-        spark: SparkSession,
-        attempt: CommitAttempt,
-        table_schema: TableSchema,
-        batch: ArrowBatch,
-    ) -> Verified:
-        """Commit a small batch without Spark, to a Delta table. All rows must fit their columns."""
-        request, writer = attempt.request, cast("DeltaWriter", self._delta_writer)
-        keys = get_merge_keys(table_schema, request, self._stream_options(request.stream))
-        small = SmallBatch.of(batch.table, table_schema)
-        written = self._commit(
-            attempt,
-            lambda marker: writer.write_small_batch(
-                spark, request.table, small, request.mode, keys, marker
-            ),
-        )
-        return written.verify(request, Counts(batch.table.num_rows, batch.zoneless))
 
     def _write_local(self, attempt: CommitAttempt, table_schema: TableSchema) -> Verified | None:
         """Write the rows of a small batch, which are read in Python, to its table in one commit.
@@ -747,7 +736,8 @@ class BatchWriter:
             written = self._commit_rows(
                 attempt, table_schema, rows, rows=counts.rows, withheld=bool(withheld)
             )
-        _warn_of_nulled(request, counts.nulled)
+        if counts.nulled:
+            logger.warning(_NULLED, request.stream, request.table.name, counts.nulled, META)
         return replace(written.verify(request, counts, bad), withheld=withheld)
 
     def _commit_rows(
@@ -842,15 +832,6 @@ class BatchWriter:
 
         return self._run_with_retries(table, step)
 
-    def _commit_empty(
-        self, spark: SparkSession, attempt: CommitAttempt, table_schema: TableSchema
-    ) -> Verified:
-        """Commit an overwrite with no rows, which removes all rows of the table."""
-        written = self._commit_rows(
-            attempt, table_schema, make_empty_frame(spark, table_schema), rows=0
-        )
-        return written.verify(attempt.request, _NO_ROWS)
-
     # Quarantine
 
     def _quarantine(
@@ -937,8 +918,3 @@ def _describe_creation(table: Table, table_schema: TableSchema) -> str:
 
 def _paths(request: CommitRequest) -> list[str]:
     return [to_spark_uri(path) for batch in request.batches for path in batch.paths]
-
-
-def _warn_of_nulled(request: CommitRequest, count: int) -> None:
-    if count:
-        logger.warning(_NULLED, request.stream, request.table.name, count, META)

@@ -262,7 +262,7 @@ class Loader:
         stream.spool.add_files(files, self._ordinal, event.version)
         waiting = stream.spool.files
         nbytes = sum(file.nbytes for file in waiting)
-        if len(waiting) >= _FILES_AT_ONCE or nbytes >= self._options.flush_bytes:
+        if len(waiting) >= _FILES_AT_ONCE or nbytes >= options.flush_bytes:
             self._pipeline.queue_batch(stream)
 
     def _add_spooled_rows(self, event: SpooledRows) -> None:

@@ -349,9 +349,9 @@ class Report:
         document = self.as_dict()
         streams = self.streams()
         notes = [  # remarks about streams are not repeated, as the log already has them
-            f"{name}: {note}"
+            f"{name}: column {column}: {count:,} date-times without a zone were read as UTC"
             for name, counts in streams.items()
-            for note in _describe_zoneless(counts)
+            for column, count in counts.zoneless.items()
         ]
         lines = [*_describe_run(document), *_format_table(streams), *document["remarks"], *notes]
         return [redact_line(line) for line in lines]
@@ -461,11 +461,4 @@ def _align_columns(rows: list[tuple[str, ...]]) -> list[str]:
             for position, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         for row in rows
-    ]
-
-
-def _describe_zoneless(counts: StreamCounts) -> list[str]:
-    return [
-        f"column {column}: {count:,} date-times without a zone were read as UTC"
-        for column, count in counts.zoneless.items()
     ]

@@ -88,21 +88,16 @@ def append_run(
     Raises:
         TargetSparkError: The rows cannot be written.
     """
-    table, writer = options.runs_table, _create_writer(options.format)
+    table, writer = options.runs_table, get_writer(options.format)
+    if options.format == "delta":
+        writer = DeltaWriter(avoids_spark=True, is_exclusive=False)
     commit = CommitMetadata(RUNS, run.id, run.started, batch=1, ordinal=0)
-
     retry_with_engine(
         engine,
         lambda: _append(writer, engine, table, rows, commit),
         f"Table {table.name}",
         stopping=stopping,
     )
-
-
-def _create_writer(table_format: str) -> Writer:
-    if table_format == "delta":
-        return DeltaWriter(avoids_spark=True, is_exclusive=False)
-    return get_writer(table_format)
 
 
 def _prepare_columns(writer: Writer, spark: SparkSession, table: Table) -> TableSchema:
@@ -152,15 +147,15 @@ def _append(
     if _append_without_spark(writer, engine, table, _to_arrow(rows, SCHEMA), SCHEMA, commit):
         return
     columns = _prepare_columns(writer, engine.lazy_spark(), table)
-    found = _to_arrow(rows, columns)
-    if _append_without_spark(writer, engine, table, found, columns, commit):
+    arrow_rows = _to_arrow(rows, columns)
+    if _append_without_spark(writer, engine, table, arrow_rows, columns, commit):
         return
-    spark, found = engine.spark(), found.drop_columns([ORDINAL])
+    spark, arrow_rows = engine.spark(), arrow_rows.drop_columns([ORDINAL])
     if is_remote_session(spark):
-        writer.append(table, spark.createDataFrame(found), commit, found.num_rows)
+        writer.append(table, spark.createDataFrame(arrow_rows), commit, len(rows))
         return
     with spark_conf(spark, find_small_commit_conf(spark) | ONE_FILE_CONF):
-        writer.append(table, create_local_frame(spark, found), commit, found.num_rows)
+        writer.append(table, create_local_frame(spark, arrow_rows), commit, len(rows))
 
 
 def _append_without_spark(

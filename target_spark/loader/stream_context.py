@@ -144,11 +144,9 @@ class LoadedStream:
 
     def set_schema_message(self, event: SchemaEvent, normal_digest: bytes) -> None:
         """Store the newest SCHEMA message and its digest from `compute_normalized_digest`."""
-        self.schema_message, self.received_digest, self.normal_digest = (
-            replace(event, schema={}),
-            compute_schema_digest(event),
-            normal_digest,
-        )
+        self.schema_message = replace(event, schema={})
+        self.received_digest = compute_schema_digest(event)
+        self.normal_digest = normal_digest
         self.is_inspected = False
 
     def set_schema(self, schema: JsonSchema, table_schema: TableSchema) -> None:

@@ -53,8 +53,7 @@ class VersionTracker:
     def record_rows(self, version: int | None) -> None:
         """Record rows of a Singer table version; None means rows without a version."""
         self.closed = False
-        if version != self.activated:
-            self._mixed = self._mixed or self.activated is not None
+        self._mixed = self._mixed or self.activated not in {None, version}
         self._seen.add(version)
 
     def activate(self, version: int) -> None:
