@@ -382,8 +382,8 @@ class _Merge:
     def _is_free(self, index: int, new: Column) -> bool:
         """Return True if the values of ``new`` may be written to the table column at ``index``.
 
-        Return False if another property fills that column, or if another property that the schema
-        still declares filled it before.
+        Return False if another property fills that column, or if another property that a schema
+        of this run declares filled it before.
         """
         column = self.columns[index]
         if index in self._claimed or (not self._path and is_internal(column.name)):
@@ -392,9 +392,13 @@ class _Merge:
             return _get_feed(column) == _get_feed(new)
         if column.source == new.source or new.feed is not ColumnSource.PROPERTY:
             return True
-        if column.source != column.name or column.source in self._new_properties:
+        if column.source != column.name or self._is_declared(column.source):
             return False
         return self._may_be_of_property(index, new)
+
+    def _is_declared(self, source: str) -> bool:
+        """Return True if the new schema, or an earlier one of this run, declares a property."""
+        return source in self._new_properties or (ColumnSource.PROPERTY, source) in self._by_feed
 
     def _may_be_of_property(self, index: int, new: Column) -> bool:
         """Return True if a table column may belong to the property of the column ``new``.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from target_spark.columns import (
@@ -475,6 +475,11 @@ def test_alternating_types_add_each_column_once(kinds: list[Any]):
 
 
 @given(LAYOUTS, st.lists(LAYOUTS, min_size=1, max_size=3), st.lists(st.booleans(), min_size=3))
+@example(
+    table_schema(a=struct(x=INT)),
+    [table_schema(a=INT), table_schema(A=struct(x=INT))],
+    [False, True, False],
+)
 def test_batch_boundaries_do_not_affect_the_table(
     first: TableSchema, more: list[TableSchema], written: list[bool]
 ):
