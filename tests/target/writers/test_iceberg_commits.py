@@ -19,7 +19,7 @@ from target_spark.columns import Boolean, Column, SchemaChange, TableSchema, Tim
 from target_spark.errors import CommitLostError, RowCountError, TableError
 from target_spark.storage.commit_retry import FailureKind, classify_failure
 from target_spark.tables.commit_metadata import NO_METADATA
-from target_spark.tables.iceberg_metadata import IcebergSnapshot
+from target_spark.tables.iceberg_metadata import IcebergSnapshot, encode_metadata
 from target_spark.tables.table import (
     CommitStats,
     MaintenanceOptions,
@@ -29,7 +29,7 @@ from target_spark.tables.table import (
 )
 from target_spark.writers import MergeKeys
 from target_spark.writers.iceberg import writer as iceberg
-from target_spark.writers.iceberg.catalog import resolve_table
+from target_spark.writers.iceberg.catalog import IcebergTableRef, resolve_table
 from target_spark.writers.iceberg.writer import IcebergWriter
 from tests.target.writers.iceberg_rows import content, line
 from tests.target.writers.sample_rows import KEYS, LAYOUT, batch, marker, rows
@@ -124,6 +124,21 @@ def test_metadata_of_expired_snapshots_are_those_that_the_run_has_read(
     assert writer.get_last_metadata(unused, table) == marker(1, "[1]")
     newest_first[:] = [IcebergSnapshot(1, None, {})]
     assert writer.get_last_metadata(unused, table) is None
+
+
+def test_maintenance_repeats_the_metadata_of_expired_snapshots(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without them, the next run would find no state in the table."""
+    unused: Any = None
+    table, writer, added = Table("", "t", ("c", "db", "t")), IcebergWriter(), []
+    monkeypatch.setattr(iceberg, "snapshots", lambda *_: iter([IcebergSnapshot(3, 2, {})]))
+    monkeypatch.setattr(iceberg, "get_table_uuid", lambda *_: "1")
+    monkeypatch.setattr(iceberg, "resolve_table", lambda *_: IcebergTableRef("c", ("db",), "t"))
+    monkeypatch.setattr(iceberg, "_append_nothing", lambda *given: added.append(given[-1]))
+    writer.get_last_metadata(unused, table, marker(1, "[1]"))
+    writer.maintain(unused, table, MaintenanceOptions())
+    assert added == [encode_metadata(marker(1, "[1]"))]
 
 
 @pytest.mark.every_nth_case(4)
