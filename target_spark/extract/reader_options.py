@@ -59,7 +59,8 @@ class ReadOptions:
     Attributes:
         source: The class, settings and catalog of the tap.
         stream: The name of the stream in the tap.
-        name: The name of the stream after the tap's stream maps, which may rename it.
+        name: The name of the stream with its namespace, after the tap's stream maps, which may
+            rename it.
         table_schema: The columns of the DataFrame.
         state: The Singer state to continue from.
         nulls: True to replace a value that cannot be converted to its column's type by null; False
@@ -124,7 +125,7 @@ def parse_options(
     return ReadOptions(
         source,
         origin,
-        stream,
+        str(described.stream),
         table_schema,
         state,
         nulls=_get_choice(options, "misfits", ("error", "null")) == "null",

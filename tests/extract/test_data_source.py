@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from pyspark.sql.types import StructType
 
 from pyspark_tap import register_source
+from tap_core import Stream, Tap
 from tap_core.exceptions import ConfigurationError
+from tap_core.types import Context, Record
 from target_spark.errors import FrameError, UnsupportedError
 from target_spark.extract.data_source import TapDataSource
 from target_spark.extract.partition_reader import plan_groups, read_batches
@@ -157,6 +159,40 @@ def test_stream_maps_rename_streams(shop: Shop):
     assert {row[1]: row[3] for row in rows(request)} == {0: "0", 1: "2"}
     with pytest.raises(UnsupportedError, match=r"no stream sale\. Did you mean 'sales'\?"):
         shop.request("sale", stream_maps=maps)
+
+
+class Invoices(Stream):
+    """A stream with a namespace, such as the schema of a database."""
+
+    name = "sales-invoices"
+    schema: ClassVar = {"properties": {"id": {"type": "integer"}}}
+
+    @property
+    def namespace(self) -> str:
+        return "sales"
+
+    def get_records(self, context: Context | None) -> Iterator[Record]:
+        """Yield two records."""
+        del context
+        yield {"id": 1}
+        yield {"id": 2}
+
+
+class InvoiceTap(Tap):
+    """The tap with this stream."""
+
+    name = "tap-invoices"
+    config_jsonschema: ClassVar = {"properties": {}}
+
+    def discover_streams(self) -> list[Stream]:
+        """Return the stream."""
+        return [Invoices(self)]
+
+
+@pytest.mark.parametrize("name", ["sales-invoices", "sales.sales-invoices"])
+def test_stream_with_a_namespace_is_read_with_and_without_it(name: str) -> None:
+    request = parse_options({"tap": f"{__name__}:InvoiceTap", "stream": name})
+    assert rows(request) == [(1,), (2,)]
 
 
 def test_settings_are_read_from_files_and_environment_variables(
