@@ -331,7 +331,7 @@ def _build_events(
                 [f"{address}/stream={index}"],
                 rows[name],
                 nbytes[name],
-                version=versions.get(schema.stream.name),
+                version=versions.get(name),
                 has_deletes=name in deletes,
                 starts=starts,
             )

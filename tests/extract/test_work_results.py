@@ -6,18 +6,20 @@ import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pyarrow as pa
+import pytest
 
 from tap_core import Stream, Tap
 from tap_core import typing as th
-from tap_core.events import Event
+from tap_core.events import Event, SpooledRows
 from tap_core.protocols.singer.writer import encode_body
 from tap_core.state.encoder import encode_value
 from tap_core.sync.plan import get_schemas
-from tap_core.sync.work_units import WorkResults, WorkUnit
+from tap_core.sync.work_units import WorkResult, WorkResults, WorkUnit
 from tap_core.types import Context, Record
+from target_spark.extract.spark_distributor import SparkDistributor
 from target_spark.extract.sync_task import RESULT_STREAM, PartResult, SparkTask
 from target_spark.extract.tap_factory import TapSpec
 
@@ -41,8 +43,18 @@ class Sums(Stream):
         yield {"sum": LARGE}
 
 
+class Accounts(Sums):
+    """A stream with a namespace, such as the schema of a database."""
+
+    name = "books-accounts"
+
+    @property
+    def namespace(self) -> str:
+        return "books"
+
+
 class SumTap(Tap):
-    """The tap with this stream."""
+    """The tap with the first stream."""
 
     name = "tap-sums"
     config_jsonschema: ClassVar = {"properties": {}}
@@ -100,3 +112,28 @@ def test_state_is_the_same_whether_workers_or_this_process_read_the_contexts() -
     assert f'"replication_key_value":{LARGE}' in state
     assert sync({}, distributes=True) == state
     assert sync(json.loads(state, parse_float=Decimal), distributes=True) == state
+
+
+class ReadByWorkers(SparkDistributor):
+    """A distributor whose workers have read two rows of each partition of a stream."""
+
+    output = ""
+
+    def _run_with_retries(self, step: Any) -> Any:
+        del step
+        result = WorkResult(0, counts={self.output: 2})
+        return [PartResult(result, "file", {self.output: 20}, (), ())], "memory:/parts"
+
+
+@pytest.mark.parametrize(
+    ("stream", "output"), [("sums", "sums"), ("books-accounts", "books.books-accounts")]
+)
+def test_rows_have_the_table_version_of_their_stream(stream: str, output: str) -> None:
+    unused = cast("Any", None)
+    tap = SumTap(config={})
+    streams = {each.name: each for each in (Sums(tap), Accounts(tap))}
+    distributor = ReadByWorkers(unused, streams, unused, unused, lambda _: 0)
+    distributor.output = output
+    found = distributor.sync([WorkUnit(0, stream, None, versions={stream: 7})], in_order=False)
+    rows = [event for event in found.events if isinstance(event, SpooledRows)]
+    assert [(str(event.stream), event.count, event.version) for event in rows] == [(output, 2, 7)]
