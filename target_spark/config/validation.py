@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from target_spark.config.options import APPENDING_FORMATS, WriteMode, split_identifier, uses_paths
 from target_spark.spark.exact_value_conf import describe_conflict, find_conflicts
@@ -147,10 +148,7 @@ def _check_remote(config: _Settings) -> Iterator[str]:
     """Yield an error text for each setting that conflicts with ``remote`` (Spark Connect)."""
     if not config.get("remote"):
         return
-    if not str(config["remote"]).startswith("sc://"):
-        yield "remote: the address of a Spark Connect server begins with sc:// (sc://host:15002)"
-    if "session_id=" in str(config["remote"]):
-        yield "remote: each writer thread has its own session; remove session_id"
+    yield from _check_remote_address(config["remote"])
     if (config.get("master") or _DEFAULT_MASTER) != _DEFAULT_MASTER:
         yield "master and remote exclude each other; set only one of them"
     if config.get("jars"):
@@ -166,6 +164,17 @@ def _check_remote(config: _Settings) -> Iterator[str]:
             f"retain_days: the files in {path} cannot be listed through remote; remove it, or"
             " run maintenance with master"
         )
+
+
+def _check_remote_address(remote: str) -> Iterator[str]:
+    if not remote.startswith("sc://"):
+        yield "remote: the address of a Spark Connect server begins with sc:// (sc://host:15002)"
+    if "session_id=" in remote:
+        yield "remote: each writer thread has its own session; remove session_id"
+    try:
+        urlsplit(remote)
+    except ValueError:
+        yield "remote: the host in the address is not valid; write sc://host:15002"
 
 
 def _check_exact_values(config: _Settings) -> Iterator[str]:

@@ -39,6 +39,7 @@ def test_only_the_path_is_required() -> None:
         ({"path": "/a", "numbers_as_decimal": "39,1"}, "38 digits"),
         ({"path": "/a", "master": "spark://host:7077"}, "staging"),
         ({"path": "/a", "remote": "sc://host"}, "staging"),
+        ({"path": "/a", "remote": "sc://[host", "staging": "/b"}, "remote: the host"),
     ],
 )
 def test_invalid_setting_is_named_in_its_error(config: dict[str, Any], word: str) -> None:
