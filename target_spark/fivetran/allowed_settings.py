@@ -355,7 +355,10 @@ class CallRules:
                 )
 
     def _is_allowed_location(self, address: str) -> bool:
-        return any(_is_below(address, root) for root in self.roots)
+        try:
+            return any(_is_below(address, root) for root in self.roots)
+        except ValueError:  # an invalid host, or a null character in a path
+            return False
 
 
 def _iterate_strings(value: Any) -> Iterator[str]:

@@ -454,7 +454,9 @@ def test_allowing_the_spark_setting_does_not_allow_its_keys() -> None:
         ("s3a://x@bucket/tables", False),
         ("s3a://bucket/tables?x=1", False),
         ("hdfs://bucket/tables", False),
+        ("s3a://[bucket/tables", False),
         ("/etc", False),
+        ("{root}/lake/\0", False),
     ],
 )
 def test_tables_are_allowed_only_below_the_operators_paths(
