@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import errno
 import logging
+import resource
 import socket
 from collections import OrderedDict
 from collections.abc import AsyncIterator
@@ -95,10 +96,6 @@ def get_max_connections() -> int:
 
     The result is at least 1 and at most 4096.
     """
-    try:
-        import resource
-    except ImportError:  # Windows has no limit of file descriptors
-        return _MAX_CONNECTIONS
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return (
         _MAX_CONNECTIONS

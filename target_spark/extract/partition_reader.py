@@ -211,12 +211,11 @@ def _describe_error(options: ReadOptions, error: BaseException) -> str:
 
 
 def _describe_part(options: ReadOptions, part: WorkUnit | None) -> str:
-    if part is None or not part.context:
-        where = "read as a whole" if part is None else "without a context"
-    else:
-        where = f"in the context {dict(part.context)}"
-    window = "" if part is None or part.interval is None else part.interval.window.start_time
-    return f"Stream {options.name}, {where}{f', from {window} on' if window else ''}"
+    if part is None:
+        return f"Stream {options.name}, read as a whole"
+    where = f"in the context {dict(part.context)}" if part.context else "without a context"
+    window = "" if part.interval is None else f", from {part.interval.window.start_time} on"
+    return f"Stream {options.name}, {where}{window}"
 
 
 class _RecordBatchOutput:

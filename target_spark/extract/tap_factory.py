@@ -19,7 +19,7 @@ from tap_core.exceptions import ConfigurationError
 from tap_core.redaction import make_redactor
 from tap_core.state.backfill_range import ReadRange
 from tap_core.sync.backfill import apply_range
-from target_spark.extract.rate_limit_server import RateLimitAddress, StaticShare, use_job_rate_limit
+from target_spark.extract.rate_limit_server import RateLimitAddress, use_job_rate_limit
 
 if TYPE_CHECKING:
     from tap_core.tap_base import Tap
@@ -39,8 +39,8 @@ class TapSpec:
         tap: The name of the tap's class, such as ``tap_x.tap:TapX``, or the path of a manifest.
         config: The settings.
         catalog: The catalog; None to use the catalog that the tap discovers.
-        permits: The address of the job's rate limit server, or the fixed fraction of the rate
-            limits that a worker may use. None to apply the limits to each process separately.
+        permits: The address of the job's rate limit server; None to apply the rate limits to each
+            process separately.
         read_range: The range of a backfill; None to continue from the state.
     """
 
@@ -48,7 +48,7 @@ class TapSpec:
     tap: str = field(compare=False)
     config: Mapping[str, Any] = field(compare=False)
     catalog: Mapping[str, Any] | None = field(default=None, compare=False)
-    permits: RateLimitAddress | StaticShare | None = field(default=None, compare=False)
+    permits: RateLimitAddress | None = field(default=None, compare=False)
     read_range: ReadRange | None = field(default=None, compare=False)
 
     def new(self, state: Mapping[str, Any] | None = None) -> Tap:
