@@ -9,17 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any, Final
 
 import grpc
 
 from tap_core.protocols.fivetran import proto_messages
 from tap_core.protocols.fivetran.proto_descriptors import PACKAGE
+from tap_core.protocols.fivetran.request_limits import MESSAGE_LIMIT
 
-__all__ = ["MESSAGE_LIMIT", "TEXT_LIMIT", "Client", "RefusedError", "Stream"]
-
-MESSAGE_LIMIT: Final = 128 * 1024 * 1024
-"""Maximum size of a message in bytes, in both directions."""
+__all__ = ["TEXT_LIMIT", "Client", "RefusedError", "Stream"]
 
 TEXT_LIMIT: Final = 8 * 1024
 """Bytes of an error's text; gRPC cannot transmit a text of this size or more."""
@@ -111,7 +110,8 @@ class Client:
     def _get_method(self, rpc: str) -> tuple[str, Any, Any]:
         """Return an rpc's gRPC path, the encoder of its request and the decoder of its response."""
         response = getattr(proto_messages, proto_messages.rpcs(self._service)[rpc].response)
-        return f"/{PACKAGE}.{self._service}/{rpc}", _serialize, response.FromString
+        encode = methodcaller("SerializeToString")
+        return f"/{PACKAGE}.{self._service}/{rpc}", encode, response.FromString
 
 
 def _to_refused_error(rpc: str, error: Any) -> RefusedError:
@@ -124,8 +124,3 @@ def _to_refused_error(rpc: str, error: Any) -> RefusedError:
     if isinstance(document, Mapping) and document.get("alert_type") == "TASK":
         return RefusedError(rpc, error.code().name, str(document.get("message", "")), is_task=True)
     return RefusedError(rpc, error.code().name, text, is_task=False)
-
-
-def _serialize(message: Any) -> bytes:
-    encoded: bytes = message.SerializeToString()
-    return encoded

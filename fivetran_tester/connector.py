@@ -189,7 +189,7 @@ class ConnectorTester:
                 server.kill()
             else:
                 self._read_update(server.client, self.state, second)
-        if self.servers.are_fresh:
+        if isinstance(server, ServerProcess):
             state = second.state or self.state
             with self.servers.open() as server:
                 second = self._make_next_reader(full_update, second.model)

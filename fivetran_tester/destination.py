@@ -269,8 +269,7 @@ class DestinationTester:
         self._check_alteration("another type of a key column", sample.with_columns(id=text))
         plain = KnownColumn("region", DataType.STRING, is_key=False)
         self._check_alteration("a shorter key", sample.with_columns(id=text, region=plain))
-        again = sample.with_columns(id=text)
-        self._check_alteration("a longer key", again)
+        self._check_alteration("a longer key", sample.with_columns(id=text))
         self.say("Tables are changed")
 
     def _check_alteration(self, what: str, sample: Sample) -> None:
@@ -287,12 +286,11 @@ class DestinationTester:
 
     def _check_truncate(self) -> None:
         """Check the rpc Truncate for a missing table, as soft deletion, and for all rows."""
-        plain = self._build_truncation("types")
         self._expect_success("Truncate", 34, "a missing table", self._build_truncation("nowhere"))
         soft = self._build_truncation("types")
         soft.soft.deleted_column = DELETED
         self._expect_success("Truncate", 34, "softly", soft)
-        self._expect_success("Truncate", 34, "a table", plain)
+        self._expect_success("Truncate", 34, "a table", self._build_truncation("types"))
 
     def _build_truncation(self, name: str) -> Any:
         """Return a TruncateRequest that deletes the rows of a table that were synced before now."""

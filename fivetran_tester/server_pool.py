@@ -66,11 +66,6 @@ class Servers:
     secrets: list[str] = field(default_factory=list)
     _running: list[ServerProcess] = field(default_factory=list)
 
-    @property
-    def are_fresh(self) -> bool:
-        """True if `open` starts a new process each time, False for a server that already runs."""
-        return not self.address
-
     @contextmanager
     def open(self) -> Iterator[Server]:
         """Context manager that yields a server; a server started for it is stopped at the end.
