@@ -988,12 +988,36 @@ def test_dpath_functions_work_as_in_the_package_dpath():
     assert dpath_stub.get(document, ["a", "z"], default=None) is None
     assert dpath_stub.values(document, "a/b/*/c") == [1, 2]
     assert dpath_stub.set(document, "a/b/*/c", 9) == 2
-    dpath_stub.new(document, "n/m", 1)
     assert dict(dpath_stub.search(document, "**/c", yielded=True)) == {"a/b/0/c": 9, "a/b/1/c": 9}
+    assert dpath_stub.new(document, "n/1/m", 1) is document
     assert dpath_stub.delete(document, "a/*/0") == 1
-    assert document == {"a": {"b": [{"c": 9}]}, "x": 5, "n": {"m": 1}}
-    with pytest.raises(KeyError):
-        dpath_stub.get(document, "a/q")
+    assert document == {"a": {"b": [None, {"c": 9}]}, "x": 5, "n": [None, {"m": 1}]}
+    assert dpath_stub.get(document, "/") is document
+    for missing in ("a/q", "a/b/"):
+        with pytest.raises(KeyError):
+            dpath_stub.get(document, missing)
+
+
+def test_dpath_search_keeps_the_lists_and_the_order_of_the_document():
+    """The values of a container come before those nested in them, as in the package."""
+    document = {"a": [{"n": 1, "m": 0}, {"n": 2}], "b": {"0": {"n": 3}}}
+    assert dpath_stub.search(document, "**/n") == {"a": [{"n": 1}, {"n": 2}], "b": {"0": {"n": 3}}}
+    assert dpath_stub.search(document, "a/-1/n") == {"a": [None, {"n": 2}]}
+    assert dpath_stub.values(document, "b/**", dirs=False) == [3]
+    assert dpath_stub.values({"p": {"q": {"r": 1}}, "s": 2}, "**") == [
+        {"q": {"r": 1}},
+        2,
+        {"r": 1},
+        1,
+    ]
+
+
+def test_dpath_changes_each_match_once_even_if_one_contains_another():
+    document = {"a": {"b": {"b": 1}}, "b": 2}
+    assert dpath_stub.set(document, "**/b", 3) == 2
+    assert document == {"a": {"b": 3}, "b": 3}
+    assert dpath_stub.delete(document, "**", afilter=lambda value: value == 3) == 2
+    assert document == {"a": {}}
 
 
 @pytest.mark.skipif(
