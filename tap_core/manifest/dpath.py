@@ -226,6 +226,13 @@ def _iterate_locations(document: Any) -> Iterator[_Location]:
         yield from _iterate_locations(value)
 
 
+def _iterate_values(document: Any) -> Iterator[Any]:
+    """Yield a document and all values in it, each before the values nested in it."""
+    yield document
+    for _, value in _iterate_items(document):
+        yield from _iterate_values(value)
+
+
 def _make_finder(steps: tuple[str, ...]) -> _Finder:
     """Return a function that finds all values in a document that match a path.
 
@@ -258,17 +265,14 @@ def _make_deep_finder(before: tuple[str, ...], after: tuple[str, ...]) -> _Finde
     end = _make_finder(after) if after else None
 
     def find(document: Any) -> Iterator[_Location]:
-        for location in start(document) if start else [([document], 0)]:
-            if end is None and start:
-                yield location
-            below = location[0][location[1]]
-            if end:
-                yield from end(below)
-            for holder, name in list(_iterate_locations(below)):
-                if end is None:
-                    yield holder, name
-                else:
-                    yield from end(holder[name])
+        for holder, name in start(document) if start else [([document], 0)]:
+            if end is not None:
+                for value in _iterate_values(holder[name]):
+                    yield from end(value)
+                continue
+            if start:
+                yield holder, name
+            yield from _iterate_locations(holder[name])
 
     return find
 

@@ -41,13 +41,14 @@ def test_path_finds_one_value(path, value):
         (["*", "id"], [1, 2]),
         (["p", "l", "*", "v"], [7, 8]),
         (["**", "v"], [7, 8]),
-        (["p", "**"], [{"id": 1, "l": [{"v": 7}, {"v": 8}]}]),
+        (["p", "**"], [{"id": 1, "l": [{"v": 7}, {"v": 8}], "r": {"id": 3}}]),
+        (["**", "id"], [1, 3, 2]),
         (["[pq]", "id"], [1, 2]),
         (["?", "i*"], [1, 2]),
     ],
 )
 def test_wildcards_find_all_values_in_document_order(path, values):
-    document = {"p": {"id": 1, "l": [{"v": 7}, {"v": 8}]}, "q": {"id": 2}}
+    document = {"p": {"id": 1, "l": [{"v": 7}, {"v": 8}], "r": {"id": 3}}, "q": {"id": 2}}
     assert find_all(path)(document)[: len(values)] == values
 
 
