@@ -244,9 +244,7 @@ class AsyncJobReader:
 
     def _read_status(self, response: requests.Response) -> JobStatus:
         retriever = self.retriever
-        values = _extract_values(
-            retriever.status_extractor, response, retriever.polling, self.scope
-        )
+        values = _extract_values(retriever.status_extractor, response, retriever.polling)
         value = next(values, None)
         if value is None:
             raise self._make_error(
@@ -272,7 +270,7 @@ class AsyncJobReader:
             return ("",)
         if targets is not None:
             response = self.stream.with_request_only(targets, self._make_scope(job)).send_request()
-        return _extract_values(extractor, response, targets or retriever.polling, self.scope)
+        return _extract_values(extractor, response, targets or retriever.polling)
 
     # Interpolation and errors
 
@@ -331,15 +329,12 @@ def _build_template_context(
 
 
 def _extract_values(
-    extractor: Extractor,
-    response: requests.Response,
-    retriever: SimpleRetriever,
-    scope: TemplateScope,
+    extractor: Extractor, response: requests.Response, retriever: SimpleRetriever
 ) -> Iterator[Any]:
     """Decode an API response and yield the values that an extractor finds in it.
 
     The values are a job's status, for example, or the URLs of its results. The decoder of
-    ``retriever`` parses the body, and ``scope`` contains template variables.
+    ``retriever`` parses the body.
     """
-    values = extract_records(extractor, response, _get_decoder(retriever), scope)
+    values = extract_records(extractor, response, _get_decoder(retriever))
     return (value for value in values if value is not SKIPPED_RECORD)

@@ -269,7 +269,7 @@ class StreamComponents:
             callbacks: Other arguments of `PageLoop`.
         """
         selector, requester = self.retriever.record_selector, self.retriever.requester
-        cursor = self.retriever.paginator.start_pagination(scope)
+        cursor = self.retriever.paginator.start_pagination()
         # Some extractors parse the response themselves.
         replace_decoder = getattr(selector.extractor, "replace_decoder", None)
         is_changed = self.declared.transformations or selector.schema_normalization != "None"

@@ -551,7 +551,7 @@ class TestResultFiles:
         extractor = ResponseToFileExtractor(**options)
         whole = extractor.replace_decoder(decoders.JsonDecoder())
         [document] = whole(answer(body=text.encode()))
-        return list(extractor.extract(document, {}))
+        return list(extractor.extract(document))
 
     def test_na_values_are_null_unless_preserved(self):
         text = "a,b\nNA,null\n,x\x00y\n"

@@ -122,7 +122,7 @@ def test_csv_header_with_too_many_columns_is_rejected():
     body = b"a," * 66_000 + b"\n" + b"1\n" * 1000
     assert "its header has 66,001 columns, more than 65,536" in refused(CsvDecoder(), body)
     with pytest.raises(FatalAPIError, match="66,001 columns"):
-        list(ResponseToFileExtractor().extract(answer(body), {}))
+        list(ResponseToFileExtractor().extract(answer(body)))
 
 
 def damaged(archive: bytes, field: int, value: int) -> bytes:
@@ -215,7 +215,7 @@ def test_time_limit_applies_to_all_rows_of_a_response(kind):
 def test_time_limit_applies_to_all_rows_of_a_result_file():
     body = gzip.compress(ROWS)
     with pytest.raises(ResponseTooSlowError, match="raise max_response_seconds"):
-        list(ResponseToFileExtractor().extract(timed(body, 0.001), {}))
+        list(ResponseToFileExtractor().extract(timed(body, 0.001)))
 
 
 def test_time_limit_of_rows_grows_with_the_downloaded_bytes():
@@ -303,7 +303,7 @@ def test_csv_cells_may_exceed_the_limit_of_the_csv_module():
     csv.field_size_limit(131_072)
     cell = "x" * 200_000
     assert decoded(CsvDecoder(), f"a\n{cell}\n") == [{"a": cell}]
-    rows = ResponseToFileExtractor().extract(answer(f"a\n{cell}\n"), {})
+    rows = ResponseToFileExtractor().extract(answer(f"a\n{cell}\n"))
     assert list(rows) == [{"a": cell}]
 
 

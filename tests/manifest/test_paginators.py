@@ -35,7 +35,7 @@ def paginator(strategy: str, *, option: str = "request_parameter", **config: Any
 
 def paginate(declared: Any, *pages: Page, scope: dict[str, Any] | None = None):
     """Return the query parameters of each requested page."""
-    pages_state, asked = declared.start_pagination(scope or {}), []
+    pages_state, asked = declared.start_pagination(), []
     for one in pages:
         request = HTTPRequest("http://api")
         pages_state.put(request)
@@ -130,12 +130,12 @@ def test_cursor_value_is_read_from_the_response(strategy, pages, asked):
 
 def test_next_page_token_is_that_of_the_requested_page():
     declared = paginator(f"{PAGES}, inject_on_first_request: true")
-    pages_state = declared.start_pagination({})
+    pages_state = declared.start_pagination()
     assert pages_state.token == {"next_page_token": 0}
     pages_state.advance(page(2), {})
     assert pages_state.token == {"next_page_token": 1}
-    assert declared.start_pagination({}).token == {"next_page_token": 0}
-    assert paginator(PAGES).start_pagination({}).token is None
+    assert declared.start_pagination().token == {"next_page_token": 0}
+    assert paginator(PAGES).start_pagination().token is None
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_next_page_token_is_that_of_the_requested_page():
     [("body_json", {"page": 1, "limit": 2}), ("body_data", {"page": 1, "limit": 2})],
 )
 def test_page_token_and_size_can_be_injected_into_the_body(option, expected):
-    pages_state = paginator(PAGES, option=option).start_pagination({})
+    pages_state = paginator(PAGES, option=option).start_pagination()
     pages_state.advance(page(2), {})
     request = HTTPRequest("http://api", "POST")
     pages_state.put(request)
@@ -159,7 +159,7 @@ def test_page_token_can_replace_the_url():
         """,
         DefaultPaginator,
     )
-    pages_state = declared.start_pagination({})
+    pages_state = declared.start_pagination()
     pages_state.advance(page(body={"next": "http://api/x?page=2"}), {})
     request = HTTPRequest("http://api/y?page=1")
     pages_state.put(request)
@@ -167,7 +167,7 @@ def test_page_token_can_replace_the_url():
 
 
 def test_no_pagination_requests_one_page():
-    pages_state = made("type: NoPagination", NoPagination).start_pagination({})
+    pages_state = made("type: NoPagination", NoPagination).start_pagination()
     request = HTTPRequest("http://api")
     pages_state.put(request)
     assert (request, pages_state.token, pages_state.advance(page(9), {})) == (

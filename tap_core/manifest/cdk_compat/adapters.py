@@ -140,7 +140,7 @@ class _ExtractorAdapter(RecordExtractor):
         self._inner = inner
 
     def extract_records(self, response: requests.Response) -> Iterator[Any]:
-        for record in extract_records(self._inner, response, CdkJsonDecoder(), {}):
+        for record in extract_records(self._inner, response, CdkJsonDecoder()):
             if record is not SKIPPED_RECORD:
                 yield record
 

@@ -257,12 +257,9 @@ class _Importer:
                 _run_init(module)
             if names:
                 return _BUILTIN_IMPORT(module.__name__, scope, local, names, 0)
-            return sys.modules[self._get_root_name(root)]
+            # `import a.b` returns the module of `a`.
+            return sys.modules[f"{self._package}.{root}" if root == "components" else self._package]
         return _BUILTIN_IMPORT(name, scope, local, names or (), level)
-
-    def _get_root_name(self, root: str) -> str:
-        """Return the ``sys.modules`` key of the module that ``import <root>`` imports."""
-        return f"{self._package}.{root}" if root == "components" else self._package
 
     def _make_pkgutil(self) -> ModuleType:
         """Return a copy of pkgutil whose ``get_data`` reads files in the connector's folder."""

@@ -107,10 +107,6 @@ class CdkPageIncrement(_CountingStrategy):
     inject_on_first_request: bool = False
     extractor: Any = None
 
-    def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        super().__post_init__(parameters)
-        self._page = self.start_from_page
-
     @property
     def initial_token(self) -> Any:
         """Page number in the first request: `start_from_page`, or None to send no page number.
@@ -121,10 +117,6 @@ class CdkPageIncrement(_CountingStrategy):
 
     def _get_next_token(self, last_page_size: int, token: Any) -> int:  # noqa: ARG002  (every strategy takes it)
         return int(self.start_from_page if token is None else token) + 1
-
-    def reset(self) -> None:
-        """Set the page number back to the first page."""
-        self._page = self.start_from_page
 
 
 @dataclass

@@ -91,7 +91,7 @@ class CdkDpathExtractor(RecordExtractor):
     def extract_records(self, response: requests.Response) -> Iterable[Any]:
         """Decode a response and yield the records at `field_path`, if the path exists."""
         for document in self.decoder.decode(response):
-            yield from self._extractor.extract(document, {})
+            yield from self._extractor.extract(document)
 
 
 @dataclass

@@ -221,12 +221,10 @@ class CustomRecordExtractor(Custom):
         self._extra_fields["decoder"] = decoder
         return lambda response: iter((response,))
 
-    def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:
+    def extract(self, document: requests.Response) -> Iterable[Any]:
         """Return the records that the connector's Python class extracts from a response.
 
-        Args:
-            document: The undecoded response.
-            scope: The template variables; they are not used.
+        ``document`` is the undecoded response.
         """
         return cast("Iterable[Any]", self.instance.extract_records(document) or ())
 
@@ -346,10 +344,10 @@ class CustomAuthenticator(Custom):
         return cast("requests.PreparedRequest", signed)
 
 
-def _call_method(instance: Any, method: str) -> Any:
-    """Call a method without arguments; return None if ``instance`` has no such method."""
+def _call_method(instance: Any, method: str, *args: Any, **kwargs: Any) -> Any:
+    """Call a method and return its result; return None if ``instance`` has no such method."""
     function = getattr(instance, method, None)
-    return function() if callable(function) else None
+    return function(*args, **kwargs) if callable(function) else None
 
 
 class CustomErrorHandler(Custom):
@@ -418,8 +416,7 @@ class CustomBackoffStrategy(Custom):
 def _get_wait_seconds(
     instance: Any, response: requests.Response | None, tries: int
 ) -> float | None:
-    compute_wait = getattr(instance, "backoff_time", None)
-    seconds: Any = compute_wait(response, tries) if callable(compute_wait) else None
+    seconds = _call_method(instance, "backoff_time", response, tries)
     return None if seconds is None else float(seconds)
 
 
@@ -628,8 +625,7 @@ def add_declared_fields(instance: Any, request: HTTPRequest, arguments: Mapping[
 
 
 def _get_added_fields(instance: Any, method: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    function = getattr(instance, method, None)
-    added = function(**arguments) if callable(function) else None
+    added = _call_method(instance, method, **arguments)
     if not is_mapping(added):
         return {}
     return {name: value for name, value in added.items() if value is not None}

@@ -19,7 +19,7 @@ from tap_core.manifest.dpath import (
     set_at,
 )
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.interfaces import Decoder, TemplateScope
+from tap_core.manifest.interfaces import Decoder
 from tap_core.types import Record
 
 __all__ = [
@@ -35,9 +35,7 @@ SKIPPED_RECORD: Final = object()
 """Marker that a CombinedExtractor yields for an empty record, which paginators count."""
 
 
-def extract_records(
-    extractor: Any, response: requests.Response, decoder: Decoder, scope: TemplateScope
-) -> Iterator[Any]:
+def extract_records(extractor: Any, response: requests.Response, decoder: Decoder) -> Iterator[Any]:
     """Decode a response, and yield the records and markers that an extractor finds in it.
 
     An extractor with a method ``replace_decoder`` decodes the response itself.
@@ -45,7 +43,7 @@ def extract_records(
     replace_decoder = getattr(extractor, "replace_decoder", None)
     decode = decoder.decode if replace_decoder is None else replace_decoder(decoder)
     for document in decode(response):
-        yield from extractor.extract(document, scope)
+        yield from extractor.extract(document)
 
 
 @dataclass(frozen=True)
@@ -152,7 +150,7 @@ class DpathExtractor:
         path = self.field_path
         return find_all(path) if "*" in path else make_getter(path)
 
-    def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:  # noqa: ARG002  (every extractor takes it)
+    def extract(self, document: Any) -> Iterable[Any]:
         """Return a document's records at `field_path`; none if the value is missing or empty."""
         records = self._find(document)
         if not isinstance(records, list):
@@ -170,6 +168,6 @@ class WholeDocumentExtractor:
     It has no type name in manifests; the SDK uses it internally.
     """
 
-    def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:  # noqa: ARG002  (every extractor takes it)
+    def extract(self, document: Any) -> Iterable[Any]:
         """Return a tuple with the document as the only record."""
         return (document,)

@@ -24,7 +24,7 @@ from tap_core.manifest.decompression import (
     open_body,
     translate_read_errors,
 )
-from tap_core.manifest.interfaces import Decoder, TemplateScope
+from tap_core.manifest.interfaces import Decoder
 from tap_core.types import Record
 
 __all__ = ["ResponseToFileExtractor"]
@@ -56,12 +56,8 @@ class ResponseToFileExtractor(BoundedReader):
         """
         return lambda response: iter((response,))
 
-    def extract(self, document: Any, scope: TemplateScope) -> Iterator[Record]:  # noqa: ARG002  (the Protocol's parameter)
-        """Yield a record for each CSV row of a response.
-
-        Args:
-            document: The undecoded response.
-            scope: The template variables; they are not used.
+    def extract(self, document: requests.Response) -> Iterator[Record]:
+        """Yield a record for each CSV row of a response, which is the undecoded ``document``.
 
         Raises:
             FatalAPIError: A row has more values than the header has columns.

@@ -178,7 +178,7 @@ class DefaultPaginator:
                 " of the pagination strategy."
             )
 
-    def start_pagination(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (every paginator takes it)
+    def start_pagination(self) -> PageCursor:
         """Return a new page cursor for a stream slice, positioned at the first page."""
         return PageCursor(self)
 
@@ -187,7 +187,7 @@ class DefaultPaginator:
 class NoPagination:
     """Paginator for an API that returns all records of a stream slice in one response."""
 
-    def start_pagination(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (every paginator takes it)
+    def start_pagination(self) -> PageCursor:
         """Return a new page cursor for a stream slice, positioned at the only page."""
         return PageCursor()
 

@@ -111,14 +111,17 @@ class CombinedExtractor:
             return None
         return lambda decoder: lambda response: iter((_UndecodedResponse(response, decoder),))
 
-    def extract(self, document: Any, scope: TemplateScope) -> Iterator[Any]:
+    def extract(self, document: Any) -> Iterator[Any]:
         """Yield the records that the extractors find in a document, according to `mode`.
 
         An empty record is replaced by `SKIPPED_RECORD` if `skip_empty_records` is set. Such markers
         are no match.
         """
         for extractor in self.extractors:
-            records = iter(_extract_from(document, extractor, scope))
+            if isinstance(document, _UndecodedResponse):
+                records = extract_records(extractor, *document)
+            else:
+                records = iter(extractor.extract(document))
             if self.skip_empty_records:
                 records = (record or SKIPPED_RECORD for record in records)
             if self.mode == "union":
@@ -140,12 +143,6 @@ Extractor: TypeAlias = (
     | CustomRecordExtractor
 )
 """Component that finds the records in a decoded document."""
-
-
-def _extract_from(document: Any, extractor: Extractor, scope: TemplateScope) -> Iterable[Any]:
-    if isinstance(document, _UndecodedResponse):
-        return extract_records(extractor, *document, scope)
-    return extractor.extract(document, scope)
 
 
 @dataclass(frozen=True)
@@ -239,7 +236,7 @@ class RecordSelector:
             variables = dict(scope)
             apply = steps.apply if on_failure is None else _skip_failures(steps.apply, on_failure)
             for document in documents:
-                for record in extract(document, scope):
+                for record in extract(document):
                     count_extracted()
                     if not isinstance(record, dict) and _is_skipped(record):
                         continue
@@ -305,7 +302,7 @@ def drop_nulls(select: RecordSelection) -> RecordSelection:
     return select_without_nulls
 
 
-def _make_extraction(extract: Callable[[Any, TemplateScope], Iterable[Any]]) -> RecordSelection:
+def _make_extraction(extract: Callable[[Any], Iterable[Any]]) -> RecordSelection:
     """Return a function that yields the records of decoded responses, without processing them.
 
     It is for selectors without filter and transformations. ``extract`` yields the records of one
@@ -314,12 +311,12 @@ def _make_extraction(extract: Callable[[Any, TemplateScope], Iterable[Any]]) -> 
 
     def select(
         documents: Iterable[Any],
-        scope: TemplateScope,
+        scope: TemplateScope,  # noqa: ARG001  (no template is rendered)
         count_extracted: Callable[[], None],
-        on_failure: OnFailure | None = None,  # noqa: ARG001  (no template can fail)
+        on_failure: OnFailure | None = None,  # noqa: ARG001  (and none can fail)
     ) -> Iterator[Record]:
         for document in documents:
-            for record in extract(document, scope):
+            for record in extract(document):
                 count_extracted()
                 if not isinstance(record, dict) and _is_skipped(record):
                     continue
