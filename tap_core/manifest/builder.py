@@ -12,7 +12,8 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from tap_core.config.similar_names import suggest
@@ -26,11 +27,10 @@ from tap_core.manifest.document import (
     UNKNOWN,
     DataMapping,
     DataText,
-    ListNode,
     MappingNode,
     to_plain,
 )
-from tap_core.manifest.errors import ManifestError, ManifestProblem
+from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.literals import has_template, parse_option
 from tap_core.manifest.loader import Manifest
 from tap_core.manifest.parameters import apply_own_parameters
@@ -89,13 +89,15 @@ class _Position:
     restricted_names: frozenset[str] = frozenset()
     """Restricted template variables that are allowed at this position, such as ``stream_state``."""
 
-    def child(self, key: Any, line: int) -> _Position:
-        """Return the position of the value at a key or list index of the current node.
+    def child(self, node: dict[Any, Any] | list[Any], key: Any) -> _Position:
+        """Return the position of the value at a key or list index of ``node``, the current node.
 
-        If ``line`` is 0 (unknown), the line of the current node is used.
+        If its line is unknown, the line of the current node is used.
         """
         step = f"[{key}]" if isinstance(key, int) else f".{key}"
         path = f"{self.path}{step}".lstrip(".")
+        lines: Any = getattr(node, "lines", None) or {}
+        line: int | None = lines[key] if isinstance(lines, list) else lines.get(key)
         return replace(self, path=path, line=line or self.line)
 
     def for_component(self, cls: Any, node: MappingNode) -> _Position:
@@ -122,11 +124,6 @@ class Builder:
     config: Mapping[str, Any] | None = None
     warn: Callable[[str], object] = _log.warning
     """Function that is called with each warning; unused if the manifest collects its problems."""
-    _scope: dict[str, Any] = field(default_factory=dict, init=False)
-
-    def __post_init__(self) -> None:
-        if self.config is not None:
-            self._scope["config"] = self.config
 
     def build(self, node: Any, expected: Any, parameters: Mapping[str, Any] | None = None) -> Any:
         """Build the component or value that a YAML node declares; return None if it has a problem.
@@ -155,13 +152,10 @@ class Builder:
         The problem is collected if the manifest collects its problems. Otherwise it is raised or,
         if ``is_error`` is False, logged as a warning.
         """
-        problems = self.manifest.problems
-        if is_error:
-            self.manifest.report_problem(position.line, position.path, message)
-        elif problems is None:
-            self.warn(f"{self._format_place(position)}: {message}")
+        if is_error or self.manifest.problems is not None:
+            self.manifest.report_problem(position.line, position.path, message, is_error=is_error)
         else:
-            problems.append(ManifestProblem(position.line, position.path, message, is_error))
+            self.warn(f"{self._format_place(position)}: {message}")
         return UNKNOWN
 
     def _format_place(self, position: _Position) -> str:
@@ -202,8 +196,8 @@ class Builder:
                 "a component must be declared in the manifest, not in a response or the config.",
             )
         return {
-            key: self._convert_inner(expected.value, one, position.child(key, 0))
-            for key, one in node.items()
+            key: self._convert_inner(expected.value, value, position.child(node, key))
+            for key, value in node.items()
         }
 
     def _keep_unbuilt(self, node: Any, position: _Position) -> Any:
@@ -219,28 +213,22 @@ class Builder:
 
     def _convert_mapping(self, expected: FieldType, node: MappingNode, position: _Position) -> Any:
         if expected.kind == "value":
-            return self._convert_values(
-                apply_own_parameters(node),
-                position,
-                lambda one, at: self._convert_nested_value(expected, one, at),
-            )
+            convert = partial(self._convert_nested_value, expected)
+            return self._convert_values(apply_own_parameters(node), position, convert)
         is_typed = isinstance(node.get(_TYPE), str) or "class_name" in node
         if expected.components and (is_typed or expected.value is None):
             return self._build_component(expected, node, position)
         if expected.value is None:
             return self._coerce(expected, node, position)
-        inner = expected.value
-        return self._convert_values(
-            node, position, lambda one, at: self._convert_inner(inner, one, at)
-        )
+        return self._convert_values(node, position, partial(self._convert_inner, expected.value))
 
     def _convert_values(
         self, node: MappingNode, position: _Position, convert: Callable[[Any, _Position], Any]
     ) -> Any:
         converted: dict[Any, Any] = {}
         for key, value in node.items():
-            at = position.child(key, node.lines.get(key, 0))
-            converted[self._convert_key(key, at)] = convert(value, at)
+            inner_position = position.child(node, key)
+            converted[self._convert_key(key, inner_position)] = convert(value, inner_position)
         return UNKNOWN if _has_unknown([*converted, *converted.values()]) else converted
 
     def _convert_key(self, key: Any, position: _Position) -> Any:
@@ -281,9 +269,8 @@ class Builder:
                 f"item {node.index(None)} of this list is null: it must be"
                 f" {describe_expected_type(inner)}.",
             )
-        lines = node.lines if isinstance(node, ListNode) else []
         items = [
-            self._convert_inner(inner, item, position.child(index, lines[index] if lines else 0))
+            self._convert_inner(inner, item, position.child(node, index))
             for index, item in enumerate(node)
         ]
         return UNKNOWN if _has_unknown(items) else items
@@ -353,7 +340,9 @@ class Builder:
             compile_template,
         )
 
-        constants = {**self._scope, "parameters": position.parameters}
+        constants: dict[str, Any] = {"parameters": position.parameters}
+        if self.config is not None:
+            constants["config"] = self.config
         try:
             bound = BoundTemplate(
                 compile_template(text), constants, kind, types, empty, self._format_place(position)
@@ -447,8 +436,7 @@ class Builder:
         values: dict[str, Any] = {}
         for name, inner in self._get_option_types(cls, plan, node):
             if not _is_unset(inner, node.get(name)):
-                at = position.child(name, node.lines.get(name, 0))
-                values[name] = self._convert(inner, node[name], at)
+                values[name] = self._convert(inner, node[name], position.child(node, name))
         missing = sorted(plan.required - values.keys())
         if missing:
             if UNKNOWN in node:  # unknown parameters may set the missing options
@@ -540,14 +528,13 @@ class Builder:
         kind = node.get(_TYPE) or "this component"
         for key in WITHOUT_EFFECT.keys() & node.keys():
             message = f"the option '{key}' is not supported: {WITHOUT_EFFECT[key]}."
-            self._report(position.child(key, node.lines.get(key, 0)), message, is_error=False)
+            self._report(position.child(node, key), message, is_error=False)
         for key, is_error in find_unknown_options(node, known, self.manifest.parameter_names):
-            at = position.child(key, node.lines.get(key, 0))
             effect = "" if is_error else " It is ignored."
             message = f"{kind} has no option '{key}'.{effect}{suggest(str(key), plan.field_types)}"
             if key in NOT_SUPPORTED:
                 message = f"the option '{key}' of {kind} is not supported."
-            self._report(at, message, is_error=is_error)
+            self._report(position.child(node, key), message, is_error=is_error)
 
     def _build_custom(
         self, cls: type, plan: ComponentPlan, node: MappingNode, position: _Position
@@ -559,7 +546,7 @@ class Builder:
         if not isinstance(name, str):
             return self._report(position, f"{node.get(_TYPE)} needs class_name.")
         fields = {
-            key: self._build_custom_field(value, position.child(key, node.lines.get(key, 0)))
+            key: self._build_custom_field(value, position.child(node, key))
             for key, value in node.items()
             if key not in {_TYPE, "class_name"}
         }
@@ -571,10 +558,9 @@ class Builder:
         Any value that is not a component is returned unchanged.
         """
         if isinstance(node, list):
-            lines = node.lines if isinstance(node, ListNode) else []
             return [
-                self._build_custom_field(one, position.child(index, lines[index] if lines else 0))
-                for index, one in enumerate(node)
+                self._build_custom_field(item, position.child(node, index))
+                for index, item in enumerate(node)
             ]
         if not isinstance(node, MappingNode):
             return node
@@ -583,7 +569,7 @@ class Builder:
                 return node
             return self._build_component(_ANY_COMPONENT, node, position)
         return {
-            key: self._build_custom_field(value, position.child(key, node.lines.get(key, 0)))
+            key: self._build_custom_field(value, position.child(node, key))
             for key, value in node.items()
         }
 

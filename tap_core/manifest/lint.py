@@ -42,8 +42,8 @@ class LintResult:
     name: str
     """Path of the file, or "manifest"."""
     problems: list[ManifestProblem]
-    streams: int = 0
-    templates: int = 0
+    streams: int
+    templates: int
     """Number of dynamic streams; each generates streams from a template."""
 
     @property
@@ -70,12 +70,12 @@ def lint_manifest(source: Path | str) -> LintResult:
     ``source`` is the Path of the YAML file, or the text of the manifest.
     """
     name = str(source) if isinstance(source, Path) else "manifest"
+    problems: list[ManifestProblem] = []
     streams = templates = 0
     try:
-        manifest = read_manifest(source)
-        problems = list(_iterate_problems(manifest))
-        counted = replace(manifest, problems=[])  # they are in `problems` already
-        streams, templates = len(counted.streams), len(counted.dynamic_streams)
+        manifest = replace(read_manifest(source), problems=problems)
+        _check_manifest(manifest, problems)
+        streams, templates = len(manifest.streams), len(manifest.dynamic_streams)
     except ManifestError as error:
         problems = [ManifestProblem(error.line, error.path, error.message)]
     distinct: dict[tuple[int, str], ManifestProblem] = {}
@@ -85,83 +85,74 @@ def lint_manifest(source: Path | str) -> LintResult:
     return LintResult(name, ordered, streams, templates)
 
 
-def _iterate_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
-    problems: list[ManifestProblem] = []
-    checked = replace(manifest, problems=problems)
-    Builder(checked).build(checked.tree, DeclarativeSource)
-    problems += list(_check_stream_names(checked, problems))
-    yield from problems
-    yield from find_version_problems(manifest)
-    if not any(problem.is_error for problem in problems):
-        yield from find_name_problems(manifest)
+def _check_manifest(manifest: Manifest, problems: list[ManifestProblem]) -> None:
+    """Check a manifest; ``problems`` is its list, to which all problems are appended."""
+    Builder(manifest).build(manifest.tree, DeclarativeSource)
+    _check_stream_names(manifest)
+    has_errors = any(problem.is_error for problem in problems)
+    problems += find_version_problems(manifest)
+    if not has_errors:
+        problems += find_name_problems(manifest)
     for line, key in manifest.duplicate_keys:
         message = f"the key '{key}' occurs twice: the last one counts."
-        yield ManifestProblem(line, key, message, is_error=False)
+        manifest.report_problem(line, key, message, is_error=False)
 
 
-def _check_stream_names(
-    manifest: Manifest, problems: list[ManifestProblem]
-) -> Iterator[ManifestProblem]:
-    """Yield a problem for each duplicate stream name, and for each unknown name in ``check``.
+def _check_stream_names(manifest: Manifest) -> None:
+    """Report each duplicate stream name, and each unknown name in the manifest's ``check``.
 
-    ``check`` is the manifest's connection check. Problems inside stream templates are appended to
-    ``problems``.
+    Also report the problems of stream templates.
     """
-    streams = [(str(one.get("name") or ""), one) for one in manifest.streams]
+    streams = [(str(stream.get("name") or ""), stream) for stream in manifest.streams]
     has_unknown_names = False
     for node in manifest.dynamic_streams:
-        for name, one in _check_template(manifest, node, problems):
+        for name, stream in _check_template(manifest, node):
             if name is None:
                 has_unknown_names = True
             else:
-                streams.append((name, one))
+                streams.append((name, stream))
     names = Counter(name for name, _ in streams)
-    for name, one in streams:
+    for name, stream in streams:
         if names[name] > 1:
-            yield ManifestProblem(one.line, one.path, f"{names[name]} streams are called '{name}'.")
+            message = f"{names[name]} streams are called '{name}'."
+            manifest.report_problem(stream.line, stream.path, message)
     if names or has_unknown_names:
-        yield from _check_connection_check(manifest, None if has_unknown_names else set(names))
+        _check_connection_check(manifest, None if has_unknown_names else set(names))
 
 
-def _check_connection_check(
-    manifest: Manifest, names: Collection[str] | None
-) -> Iterator[ManifestProblem]:
-    """Yield a problem for each unknown stream name in the connection check of the manifest.
+def _check_connection_check(manifest: Manifest, names: Collection[str] | None) -> None:
+    """Report each unknown stream name in the connection check of the manifest.
 
-    Yield a warning if the manifest has no connection check. ``names`` are the names of all streams;
-    None if some names are known only at run time.
+    Report a warning if the manifest has no connection check. ``names`` are the names of all
+    streams; None if some names are known only at run time.
     """
     check = manifest.tree.get("check")
     if not isinstance(check, MappingNode):
         message = "there is no check: a connection check reads every stream."
-        yield ManifestProblem(1, "check", message, is_error=False)
+        manifest.report_problem(1, "check", message, is_error=False)
         return
     checked = check.get("stream_names")
     for name in checked if isinstance(checked, list) else ():
         if isinstance(name, str) and names is not None and name not in names:
             line = check.lines.get("stream_names", check.line)
             message = f"there is no stream '{name}'.{suggest(name, names)}"
-            yield ManifestProblem(line, "check.stream_names", message)
-    yield from _check_template_names(manifest, check)
-
-
-def _check_template_names(manifest: Manifest, check: MappingNode) -> Iterator[ManifestProblem]:
+            manifest.report_problem(line, "check.stream_names", message)
     templates = get_dynamic_stream_names(manifest.dynamic_streams)
     for one in check.get("dynamic_streams_check_configs") or ():
         name = one.get("dynamic_stream_name") if isinstance(one, MappingNode) else None
         if isinstance(name, str) and name not in templates:
-            yield ManifestProblem(one.line, one.path, f"there is no dynamic stream '{name}'.")
+            manifest.report_problem(one.line, one.path, f"there is no dynamic stream '{name}'.")
 
 
 # Stream templates
 
 
 def _check_template(
-    manifest: Manifest, node: MappingNode, problems: list[ManifestProblem]
+    manifest: Manifest, node: MappingNode
 ) -> Iterator[tuple[str | None, MappingNode]]:
     """Generate the streams of a dynamic stream, check them, and yield (name, node of stream) pairs.
 
-    A name is None if it comes from the config or an API. Problems are appended to ``problems``.
+    A name is None if it comes from the config or an API.
     """
     template = _build_template(manifest, node)
     if template is None:
@@ -174,13 +165,12 @@ def _check_template(
         try:
             stream = template.fill(scope)
         except ManifestError as error:
-            problems.append(
-                ManifestProblem(error.line, f"{node.path}.components_resolver", error.message)
-            )
+            path = f"{node.path}.components_resolver"
+            manifest.report_problem(error.line, path, error.message)
             return
         Builder(manifest).build(stream, DeclarativeStream | StateDelegatingStream)
-        yield _get_stream_name(stream, problems), stream
-    problems.extend(_warn_of_unused_mappings(template, node))
+        yield _get_stream_name(manifest, stream), stream
+    _warn_of_unused_mappings(manifest, template, node)
 
 
 def _build_template(manifest: Manifest, node: MappingNode) -> StreamTemplate | None:
@@ -204,23 +194,22 @@ def _build_template(manifest: Manifest, node: MappingNode) -> StreamTemplate | N
     )
 
 
-def _get_stream_name(stream: MappingNode, problems: list[ManifestProblem]) -> str | None:
+def _get_stream_name(manifest: Manifest, stream: MappingNode) -> str | None:
     name = stream.get("name")
     if name is UNKNOWN or (isinstance(name, str) and has_template(name)):
         return None
     if not isinstance(name, str) or not name:
         line = stream.lines.get("name", stream.line)
-        problems.append(
-            ManifestProblem(line, stream.path, f"the name of a stream is {name!r}, not a text.")
-        )
+        message = f"the name of a stream is {name!r}, not a text."
+        manifest.report_problem(line, stream.path, message)
         return None
     return name
 
 
 def _warn_of_unused_mappings(
-    template: StreamTemplate, node: MappingNode
-) -> Iterator[ManifestProblem]:
-    """Yield a warning for each component mapping whose path the stream template does not contain.
+    manifest: Manifest, template: StreamTemplate, node: MappingNode
+) -> None:
+    """Report a warning for each component mapping whose path the stream template does not contain.
 
     Such a mapping changes nothing.
     """
@@ -228,4 +217,5 @@ def _warn_of_unused_mappings(
     for index in replace(template, known_names={"parameters"}).find_unused_mappings():
         ending = "; `create_or_update: true` creates it" if template.resolver.CREATES else ""
         message = f"this mapping changes nothing: the template has nothing at its path{ending}."
-        yield ManifestProblem(mappings[index].line, mappings[index].path, message, is_error=False)
+        mapping = mappings[index]
+        manifest.report_problem(mapping.line, mapping.path, message, is_error=False)

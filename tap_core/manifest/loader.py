@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, cast
@@ -57,7 +57,7 @@ class Manifest:
     folder: Path
     """Folder of the manifest; relative file names in it refer to this folder."""
     raw: MappingNode
-    duplicate_keys: list[tuple[int, str]] = field(default_factory=list)
+    duplicate_keys: list[tuple[int, str]]
     """Duplicate keys, each with its line. Only the last value of a duplicate key is read."""
     problems: list[ManifestProblem] | None = None
     """List to which problems are appended; None to raise the first error."""
@@ -116,7 +116,7 @@ class Manifest:
                 streams.append(node)
             elif is_available(node):
                 inner = node.get("streams") or ()
-                streams += [one for one in inner if isinstance(one, MappingNode)]
+                streams += [stream for stream in inner if isinstance(stream, MappingNode)]
         return streams
 
     @property
@@ -152,17 +152,18 @@ class Manifest:
             self.report_problem(line, key, _TOO_DEEP)
         return None
 
-    def report_problem(self, line: int, path: str, message: str) -> None:
+    def report_problem(self, line: int, path: str, message: str, *, is_error: bool = True) -> None:
         """Append a problem to the list `problems`; raise it as an error if there is no list.
 
-        Only a linter sets the list. ``line`` and ``path`` are the position of the problem.
+        Only a linter sets the list. ``line`` and ``path`` are the position of the problem, and
+        ``is_error`` is False for a warning.
 
         Raises:
             ManifestError: `problems` is None.
         """
         if self.problems is None:
             raise ManifestError(message, place=self.format_place(line, path), line=line, path=path)
-        self.problems.append(ManifestProblem(line, path, message))
+        self.problems.append(ManifestProblem(line, path, message, is_error))
 
     def format_place(self, line: int, path: str = "") -> str:
         """Return a position as text, such as "manifest.yaml, line 3, streams[0]"."""
