@@ -25,7 +25,6 @@ from tap_core.http.response import JSONResponse
 __all__ = ["ResponseCache"]
 
 _Send: TypeAlias = Callable[[requests.PreparedRequest], requests.Response]
-_Predicate: TypeAlias = Callable[[requests.Response], bool]
 
 
 @dataclass
@@ -61,11 +60,14 @@ class ResponseCache:
     def __init__(self) -> None:
         self._entries: dict[bytes, _Entry] = {}
         self._lock: threading.Lock = threading.Lock()
-        self._file: IO[bytes] | None = None
-        self._end: int = 0
+        self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed with this object)
+        weakref.finalize(self, self._file.close)
 
     def fetch(
-        self, request: requests.PreparedRequest, send: _Send, is_cacheable: _Predicate | None = None
+        self,
+        request: requests.PreparedRequest,
+        send: _Send,
+        is_cacheable: Callable[[requests.Response], bool],
     ) -> requests.Response:
         """Return the cached response to a request, or send the request and cache the response.
 
@@ -75,7 +77,7 @@ class ResponseCache:
             request: Request.
             send: Function that sends the request and returns its response.
             is_cacheable: Function that returns True if a response with a success status may be
-                cached; None caches all of them.
+                cached.
         """
         key = _build_key(request)
         if key is None:
@@ -86,29 +88,16 @@ class ResponseCache:
             with entry.lock:
                 if entry.response is None:
                     response = send(request)
-                    if response.ok and (is_cacheable is None or is_cacheable(response)):
+                    if response.ok and is_cacheable(response):
                         entry.response = self._store(response)
                     return response
         return self._restore(request, entry.response)
 
-    def close(self) -> None:
-        """Delete all cached responses and close the cache file."""
-        with self._lock:
-            self._entries.clear()
-            if self._file is not None:
-                self._file.close()
-            self._file, self._end = None, 0
-
     def _store(self, response: requests.Response) -> _CachedResponse:
         body = response.content or b""
         with self._lock:
-            if self._file is None:
-                self._file = tempfile.TemporaryFile()  # noqa: SIM115  (closed with this object)
-                weakref.finalize(self, self._file.close)
-            offset = self._end
-            self._file.seek(offset)
+            offset = self._file.seek(0, io.SEEK_END)
             self._file.write(body)
-            self._end += len(body)
         return _CachedResponse(
             offset,
             len(body),
@@ -127,17 +116,12 @@ class ResponseCache:
         response.url, response.encoding = cached.url, cached.encoding
         response.headers = CaseInsensitiveDict(cached.headers)
         response.request = request
-        body = self._read_body(cached)
+        with self._lock:
+            self._file.seek(cached.offset)
+            body = self._file.read(cached.length)
         response._content, response._content_consumed = body, True  # type: ignore[attr-defined]  # noqa: SLF001
         response.raw = io.BytesIO(body)
         return response
-
-    def _read_body(self, cached: _CachedResponse) -> bytes:
-        with self._lock:
-            if self._file is None:
-                raise RuntimeError("The response cache of this run is closed.")
-            self._file.seek(cached.offset)
-            return self._file.read(cached.length)
 
 
 def _build_key(request: requests.PreparedRequest) -> bytes | None:
