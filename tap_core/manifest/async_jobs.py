@@ -23,14 +23,9 @@ from tap_core.exceptions import FatalAPIError, FatalSyncError, SyncError
 from tap_core.http.fail_fast import fail_fast, limit_wait
 from tap_core.http.transport import ANNOTATED_ERRORS
 from tap_core.manifest.components.async_retriever import AsyncRetriever, JobStatus
-from tap_core.manifest.components.decoders import JsonDecoder
 from tap_core.manifest.components.extractors import SKIPPED_RECORD, extract_records
 from tap_core.manifest.components.partition_routers import extend_stream_slice
-from tap_core.manifest.interfaces import (
-    DeclarativeStreamProtocol,
-    Decoder,
-    TemplateScope,
-)
+from tap_core.manifest.interfaces import DeclarativeStreamProtocol, TemplateScope
 from tap_core.sync.thread_stop_signal import WorkerStopped
 
 if TYPE_CHECKING:
@@ -312,10 +307,6 @@ class AsyncJobReader:
         return error
 
 
-def _get_decoder(retriever: SimpleRetriever) -> Decoder:
-    return retriever.decoder or JsonDecoder()
-
-
 def _build_template_context(
     response: requests.Response, retriever: SimpleRetriever
 ) -> dict[str, Any]:
@@ -323,7 +314,7 @@ def _build_template_context(
 
     The decoder of ``retriever`` parses the body.
     """
-    document = next(_get_decoder(retriever).decode(response), None)
+    document = next(retriever.response_decoder.decode(response), None)
     members: Mapping[str, Any] = document if isinstance(document, Mapping) else {}
     return {"headers": response.headers, "request": response.request, **members}
 
@@ -336,5 +327,5 @@ def _extract_values(
     The values are a job's status, for example, or the URLs of its results. The decoder of
     ``retriever`` parses the body.
     """
-    values = extract_records(extractor, response, _get_decoder(retriever))
+    values = extract_records(extractor, response, retriever.response_decoder)
     return (value for value in values if value is not SKIPPED_RECORD)

@@ -469,12 +469,12 @@ class ManifestClient:
         If the record extractor reads the response itself, only the length of the body is checked,
         because the body need not be JSON.
         """
-        extractor = self.components.retriever.record_selector.extractor
-        if getattr(extractor, "replace_decoder", None) is not None:
+        retriever = self.components.retriever
+        if getattr(retriever.record_selector.extractor, "replace_decoder", None) is not None:
             if not self.into_file:
                 check_content_length(response)
             return
-        is_json = isinstance(self.components.decoder, JsonDecoder) and response.content
+        is_json = isinstance(retriever.response_decoder, JsonDecoder) and response.content
         if is_json and isinstance(response, JSONResponse):
             response.read(self.collect_secrets)
 

@@ -20,7 +20,6 @@ from tap_core.manifest.components.async_retriever import AsyncRetriever
 from tap_core.manifest.components.cursors import CustomIncrementalSync, IncrementingCountCursor
 from tap_core.manifest.components.custom import CustomStateMigration
 from tap_core.manifest.components.declarative_source import DeclarativeStream, StateMigration
-from tap_core.manifest.components.decoders import JsonDecoder
 from tap_core.manifest.components.error_handlers import DefaultErrorHandler
 from tap_core.manifest.components.page_size_reduction import PageSizeState
 from tap_core.manifest.components.partition_routers import GroupingPartitionRouter
@@ -41,13 +40,12 @@ if TYPE_CHECKING:
     from tap_core.manifest.components.record_selector import RecordSelection
     from tap_core.manifest.interfaces import (
         DeclarativeStreamProtocol,
-        Decoder,
         ErrorHandler,
         TemplateScope,
     )
     from tap_core.manifest.shared_resources import SharedResources
 
-__all__ = ["OtherCursor", "StreamComponents", "get_parameters"]
+__all__ = ["OtherCursor", "StreamComponents"]
 
 OtherCursor: TypeAlias = CustomIncrementalSync | IncrementingCountCursor
 """Custom or counting cursor of a stream, in contrast to a DatetimeBasedCursor."""
@@ -95,7 +93,7 @@ class StreamComponents:
         of its full-refresh stream is built.
         """
         stream = self.node.get("full_refresh_stream", self.node)
-        return self.build(stream.get(key), expected, get_parameters(stream))
+        return self.build(stream.get(key), expected, _get_parameters(stream))
 
     def with_retriever(self, retriever: SimpleRetriever | AsyncRetriever) -> StreamComponents:
         """Return components of the same stream that send the requests of another retriever.
@@ -158,7 +156,7 @@ class StreamComponents:
         node = self.incremental_node.get("incremental_sync")
         if not isinstance(node, Mapping) or not (field := node.get("cursor_field")):
             return None
-        found: str = self.build(field, str, get_parameters(node))
+        found: str = self.build(field, str, _get_parameters(node))
         return found
 
     @property
@@ -182,7 +180,7 @@ class StreamComponents:
     def parent_names(self) -> list[str]:
         """Names of the stream's parent streams, of their parents, and so on."""
         parents = iterate_parent_nodes(self.incremental_node)
-        return [self.build(one.get("name"), str, get_parameters(one)) or "" for one in parents]
+        return [self.build(one.get("name"), str, _get_parameters(one)) or "" for one in parents]
 
     # Components
 
@@ -244,11 +242,6 @@ class StreamComponents:
         """Error handler of the requester; a DefaultErrorHandler if the manifest declares none."""
         return self.retriever.requester.error_handler or DefaultErrorHandler()
 
-    @cached_property
-    def decoder(self) -> Decoder:
-        """Decoder of the responses; a JsonDecoder if the manifest declares none."""
-        return self.retriever.decoder or JsonDecoder()
-
     def make_page_loop(
         self,
         stream: DeclarativeStreamProtocol,
@@ -268,26 +261,27 @@ class StreamComponents:
                 processes their records; False if only the stream's transformations may.
             callbacks: Other arguments of `PageLoop`.
         """
-        selector, requester = self.retriever.record_selector, self.retriever.requester
-        cursor = self.retriever.paginator.start_pagination()
+        retriever = self.retriever
+        selector, decoder = retriever.record_selector, retriever.response_decoder
+        cursor = retriever.paginator.start_pagination()
         # Some extractors parse the response themselves.
         replace_decoder = getattr(selector.extractor, "replace_decoder", None)
         is_changed = self.declared.transformations or selector.schema_normalization != "None"
         make_loop: Callable[..., PageLoop] = PageLoop
-        if (properties := requester.properties) is not None:
+        if (properties := retriever.requester.properties) is not None:
             make_loop = partial(
                 PropertyChunkReader,
                 chunks=properties.make_chunks(stream),
                 merging=properties.merging,
             )
-        reduction = self.retriever.page_size_reduction
+        reduction = retriever.page_size_reduction
         return make_loop(
             cursor,
             scope,
-            self.decoder.decode,
+            decoder.decode,
             select,
             is_pristine=not (is_changed or may_change_documents) and replace_decoder is None,
-            documents=replace_decoder and replace_decoder(self.decoder),
+            documents=replace_decoder and replace_decoder(decoder),
             page_sizes=reduction and PageSizeState(reduction, cursor.size),
             **callbacks,
         )
@@ -302,14 +296,14 @@ class StreamComponents:
         stream has no DatetimeBasedCursor.
         """
         node = self.node.get("api_retention_period")
-        period = self.build(node, str | None, get_parameters(self.node))
+        period = self.build(node, str | None, _get_parameters(self.node))
         cursor = self.datetime_cursor if period else None
         if cursor is None:
             return False
         entries = [state, *(state.get("partitions") or ())]
         values = [entry.get("replication_key_value") for entry in entries]
         comparator = make_comparator(cursor, stream)
-        instants = [at for value in values if (at := comparator.instant(value)) is not None]
+        instants = list(filter(None, map(comparator.instant, values)))
         return not instants or max(instants) < parse_duration(period).before(utc_now())
 
     def translate_state(
@@ -347,7 +341,7 @@ class StreamComponents:
         return state if is_migrated else stored
 
 
-def get_parameters(node: Mapping[str, Any]) -> Mapping[str, Any]:
+def _get_parameters(node: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the ``$parameters`` of a manifest node, including inherited ones; {} if none."""
     found: Mapping[str, Any] = getattr(node, "parameters", None) or {}
     return found

@@ -17,6 +17,7 @@ from tap_core.manifest.cdk_compat.models import CdkStreamSlice
 from tap_core.manifest.cdk_compat.models import Record as CdkRecord
 from tap_core.manifest.cdk_compat.retrievers import CdkSimpleRetriever
 from tap_core.manifest.components.custom import Custom, CustomRequester, to_context
+from tap_core.manifest.components.decoders import JsonDecoder
 from tap_core.manifest.components.page_size_reduction import PageSizeReduction, validate_reduction
 from tap_core.manifest.components.pagination_reset import PaginationReset
 from tap_core.manifest.components.paginators import NoPagination, OffsetIncrement, Paginator
@@ -70,6 +71,11 @@ class SimpleRetriever:
                 " finds more of them in a page than the API counts. Set `mode: first_match`, or use"
                 " another pagination strategy."
             )
+
+    @cached_property
+    def response_decoder(self) -> Decoder:
+        """Decoder of the responses; a JsonDecoder if the manifest declares none."""
+        return self.decoder or JsonDecoder()
 
     @property
     def routers(self) -> list[PartitionRouter]:
