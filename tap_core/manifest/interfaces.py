@@ -191,8 +191,11 @@ class Page:
     """Page that was just read, from which a pagination strategy finds the next page."""
 
     response: requests.Response
-    read: Callable[[], Any]
-    """Function that returns the decoded body, without later changes of its records."""
+    read_document: Callable[[], Any]
+    """Function that returns the decoded body, the variable ``response`` in templates.
+
+    Later changes of the page's records are not in it.
+    """
     extracted_count: int
     """Number of records in the response before any filter; page and offset increments use it."""
     selected_count: int
@@ -201,11 +204,6 @@ class Page:
     """Last record after the record selector; None if no record remains."""
     reduced_size: int | None = None
     """Requested page size if it was reduced below the manifest's page size; otherwise None."""
-
-    @property
-    def document(self) -> Any:
-        """Decoded body of the page; the variable ``response`` in templates."""
-        return self.read()
 
 
 class Decoder(Protocol):

@@ -74,11 +74,11 @@ class PageLoop:
         select: RecordSelection,
         *,
         is_pristine: bool,
-        documents: Callable[[requests.Response], Iterator[Any]] | None = None,
-        on_page_read: Callable[[int], None] | None = None,
-        page_sizes: PageSizeState | None = None,
-        admits: Callable[[Record], bool] | None = None,
-        on_failure: OnFailure | None = None,
+        documents: Callable[[requests.Response], Iterator[Any]] | None,
+        on_page_read: Callable[[int], None],
+        page_sizes: PageSizeState | None,
+        admits: Callable[[Record], bool] | None,
+        on_failure: OnFailure | None,
     ) -> None:
         self.finished: bool = False
         self._cursor = cursor
@@ -165,11 +165,10 @@ class PageLoop:
         if self.finished or must_repeat:
             return
         counts = self._counts
-        if self._on_page_read is not None:
-            self._on_page_read(counts.kept)
-        read, page_sizes = partial(self._read_document, response), self._page_sizes
+        self._on_page_read(counts.kept)
+        read_document, page_sizes = partial(self._read_document, response), self._page_sizes
         reduced_size = None if page_sizes is None else page_sizes.size
-        page = Page(response, read, counts.size, counts.kept, counts.last, reduced_size)
+        page = Page(response, read_document, counts.size, counts.kept, counts.last, reduced_size)
         if page_sizes is not None:
             page_sizes.record_success()
             self._cursor.resize(page_sizes.size)

@@ -59,11 +59,9 @@ def cartesian_product(routers: Sequence[Callable[[], Iterable[Context]]]) -> Ite
     a value or an extra field of the same name, that of the first router is used, as in airbyte-cdk.
 
     Args:
-        routers: One function for each router, which yields the contexts of the router.
+        routers: One function for each router, which yields the contexts of the router; at least
+            one.
     """
-    if not routers:
-        yield {}
-        return
     first, *others = routers
     if not others:
         yield from first()

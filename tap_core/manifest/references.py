@@ -34,7 +34,7 @@ class References:
         self._pending: list[str] = []
         """References that are being resolved, outer ones first."""
 
-    def resolve(self, node: Any, line: int = 0) -> Any:
+    def resolve(self, node: Any, line: int) -> Any:
         """Return a node of the manifest with its references replaced by their targets.
 
         ``line`` is the line for error messages.

@@ -187,11 +187,11 @@ class CachedToken(OAuthAuthenticator):
         body: Callable[[], dict[str, Any]],
         headers: Mapping[str, Any],
         names: TokenFieldNames,
-        in_query: bool = False,
-        end_format: str | None = None,
-        known: tuple[str, datetime | None] | None = None,
-        keep_in: tuple[Sequence[str], Sequence[str]] | None = None,
-        client_secret: str | None = None,
+        in_query: bool,
+        end_format: str | None,
+        known: tuple[str, datetime | None] | None,
+        keep_in: tuple[Sequence[str], Sequence[str]] | None,
+        client_secret: str | None,
     ) -> None:
         super().__init__(
             auth_endpoint=endpoint,

@@ -32,7 +32,7 @@ SchemaLoader: TypeAlias = (
 def load_schema(
     loaders: SchemaLoader | Sequence[SchemaLoader] | None,
     stream: DeclarativeStreamProtocol,
-    folder: Path | None = None,
+    folder: Path,
 ) -> JsonSchema:
     """Return the JSON Schema of a stream, merged from its schema loaders.
 
@@ -40,7 +40,7 @@ def load_schema(
     schema in the file ``<stream name>.json`` in ``folder``, or {} if the file does not exist.
     """
     if loaders is None:
-        file = find_schema_file(folder, f"./{stream.name}.json") if folder else None
+        file = find_schema_file(folder, f"./{stream.name}.json")
         return read_schema(file) if file else {}
     if not isinstance(loaders, Sequence):
         return loaders.json_schema(stream)

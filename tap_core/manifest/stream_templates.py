@@ -48,7 +48,7 @@ class StreamTemplate:
     resolver: HttpComponentsResolver | ConfigComponentsResolver | ParametrizedComponentsResolver
     lines: Sequence[int]
     """Line number of each component mapping."""
-    parents_win: bool = True
+    parents_win: bool
     """True if an inherited parameter overrides a component's own parameter."""
     known_names: Collection[str] | None = None
     """Variables that templates can read while linting; None in a sync, where all have a value."""

@@ -46,16 +46,13 @@ class _XmlHandler:
 
 
 def parse_xml(
-    body: bytes,
-    encoding: str | None = None,
-    *,
-    check_entities: Callable[[], object] = bool,
+    body: bytes, encoding: str | None, *, check_entities: Callable[[], object]
 ) -> dict[str, Any]:
     """Parse an XML body to a dict: ``<a><b>1</b></a>`` gives ``{"a": {"b": "1"}}``.
 
     Args:
         body: The XML.
-        encoding: Encoding that overrides the one that the XML declares.
+        encoding: Encoding that overrides the one that the XML declares; None uses that one.
         check_entities: Called for each entity that the document declares, before it is used. An
             error that it raises ends the parsing.
 

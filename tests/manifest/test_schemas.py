@@ -151,12 +151,12 @@ def test_schema_defaults_to_the_file_of_the_stream_name(tmp_path):
     assert load_schema(None, Users(), tmp_path) == make_schema(id=TEXT)
 
 
-def test_several_schemas_are_merged_and_the_first_definition_wins():
+def test_several_schemas_are_merged_and_the_first_definition_wins(tmp_path):
     loaders = [
         InlineSchemaLoader(make_schema(id=TEXT)),
         InlineSchemaLoader(make_schema(id=NUMBER, more=NUMBER)),
     ]
-    found = load_schema(loaders, Users())
+    found = load_schema(loaders, Users(), tmp_path)
     assert found["properties"] == {"id": TEXT, "more": NUMBER}
     assert found["type"] == ["null", "object"]
 

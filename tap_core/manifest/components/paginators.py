@@ -106,7 +106,7 @@ class OffsetIncrement:
         """
         size = self.page_size
         if callable(size):
-            size = size({**scope, "response": page.document})
+            size = size({**scope, "response": page.read_document()})
         if _is_last(page.extracted_count, page.reduced_size or _parse_page_size(size)):
             return None
         return page.extracted_count + (0 if token is None else int(token))
@@ -139,7 +139,7 @@ class CursorPagination:
         """Return the token of the page after ``page``, or None if ``page`` was the last one."""
         variables = {
             **scope,
-            "response": page.document,
+            "response": page.read_document(),
             "headers": {**page.response.headers, "link": page.response.links},
             "last_record": page.last_record,
             "last_page_size": page.selected_count,
