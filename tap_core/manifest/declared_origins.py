@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from tap_core.manifest.interfaces import TemplateScope
 
-__all__ = ["add_base_origin", "is_template_origin", "make_component_route", "make_trusted_scope"]
+__all__ = ["add_base_origin", "make_component_route", "make_trusted_scope"]
 
 
-def is_template_origin(node: Mapping[str, Any], origin: Origin) -> bool:
+def _is_template_origin(node: Mapping[str, Any], origin: Origin) -> bool:
     """Return True if a stream may send its credentials to ``origin`` (scheme, host, port).
 
     A stream that was generated from a stream template may use only the origins in the template; any
@@ -66,7 +66,7 @@ def add_base_origin(origins: set[Origin], base: str, node: Mapping[str, Any]) ->
     stream.
     """
     origin = declared_origin(base) if base else None
-    if origin is not None and is_template_origin(node, origin):
+    if origin is not None and _is_template_origin(node, origin):
         origins.add(origin)
     return origins
 
@@ -81,7 +81,7 @@ def make_component_route(
     """
     own = parse_origin(request.url)
     return Route(
-        lambda origin: origin == own and is_template_origin(node, origin),
+        lambda origin: origin == own and _is_template_origin(node, origin),
         lambda _: True,
         requires_https=requires_https,
         setting="the template of the stream, as its base URL",

@@ -183,6 +183,5 @@ def to_nodes(value: Any, line: int) -> Any:
     if isinstance(value, list):
         known: list[int] = getattr(value, "lines", [])
         item_lines = [*known[: len(value)], *[line] * (len(value) - len(known))]
-        items = [to_nodes(one, at) for one, at in zip(value, item_lines, strict=True)]
-        return ListNode(items, lines=item_lines)
+        return ListNode(map(to_nodes, value, item_lines), lines=item_lines)
     return value

@@ -240,8 +240,8 @@ def _make_finder(steps: tuple[str, ...]) -> _Finder:
     the path; there must be at least one.
     """
     if "**" in steps:
-        at = steps.index("**")
-        return _make_deep_finder(steps[:at], steps[at + 1 :])
+        index = steps.index("**")
+        return _make_deep_finder(steps[:index], steps[index + 1 :])
     *parents, last = map(_make_matcher, steps)
 
     def find(document: Any) -> Iterator[_Location]:

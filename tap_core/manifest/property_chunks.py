@@ -41,7 +41,7 @@ class PropertyChunkReader(PageLoop):
         self._chunks = chunks
         self._merging = merging
         # A part of a record may lack the cursor field, so that only a merged record is filtered.
-        self._admits_merged = None if merging is None else self._admits
+        self._admits_merged = self._admits
         if merging is not None:
             self._admits = None
         self._chunk_index = 0

@@ -59,7 +59,9 @@ _MAX_PATH_LENGTH: Final = 1_000
 """Maximum number of characters in an attribute path that a filter such as ``sort`` compares by."""
 
 _CONTAINERS: Final = (dict, list, tuple, set, frozenset)
-_NUMBER_FILTERS: Final = frozenset({"d", "default", "float", "int", "sum", "abs", "min", "max"})
+_NUMBER_FILTERS: Final = frozenset(
+    {"d", "default", "float", "format", "int", "sum", "abs", "min", "max"}
+)
 """Filters with numbers as values, whose size is not limited by `_MAX_NUMBER`."""
 _ITEM_FILTERS: Final = frozenset(
     {
@@ -468,7 +470,7 @@ def _limit_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]
 
 def _check_filter(bounds: Bounds, name: str, value: Any, arguments: list[Any]) -> None:
     numbers = [abs(one) for one in arguments if isinstance(one, int)]
-    if name not in _NUMBER_FILTERS and name != "format" and max((0, *numbers)) > _MAX_NUMBER:
+    if name not in _NUMBER_FILTERS and max(numbers, default=0) > _MAX_NUMBER:
         raise LimitExceededError(
             f"A number in the filter '{name}' is higher than {_MAX_NUMBER:,}: make it lower."
         )
@@ -479,8 +481,8 @@ def _check_filter(bounds: Bounds, name: str, value: Any, arguments: list[Any]) -
     if name in _LISTING_FILTERS and isinstance(value, str) and not value.isascii():
         bounds.check(len(value) * _UNITS_PER_TEXT)
         _count(len(value) * _UNITS_PER_TEXT)
-    most = _MAX_SCANNED.get(name, bounds.most)
-    if name in _MAX_SCANNED and weight(value, most) > most:
+    most = _MAX_SCANNED.get(name)
+    if most is not None and weight(value, most) > most:
         raise LimitExceededError(
             f"The filter '{name}' accepts at most {most:,} characters: shorten its input."
         )

@@ -24,8 +24,7 @@ def config_jsonschema(manifest: Manifest) -> JsonSchema:
     Raises:
         ManifestError: A reference in the spec has no target.
     """
-    spec = manifest.get_part("spec")
-    declared = spec.get("connection_specification") if isinstance(spec, MappingNode) else None
+    declared = _get_spec(manifest).get("connection_specification")
     if not isinstance(declared, MappingNode):
         return {"type": "object", "properties": {}, "additionalProperties": True}
     schema: JsonSchema = {"type": "object", **to_plain(declared)}
@@ -46,10 +45,7 @@ def changelog_url(manifest: Manifest) -> str | None:
 
 
 def _get_url(manifest: Manifest, *names: str) -> str | None:
-    spec = manifest.get_part("spec")
-    if not isinstance(spec, MappingNode):
-        return None
-    url = next(filter(None, map(spec.get, names)), None)
+    url = next(filter(None, map(_get_spec(manifest).get, names)), None)
     return str(url) if url else None
 
 
@@ -59,9 +55,13 @@ def get_oauth_spec(manifest: Manifest) -> dict[str, Any] | None:
     It describes an OAuth flow that a platform runs in the user's browser.
     Source: Airbyte's declarative component schema, Spec and AuthFlow.
     """
-    spec = manifest.get_part("spec")
-    declared = spec.get("advanced_auth") if isinstance(spec, MappingNode) else None
+    declared = _get_spec(manifest).get("advanced_auth")
     return cast(dict[str, Any], to_plain(declared)) if isinstance(declared, MappingNode) else None
+
+
+def _get_spec(manifest: Manifest) -> MappingNode:
+    spec = manifest.get_part("spec")
+    return spec if isinstance(spec, MappingNode) else MappingNode()
 
 
 def _mark_secrets(schema: Any) -> None:

@@ -45,8 +45,8 @@ class StreamSlices:
         self._known_before: frozenset[Any] = frozenset()
         """Slices that had a state when the run began, as hashable partition values."""
         self._started_at: float | None = None
-        self._first_end: tuple[int, dt.datetime] | None = None
-        """Number of a run, and the end of the period of the first slice in this run."""
+        self._first_ends: dict[int, dt.datetime] = {}
+        """End of the period of the first slice, by the number of the run."""
 
     def find_contexts(
         self, routers: Sequence[Callable[[], Iterable[Context]]]
@@ -104,10 +104,7 @@ class StreamSlices:
         ``end`` is the end of a slice's period. All slices share one bookmark, which does not pass
         the end of the first slice. Later records would be read again in the next sync.
         """
-        run = self._stream._tap.document.runs
-        if self._first_end is None or self._first_end[0] != run:
-            self._first_end = (run, end)
-        return min(end, self._first_end[1])
+        return min(end, self._first_ends.setdefault(self._stream._tap.document.runs, end))
 
     # State
 

@@ -178,13 +178,12 @@ class TokenRotator:
         for _ in self._tokens:
             token = self._active
             state = self._quota_states[token][quota.name]
-            if not state.is_counted:
-                self._active = next(self._turns)
-                return token
-            if state.remaining > 0:
+            if state.is_counted and state.remaining > 0:
                 state.remaining -= 1
                 return token
             self._active = next(self._turns)
+            if not state.is_counted:
+                return token
         return None
 
     def _get_states(self, quota: TokenQuota) -> list[_QuotaState]:

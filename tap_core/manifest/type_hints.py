@@ -24,7 +24,6 @@ from typing import (
 )
 
 __all__ = [
-    "INJECTED_FIELDS",
     "UNSET_IF_EMPTY",
     "ComponentPlan",
     "FieldType",
@@ -33,7 +32,7 @@ __all__ = [
     "parse_annotation",
 ]
 
-INJECTED_FIELDS: Final = frozenset({"parameters", "config", "folder", "place"})
+_INJECTED_FIELDS: Final = frozenset({"parameters", "config", "folder", "place"})
 """Fields of component classes that the builder sets; a manifest cannot set them."""
 
 UNSET_IF_EMPTY: Final = "unset if empty"
@@ -109,20 +108,15 @@ def get_component_plan(cls: type) -> ComponentPlan:
     """
     hints = get_type_hints(cls, include_extras=True)
     fields = [one for one in dataclasses.fields(cls) if one.init]
+    options = [one for one in fields if one.name not in _INJECTED_FIELDS]
     return ComponentPlan(
-        field_types={
-            one.name: parse_annotation(hints[one.name])
-            for one in fields
-            if one.name not in INJECTED_FIELDS
-        },
+        field_types={one.name: parse_annotation(hints[one.name]) for one in options},
         required=frozenset(
             one.name
-            for one in fields
-            if one.name not in INJECTED_FIELDS
-            and one.default is dataclasses.MISSING
-            and one.default_factory is dataclasses.MISSING
+            for one in options
+            if one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
         ),
-        injected=frozenset(one.name for one in fields) & INJECTED_FIELDS,
+        injected=frozenset(one.name for one in fields) & _INJECTED_FIELDS,
         ignored=frozenset(getattr(cls, "IGNORED", ())),
     )
 
