@@ -18,6 +18,7 @@ from tap_core.batch.limits import FileLimits
 from tap_core.batch.reader import read_rows
 from tap_core.records.conform import warn_once
 from tap_core.records.serializer import compile_conformer_only
+from tap_core.schema.references import map_subschemas
 from tap_core.singerlib.catalog import SelectionMask
 from tap_core.types import JsonSchema, Record
 from tap_core.typing.inspect import TypeConformanceLevel
@@ -98,19 +99,12 @@ def _compile_conform(stream: str, schema: JsonSchema) -> Callable[[Record], Reco
     return conform
 
 
-def _allow_extra_properties(schema: Any) -> Any:
+def _allow_extra_properties(schema: JsonSchema) -> JsonSchema:
     """Return a copy of a schema in which all objects allow undeclared properties."""
-    if not isinstance(schema, dict):
-        return schema
-    made = dict(schema)
-    if isinstance(schema.get("properties"), dict):
-        made["properties"] = {
-            name: _allow_extra_properties(each) for name, each in schema["properties"].items()
-        }
-        made["additionalProperties"] = True
-    if isinstance(schema.get("items"), dict):
-        made["items"] = _allow_extra_properties(schema["items"])
-    return made
+    copy = map_subschemas(schema, _allow_extra_properties)
+    if isinstance(copy.get("properties"), dict):
+        copy["additionalProperties"] = True
+    return copy
 
 
 def _make_null_remover(schema: Any) -> Callable[[Any], Any] | None:

@@ -138,9 +138,9 @@ class _CodeGenerator:
         ``beginning`` are source lines to put at the start of the function.
         """
         value = self._new_variable()
-        return self._add_function(value, [*beginning, *self._check(schema, value)])
+        return self._define_function(value, [*beginning, *self._check(schema, value)])
 
-    def _add_function(self, value: str, body: list[str]) -> str:
+    def _define_function(self, value: str, body: list[str]) -> str:
         name = self._bind(None)  # `exec` assigns the function to this name
         self.source += [f"def {name}({value}):", *_indent(body), "    return True"]
         return name
@@ -204,11 +204,11 @@ class _CodeGenerator:
         allowed += [[schema["const"]]] if "const" in schema else []
         lines = []
         for values in allowed:
-            known = frozenset(
+            allowed_pairs = frozenset(
                 (each.__class__, each) for each in values if each.__class__ in _SCALARS
             )
             pair = f"({value}.__class__, {value})"
-            test = f"{value}.__class__ not in scalars or {pair} not in {self._bind(known)}"
+            test = f"{value}.__class__ not in scalars or {pair} not in {self._bind(allowed_pairs)}"
             lines.append(f"if {test}: return False")
         return lines
 
@@ -284,20 +284,20 @@ class _CodeGenerator:
             f"if {name!r} not in {value}: return False"
             for name in sorted(required - properties.keys())
         ]
-        for name, known in properties.items():
-            lines += self._check_property(value, name, known, required=name in required)
+        for name, inner in properties.items():
+            lines += self._check_property(value, name, inner, required=name in required)
         return lines + self._check_additional(schema, value)
 
     def _check_property(self, value: str, name: str, schema: Any, *, required: bool) -> list[str]:
-        found = f"{value}.get({name!r}, missing)"
+        lookup = f"{value}.get({name!r}, missing)"
         if self._is_type_only(schema):
             classes = _get_classes(schema) if required else _get_classes(schema) | {_Missing}
-            return [f"if {found}.__class__ not in {self._bind_classes(classes)}: return False"]
+            return [f"if {lookup}.__class__ not in {self._bind_classes(classes)}: return False"]
         item = self._new_variable()
         body = self._unnest(item, self._check(schema, item))
         if not body:
             return [f"if {name!r} not in {value}: return False"] if required else []
-        lines = [f"{item} = {found}", f"if {item} is not missing:", *_indent(body)]
+        lines = [f"{item} = {lookup}", f"if {item} is not missing:", *_indent(body)]
         return [*lines, "else: return False"] if required else lines
 
     def _is_type_only(self, schema: Any) -> bool:
@@ -307,9 +307,9 @@ class _CodeGenerator:
 
     def _check_additional(self, schema: dict[str, Any], value: str) -> list[str]:
         others = schema.get("additionalProperties", True)
-        known = self._bind(frozenset(schema.get("properties", ())))
+        declared = self._bind(frozenset(schema.get("properties", ())))
         if others is False:
-            return [f"if not {known}.issuperset({value}): return False"]
+            return [f"if not {declared}.issuperset({value}): return False"]
         name, item = self._new_variable(), self._new_variable()
         body = self._unnest(item, self._check(others, item))
         if not body:
@@ -317,7 +317,7 @@ class _CodeGenerator:
         step = [*self._check_time(others), f"{item} = {value}[{name}]", *body]
         return [
             f"for {name} in {value}:",
-            f"    if {name} not in {known}:",
+            f"    if {name} not in {declared}:",
             *_indent(_indent(step)),
         ]
 
@@ -329,7 +329,7 @@ class _CodeGenerator:
         """
         if not any(line.endswith(":") for line in body):
             return body
-        return [f"if not {self._add_function(item, body)}({item}): return False"]
+        return [f"if not {self._define_function(item, body)}({item}): return False"]
 
     def _check_length(self, schema: dict[str, Any], value: str, least: str, most: str) -> list[str]:
         return [

@@ -47,9 +47,9 @@ def run_custom_reader(
 
     with signals.deferred():
         try:
-            found: Counter[str] = reader.process_lines(
+            counts: Counter[str] = reader.process_lines(
                 file_input, {kind: stopping_after(each) for kind, each in callbacks.items()}
             )
         except _Stopped:
             return Counter()
-    return found
+    return counts

@@ -170,7 +170,7 @@ class InputRouter:
         target, pipeline = self._target, self.get_pipeline(sink)
         add_record, counts_bytes, version = pipeline.add_record, pipeline.counts_bytes, rows.version
         watermark, clock = target._states.watermark, time.monotonic
-        holders, most = watermark.holders, target._MAX_RECORD_AGE_IN_MINUTES * 60
+        holders, max_age = watermark.holders, target._MAX_RECORD_AGE_IN_MINUTES * 60
         count, signals = 0, target._signals.received
         try:
             for body, extracted in zip(rows.rows, times, strict=True):
@@ -189,7 +189,7 @@ class InputRouter:
                     watermark.add_holder(sink)
                 if is_full:
                     target._drain_full(sink)
-                if clock() - target._last_full_drain_at > most:
+                if clock() - target._last_full_drain_at > max_age:
                     target._handle_max_record_age()
         finally:
             sink.record_counter_metric.increment(count)

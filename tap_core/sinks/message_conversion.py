@@ -53,30 +53,16 @@ def decode_record(body: bytes) -> Record:
         InvalidRecord: Python cannot represent the record.
     """
     try:
-        record = _decode(body)
+        try:
+            record = _decode(body)
+        except (msgspec.MsgspecError, RecursionError, InvalidOperation):
+            record = load_json(body)  # Python's own parser accepts values that msgspec rejects
         if record.__class__ is str:  # a lone surrogate, which only Python's own parser accepts
             record = load_json(record)
-    except (msgspec.MsgspecError, RecursionError, InvalidOperation):
-        record = _parse_leniently(body)
     except ValueError as error:
-        raise _unreadable(error) from None
+        reason = getattr(error, "msg", error)
+        raise InvalidRecord(f"the record cannot be read: {reason}", {}) from None
     return cast(Record, record)
-
-
-def _parse_leniently(body: bytes) -> Any:
-    """Decode JSON with Python's json module, which accepts values that msgspec rejects.
-
-    Raises:
-        InvalidRecord: The json module rejects the JSON too.
-    """
-    try:
-        return load_json(body)
-    except ValueError as error:
-        raise _unreadable(error) from None
-
-
-def _unreadable(error: ValueError) -> InvalidRecord:
-    return InvalidRecord(f"the record cannot be read: {getattr(error, 'msg', error)}", {})
 
 
 def decode_state(body: bytes) -> Any:
