@@ -61,5 +61,5 @@ def apply_selection(node: Metadata, *, wanted: bool) -> None:
 
 def get_properties(schema: Any) -> Mapping[str, Any]:
     """Return the ``properties`` of a schema, or an empty mapping if it declares no properties."""
-    found = schema.get("properties") if isinstance(schema, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    return properties if isinstance(properties, Mapping) else {}

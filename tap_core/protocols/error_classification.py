@@ -229,9 +229,9 @@ def get_http_status(error: BaseException) -> int | None:
         getattr(error, "status", None),
         getattr(error, "code", None),
     ]
-    for found in candidates:
-        if isinstance(found, int) and found >= HTTPStatus.BAD_REQUEST:
-            return found
+    for status in candidates:
+        if isinstance(status, int) and status >= HTTPStatus.BAD_REQUEST:
+            return status
     match = None if isinstance(error, _BUGS) else _STATUS_FIRST.match(str(error))
     return int(match[1]) if match else None
 

@@ -71,8 +71,8 @@ def _find_ancestors(
 
     The result maps the name of each ancestor to the name of one of its restarted descendants.
     """
-    found = {
-        name: next((one.name for one in stream.descendent_streams if one.name in restarted), None)
+    children = {
+        name: [child.name for child in stream.descendent_streams if child.name in restarted]
         for name, stream in streams.items()
     }
-    return {name: child for name, child in found.items() if child is not None}
+    return {name: names[0] for name, names in children.items() if names}

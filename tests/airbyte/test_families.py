@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from tap_core.protocols.airbyte.read_command import ReadRequest, read
+from tap_core.protocols.airbyte.catalog import parse_configured_catalog
+from tap_core.protocols.airbyte.read_command import read
+from tap_core.protocols.airbyte.state import parse_states
 from tests.airbyte.configurable_taps import TapShapes
 
 AT_TWO = {"replication_key": "id", "replication_key_value": 2}
@@ -30,10 +32,9 @@ def read_streams(modes: dict[str, str], states: dict[str, Any]) -> tuple[dict[st
         {"type": "STREAM", "stream": {"stream_descriptor": {"name": name}, "stream_state": state}}
         for name, state in states.items()
     ]
-    catalog = json.dumps({"streams": entries}).encode()
-    request = ReadRequest.of(catalog, json.dumps(given).encode(), sources=("c", "s"))
+    catalog = parse_configured_catalog(json.dumps({"streams": entries}), "c")
     written: list[bytes] = []
-    read(TapShapes(), request, written.append)
+    read(TapShapes(), catalog, parse_states(json.dumps(given), "s"), written.append)
     rows: dict[str, list[Any]] = {name: [] for name in modes}
     last: dict[str, Any] = {}
     for message in map(json.loads, b"".join(written).splitlines()):

@@ -9,8 +9,9 @@ from typing import Any
 from tap_core import Stream, Tap
 from tap_core import typing as th
 from tap_core.exceptions import ConfigFileError
-from tap_core.protocols.airbyte.read_command import ReadRequest
+from tap_core.protocols.airbyte.catalog import parse_configured_catalog
 from tap_core.protocols.airbyte.read_command import read as read_by_airbyte
+from tap_core.protocols.airbyte.state import parse_states
 from tap_core.protocols.singer.catalog_file import find_unknown_streams, parse_catalog
 from tap_core.singerlib.json import load_json
 from tap_core.state.reader import read_state
@@ -130,8 +131,9 @@ def make_airbyte_source(_folder: Path) -> Read:
 
     def read(data: bytes) -> None:
         catalog, _, state = data.partition(SEPARATOR)
-        request = ReadRequest.of(catalog, state, sources=("catalog.json", "state.json"))
+        configured = parse_configured_catalog(catalog, "catalog.json")
+        input_state = parse_states(state, "state.json")
         lines: list[bytes] = []
-        read_by_airbyte(SmallTap(config={}), request, lines.append)
+        read_by_airbyte(SmallTap(config={}), configured, input_state, lines.append)
 
     return read

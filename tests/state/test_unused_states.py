@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from tap_core.protocols.airbyte.read_command import ReadRequest, read
+from tap_core.protocols.airbyte.catalog import parse_configured_catalog
+from tap_core.protocols.airbyte.read_command import read
+from tap_core.protocols.airbyte.state import parse_states
 from tap_core.sync.unused_state import find_unused_state
 from tests.airbyte.configurable_taps import TapShapes
 from tests.fivetran.calls import Connector
@@ -112,8 +114,8 @@ def test_airbyte_state_without_effect_is_one_warning(
         "type": "STREAM",
         "stream": {"stream_descriptor": {"name": name}, "stream_state": OTHER},
     }
-    files = json.dumps({"streams": [entry]}).encode(), json.dumps(state).encode()
-    read(TapShapes(), ReadRequest.of(*files, sources=("catalog", "state")), lambda _line: None)
+    catalog = parse_configured_catalog(json.dumps({"streams": [entry]}), "catalog")
+    read(TapShapes(), catalog, parse_states(json.dumps(state), "state"), lambda _line: None)
     found = list_warnings(caplog)
     assert len(found) == bool(warning)
     assert warning in "".join(found)

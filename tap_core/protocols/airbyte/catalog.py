@@ -73,7 +73,7 @@ def stream_id(stream: SyncStream) -> StreamId:
 
 def build_catalog(streams: Mapping[str, SyncStream]) -> dict[str, Any]:
     """Return the discovery catalog of a tap (AirbyteCatalog), sorted by namespace and name."""
-    ordered = sorted(streams.values(), key=lambda one: (one.namespace or "", one.name))
+    ordered = sorted(streams.values(), key=lambda stream: (stream.namespace or "", stream.name))
     return {"streams": [_describe_stream(stream) for stream in ordered]}
 
 
@@ -91,7 +91,7 @@ def _describe_stream(stream: SyncStream) -> dict[str, Any]:
         discovered["supported_sync_modes"].append(INCREMENTAL)
         discovered["source_defined_cursor"] = not replication.is_free
         if replication.key:
-            discovered["default_cursor_field"] = list(replication.path_in(stream.schema))
+            discovered["default_cursor_field"] = list(parse_path(replication.key, stream.schema))
     if keys := stream.primary_keys:
         discovered["source_defined_primary_key"] = [[key] for key in keys]
     return discovered
@@ -136,13 +136,6 @@ class _Replication(NamedTuple):
         key = entry.replication_key or root.replication_key
         is_free = stream.allow_any_replication_key and method != REPLICATION_LOG_BASED
         return cls(method, key or None, is_free)
-
-    def path_in(self, schema: JsonSchema) -> _Path:
-        """Return the replication key as a path of property names in the stream's JSON Schema.
-
-        For example, the path of the key ``meta.updated`` is ``("meta", "updated")``.
-        """
-        return parse_path(self.key or "", schema)
 
     @property
     def is_possible(self) -> bool:

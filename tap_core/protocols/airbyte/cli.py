@@ -185,15 +185,18 @@ def _discover(job: _CommandRun) -> None:
 
 
 def _run_read(job: _CommandRun) -> None:
-    from tap_core.protocols.airbyte.read_command import ReadRequest, read
+    from tap_core.protocols.airbyte.catalog import parse_configured_catalog
+    from tap_core.protocols.airbyte.read_command import read
+    from tap_core.protocols.airbyte.state import InputState, parse_states
 
     catalog, state = job.files["catalog"], job.files.get("state")
-    request = ReadRequest.of(
-        read_input_file(catalog, CatalogFileError, "Catalog"),
-        read_input_file(state, StateFileError, "State") if state else b"",
-        sources=(catalog, state or "--state"),
+    configured = parse_configured_catalog(
+        read_input_file(catalog, CatalogFileError, "Catalog"), catalog
     )
-    read(job.tap(), request, job.wire.write)
+    input_state = InputState()
+    if state:
+        input_state = parse_states(read_input_file(state, StateFileError, "State"), state)
+    read(job.tap(), configured, input_state, job.wire.write)
 
 
 _COMMANDS: Final[Mapping[str, Callable[[_CommandRun], None]]] = {

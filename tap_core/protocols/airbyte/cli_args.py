@@ -62,8 +62,6 @@ class AirbyteCommand(Command):
     the command can report it as an Airbyte message.
     """
 
-    allow_extra_args = True
-
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the command-line arguments.
 

@@ -8,7 +8,6 @@ source system. Source: the Airbyte protocol, section "Read".
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Any
 
 from tap_core.exceptions import StreamMapConfigError
@@ -16,67 +15,47 @@ from tap_core.protocols.airbyte.catalog import (
     FULL_REFRESH,
     ConfiguredCatalog,
     apply_configured_catalog,
-    parse_configured_catalog,
     stream_id,
 )
-from tap_core.protocols.airbyte.state import (
-    InputState,
-    parse_states,
-    to_singer_state,
-    to_state_document,
-)
+from tap_core.protocols.airbyte.state import InputState, to_singer_state, to_state_document
 from tap_core.protocols.airbyte.writer import AirbyteWriter
 from tap_core.state.document import PER_STREAM_KEYS
 from tap_core.sync.interfaces import SyncTap
 
-__all__ = ["ReadRequest", "read"]
+__all__ = ["read"]
 
 
-@dataclass(frozen=True, slots=True)
-class ReadRequest:
-    """Parsed input files of Airbyte's command ``read``: the configured catalog and the state."""
-
-    catalog: ConfiguredCatalog
-    state: InputState
-
-    @classmethod
-    def of(cls, catalog: bytes, state: bytes, *, sources: tuple[str, str]) -> ReadRequest:
-        """Parse the contents of a catalog file and a state file.
-
-        ``sources`` are the names of the two files, for error messages.
-
-        Raises:
-            CatalogFileError: The catalog is invalid.
-            StateFileError: The state is invalid.
-        """
-        return cls(parse_configured_catalog(catalog, sources[0]), parse_states(state, sources[1]))
-
-
-def read(tap: SyncTap, request: ReadRequest, write: Callable[[bytes], None]) -> None:
+def read(
+    tap: SyncTap,
+    configured: ConfiguredCatalog,
+    input_state: InputState,
+    write: Callable[[bytes], None],
+) -> None:
     """Run Airbyte's command ``read``: sync a tap, and write its data as Airbyte messages.
 
     Args:
         tap: The tap, before a catalog or a state was applied.
-        request: Configured catalog and state of the sync.
+        configured: Configured catalog of the sync.
+        input_state: State from which the streams resume.
         write: Called with complete lines of JSON.
 
     Raises:
         CatalogFileError: A stream does not support the configured cursor field.
         StreamMapConfigError: A stream map renames a stream to a name that is not in the catalog.
     """
-    sync_modes = {stream.id: stream.sync_mode for stream in request.catalog.streams}
+    sync_modes = {stream.id: stream.sync_mode for stream in configured.streams}
     all_ids = {stream.name: stream_id(stream) for stream in tap.streams.values()}
-    ids = {name: one for name, one in all_ids.items() if one in sync_modes}
-    full_refresh = {name for name, one in ids.items() if sync_modes[one] == FULL_REFRESH}
-    catalog, warnings = apply_configured_catalog(request.catalog, tap.streams)
+    ids = {name: identifier for name, identifier in all_ids.items() if identifier in sync_modes}
+    full_refresh = {name for name in ids if sync_modes[ids[name]] == FULL_REFRESH}
+    catalog, warnings = apply_configured_catalog(configured, tap.streams)
     for sentence in warnings:
         tap.logger.warning(sentence)
     tap.use_catalog(catalog)
     tap.setup_mapper()
     _check_stream_maps(tap, ids)
-    document, previous = to_state_document(request.state, tap.streams, full_refresh)
+    document, previous = to_state_document(input_state, tap.streams, full_refresh)
     _resume(tap, document)
-    tap.document.input_state = to_singer_state(request.state, tap.streams)
+    tap.document.input_state = to_singer_state(input_state, tap.streams)
     for name, state in previous.items():
         tap.streams[name].previously_sent_state = state
     writer = AirbyteWriter(write, ids, shared=tap.has_shared_state)

@@ -442,9 +442,10 @@ class AirbyteReader:
                 logger.warning("The source failed: %s", _decode_error(kind.error).message)
             elif kind.type == "STREAM_STATUS":
                 self._has_statuses = True
-                found = _decode_stream_reference(kind.stream_status)
-                descriptor, progress = found.stream_descriptor, Progress(str(found.status).lower())
+                reference = _decode_stream_reference(kind.stream_status)
+                descriptor = reference.stream_descriptor
                 stream = self._resolve_stream(descriptor.name, descriptor.namespace)
+                progress = Progress(str(reference.status).lower())
                 self._statuses.setdefault(stream, set()).add(progress)
         except (*DECODE_ERRORS, ValueError):  # a trace of a newer protocol version
             return

@@ -149,7 +149,7 @@ def _rewrite_union(schema: JsonSchema) -> JsonSchema:
     rest = {key: value for key, value in schema.items() if key != word}
     real = [choice for choice in choices if choice.get("type") != _NULL]
     if len(real) == 1 and _can_merge(rest, real[0]):
-        return {**_make_nullable(real[0], is_nullable=len(choices) > 1), **rest}
+        return {**(real[0] if len(choices) == 1 else _make_nullable(real[0])), **rest}
     is_safe = "oneOf" not in rest and _are_disjoint(choices)
     return {**rest, "oneOf": choices} if is_safe else schema
 
@@ -168,11 +168,9 @@ def _can_merge(rest: Mapping[str, Any], choice: Mapping[str, Any]) -> bool:
     )
 
 
-def _make_nullable(schema: Mapping[str, Any], *, is_nullable: bool) -> JsonSchema:
-    types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    if is_nullable and _NULL not in types:
-        return {**schema, "type": [*types, _NULL]}
-    return dict(schema)
+def _make_nullable(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    types = get_types(schema)
+    return schema if _NULL in types else {**schema, "type": [*types, _NULL]}
 
 
 def _are_disjoint(choices: Sequence[Mapping[str, Any]]) -> bool:

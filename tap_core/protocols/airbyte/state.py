@@ -69,10 +69,10 @@ def parse_states(text: str | bytes, source: str) -> InputState:
     Raises:
         StateFileError: The content is not a valid state. The message names the invalid value.
     """
-    found = _StateAccumulator()
+    newest = _StateAccumulator()
     for document in _parse_documents(as_bytes(text), f"State '{source}'"):
-        found.add(document)
-    return InputState(found.streams, found.shared, found.legacy)
+        newest.add(document)
+    return InputState(newest.streams, newest.shared, newest.legacy)
 
 
 def _parse_documents(content: bytes, source: str) -> Iterator[JsonNode]:
@@ -83,11 +83,11 @@ def _parse_documents(content: bytes, source: str) -> Iterator[JsonNode]:
     if not content.strip():
         return
     try:
-        whole = parse_json(content)
+        document = parse_json(content)
     except ValueError as error:
         yield from _parse_lines(content, source, error)
     else:
-        yield JsonNode(whole, source, StateFileError)
+        yield JsonNode(document, source, StateFileError)
 
 
 def _parse_lines(content: bytes, source: str, document_error: ValueError) -> Iterator[JsonNode]:
@@ -230,9 +230,9 @@ def to_singer_state(input_state: InputState, streams: Mapping[str, SyncStream]) 
     """
     known = {stream_id(stream) for stream in streams.values()}
     unknown = {
-        f"{one.namespace or ''} {one.name}".strip(): state
-        for one, state in input_state.streams.items()
-        if state is not None and one not in known
+        f"{identifier.namespace or ''} {identifier.name}".strip(): state
+        for identifier, state in input_state.streams.items()
+        if state is not None and identifier not in known
     }
     bookmarks = {**unknown, **_collect_bookmarks(input_state, streams)}
     return {**input_state.legacy, **input_state.shared, "bookmarks": bookmarks}
@@ -245,9 +245,11 @@ def _collect_bookmarks(
 
     Streams that must be reset are left out.
     """
-    known = {stream_id(stream): name for name, stream in streams.items()}
+    names = {stream_id(stream): name for name, stream in streams.items()}
     bookmarks = _object(input_state.legacy.get("bookmarks"))
-    bookmarks |= {known[one]: state for one, state in input_state.streams.items() if one in known}
+    for identifier, state in input_state.streams.items():
+        if identifier in names:
+            bookmarks[names[identifier]] = state
     return {name: state for name, state in bookmarks.items() if state is not None}
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from inspect import getattr_static
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from tap_core.config.similar_names import find_similar
 from tap_core.exceptions import CatalogFileError
@@ -50,20 +50,19 @@ def parse_catalog(text: str | bytes, source: str) -> dict[str, Any]:
     content = text.encode(errors="surrogatepass") if isinstance(text, str) else text
     try:
         repaired = repair_surrogates(content)
-        found = load_json(repaired.decode(json.detect_encoding(repaired)))
+        catalog = load_json(repaired.decode(json.detect_encoding(repaired)))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         is_text = is_utf8(content)
         reason = f"JSON: {describe_json_error(error)}" if is_text else "UTF-8 text"
         raise CatalogFileError(f"Catalog '{source}' is not {reason}") from None
-    streams = found.get("streams") if isinstance(found, dict) else None
+    streams = catalog.get("streams") if isinstance(catalog, dict) else None
     if not isinstance(streams, list) or not all(isinstance(each, dict) for each in streams):
         raise CatalogFileError(f"Catalog '{source}' has no list of 'streams'")
     for number, each in enumerate(streams, 1):
         name = each.get("tap_stream_id") or each.get("stream")
         named = f" ({name})" if isinstance(name, str) else ""
         _check_entry(each, f"Catalog '{source}', stream {number}{named}")
-    catalog: dict[str, Any] = found
-    return catalog
+    return cast("dict[str, Any]", catalog)
 
 
 _STRING_KEYS: Final = ("tap_stream_id", "stream", "replication_key", "replication_method")
@@ -74,15 +73,15 @@ def _check_entry(entry: Mapping[str, Any], location: str) -> None:
 
     ``location`` is the position of the entry for the message: "Catalog 'c.json', stream 1 (a)".
     """
-    _check_keys(entry, location)
+    metadata = entry.get("metadata") or []
+    if not isinstance(metadata, list) or not all(isinstance(each, dict) for each in metadata):
+        raise CatalogFileError(f"{location}: 'metadata' is not a list of objects")
+    _check_keys(entry, metadata, location)
     for name in _STRING_KEYS:
         if not isinstance(entry.get(name), str | None):
             raise CatalogFileError(f"{location}: '{name}' is not a string")
     if not isinstance(entry.get("schema", {}), Mapping):
         raise CatalogFileError(f"{location}: 'schema' is not an object")
-    metadata = entry.get("metadata") or []
-    if not isinstance(metadata, list) or not all(isinstance(each, dict) for each in metadata):
-        raise CatalogFileError(f"{location}: 'metadata' is not a list of objects")
     try:
         CatalogEntry.from_dict(entry)
         _check_schema(entry.get("schema"), location)
@@ -95,12 +94,10 @@ def _check_entry(entry: Mapping[str, Any], location: str) -> None:
         raise CatalogFileError(f"{location}: the schema is nested too deeply") from None
 
 
-def _check_keys(entry: Mapping[str, Any], location: str) -> None:
+def _check_keys(entry: Mapping[str, Any], metadata: list[dict[str, Any]], location: str) -> None:
     """Raise CatalogFileError if an entry has several replication keys, or a key is no string."""
-    metadata = entry.get("metadata")
-    listed = metadata if isinstance(metadata, list) else []
-    roots = [one for one in listed if isinstance(one, Mapping) and not one.get("breadcrumb")]
-    of_stream = roots[0].get("metadata") if roots else None
+    roots = [each.get("metadata") for each in metadata if not each.get("breadcrumb")]
+    of_stream = roots[0] if roots else None
     in_metadata = of_stream.get("replication-key") if isinstance(of_stream, Mapping) else None
     for key in (entry.get("replication_key"), in_metadata):
         if isinstance(key, list):
@@ -142,8 +139,8 @@ def _check_schema(schema: Any, location: str) -> None:
         )
     if not isinstance(schema.get("format"), str | None):
         raise CatalogFileError(f"{location}: a 'format' in the schema is not a string")
-    for one in _iterate_subschemas(schema):
-        _check_schema(one, location)
+    for subschema in _iterate_subschemas(schema):
+        _check_schema(subschema, location)
 
 
 def _iterate_subschemas(schema: Mapping[str, Any]) -> Iterator[Any]:
@@ -198,9 +195,9 @@ def _get_known_schema(stream: SyncStream) -> Mapping[str, Any] | None:
 
     Return None if a ``schema`` property of the tap's code computes it, which may send requests.
     """
-    found = getattr_static(stream, "schema", None)
-    if isinstance(found, Mapping):
-        return found
-    getter = getattr(found, "fget", None)
+    attribute = getattr_static(stream, "schema", None)
+    if isinstance(attribute, Mapping):
+        return attribute
+    getter = getattr(attribute, "fget", None)
     package = getattr(getter, "__module__", "").partition(".")[0]
     return stream.schema if package == __name__.partition(".")[0] else None

@@ -112,10 +112,10 @@ class SimpleSingerReader(GenericSingerReader[str]):
             InvalidInputLine: The line is not JSON.
         """
         try:
-            found: dict[str, Any] = load_json(line)
+            message: dict[str, Any] = load_json(line)
         except ValueError as error:
             raise _make_parse_error(line) from error
-        return found
+        return message
 
 
 def dec_hook(type: type, obj: Any) -> Any:  # noqa: ARG001  msgspec's signature
@@ -136,10 +136,10 @@ class MsgSpecReader(SimpleSingerReader):
             InvalidInputLine: The line is not JSON.
         """
         try:
-            found: dict[str, Any] = decoder.decode(line)
+            message: dict[str, Any] = decoder.decode(line)
         except (msgspec.MsgspecError, RecursionError, InvalidOperation) as error:
             raise _make_parse_error(line) from error
-        return found
+        return message
 
 
 def _make_parse_error(line: str) -> InvalidInputLine:
