@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl
 
 import requests
 
-from tap_core.exceptions import FatalAPIError, RetriableAPIError
+from tap_core.exceptions import FatalAPIError
 from tap_core.http.fail_fast import limit_timeout, limit_tries, limit_wait
 from tap_core.http.origins import make_redirect_error
 from tap_core.http.response_limits import (
@@ -235,7 +235,7 @@ class TokenRequest:
         deadline = token_deadline(retry_policy.max_response_seconds)
         outcome = self._try(session, timeout, deadline)
         while outcome.is_retryable and tries < limit:
-            wait = retry_after(RetriableAPIError("", outcome.response))
+            wait = retry_after(outcome.response)
             wait = random_jitter(min(2.0 ** (tries - 1), _LONGEST_WAIT)) if wait is None else wait
             wait = limit_wait(wait)
             retry_logger.info(
@@ -315,7 +315,7 @@ def _format_description(value: Any, secrets: Secrets) -> str | None:
 
 
 def parse_token_response(
-    outcome: RequestOutcome, endpoint: str, secrets: Secrets, names: TokenFieldNames | None = None
+    outcome: RequestOutcome, endpoint: str, secrets: Secrets, names: TokenFieldNames
 ) -> TokenResponse:
     """Parse the response to a token request.
 
@@ -323,7 +323,7 @@ def parse_token_response(
         outcome: Result of the request.
         endpoint: URL of the endpoint for error messages.
         secrets: Values that messages must not show.
-        names: Names of the fields in the response; by default those of OAuth.
+        names: Names of the fields in the response.
 
     Raises:
         AccessTokenError: There is no response, or it has no access token.
@@ -341,7 +341,6 @@ def parse_token_response(
         raise _make_error(
             outcome, endpoint, f"the response is not a JSON object but {kind}", secrets
         )
-    names = names or TokenFieldNames()
     access_token = names.get_value(document, names.access_token)
     if not access_token:
         raise _make_error(outcome, endpoint, f"the response has no {names.access_token}", secrets)

@@ -36,10 +36,10 @@ __all__ = [
     "HTTPConnectionPool",
     "HTTPSConnectionPool",
     "InvalidHostError",
-    "find_received_headers",
     "limit_pools",
     "limit_proxied_responses",
     "limit_responses",
+    "may_set_cookies",
     "skip_cookies",
 ]
 
@@ -263,13 +263,17 @@ def limit_pools(manager: Any) -> None:
         manager.pool_classes_by_scheme = _POOLS
 
 
-def find_received_headers(response: Any) -> HTTPMessage | None:
-    """Return the headers of a urllib3 response exactly as the server sent them.
+def may_set_cookies(response: Any) -> bool:
+    """Return False if a urllib3 response certainly sets no cookies.
 
-    Return None if the response did not come through a connection pool of this SDK.
+    This is known of a response that came through a connection pool of this SDK.
     """
     original = getattr(response, "_original_response", None)
-    return original.msg if type(original) is _Response else None
+    return (
+        type(original) is not _Response
+        or "Set-Cookie" in original.msg
+        or "Set-Cookie2" in original.msg
+    )
 
 
 def skip_cookies(response: Any) -> None:
@@ -279,10 +283,7 @@ def skip_cookies(response: Any) -> None:
         response: The urllib3 response. It is not changed unless it came through a connection pool
             of this SDK and was read to its end.
     """
-    headers = find_received_headers(response)
-    if headers is None or "Set-Cookie" in headers or "Set-Cookie2" in headers:
-        return
-    if vars(response)["_original_response"].isclosed():
+    if not may_set_cookies(response) and vars(response)["_original_response"].isclosed():
         vars(response)["_original_response"] = None
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 import threading
 import time
-from types import SimpleNamespace
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -93,7 +92,7 @@ def report_retry_after(owner: object, stream: str, response: Any) -> None:
         return
     from tap_core.http.retry import retry_after
 
-    seconds = retry_after(SimpleNamespace(response=response))
+    seconds = retry_after(response)
     if seconds is not None:
         counters.lower(_format_stream(stream), _make_limits(math.inf), 0, seconds)
 

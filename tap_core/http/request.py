@@ -66,9 +66,6 @@ JSONPayload: TypeAlias = (
 
 _Token = TypeVar("_Token", default=Any)
 
-_ParamsDict: TypeAlias = dict[str, Any]
-
-
 _UNRESERVED: Final = frozenset(f"{ascii_letters}{digits}-._~=&")
 """Characters of a query string that need no quoting, including the separators ``=`` and ``&``."""
 
@@ -79,7 +76,7 @@ class HTTPRequest:
 
     url: str
     method: str = "GET"
-    params: _ParamsDict = field(default_factory=dict)
+    params: dict[str, Any] = field(default_factory=dict)
     """Query parameters: None omits a parameter, a list or tuple repeats it."""
     headers: dict[str, str] = field(default_factory=dict)
     data: JSONPayload = None

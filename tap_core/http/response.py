@@ -9,8 +9,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -123,22 +122,11 @@ class JSONResponse(requests.Response):
 
     def json(self, **kwargs: Any) -> Any:
         """Decode the JSON body and return the document; ``kwargs`` are those of `json.loads`."""
-        check_json_size(self, self.content)
-        decoder = _DECIMAL_DECODER if kwargs == {"parse_float": Decimal} else _FLOAT_DECODER
-        if (decoder is _DECIMAL_DECODER or not kwargs) and _may_be_utf_8(self):
-            try:
-                return decoder.decode(self.content)
-            except _DECODE_ERRORS:
-                pass
-        check_json_size(self, self.content, as_text=True)
+        body = self.content or b""
         try:
-            return json.loads(_decode_body(self, self.content), **kwargs)
-        except (json.JSONDecodeError, UnicodeDecodeError):
-            with suppress(JSONDecodeError):
-                return super().json(**kwargs)  # detects other encodings
-        except (ValueError, RecursionError, InvalidOperation):
-            pass  # a value that Python cannot represent
-        raise NotJSONError(_describe_non_json(self, self.content, Secrets()), self) from None
+            return _decode_json(self, body, kwargs)
+        except _DECODE_ERRORS:
+            raise NotJSONError(_describe_non_json(self, body, Secrets()), self) from None
 
     def read(self, secrets: Callable[[], Secrets], jsonpath: str | None = None) -> Any:
         """Decode the JSON body and return the document; the next `parse_json` returns it again.
@@ -274,23 +262,34 @@ def _check_memory(response: requests.Response, format: str, size: int) -> None:
 
 def _parse_body(response: requests.Response, secrets: Callable[[], Secrets]) -> Any:
     body = response.content or b""
+    try:
+        return _decode_json(response, body, {"parse_float": Decimal})
+    except _DECODE_ERRORS as refused:
+        if _is_cut_off(response, body, refused):
+            raise TruncatedBodyError(_describe_truncation(response, body), response) from None
+        raise NotJSONError(_describe_non_json(response, body, secrets()), response) from None
+
+
+def _decode_json(response: requests.Response, body: bytes, options: Mapping[str, Any]) -> Any:
+    """Decode the JSON body of a response; ``options`` are keyword arguments of `json.loads`.
+
+    Raises:
+        Exception: The body is not JSON, or has a value that Python cannot represent. It is one of
+            `_DECODE_ERRORS`: that of msgspec, if msgspec can decode the encoding.
+    """
     check_json_size(response, body)
-    refused: Exception
-    if _may_be_utf_8(response):
+    refused: Exception = UnicodeDecodeError("utf-8", b"", 0, 0, "another encoding")
+    is_decimal = options == {"parse_float": Decimal}
+    if (is_decimal or not options) and _may_be_utf_8(response):
         try:
-            return _DECIMAL_DECODER.decode(body)
+            return (_DECIMAL_DECODER if is_decimal else _FLOAT_DECODER).decode(body)
         except _DECODE_ERRORS as error:
             refused = error
-    else:
-        refused = UnicodeDecodeError("utf-8", b"", 0, 0, "another encoding")
     check_json_size(response, body, as_text=True)
     try:
-        return json.loads(_decode_body(response, body), parse_float=Decimal)
+        return json.loads(_decode_body(response, body), **options)
     except (ValueError, RecursionError, InvalidOperation):
-        pass
-    if _is_cut_off(response, body, refused):
-        raise TruncatedBodyError(_describe_truncation(response, body), response)
-    raise NotJSONError(_describe_non_json(response, body, secrets()), response)
+        raise refused from None
 
 
 def _may_be_utf_8(response: requests.Response) -> bool:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Generator
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import requests
 
@@ -25,6 +25,7 @@ from tap_core.exceptions import RetriableAPIError
 from tap_core.http.fail_fast import limit_tries, limit_wait
 from tap_core.http.response_limits import IN_FORCE
 from tap_core.http.unsendable import ProxyRefusalError
+from tap_core.protocols.error_classification import find_tls_fault
 from tap_core.telemetry import count_retry
 
 if TYPE_CHECKING:
@@ -56,13 +57,6 @@ RETRYABLE_ERRORS: tuple[type[Exception], ...] = (
     requests.exceptions.ContentDecodingError,
 )
 """Errors after which a request is sent again, because they may be temporary."""
-
-_PERMANENT_SSL_ERRORS: Final = (
-    "CERTIFICATE_VERIFY_FAILED",
-    "WRONG_VERSION_NUMBER",  # a response without TLS
-    "NO_CERTIFICATE_OR_CRL_FOUND",  # an empty file of trusted certificates
-)
-"""OpenSSL's names of errors that a retry cannot solve."""
 
 retry_logger = logging.getLogger(__name__)
 """Logger that writes one INFO line per retry, under every protocol."""
@@ -168,11 +162,7 @@ def _failed_once(function: _Function, failure: Exception) -> _Function:
 
 def is_permanent_failure(error: Exception) -> bool:
     """Return True if a retry would fail in the same way, as after an invalid TLS certificate."""
-    if isinstance(error, ProxyRefusalError):
-        return True
-    if not isinstance(error, requests.exceptions.SSLError):
-        return False
-    return any(reason in str(error) for reason in _PERMANENT_SSL_ERRORS)
+    return isinstance(error, ProxyRefusalError) or find_tls_fault(error) is not None
 
 
 def _choose_waits(waits: _Waits, *, respect_retry_after: bool) -> _Waits:
@@ -184,7 +174,7 @@ def _choose_waits(waits: _Waits, *, respect_retry_after: bool) -> _Waits:
     error = yield 0.0
     at_once = False
     while True:
-        delay = retry_after(error) if respect_retry_after else None
+        delay = retry_after(getattr(error, "response", None)) if respect_retry_after else None
         if delay == 0 and at_once:
             delay = None  # an immediate retry has failed: use the generator's wait
         at_once = delay == 0
@@ -195,13 +185,12 @@ def _choose_waits(waits: _Waits, *, respect_retry_after: bool) -> _Waits:
         error = yield wait
 
 
-def retry_after(error: object) -> float | None:
-    """Return the seconds to wait according to the ``Retry-After`` header of an error's response.
+def retry_after(response: object) -> float | None:
+    """Return the seconds to wait according to the ``Retry-After`` header of a response.
 
     Return None without such a header, or if it has a date in the past. A date is compared with the
     response's own ``Date`` header, if present, because the server's clock may be wrong.
     """
-    response = getattr(error, "response", None)
     headers = getattr(response, "headers", None) or {}
     text = str(headers.get("Retry-After") or "").strip()
     if text.isascii() and text.isdigit():

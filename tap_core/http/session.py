@@ -17,7 +17,7 @@ from requests.cookies import RequestsCookieJar
 from requests.structures import CaseInsensitiveDict
 from requests.utils import get_encoding_from_headers
 
-from tap_core.http.connection_pools import find_received_headers, limit_pools
+from tap_core.http.connection_pools import limit_pools, may_set_cookies
 
 __all__ = ["make_session"]
 
@@ -104,9 +104,7 @@ class _Adapter(HTTPAdapter):
 
         If the response sets no cookies, the slow search for cookies is skipped.
         """
-        received = find_received_headers(resp)
-        has_cookies = received is None or "Set-Cookie" in received or "Set-Cookie2" in received
-        if has_cookies or type(req.url) is not str:
+        if may_set_cookies(resp) or type(req.url) is not str:
             return super().build_response(req, resp)
         response = requests.Response()
         response.status_code = resp.status

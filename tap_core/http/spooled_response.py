@@ -89,9 +89,7 @@ class _Reader(io.RawIOBase):
 
 
 def spool_to_file(
-    response: requests.Response,
-    limits: ResponseLimits | None = None,
-    deadline: Deadline | None = None,
+    response: requests.Response, limits: ResponseLimits, deadline: Deadline
 ) -> requests.Response:
     """Read the body of a streamed response into a temporary file.
 
@@ -108,7 +106,6 @@ def spool_to_file(
     """
     if type(response) is not requests.Response:
         return response
-    limits = limits or ResponseLimits()
     spooled = SpooledResponse()
     spooled.shared_file = _SharedFile()
     file = spooled.shared_file.file

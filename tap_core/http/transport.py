@@ -175,11 +175,9 @@ class _Exchange:
         If ``follow_redirects`` is False, return the first response, which may be a redirect.
         """
         response = self._send_limited(request)
-        if not follow_redirects or getattr(response, "next", None) is None:
-            return response
         history: list[requests.Response] = []
         is_stripped = False
-        while (following := getattr(response, "next", None)) is not None:
+        while follow_redirects and (following := getattr(response, "next", None)) is not None:
             if len(history) >= self._session.max_redirects:
                 raise requests.exceptions.TooManyRedirects(
                     f"The server redirects the request more than {self._session.max_redirects}"
@@ -192,7 +190,8 @@ class _Exchange:
             history.append(response)
             self._deadline.end()
             response = self._send_limited(following)
-        response.history = history
+        if history:
+            response.history = history
         return response
 
     def _send_limited(self, request: requests.PreparedRequest) -> requests.Response:
@@ -404,7 +403,7 @@ def _hide_secrets(
 
 def resize_connection_pool(session: requests.Session, threads: int) -> None:
     """Enlarge the connection pools of a session for at least ``threads`` parallel requests."""
-    for adapter in {id(each): each for each in session.adapters.values()}.values():
+    for adapter in session.adapters.values():
         sizes = vars(adapter)  # private attributes that pickling of HTTPAdapter relies on
         if isinstance(adapter, HTTPAdapter) and sizes["_pool_maxsize"] < threads:
             adapter.init_poolmanager(

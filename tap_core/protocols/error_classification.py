@@ -30,6 +30,7 @@ __all__ = [
     "SYSTEM",
     "TRANSIENT",
     "failure_type",
+    "find_tls_fault",
     "get_http_status",
     "get_sql_states",
     "is_auth_failure",
@@ -79,7 +80,10 @@ _TLS_ADVICE: Final = {
     " or that of its issuer to a file (PEM), and name the file in the environment variable"
     " REQUESTS_CA_BUNDLE.",
 }
-"""Advice about TLS errors of the library requests, by a text in the error; the first found one."""
+"""Advice about permanent TLS errors of the library requests, by a text in the error.
+
+The first text that is found decides.
+"""
 _TRANSIENT_STATUSES: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 _AUTH_STATUSES: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 _STATUS_FIRST: Final = re.compile(r"\s*(?:HTTP )?([45]\d\d)\b")
@@ -140,7 +144,7 @@ def summarize_error(
             f"The address of the {system} is not valid: check it in the configuration. It must"
             f" begin with https:// or http://. {text}"
         )
-    if fault := next(filter(None, map(_find_tls_fault, iterate_causes(error))), None):
+    if fault := next(filter(None, map(find_tls_fault, iterate_causes(error))), None):
         return f"{_TLS_ADVICE[fault].format(system=system)} {text}"
     if kind == TRANSIENT:
         return f"The {system} is temporarily unavailable: try again later. {text}"
@@ -217,6 +221,16 @@ def is_token_error(error: BaseException) -> bool:
     return type(error).__name__ == "AccessTokenError"
 
 
+def find_tls_fault(error: BaseException) -> str | None:
+    """Return the text that identifies a TLS error of the library requests; None for other errors.
+
+    It is a key in `_TLS_ADVICE`. A retry cannot solve such an error.
+    """
+    if "requests.exceptions.SSLError" not in _iterate_class_names(error):
+        return None
+    return next((fault for fault in _TLS_ADVICE if fault in str(error)), None)
+
+
 def get_http_status(error: BaseException) -> int | None:
     """Return the HTTP status (400 or higher) of an error, or None if it has no such status.
 
@@ -281,7 +295,7 @@ def _classify(error: BaseException) -> str | None:
         return CONFIG
     if _CERTIFICATE_REJECTED in str(error):
         return SYSTEM
-    if _find_tls_fault(error):
+    if find_tls_fault(error):
         return CONFIG
     return TRANSIENT if _is_transient(error) else None
 
@@ -294,13 +308,6 @@ def _has_invalid_url(error: BaseException) -> bool:
     return not _INVALID_URL_ERROR_NAMES.isdisjoint(
         _iterate_class_names(error)
     ) and not _is_unsendable(error)
-
-
-def _find_tls_fault(error: BaseException) -> str | None:
-    """Return the key in `_TLS_ADVICE` of an error of the library requests; None for others."""
-    if "requests.exceptions.SSLError" not in _iterate_class_names(error):
-        return None
-    return next((fault for fault in _TLS_ADVICE if fault in str(error)), None)
 
 
 def _is_unsendable(error: BaseException) -> bool:

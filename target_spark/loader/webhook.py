@@ -121,7 +121,7 @@ def _iterate_waits() -> Generator[float, Any, None]:
     """
     failure = yield 0.0
     for tries in itertools.count(1):
-        asked = retry_after(failure)
+        asked = retry_after(getattr(failure, "response", None))
         failure = yield min(2.0**tries if asked is None else asked, _LONGEST_WAIT)
 
 

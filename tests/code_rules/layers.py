@@ -43,6 +43,7 @@ LAYERS: dict[str, int] = {
     "tap_core.redaction": 1,  # secrets, and texts without them
     "tap_core.telemetry": 1,  # traces and metrics through OpenTelemetry
     "tap_core.io.private_files": 1,  # files that only their owner can read
+    "tap_core.protocols.error_classification": 1,  # failure types, and advice for users
     "tap_core.http.https_policy": 1,  # rule for unencrypted requests
     "tap_core.parsing.varint_decoding": 1,  # variable-length integers
     "tap_core.limits.environment": 1,  # limits set by environment variables

@@ -166,7 +166,8 @@ def test_download_has_its_own_larger_limit_and_stays_on_disk(server):
     with requests.Session() as session:
 
         def download(limits: ResponseLimits) -> requests.Response:
-            return spool_to_file(session.get(server.url, stream=True, timeout=5), limits)
+            response = session.get(server.url, stream=True, timeout=5)
+            return spool_to_file(response, limits, Deadline(limits))
 
         answer = download(ResponseLimits(1_000, 10_000))
         assert isinstance(answer, SpooledResponse)

@@ -9,16 +9,19 @@ import pytest
 import requests
 
 from tap_core.http.response import JSONResponse
+from tap_core.http.response_limits import Deadline, ResponseLimits
 from tap_core.http.spooled_response import SpooledResponse, open_response_body, spool_to_file
 from tests.http.server import Reply, serving
 
 BODY = b"0123456789" * 20_000
+LIMITS = ResponseLimits()
 
 
 def fetched(reply: Reply) -> requests.Response:
     with serving() as server:
         server.answers(reply)
-        return spool_to_file(requests.get(server.url, stream=True, timeout=10))
+        response = requests.get(server.url, stream=True, timeout=10)
+        return spool_to_file(response, LIMITS, Deadline(LIMITS))
 
 
 def test_spooled_body_can_be_read_repeatedly_and_is_not_cached_in_memory():
@@ -62,7 +65,7 @@ def test_body_in_memory_has_a_reader_and_is_not_spooled():
     made = JSONResponse()
     made._content = b"abc"
     assert open_response_body(made).read() == b"abc"
-    assert spool_to_file(made) is made
+    assert spool_to_file(made, LIMITS, Deadline(LIMITS)) is made
 
 
 def test_truncated_body_is_an_error_when_spooled():
