@@ -292,14 +292,16 @@ class Tap(PluginBase):
         """
         schema = self._full_schema()
         changed = checked_changes(self._config, changes, schema)
-        register_secrets(self, collect_secrets(changed, schema))
+        if not changed:
+            return
+        register_secrets(self, collect_secrets({**self._config, **changed}, schema))
         streams: Mapping[str, Stream] = self.__dict__.get("_streams") or {}
         for config in (self._config, *(stream._config for stream in streams.values())):
             config.update(changed)
-        if changed and self.config_listener is None:
+        if self.config_listener is None:
             names = ", ".join(map(repr, changed))
             self.logger.warning("The tap has changed %s: the next run needs the new values.", names)
-        elif changed and self.config_listener:
+        else:
             self.run.settle()
             self.config_listener(lambda given: {**given, **changed})
 

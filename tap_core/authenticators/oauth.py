@@ -229,7 +229,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
                 used = tokens.get_latest(used)
                 payload = {**payload, field: used}
             token = self._request_token(payload)
-            secrets = {"secret": [token.access_token, token.refresh_token]}
+            secrets = {"secret": [token.access_token, token.refresh_token or self.refresh_token]}
             register_secrets(self, collect_secrets(secrets))
             self._store_refresh_token(tokens, used, token.refresh_token)
         self._store_access_token(token)

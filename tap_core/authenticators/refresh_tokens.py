@@ -21,7 +21,7 @@ __all__ = ["RefreshTokens", "get_refresh_token", "get_refresh_tokens"]
 
 
 class RefreshTokens:
-    """Refresh tokens that a tap has used, each with the token that replaced it.
+    """Refresh tokens that a tap has used, each with its latest replacement.
 
     A server may accept a refresh token only once. A thread must therefore hold ``lock`` from
     reading the latest token until it has stored the new token from the response.
@@ -29,19 +29,18 @@ class RefreshTokens:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self._replacements: dict[str, str] = {}
+        self._latest: dict[str, str] = {}
         self._warned = False
 
     def get_latest(self, token: str) -> str:
         """Return the latest replacement of a refresh token; the token itself if it has none."""
-        while token in self._replacements:
-            token = self._replacements[token]
-        return token
+        return self._latest.get(token, token)
 
     def record_replacement(self, used: str, token: str) -> None:
         """Record that the server replaced the refresh token ``used`` with ``token``."""
-        self._replacements.pop(token, None)  # a token that the server issues again is valid again
-        self._replacements[used] = token
+        earlier = [one for one, latest in self._latest.items() if latest == used]
+        self._latest.update(dict.fromkeys((*earlier, used), token))
+        self._latest.pop(token, None)  # a token that the server issues again is valid again
 
     def with_latest_tokens(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return a copy of a tap's settings, with each used refresh token replaced by the latest.
@@ -70,7 +69,7 @@ class RefreshTokens:
             listener(self.with_latest_tokens)
         file = getattr(tap, "config_file", None)
         if isinstance(file, (str, os.PathLike)):
-            used = [one for one in self._replacements if self.get_latest(one) == token]
+            used = [one for one, latest in self._latest.items() if latest == token]
             reason = write_refresh_token(Path(file), used, token)
         else:
             reason = "the settings do not come from one configuration file"
@@ -109,7 +108,7 @@ def get_refresh_tokens(tap: Any, default: RefreshTokens) -> RefreshTokens:
             return default
 
 
-def get_refresh_token(payload: Any, name: str = "refresh_token") -> str | None:
+def get_refresh_token(payload: Any, name: str) -> str | None:
     """Return the refresh token in ``payload``, the form data of a token request, or None.
 
     ``name`` is the name of the form field with the token.

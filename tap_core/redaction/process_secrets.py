@@ -1,7 +1,8 @@
 """Registry of the secrets of all plugins in this process, and their removal from texts.
 
 The secrets of a plugin are hidden as long as the plugin exists. The secrets of the last 32 deleted
-plugins stay hidden, because their threads may still write logs.
+plugins stay hidden, because their threads may still write logs. Of an authenticator, the tokens of
+its last 100 token requests are hidden.
 """
 
 from __future__ import annotations
@@ -29,6 +30,12 @@ __all__ = [
 _REMEMBERED: Final = 32
 """Number of deleted plugins whose secrets are still hidden."""
 
+_LATEST: Final = 100
+"""Number of registrations of one owner that are kept.
+
+An API may issue a token for each request. Other threads may still use those before the latest.
+"""
+
 
 class _Registry:
     """Thread-safe registry of secret values, each added for an owner object such as a plugin."""
@@ -36,20 +43,19 @@ class _Registry:
     def __init__(self) -> None:
         # Reentrant: a finalizer may run at any allocation, also while this thread registers.
         self._lock = threading.RLock()
-        self._owned: dict[int, Secrets] = {}
-        self._ended: deque[Secrets] = deque(maxlen=_REMEMBERED)
+        self._owned: dict[int, tuple[Secrets, ...]] = {}
+        self._ended: deque[tuple[Secrets, ...]] = deque(maxlen=_REMEMBERED)
         self._all: Secrets | None = Secrets()
 
     def add(self, owner: object, secrets: Secrets) -> None:
-        """Register secrets of the object ``owner``.
-
-        They are hidden at least as long as it exists.
-        """
+        """Register secrets of the object ``owner``; see `register_secrets`."""
+        if not secrets.values:
+            return
         with self._lock:
             if id(owner) not in self._owned:
                 weakref.finalize(owner, self._release_owner, id(owner)).atexit = False
-            previous = self._owned.get(id(owner), Secrets())
-            self._owned[id(owner)] = previous | secrets
+            earlier = self._owned.get(id(owner), ())
+            self._owned[id(owner)] = (*earlier, secrets)[-_LATEST:]
             self._all = None
 
     def _release_owner(self, owner: int) -> None:
@@ -58,9 +64,7 @@ class _Registry:
         The owner's finalizer calls this method. ``owner`` was the ``id()`` of the object.
         """
         with self._lock:
-            secrets = self._owned.pop(owner, Secrets())
-            # An owner without secrets must not displace one that has some.
-            if secrets.values:
+            if secrets := self._owned.pop(owner, None):
                 self._ended.append(secrets)
                 self._all = None
 
@@ -78,7 +82,7 @@ class _Registry:
                 # If a finalizer runs between the two copies, the secrets it moves are in both.
                 owned = list(self._owned.values())
                 parts = owned + list(self._ended)
-                values = (value for part in parts for value in part.values)
+                values = (value for part in parts for secrets in part for value in secrets.values)
                 joined = self._all = Secrets.from_values(values)
         return joined
 
@@ -87,7 +91,11 @@ _registry: Final = _Registry()
 
 
 def register_secrets(owner: object, secrets: Secrets) -> None:
-    """Hide secrets in logs and messages of this process, at least as long as ``owner`` exists."""
+    """Hide secrets in logs and messages of this process, at least as long as ``owner`` exists.
+
+    Pass all secrets that the owner currently uses: if it registers secrets again and again, such as
+    new tokens, those of its last 100 calls are hidden.
+    """
     install_redaction()
     _registry.add(owner, secrets)
 

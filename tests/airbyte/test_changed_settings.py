@@ -11,6 +11,7 @@ import pytest
 from tap_core import Stream, Tap
 from tap_core import typing as th
 from tap_core.exceptions import ConfigurationError
+from tap_core.redaction import redact
 from tests.airbyte.rules import read_faults
 
 SECRET = "very-much-hidden-2"
@@ -82,6 +83,14 @@ def test_singer_run_warns_of_changed_settings(
     assert SECRET not in log + out
     assert "CONTROL" not in out
     assert config.read_text() == '{"session_key": "old"}'
+
+
+def test_other_secrets_stay_hidden_after_many_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tap_core.redaction.process_secrets._LATEST", 2)
+    tap = TapKeys(config={"session_key": SECRET})
+    for page in range(2, 6):
+        tap.update_config({"page": page})
+    assert redact(SECRET) == "***"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tap_core.authenticators import AccessTokenError
 from tap_core.authenticators.refresh_tokens import RefreshTokens
+from tap_core.redaction import redact
 from tests.authenticators.logins import Login, Refresh, Stream, Tap, refreshing
 from tests.http.server import Reply
 
@@ -110,6 +111,18 @@ def test_refresh_token_is_kept_if_the_response_has_no_new_one(server, tokens, ca
         authenticator.update_access_token()
         assert authenticator.config["refresh_token"] == "refresh-0"
     assert NOT_KEPT not in caplog.text
+
+
+def test_refresh_token_in_use_stays_hidden_after_many_access_tokens(server, monkeypatch):
+    monkeypatch.setattr("tap_core.redaction.process_secrets._LATEST", 2)
+    server.answers(
+        Reply({"access_token": "first-access", "refresh_token": "kept-refresh"}),
+        *(Reply({"access_token": f"access-{number}"}) for number in range(4)),
+    )
+    authenticator = Login(auth_endpoint=server.url)
+    for _ in range(5):
+        authenticator.update_access_token()
+    assert redact("kept-refresh access-3 access-2 first-access") == "*** *** *** first-access"
 
 
 def test_refresh_token_of_another_grant_is_kept_only_in_memory(server, config_file, caplog):

@@ -110,6 +110,17 @@ def test_owners_without_secrets_do_not_displace_secrets_of_recent_owners():
     assert redact("recent-secret forgotten-secret") == "*** forgotten-secret"
 
 
+def test_number_of_tokens_of_an_owner_that_are_hidden_is_bounded():
+    class Owner:
+        pass
+
+    owner = Owner()
+    for number in range(150):
+        register_secrets(owner, Secrets.from_values([f"token-{number:03}", "in-use"]))
+        register_secrets(owner, Secrets())
+    assert redact("token-049 token-050 token-149 in-use") == "token-049 *** *** ***"
+
+
 def test_secrets_can_be_registered_from_several_threads():
     class Owner:
         pass
