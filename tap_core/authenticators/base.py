@@ -67,7 +67,7 @@ class APIAuthenticatorBase(AuthBase):
         self.auth_headers: dict[str, Any] = {}
         self.auth_params: dict[str, Any] = {}
         self.logger: logging.Logger = _logger
-        stream = _find_stream(args, kwargs) if args or kwargs else None
+        stream = _find_stream(args, kwargs)
         if stream is not None:
             deprecated("The `stream` parameter", "the values that the authenticator needs")
             self._tap_name = stream.tap_name

@@ -7,14 +7,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import stat
-import tempfile
 from collections.abc import Collection
 from pathlib import Path
+
+from tap_core.io.private_files import replace_file
 
 __all__ = ["is_refresh_token_name", "replace_token", "write_refresh_token"]
 
@@ -46,21 +46,19 @@ def write_refresh_token(path: Path, used: Collection[str], token: str) -> str | 
     """
     try:
         file = path.resolve(strict=True)  # a link stays a link
-        obstacle = _find_write_obstacle(file)
-        if obstacle is None:
-            text = file.read_bytes().decode("utf-8")
-            changed = replace_token(text, used, token)
-            if changed == text:
-                return f"the one that was used is not in the configuration file {path}"
-            _replace_content(file, changed.encode("utf-8"))
+        if obstacle := _find_write_obstacle(file):
+            return f"the configuration file {path} {obstacle}"
+        text = file.read_bytes().decode("utf-8")
+        changed = replace_token(text, used, token)
+        if changed == text:
+            return f"the one that was used is not in the configuration file {path}"
+        status = file.stat()
+        replace_file(file, changed, stat.S_IMODE(status.st_mode), owner=status)
     except OSError as error:
         return f"the configuration file {path} cannot be written: {error.strerror}"
     except ValueError:
         return f"the configuration file {path} is no longer JSON text in UTF-8"
-    else:
-        return (
-            f"the configuration file {path} {obstacle}" if obstacle else _find_reason_for_loss(file)
-        )
+    return _find_reason_for_loss(file)
 
 
 def _find_write_obstacle(file: Path) -> str | None:
@@ -68,9 +66,10 @@ def _find_write_obstacle(file: Path) -> str | None:
 
     Return None if the file may be written.
     """
-    if not stat.S_ISREG(file.stat().st_mode):
+    mode = file.stat().st_mode
+    if not stat.S_ISREG(mode):
         return "is not a regular file"
-    if not file.stat().st_mode & _ANYBODY_WRITES or not os.access(file, os.W_OK):
+    if not mode & _ANYBODY_WRITES or not os.access(file, os.W_OK):
         return "is read-only"
     return None
 
@@ -113,36 +112,3 @@ def replace_token(text: str, used: Collection[str], token: str) -> str:
 def _decode_text(text: str) -> str:
     """Return the string that a JSON string literal, with its quotes, represents."""
     return str(json.loads(text))
-
-
-def _replace_content(file: Path, content: bytes) -> None:
-    """Replace the content of a file atomically; keep its permissions and owner.
-
-    Another user who may write to the folder can replace the temporary file by a link, so owner and
-    permissions are set through its descriptor.
-    """
-    status = file.stat()
-    handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
-    try:
-        with os.fdopen(handle, "wb") as temporary:
-            temporary.write(content)
-            temporary.flush()
-            os.fsync(temporary.fileno())
-            with contextlib.suppress(OSError):  # only root may change a file's owner
-                os.fchown(temporary.fileno(), status.st_uid, status.st_gid)
-            os.fchmod(temporary.fileno(), stat.S_IMODE(status.st_mode))
-        Path(name).replace(file)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    _flush_folder(file.parent)
-
-
-def _flush_folder(folder: Path) -> None:
-    """Flush a directory to disk, so that a rename in it survives a crash; ignore errors."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

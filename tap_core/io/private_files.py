@@ -7,6 +7,7 @@ can replace the file between check and use.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -197,11 +198,15 @@ def make_parents(path: StrPath) -> None:
             folder.mkdir(mode=0o755, exist_ok=True)
 
 
-def replace_file(path: StrPath, text: str, mode: int = 0o600) -> None:
-    """Write text to a file atomically: write a temporary file and rename it to ``path``.
+def replace_file(
+    path: StrPath, text: str, mode: int = 0o600, owner: os.stat_result | None = None
+) -> None:
+    """Write text to a file atomically: write a temporary file, flush it to disk and rename it.
 
-    The file is UTF-8 and gets the permissions ``mode``. If ``path`` is a symbolic link, the link is
-    replaced.
+    The file is UTF-8 and gets the permissions ``mode``. It also gets the owner in the status
+    ``owner``, if that is given and this process may change it. Owner and permissions are set
+    through the file's descriptor, because another user who may write to the folder can replace the
+    temporary file by a link. If ``path`` is a symbolic link, the link is replaced.
 
     Raises:
         OSError: The file cannot be written.
@@ -214,8 +219,24 @@ def replace_file(path: StrPath, text: str, mode: int = 0o600) -> None:
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
-            os.fchmod(file.fileno(), mode)
+            file.flush()
+            os.fsync(handle)
+            if owner is not None:
+                with contextlib.suppress(OSError):  # only root may change a file's owner
+                    os.fchown(handle, owner.st_uid, owner.st_gid)
+            os.fchmod(handle, mode)
         partial.replace(final)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+    _flush_folder(final.parent)
+
+
+def _flush_folder(folder: Path) -> None:
+    """Flush a directory to disk, so that a rename in it survives a crash; ignore errors."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
