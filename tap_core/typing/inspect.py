@@ -50,17 +50,17 @@ def append_type(type_dict: JsonSchema, new_type: str) -> JsonSchema:
     """Return a copy of a schema that also allows the type ``new_type``, such as ``null``.
 
     A schema without ``anyOf``, ``oneOf`` and ``type`` allows all types and stays unchanged. In
-    contrast to singer_sdk, a schema is appended to ``anyOf``, instead of the bare name of the type.
+    contrast to singer_sdk, a schema is appended to ``anyOf``, instead of the bare name of the type,
+    and nothing to a ``oneOf`` that allows the type, because a value must match only one schema.
     """
     result = deepcopy(type_dict)
-    if "anyOf" in result:
-        options = result["anyOf"] if isinstance(result["anyOf"], list) else [result["anyOf"]]
-        types = [one.get("type") or () for one in options if isinstance(one, dict)]
-        if new_type not in options and not any(new_type in _list_types(each) for each in types):
+    keyword = next((word for word in ("anyOf", "oneOf") if word in result), None)
+    if keyword is not None:
+        options = result[keyword] if isinstance(result[keyword], list) else [result[keyword]]
+        types = [option.get("type") or () for option in options if isinstance(option, dict)]
+        if new_type not in options and not any(new_type in _list_types(kind) for kind in types):
             options.append({"type": new_type})
-        result["anyOf"] = options
-    elif "oneOf" in result:
-        result["oneOf"].append({"type": new_type})
+        result[keyword] = options
     elif "type" in result:
         names = _list_types(result["type"])
         if new_type not in names:

@@ -251,23 +251,26 @@ def outcomes(th: Any) -> dict[str, Any]:
     return dict(json.loads(json.dumps(found)))
 
 
-def correct_any_of(value: Any) -> Any:
-    """Return a result of singer_sdk with a schema for null in place of "null" in each ``anyOf``.
+def correct_alternatives(value: Any) -> Any:
+    """Return a result of singer_sdk with only one schema for null in each ``anyOf`` and ``oneOf``.
 
-    singer_sdk adds the text, also if another schema allows null. ``value`` is a JSON value or text.
+    singer_sdk adds one to ``oneOf`` and the text "null" to ``anyOf``, also if another schema allows
+    null. ``value`` is a JSON value or text.
     """
     if isinstance(value, str):
-        return json.dumps(correct_any_of(json.loads(value))) if '"anyOf"' in value else value
+        is_combined = '"anyOf"' in value or '"oneOf"' in value
+        return json.dumps(correct_alternatives(json.loads(value))) if is_combined else value
     if isinstance(value, list):
-        return [correct_any_of(each) for each in value]
+        return [correct_alternatives(each) for each in value]
     if not isinstance(value, dict):
         return value
-    found = {name: correct_any_of(each) for name, each in value.items()}
-    options = found.get("anyOf")
-    if isinstance(options, list) and options[-1] == "null":
-        types = [each["type"] for each in options if isinstance(each, dict) and "type" in each]
-        is_known = any("null" in each for each in types)
-        found["anyOf"] = [*options[:-1], *([] if is_known else [{"type": "null"}])]
+    found = {name: correct_alternatives(each) for name, each in value.items()}
+    for keyword, added in (("anyOf", "null"), ("oneOf", {"type": "null"})):
+        options = found.get(keyword)
+        if isinstance(options, list) and options[-1:] == [added]:
+            types = [each.get("type", ()) for each in options[:-1] if isinstance(each, dict)]
+            is_known = any("null" in each for each in types)
+            found[keyword] = [*options[:-1], *([] if is_known else [{"type": "null"}])]
     return found
 
 

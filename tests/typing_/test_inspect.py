@@ -27,7 +27,7 @@ from tap_core.typing.inspect import (
     is_uniform_list,
 )
 from tests.peers import missing_reason, peer_python
-from tests.typing_.declarations import correct_any_of
+from tests.typing_.declarations import correct_alternatives
 from tests.typing_.type_predicates import answers
 
 PEER = peer_python("singer_sdk")
@@ -43,7 +43,7 @@ def test_type_predicates_give_the_results_of_singer_sdk():
     command = [str(PEER), "-W", "ignore", str(SCRIPT), "singer_sdk"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     theirs = {
-        name: correct_any_of(result) if name.startswith("append_type") else result
+        name: correct_alternatives(result) if name.startswith("append_type") else result
         for name, result in json.loads(done.stdout).items()
     }
     ours = answers("tap_core")
@@ -178,6 +178,7 @@ def test_append_type_returns_a_copy_with_the_type_added_once():
     assert append_type({"type": ["null", "string"]}, "null") == {"type": ["null", "string"]}
     assert append_type({"type": "null"}, "null") == {"type": "null"}
     assert append_type({"oneOf": []}, "null") == {"oneOf": [NULL]}
+    assert append_type({"oneOf": [INSTANT, DAY]}, "null") == {"oneOf": [INSTANT, DAY]}
     assert append_type({"anyOf": ["null"]}, "null") == {"anyOf": ["null"]}
     assert append_type({"anyOf": [True, INSTANT]}, "null") == {"anyOf": [True, INSTANT, NULL]}
     assert append_type({"anyOf": [INSTANT, NULL]}, "null") == {"anyOf": [INSTANT, NULL]}

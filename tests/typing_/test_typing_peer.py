@@ -11,7 +11,7 @@ import pytest
 
 from tap_core import typing as th
 from tests.peers import missing_reason, peer_python
-from tests.typing_.declarations import correct_any_of, outcomes
+from tests.typing_.declarations import correct_alternatives, outcomes
 
 PEER = peer_python("singer_sdk")
 SCRIPT = Path(__file__).with_name("declarations.py")
@@ -37,7 +37,7 @@ def test_declarations_give_the_json_of_singer_sdk(peer):
     different = {
         name: (value, ours.get(name))
         for name, value in peer["outcomes"].items()
-        if ours.get(name) != correct_any_of(value)
+        if ours.get(name) != correct_alternatives(value)
     }
     assert different == {}
 
