@@ -14,7 +14,6 @@ from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
-from pathlib import Path
 from types import ModuleType
 
 __all__ = ["SINGER_SDK", "install_import_alias", "search_working_directory"]
@@ -83,7 +82,7 @@ def search_working_directory() -> None:
 
     As the last entry of `sys.path`, the directory cannot replace an installed library.
     """
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+    if "" not in sys.path:
         sys.path.append("")
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tap_core.compat.import_alias import search_working_directory
+
 ROOT = Path(__file__).parents[2]
 TAP = '''
 from __future__ import annotations
@@ -163,6 +165,18 @@ def test_class_in_the_working_directory_is_found(site: Path) -> None:
     done = script(site / "sub", site, "tap_here:Here", "../config.json")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count('"RECORD"') == 3
+
+
+def test_removed_working_directory_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    search_working_directory()
+    assert sys.path[-1] == ""
 
 
 def test_command_flags_are_passed_to_the_plugin(site: Path) -> None:
