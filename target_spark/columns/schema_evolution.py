@@ -49,7 +49,7 @@ from target_spark.columns.types import (
 from target_spark.errors import SchemaChangeError
 from target_spark.tables.identifiers import fold_case, is_internal
 
-__all__ = ["CanWiden", "any_widening", "can_share_batch", "diff_with_table", "merge_table_schemas"]
+__all__ = ["CanWiden", "can_share_batch", "diff_with_table", "merge_table_schemas"]
 
 CanWiden: TypeAlias = Callable[[str, str], bool]
 """Function that returns True if the table format can change a column from an old to a new DDL type,
@@ -61,13 +61,8 @@ _MAX_NAMES = 10
 """Maximum number of columns that an error message lists."""
 
 
-def any_widening(_old: str, _new: str) -> bool:
-    """Return True for any two types: Delta Lake can widen a column to any wider type."""
-    return True
-
-
 def merge_table_schemas(
-    old: TableSchema, new: TableSchema, can_widen: CanWiden = any_widening
+    old: TableSchema, new: TableSchema, can_widen: CanWiden
 ) -> tuple[TableSchema, tuple[SchemaChange, ...]]:
     """Merge a stream's new schema, from a later SCHEMA message, into the schema of its table.
 
@@ -88,7 +83,7 @@ def merge_table_schemas(
 def diff_with_table(
     table_schema: TableSchema,
     table: Mapping[str, str],
-    can_widen: CanWiden = any_widening,
+    can_widen: CanWiden,
     sources: Mapping[str, str] | None = None,
 ) -> tuple[TableSchema, tuple[SchemaChange, ...]]:
     """Compare a stream's table schema with its existing table, and merge both.

@@ -23,7 +23,6 @@ from target_spark.columns import (
     TableSchema,
     Text,
     Timestamp,
-    diff_with_table,
     schema_from_json_schema,
     to_json_schema,
 )
@@ -33,6 +32,7 @@ from target_spark.loader.stream_context import compute_schema_digest
 from target_spark.storage.spool import Spool, SpoolFolder
 from target_spark.writers.base import MergeKeys
 from target_spark.writers.merge_statement import Matched, Merge, build_upsert, source_column
+from tests.target.columns.widening_of_all_types import diff_with_table
 
 AIRBYTE = ColumnOptions(airbyte=True)
 INT: dict[str, Any] = {"type": ["null", "integer"]}

@@ -17,12 +17,11 @@ from target_spark.columns import (
     Text,
     Timestamp,
     can_share_batch,
-    diff_with_table,
-    merge_table_schemas,
     schema_from_json_schema,
 )
 from target_spark.columns.ddl_parser import parse_ddl
 from target_spark.tables.identifiers import fold_case
+from tests.target.columns.widening_of_all_types import diff_with_table, merge_table_schemas
 
 INT: dict[str, Any] = {"type": "integer"}
 BIG = {"type": "integer", "maximum": 10**30}

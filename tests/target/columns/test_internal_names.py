@@ -14,13 +14,13 @@ from target_spark.columns import (
     ColumnSource,
     Integer,
     Text,
-    diff_with_table,
     schema_from_json_schema,
 )
 from target_spark.config.options import LoadOptions
 from target_spark.fivetran.batch_request import FileKind
 from target_spark.fivetran.tables import TableService
 from target_spark.tables.identifiers import is_internal, quote
+from tests.target.columns.widening_of_all_types import diff_with_table
 from tests.target.fivetran.fivetran_writes import DestinationTables, shape
 from tests.target.warehouse import Warehouse, record, schema
 

@@ -14,8 +14,6 @@ from target_spark.columns import (
     ColumnSource,
     OnSchemaChange,
     TableSchema,
-    diff_with_table,
-    merge_table_schemas,
     schema_from_json_schema,
 )
 from target_spark.errors import SchemaChangeError
@@ -30,6 +28,7 @@ from tests.target.columns.test_evolution import (
     never,
     struct,
 )
+from tests.target.columns.widening_of_all_types import diff_with_table, merge_table_schemas
 
 EVOLVE, WIDEN = OnSchemaChange.EVOLVE, OnSchemaChange.WIDEN
 IGNORE, FAIL = OnSchemaChange.IGNORE, OnSchemaChange.FAIL

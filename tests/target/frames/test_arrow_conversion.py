@@ -17,12 +17,12 @@ from target_spark.columns import (
     ColumnOptions,
     OnSchemaChange,
     TableSchema,
-    diff_with_table,
     schema_from_json_schema,
 )
 from target_spark.frames import BatchMetadata, SpoolFrame
 from target_spark.frames.arrow_conversion import ArrowConverter, ConversionError
 from tests.extract.sample_taps import KINDS, KINDS_SCHEMA
+from tests.target.columns.widening_of_all_types import diff_with_table
 from tests.target.frames.test_conversions import (
     BAD,
     NEAR_MISSES,

@@ -22,7 +22,6 @@ from target_spark.columns import (
     Integer,
     TableSchema,
     Timestamp,
-    merge_table_schemas,
     schema_from_json_schema,
 )
 from target_spark.frames import (
@@ -32,6 +31,7 @@ from target_spark.frames import (
 )
 from target_spark.storage.row_ordinals import first_in_part
 from target_spark.writers import MergeKeys, latest_by_key
+from tests.target.columns.widening_of_all_types import merge_table_schemas
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

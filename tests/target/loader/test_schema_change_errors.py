@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from tap_core.events import Checkpoint, Event, Rows, SchemaEvent, StreamId
-from target_spark.columns import OnSchemaChange, diff_with_table
+from target_spark.columns import OnSchemaChange
 from target_spark.config.options import LoadOptions, StreamOptions
 from target_spark.errors import SchemaChangeError
 from target_spark.loader.commit_request import CommitRequest, CommitResult
 from target_spark.loader.loader import Loader
 from target_spark.loader.report import Report
 from target_spark.storage.spool import SpoolFolder
+from tests.target.columns.widening_of_all_types import diff_with_table
 from tests.target.loader.test_state_order import MemoryTables, StubEngine
 
 A, B = StreamId("a"), StreamId("b")
