@@ -572,10 +572,8 @@ class TargetSpark(PluginBase):
         A traceback is added only for unexpected errors, whose message alone is not sufficient.
         """
         message = hide(str(fault)) or type(fault).__name__
-        if isinstance(fault, _SELF_EXPLANATORY):
-            self.logger.error("%s", message)
-            return
-        self.logger.error("%s", message, exc_info=fault)
+        traceback = None if isinstance(fault, _SELF_EXPLANATORY) else fault
+        self.logger.error("%s", message, exc_info=traceback)
 
     def _save_report(self, report: Report) -> None:
         path = self._config.get("report")

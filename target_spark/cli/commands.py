@@ -433,7 +433,7 @@ def _print_last_state(target: CommandTarget, job: str) -> int:
         tables = find_recoverable_tables(settings.load_options(config), get_spark)
     _print_unknown_tables([each.table.name for each in tables if each.unknown])
     last = get_job_metadata(jobs, tables)
-    if last is None or last.state is None:
+    if last is None:
         _print_line(_describe_missing_state(jobs, tables))
         return 1
     _print_line(_describe_origin(jobs, last, tables))

@@ -142,7 +142,7 @@ def reload_records(
     folder: SpoolFolder,
     described: SchemaEvent,
     *,
-    overwrite: bool = False,
+    overwrite: bool,
 ) -> ReplayResult:
     """Load the records in a stream's quarantine table again as `replay` does, with a running Spark.
 

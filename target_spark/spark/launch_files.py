@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tap_core.io.private_files import replace_file
 from target_spark.errors import SparkUnavailableError
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def launch_environment(
             arguments += ["--load-spark-defaults"]
         else:  # Spark reads only the last of two files, and of a repeated key the last value
             text = f"{Path(submit_settings.properties_file).read_text(encoding='utf-8')}\n\n{text}"
-        _write_privately(folder / "spark.properties", text)
+        replace_file(folder / "spark.properties", text)
         yield {**variables, _SUBMIT_ARGUMENTS: shlex.join([*arguments, *rest])}
 
 
@@ -144,7 +145,7 @@ def _hide_options(key: str, text: str, file: Path) -> str:
         else:
             shown.append(option)
     if hidden:
-        _write_privately(file, "".join(f"{_quote_for_java(option)}\n" for option in hidden))
+        replace_file(file, "".join(f"{_quote_for_java(option)}\n" for option in hidden))
         shown.append(f'"@{file}"')
     return " ".join(shown)
 
@@ -179,10 +180,3 @@ def _escape_property(text: str) -> str:
         return re.sub("(.{4})", r"\\u\1", found[0].encode("utf-16-be", "surrogatepass").hex())
 
     return _NOT_PLAIN.sub(units, text)
-
-
-def _write_privately(file: Path, text: str) -> None:
-    """Create a file that no other user can read at any time (mode 0600), and write a text to it."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    with os.fdopen(os.open(file, flags, 0o600), "w", encoding="utf-8") as out:
-        out.write(text)

@@ -27,6 +27,7 @@ from typing import Any
 
 from tap_core.io.private_files import UntrustedPathError
 from target_spark.errors import JobLockError, TableError
+from target_spark.spark.jvm import cache_folder
 from target_spark.storage.lock_files import open_lock_file
 from target_spark.storage.uris import resolve_address, to_local_folder
 
@@ -59,9 +60,8 @@ def lock_file_path(warehouse: str, job: str) -> Path:
     folder = to_local_folder(location)
     if folder is not None:
         return folder / "_target_spark" / f"{name}.lease"
-    cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     location_hash = hashlib.sha256(location.encode()).hexdigest()[:16]
-    return Path(cache, "target-spark", "leases", location_hash, f"{name}.lease")
+    return cache_folder() / "leases" / location_hash / f"{name}.lease"
 
 
 def get_lock_holder(warehouse: str, job: str) -> str | None:

@@ -259,7 +259,7 @@ class EngineSession:
         elif attachment is not None:  # the engine sees the end and cancels the run's jobs
             attachment.connection.close()
 
-    def replace_lost_engine(self, wait_seconds: float = _LOSS_SECONDS) -> bool:
+    def replace_lost_engine(self, wait_seconds: float) -> bool:
         """Start the run's own Spark if the shared Spark process (engine) has ended.
 
         Args:
