@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tap_core.config.loading import ConfigInput
 from tap_core.config.similar_names import suggest
-from tap_core.events import SchemaEvent, StreamId
+from tap_core.events import Checkpoint, SchemaEvent, StreamId
 from tap_core.exceptions import (
     CatalogFileError,
     ConfigurationError,
@@ -361,7 +361,7 @@ class _LoaderOutput:
         An event is, for example, a schema, a chunk of records or a state.
         """
         with self._lock:
-            for each in self._map_events([event]):
+            for each in self._map_events([_drop_namespace(event)]):
                 self._loader.process_event(each)
             self._loader.poll()
 
@@ -405,8 +405,18 @@ def _make_overwrite_check(
 
 def _get_outputs(stream: SyncStream, target: CommandTarget) -> set[StreamId]:
     """Return the streams that the target's stream maps create from a stream of the tap."""
-    events = target.make_event_mapper()(get_schemas(stream))
+    events = target.make_event_mapper()(map(_drop_namespace, get_schemas(stream)))
     return {event.stream for event in events if isinstance(event, SchemaEvent)}
+
+
+def _drop_namespace(event: Event) -> Event:
+    """Return an event whose stream has no namespace, as in Singer's messages.
+
+    Thus a run loads a stream into the same table, and with the same settings, as a pipe.
+    """
+    if isinstance(event, Checkpoint) or event.stream.namespace is None:
+        return event
+    return replace(event, stream=StreamId(event.stream.name))
 
 
 def _load_state(

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import pytest
 
 from tap_core import Stream, Tap
+from tap_core.events import Event, Rows, SchemaEvent, StreamId
 from tap_core.types import Context, Record
 from target_spark.errors import ReadingError
 from target_spark.target import TargetSpark
@@ -116,15 +117,42 @@ class LeavingTap(Tap):
         return [Leaving(self)]
 
 
-@pytest.mark.parametrize("status, code", [(3, 1), ("no token", 1), ("", 1), (0, 0)])
-def test_tap_that_exits_with_an_error_fails_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int | str, code: int
-) -> None:
-    """As in a shell, where the exit code of the tap tells that it has failed."""
+class Orders(Stream):
+    """A stream with a namespace, such as the schema of a database."""
+
+    name = "shop-orders"
+    replication_key = "id"
+    schema: ClassVar = {"properties": {"id": {"type": "integer"}}}
+
+    @property
+    def namespace(self) -> str:
+        return "shop"
+
+    def get_records(self, context: Context | None) -> Iterator[Record]:
+        """Yield the records from the bookmark on."""
+        for number in range(self.get_starting_replication_key_value(context) or 0, 9):
+            yield {"id": number}
+
+
+class OrderTap(Tap):
+    """The tap with this stream."""
+
+    name = "tap-orders"
+    config_jsonschema: ClassVar = {"properties": {}}
+
+    def discover_streams(self) -> list[Stream]:
+        """Return the stream."""
+        return [Orders(self)]
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
+    """Let `run` work without Spark; return a list that gets the events for the loader."""
+    events: list[Event] = []
 
     def sync(_target: TargetSpark, _binding: object, feed: Callable[..., None], **_: bool) -> Any:
         engine = SimpleNamespace(begin=lambda: None, spark=lambda: None)
-        loader = SimpleNamespace(process_event=lambda _event: None, poll=lambda: None, failures=())
+        loader = SimpleNamespace(process_event=events.append, poll=lambda: None, failures=())
         try:
             feed(SimpleNamespace(engine=engine, loader=loader))
         except ReadingError as error:
@@ -132,11 +160,42 @@ def test_tap_that_exits_with_an_error_fails_the_run(
         return []
 
     monkeypatch.setattr(TargetSpark, "run_load", sync)
-    places = {"path": str(tmp_path), "staging": str(tmp_path)}
-    config = write_settings(tmp_path, "c.json", status=status, remote="sc://localhost", **places)
-    words = ["run", "--tap", f"{__name__}:LeavingTap", "--config", config]
-    words += ["--state", write_settings(tmp_path, "state.json")]
-    assert TargetSpark.get_command(["run"]).main(words, standalone_mode=False) == code
+    return events
+
+
+def run_without_spark(
+    folder: Path, tap: str, state: dict[str, Any] | None = None, **config: Any
+) -> Any:
+    """Run the command in this process with the fixture `loaded`, and return its exit code."""
+    places = {"path": str(folder), "staging": str(folder)}
+    file = write_settings(folder, "c.json", remote="sc://localhost", **places, **config)
+    words = ["run", "--tap", f"{__name__}:{tap}", "--config", file]
+    words += ["--state", write_settings(folder, "state.json", **(state or {}))]
+    return TargetSpark.get_command(["run"]).main(words, standalone_mode=False)
+
+
+@pytest.mark.usefixtures("loaded")
+@pytest.mark.parametrize("status, code", [(3, 1), ("no token", 1), ("", 1), (0, 0)])
+def test_tap_that_exits_with_an_error_fails_the_run(
+    tmp_path: Path, status: int | str, code: int
+) -> None:
+    """As in a shell, where the exit code of the tap tells that it has failed."""
+    assert run_without_spark(tmp_path, "LeavingTap", status=status) == code
+
+
+@pytest.mark.parametrize(("settings", "count"), [({}, 2), ({"write_mode": "overwrite"}, 9)])
+def test_stream_with_a_namespace_is_loaded_as_by_a_pipe(
+    tmp_path: Path, loaded: list[Event], settings: dict[str, Any], count: int
+) -> None:
+    """Its table and settings are those of its name, because Singer messages have no namespace."""
+    bookmark = {"replication_key": "id", "replication_key_value": 7}
+    state = {"bookmarks": {"shop-orders": bookmark}}
+    streams = {"shop-orders": settings}
+    assert run_without_spark(tmp_path, "OrderTap", state, streams=streams) == 0
+    described = [event for event in loaded if isinstance(event, SchemaEvent)]
+    rows = [event for event in loaded if isinstance(event, Rows)]
+    assert {event.stream for event in (*described, *rows)} == {StreamId("shop-orders")}
+    assert sum(len(event.rows) for event in rows) == count
 
 
 @pytest.mark.spark
