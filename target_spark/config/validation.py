@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from tap_core.exceptions import ConfigurationError
 from target_spark.config.options import APPENDING_FORMATS, WriteMode, split_identifier, uses_paths
 from target_spark.spark.exact_value_conf import describe_conflict, find_conflicts
 from target_spark.storage.uris import get_scheme, is_azure, is_s3, to_local_folder, to_spark_scheme
@@ -21,6 +22,9 @@ __all__ = ["iterate_settings", "uses_spark_catalog", "validate_combinations"]
 
 _DEFAULT_MASTER: Final = "local[*]"
 _MAX_CLUSTER_COLUMNS: Final = 4
+_ADDRESSES: Final = ("path", "warehouse", "staging")
+"""Settings that are a path or URL."""
+
 _SPARK_CATALOG_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
 _SPARK_CATALOG: Final = "spark_catalog"
 _CATALOG_CONF: Final = "spark.sql.catalog."
@@ -45,6 +49,9 @@ def validate_combinations(config: _Settings) -> Iterator[str]:
 
     An example is ``write_mode: upsert`` with Parquet tables. The text also contains the remedy.
     """
+    if unknown_homes := list(_check_home_folders(config)):
+        yield from unknown_homes
+        return  # the other checks need the absolute paths
     table_format = config.get("format") or "delta"
     for prefix, own, merged in iterate_settings(config):
         yield from _check_format(table_format, prefix, own)
@@ -190,12 +197,22 @@ def _check_exact_values(config: _Settings) -> Iterator[str]:
 # Locations of tables
 
 
+def _check_home_folders(config: _Settings) -> Iterator[str]:
+    """Yield an error text for each path that begins with the home folder of an unknown user."""
+    paths = [(setting, config.get(setting)) for setting in _ADDRESSES]
+    for setting, path in (*paths, *(("jars", jar) for jar in config.get("jars") or ())):
+        try:
+            to_local_folder(path or "")
+        except ConfigurationError as error:  # noqa: PERF203  (there are few paths)
+            yield f"{setting}: {error}"
+
+
 def _check_addresses(table_format: str, config: _Settings) -> Iterator[str]:
     """Yield an error text for each URL in the settings that Spark or the format cannot use.
 
     Examples are S3 URLs with credentials, and remote URLs for Parquet tables.
     """
-    for setting in ("path", "warehouse", "staging"):
+    for setting in _ADDRESSES:
         address = config.get(setting)
         if not address:
             continue

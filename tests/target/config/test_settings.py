@@ -39,6 +39,9 @@ def test_only_the_path_is_required() -> None:
         ({"path": "/a", "numbers_as_decimal": "39,1"}, "38 digits"),
         ({"path": "/a", "master": "spark://host:7077"}, "staging"),
         ({"path": "/a", "remote": "sc://host"}, "staging"),
+        ({"path": "~no-such-user/a"}, "path: There is no home folder for '~no-such-user'"),
+        ({"path": "/a", "remote": "sc://a", "staging": "~no-such-user"}, "staging: There is no"),
+        ({"path": "/a", "jars": ["~no-such-user/a.jar"]}, "jars: There is no home folder"),
         ({"path": "/a", "remote": "sc://[host", "staging": "/b"}, "remote: the host"),
     ],
 )
