@@ -286,7 +286,7 @@ def reject_empty(context: typer.Context, param: typer.CallbackParam, value: str)
         BadParameter: The option has an empty value, as from a shell variable that is not set.
     """
     if not value and _is_given(context, param):
-        raise typer.BadParameter("The path of the file is empty.", context, param)
+        raise typer.BadParameter("The path of the file is empty.")
     return value
 
 
