@@ -17,6 +17,8 @@ from tap_core.filesystem.stream import FileStream
 from tap_core.tap_base import Tap
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fsspec import AbstractFileSystem
 
     from tap_core.types import JsonSchema
@@ -77,22 +79,13 @@ class FolderTap(Tap, Generic[_Files]):
         """File system (fsspec) whose root is the tap's folder.
 
         Raises:
-            ConfigValidationError: The file system is unknown, a package that it needs is not
-                installed, or it is FTP or SFTP, but its setting is missing.
+            ConfigValidationError: The file system cannot be used, or lacks its setting.
         """
-        from fsspec import get_filesystem_class
         from fsspec.implementations.dirfs import DirFileSystem
 
         protocol = self.config["filesystem"]
         options = self.config.get(protocol)
-        if options is None and protocol in _NEEDS_SETTINGS:
-            raise _make_config_error(f"'{protocol}' is required where 'filesystem' is '{protocol}'")
-        try:
-            get_filesystem_class(protocol)
-        except (ImportError, ValueError) as error:
-            raise _make_config_error(
-                f"'filesystem': '{protocol}' cannot be used: {error}"
-            ) from None
+        _check_file_system(protocol, options)
         self.logger.debug("Opening the file system '%s'", protocol)
         return DirFileSystem(path=self.path, target_protocol=protocol, target_options=options or {})
 
@@ -125,6 +118,23 @@ class FolderTap(Tap, Generic[_Files]):
             # fsspec gives a link to a file another type than "file".
             and (member["type"] == "file" or self.fs.isfile(member["name"]))
         )
+
+
+def _check_file_system(protocol: str, options: Mapping[str, Any] | None) -> None:
+    """Check the setting ``filesystem``; ``options`` is the setting for this file system.
+
+    Raises:
+        ConfigValidationError: The file system is unknown, a package that it needs is not installed,
+            or it is FTP or SFTP, but its setting is missing.
+    """
+    from fsspec import get_filesystem_class
+
+    if options is None and protocol in _NEEDS_SETTINGS:
+        raise _make_config_error(f"'{protocol}' is required where 'filesystem' is '{protocol}'")
+    try:
+        get_filesystem_class(protocol)
+    except (ImportError, ValueError) as error:
+        raise _make_config_error(f"'filesystem': '{protocol}' cannot be used: {error}") from None
 
 
 def _check_stream_names(files: list[str]) -> None:

@@ -155,8 +155,7 @@ class SQLStream(Stream, abc.ABC):
         It is the stream's own name if the catalog entry has a database, or lacks a schema or table.
         """
         entry = self._singer_catalog_entry
-        is_identified = self.namespace and entry.table and not entry.database
-        return entry.table if is_identified and entry.table else self.name
+        return entry.table if self.namespace and entry.table and not entry.database else self.name
 
     @property
     def fully_qualified_name(self) -> FullyQualifiedName:
@@ -223,8 +222,7 @@ class SQLStream(Stream, abc.ABC):
             context: Values that identify the partition to sync, or None.
 
         Raises:
-            StreamSetupError: The replication key is not a column of the table, or the bookmark or
-                start date does not fit its type.
+            StreamSetupError: The replication key is no column, or the start does not fit its type.
         """
         if self.replication_key:
             column = _get_key_column(table, self.replication_key, self)
