@@ -290,6 +290,38 @@ def test_custom_authenticator_logs_in_once_for_all_streams(tmp_path: Path):
     assert [one.headers.get("X-Session") for one in server.asked[1:]] == ["t-1", "t-1"]
 
 
+def test_token_of_a_nested_authenticator_is_requested_once(tmp_path: Path):
+    components = f"""
+    from dataclasses import dataclass
+    from {CDK}.auth.declarative_authenticator import DeclarativeAuthenticator
+
+    @dataclass
+    class Chosen(DeclarativeAuthenticator):
+        oauth: DeclarativeAuthenticator
+        other: DeclarativeAuthenticator
+
+        def __new__(cls, oauth, other):
+            return oauth
+    """
+    body = f"""
+    authenticator:
+      type: CustomAuthenticator
+      class_name: {PLACE}.Chosen
+      other: {{type: BearerAuthenticator, api_token: x}}
+      oauth:
+        type: OAuthAuthenticator
+        client_id: a
+        client_secret: b
+        grant_type: client_credentials
+        token_refresh_endpoint: "{{{{ config['url'] }}}}/token"
+    """
+    with serving() as server:
+        server.answers(Reply({"access_token": "t-1", "expires_in": 3600}), page({"id": 1}))
+        read(tmp_path, server, components, *(stream(name, f"/{name}", body) for name in "ab"))
+    assert asked(server) == ["/token", "/a", "/b"]
+    assert [one.headers["Authorization"] for one in server.asked[1:]] == ["Bearer t-1"] * 2
+
+
 @pytest.mark.parametrize("hook", ["_make_handled_request", "_get_refresh_access_token_response"])
 def test_token_of_a_custom_oauth_class_can_be_nested(tmp_path: Path, hook: str):
     """The first hook is that of airbyte-cdk 7, the second that of earlier versions."""

@@ -8,12 +8,14 @@ class.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias, cast
 
 import requests
 from requests.auth import AuthBase
 
+from tap_core.http.request import Auth
 from tap_core.incremental import cursor, request_options
 from tap_core.manifest.cdk_compat.cursors import CdkMinMaxDatetime
 from tap_core.manifest.cdk_compat.error_handlers import (
@@ -182,16 +184,22 @@ class _ErrorHandlerAdapter(_BackoffAdapter):
 
 
 class _AuthenticatorAdapter(AuthBase):
-    """Adapter from this SDK's authenticators to the interface ``requests.auth.AuthBase``."""
+    """Adapter from this SDK's authenticators to the interface ``requests.auth.AuthBase``.
+
+    All requests and threads share one signing function, and so its access token.
+    """
 
     def __init__(self, inner: Any, owner: StreamOwner, config: Mapping[str, Any]) -> None:
         self._inner = inner
         self._owner = owner
+        self._sign: Auth | None = None
+        self._lock = threading.Lock()
         self.config: Mapping[str, Any] = config
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        signed = self._inner.auth(self._owner.stream)(request)
-        return cast("requests.PreparedRequest", signed)
+        with self._lock:
+            sign = self._sign = self._sign or self._inner.auth(self._owner.stream)
+        return sign(request)
 
 
 _Factory: TypeAlias = Callable[[Any, StreamOwner, Mapping[str, Any]], Any]
