@@ -362,17 +362,14 @@ class OAuthAuthenticator:
     IGNORED: ClassVar[frozenset[str]] = _IGNORED_OAUTH_OPTIONS
 
     def __post_init__(self) -> None:
-        missing: list[str] = []
+        needed = ["client_id", "client_secret"]
         if self.use_profile_assertion:
-            missing += ["profile_assertion"] if self.profile_assertion is None else []
-        else:
-            missing += ["client_id"] if self.client_id is None else []
-            missing += ["client_secret"] if self.client_secret is None else []
-            if self.grant_type == "refresh_token" and self.refresh_token is None:
-                missing += [] if self.refresh_token_updater else ["refresh_token"]
+            needed = ["profile_assertion"]
+        elif self.grant_type == "refresh_token" and self.refresh_token_updater is None:
+            needed.append("refresh_token")
+        missing = ", ".join(f"`{name}`" for name in needed if getattr(self, name) is None)
         if missing:
-            options = ", ".join(f"`{name}`" for name in missing)
-            raise ManifestError(f"An OAuthAuthenticator with this grant type needs {options}.")
+            raise ManifestError(f"An OAuthAuthenticator with this grant type needs {missing}.")
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (every authenticator takes it)
         """Return a callable that adds the access token to a request.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Final
 
 from tap_core.manifest.components.record_selector import RecordPredicate
@@ -15,6 +14,7 @@ from tap_core.manifest.interfaces import (
     Condition,
     DeclarativeStreamProtocol,
     Retriever,
+    TemplateScope,
     Transformation,
     resolve,
 )
@@ -93,14 +93,6 @@ class SchemaTypeIdentifier:
     schema_pointer: list[str] = field(default_factory=list)
     types_mapping: list[TypesMap] = field(default_factory=list)
 
-    @cached_property
-    def _get_key(self) -> Callable[[Any], Any]:
-        return make_getter(self.key_pointer)
-
-    @cached_property
-    def _get_type(self) -> Callable[[Any], Any]:
-        return make_getter(self.type_pointer)
-
     def fields(self, described: Any, config: Mapping[str, Any]) -> Iterator[tuple[str, JsonSchema]]:
         """Yield the name and the JSON Schema of each field that a response describes.
 
@@ -117,26 +109,27 @@ class SchemaTypeIdentifier:
                 f"The response has no list of fields at {self.schema_pointer}: check"
                 " schema_pointer, and the response of the schema_loader's retriever."
             )
+        get_name, get_type = make_getter(self.key_pointer), make_getter(self.type_pointer)
         for description in descriptions:
-            name = self._get_key(description)
+            name = get_name(description)
             if not isinstance(name, str):
                 raise ManifestError(
                     f"A field is described without a name at {self.key_pointer}: {description!r}."
                 )
-            yield name, self._make_schema(description, config)
+            api_type = get_type(description) if self.type_pointer else MISSING
+            scope = {"config": config, "raw_schema": description}
+            yield name, self._make_schema("string" if api_type is MISSING else api_type, scope)
 
-    def _make_schema(self, field: Any, config: Mapping[str, Any]) -> JsonSchema:
-        api_type = self._get_type(field) if self.type_pointer else "string"
-        kind = self._map_type("string" if api_type is MISSING else api_type, field, config)
+    def _make_schema(self, api_type: Any, scope: TemplateScope) -> JsonSchema:
+        kind = self._map_type(api_type, scope)
         if isinstance(kind, ComplexFieldType):
             return kind.schema
         if isinstance(kind, list) and len(kind) == 2:  # noqa: PLR2004  (as in airbyte-cdk)
             return {"oneOf": [_parse_type(one) for one in kind]}
         return _parse_type(kind)
 
-    def _map_type(self, api_type: Any, field: Any, config: Mapping[str, Any]) -> Any:
+    def _map_type(self, api_type: Any, scope: TemplateScope) -> Any:
         """Return the target type of the first matching rule, or else the API's type unchanged."""
-        scope = {"config": config, "raw_schema": field}
         for rule in self.types_mapping:
             if rule.current_type == api_type and resolve(rule.condition, scope):
                 return rule.target_type
