@@ -62,9 +62,9 @@ def _declares(schema: Mapping[str, Any], name: str) -> bool:
 
 def _iterate_branches(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the subschemas, as in ``allOf``, that may declare further properties of an object."""
-    found: list[Any] = [
+    branches: list[Any] = [
         branch for keyword in _SCHEMA_LIST_KEYWORDS for branch in schema.get(keyword) or ()
     ]
-    found += [schema.get(keyword) for keyword in _SCHEMA_KEYWORDS]
-    found += (schema.get("dependentSchemas") or {}).values()
-    yield from (branch for branch in found if isinstance(branch, Mapping))
+    branches += [schema.get(keyword) for keyword in _SCHEMA_KEYWORDS]
+    branches += (schema.get("dependentSchemas") or {}).values()
+    yield from (branch for branch in branches if isinstance(branch, Mapping))

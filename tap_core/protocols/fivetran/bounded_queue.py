@@ -36,8 +36,10 @@ class BoundedByteQueue:
         self._pieces: deque[bytes] = deque()
         self._waiting = 0
         self._turn = threading.Condition(threading.Lock())
-        self._is_over = self._is_left = False
+        self._is_over = False
         self._error: BaseException | None = None
+        self.is_left = False
+        """True if `leave` was called, so that the consumer reads no more data."""
 
     # Producer
 
@@ -48,7 +50,7 @@ class BoundedByteQueue:
             CallEndedError: The consumer has called `leave`.
         """
         with self._turn:
-            while self._waiting and self._waiting + len(piece) > self._limit and not self._is_left:
+            while self._waiting and self._waiting + len(piece) > self._limit and not self.is_left:
                 self._turn.wait()
             self.check()
             self._pieces.append(piece)
@@ -58,7 +60,7 @@ class BoundedByteQueue:
 
     def check(self) -> None:
         """Raise `CallEndedError` if `leave` was called, so that the data would not be read."""
-        if self._is_left:
+        if self.is_left:
             raise CallEndedError
 
     def end(self, error: BaseException | None = None) -> None:
@@ -68,7 +70,7 @@ class BoundedByteQueue:
         strings, and then this error.
         """
         with self._turn:
-            self._is_over, self._error = True, None if self._is_left else error
+            self._is_over, self._error = True, None if self.is_left else error
             self._turn.notify_all()
 
     # Consumer
@@ -78,15 +80,15 @@ class BoundedByteQueue:
         while pieces := self._take_all():
             yield from pieces
         error, self._error = self._error, None  # its traceback keeps frames alive
-        if error is not None and not self._is_left:
+        if error is not None and not self.is_left:
             raise error
 
     def _take_all(self) -> list[bytes]:
         """Wait for byte strings, and remove all of them. Return ``[]`` if the queue has ended."""
         with self._turn:
-            while not (self._pieces or self._is_over or self._is_left):
+            while not (self._pieces or self._is_over or self.is_left):
                 self._turn.wait()
-            if self._is_left:
+            if self.is_left:
                 return []
             pieces = list(self._pieces)
             self._pieces.clear()
@@ -100,12 +102,7 @@ class BoundedByteQueue:
         Any thread may call this, also repeatedly.
         """
         with self._turn:
-            self._is_left = True
+            self.is_left = True
             self._pieces.clear()
             self._waiting = 0
             self._turn.notify_all()
-
-    @property
-    def is_left(self) -> bool:
-        """True if `leave` was called, so that the consumer reads no more data."""
-        return self._is_left

@@ -32,7 +32,7 @@ Source: Fivetran's Partner SDK, common.proto, ``DataType``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from tap_core.protocols.fivetran.enums import DataType
@@ -79,12 +79,12 @@ _NO_ZONE: Final = "timestamp_without_timezone"
 def to_column_type(schema: Any) -> ColumnType:
     """Return the Fivetran column type for a JSON Schema: ``{"type": "boolean"}`` -> BOOLEAN."""
     variants = list(split_variants(schema))
-    found = {_get_column_type(kind, variant) for kind, variant in variants}
-    if len(found) == 1:
-        return found.pop()
+    types = {_get_column_type(kind, variant) for kind, variant in variants}
+    if len(types) == 1:
+        return types.pop()
     if {kind for kind, _ in variants} == {"string"}:
         return _STRING
-    return _find_common_type(found)
+    return _find_common_type(types)
 
 
 def to_key_type(schema: Any) -> ColumnType:
@@ -92,26 +92,26 @@ def to_key_type(schema: Any) -> ColumnType:
 
     The type is STRING instead of JSON, because many destinations cannot compare JSON.
     """
-    found = to_column_type(schema)
-    return _STRING if found == _JSON else found
+    kind = to_column_type(schema)
+    return _STRING if kind == _JSON else kind
 
 
-def _find_common_type(found: set[ColumnType]) -> ColumnType:
+def _find_common_type(types: set[ColumnType]) -> ColumnType:
     """Return the Fivetran column type that can hold the numbers of several column types.
 
     For example, it is LONG for INT and LONG. Return JSON if decimals would need too many digits, if
     one of the types is not a number type, or if there are no types.
     """
-    types = {each.type for each in found}
+    data_types = {each.type for each in types}
     if not types:
         return _JSON
-    if types <= {*INTEGER_BITS}:
-        return max(found, key=lambda each: INTEGER_BITS[each.type])
-    if types <= {*INTEGER_BITS, DataType.DOUBLE}:
+    if data_types <= {*INTEGER_BITS}:
+        return max(types, key=lambda each: INTEGER_BITS[each.type])
+    if data_types <= {*INTEGER_BITS, DataType.DOUBLE}:
         return ColumnType(DataType.DOUBLE)
-    return (
-        _find_common_decimal(list(found)) if types <= {*INTEGER_BITS, DataType.DECIMAL} else _JSON
-    )
+    if data_types <= {*INTEGER_BITS, DataType.DECIMAL}:
+        return _find_common_decimal(types)
+    return _JSON
 
 
 def _get_column_type(kind: str, schema: _Schema) -> ColumnType:
@@ -192,7 +192,7 @@ def _make_decimal(integer_digits: int | None, places: int) -> ColumnType:
     return ColumnType(DataType.DECIMAL, MAX_DIGITS, min(places, _DEFAULT_DECIMAL.scale))
 
 
-def _find_common_decimal(types: Sequence[ColumnType]) -> ColumnType:
+def _find_common_decimal(types: set[ColumnType]) -> ColumnType:
     """Return the DECIMAL column type that holds the values of several number types exactly.
 
     The types are integers and decimals. If they would need more than 38 digits, return JSON.

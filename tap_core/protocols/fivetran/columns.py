@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tap_core.events import SchemaEvent
+from tap_core.protocols.catalog_entries import get_properties
 from tap_core.protocols.fivetran.column_types import ColumnType, to_column_type, to_key_type
 from tap_core.schema.inline_references import inline_references
 from tap_core.schema.type_variants import merge_object_variants, split_variants
@@ -66,10 +67,7 @@ def resolve_properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the properties that a JSON Schema declares, by name, with references resolved."""
     root = inline_references(schema)
     objects = [variant for kind, variant in split_variants(root) if kind == "object"]
-    found: Mapping[str, Any] = (
-        merge_object_variants(objects).get("properties") if objects else {}
-    ) or {}
-    return found
+    return get_properties(merge_object_variants(objects)) if objects else {}
 
 
 def build_columns(described: SchemaEvent) -> tuple[SourceColumn, ...]:

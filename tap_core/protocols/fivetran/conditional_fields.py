@@ -74,30 +74,30 @@ def parse_conditions(flattened: FlattenedSchema) -> ConditionalRules:
 
     With such a rule, a setup form shows some fields only if another field has a certain value.
     """
-    found = [*_find_if_rules(flattened), *_find_dependent_rules(flattened)]
+    declared = [*_find_if_rules(flattened), *_find_dependent_rules(flattened)]
     always = frozenset(
-        name for rule in found if _always_applies(rule, flattened) for name in rule.required
+        name for rule in declared if _always_applies(rule, flattened) for name in rule.required
     )
-    left = [
+    conditional = [
         _remove_properties(rule, always | flattened.required)
-        for rule in found
+        for rule in declared
         if not _always_applies(rule, flattened)
     ]
-    times = Counter(name for rule in left for name in rule.properties)
+    times = Counter(name for rule in conditional for name in rule.properties)
     rules = [
         rule
-        for rule in left
+        for rule in conditional
         if rule.properties
         and rule.condition not in times
         and all(times[name] == 1 for name in rule.properties)
         and _can_be_condition(flattened.properties.get(rule.condition), rule.answer)
     ]
-    conditional = {name for rule in rules for name in rule.properties}
+    shown_by_rules = {name for rule in rules for name in rule.properties}
     unconditional = {
         name: schema
-        for rule in found
+        for rule in declared
         for name, schema in rule.properties.items()
-        if name not in conditional and name not in flattened.properties
+        if name not in shown_by_rules and name not in flattened.properties
     }
     return ConditionalRules(tuple(rules), always, unconditional)
 

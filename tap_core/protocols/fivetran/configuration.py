@@ -169,13 +169,13 @@ def _store_unlisted(settings: dict[str, Any], name: str, text: str, schema: Sche
         schema: JSON Schema of all settings.
     """
     path = [name] if name in (schema.get("properties") or {}) else name.split(".")
-    known: Any = schema
+    declared: Any = schema
     for part in path:
-        known = property_schema(known, part) if isinstance(known, Mapping) else None
-    if not isinstance(known, Mapping):
+        declared = property_schema(declared, part) if isinstance(declared, Mapping) else None
+    if not isinstance(declared, Mapping):
         settings[name] = text
     elif text.strip():
-        _store_value(settings, tuple(path), _convert_text(text, known))
+        _store_value(settings, tuple(path), _convert_text(text, declared))
 
 
 # Conversion of strings
@@ -198,19 +198,19 @@ def _convert_text(text: str, schema: Schema) -> Any:
 
 
 def _convert_array(text: str, schema: Schema) -> Any:
-    found = _parse_array(text)
+    array = _parse_array(text)
     items = schema.get("items")
-    if found is not text or not isinstance(items, Mapping) or "string" not in get_json_types(items):
-        return found
+    if array is not text or not isinstance(items, Mapping) or "string" not in get_json_types(items):
+        return array
     return [part.strip() for part in _SEPARATORS.split(text) if part.strip()]
 
 
 def _parse_array(text: str) -> Any:
     """Parse a string as a JSON array. If it is not one, return the string."""
     with suppress(json.JSONDecodeError, RecursionError):
-        found = load_json(text)
-        if isinstance(found, list):
-            return found
+        array = load_json(text)
+        if isinstance(array, list):
+            return array
     return text
 
 
@@ -285,9 +285,9 @@ def _is_initial_value(value: Any, schema: Any) -> bool:
     This is the default in the setting's ``schema``, or False. For an object, all properties must
     have such values.
     """
-    known = merge_subschemas(schema) if isinstance(schema, Mapping) else {}
-    if isinstance(value, Mapping) and "default" not in known:
+    shape = merge_subschemas(schema) if isinstance(schema, Mapping) else {}
+    if isinstance(value, Mapping) and "default" not in shape:
         return all(
-            _is_initial_value(inner, property_schema(known, name)) for name, inner in value.items()
+            _is_initial_value(inner, property_schema(shape, name)) for name, inner in value.items()
         )
-    return value is False or to_form_text(value) == to_form_text(known.get("default"))
+    return value is False or to_form_text(value) == to_form_text(shape.get("default"))

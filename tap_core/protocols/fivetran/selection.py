@@ -67,18 +67,18 @@ class Selection:
         kind = request.selection.WhichOneof("selection") if request.HasField("selection") else None
         if kind is None:
             return None
-        if kind == "without_schema":
-            found = request.selection.without_schema
-            named = dict(_parse_tables(None, found.tables))
-            return cls(named, {None: found.include_new_tables}, others=False)
-        found = request.selection.with_schema
         tables: dict[TableId, TableSelection | None] = {}
-        new: dict[str | None, bool] = {}
-        for schema in found.schemas:
-            new[schema.schema_name] = schema.included and schema.include_new_tables
+        if kind == "without_schema":
+            without_schema = request.selection.without_schema
+            tables.update(_parse_tables(None, without_schema.tables))
+            return cls(tables, {None: without_schema.include_new_tables}, others=False)
+        with_schema = request.selection.with_schema
+        includes_new: dict[str | None, bool] = {}
+        for schema in with_schema.schemas:
+            includes_new[schema.schema_name] = schema.included and schema.include_new_tables
             if schema.included:
                 tables.update(_parse_tables(schema.schema_name, schema.tables))
-        return cls(tables, new, others=found.include_new_schemas)
+        return cls(tables, includes_new, others=with_schema.include_new_schemas)
 
     def of_table(self, table: TableId) -> TableSelection | None:
         """Return the column selection of a table, or None if the table is not selected."""

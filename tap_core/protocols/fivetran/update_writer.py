@@ -246,12 +246,12 @@ class UpdateWriter:
         If the tap has discovered the stream, use the name of the discovered table.
         """
         name, columns = described.stream.name, build_columns(described)
-        known = self._progress.get(name)
-        if known is not None:
-            if not any(column.has_record for column in known.table.columns):
+        progress = self._progress.get(name)
+        if progress is not None:
+            if not any(column.has_record for column in progress.table.columns):
                 # A schema without properties here means that all of them were deselected.
                 columns = tuple(column for column in columns if not column.has_record)
-            return replace(known.table, columns=columns)
+            return replace(progress.table, columns=columns)
         schema = (described.stream.namespace or name) if self._has_schemas else None
         return SourceTable(TableId(name, schema), columns, name, name)
 
