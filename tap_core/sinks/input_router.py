@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from tap_core.batch.encodings import BaseBatchFileEncoding
@@ -301,45 +301,27 @@ class InputRouter:
     ) -> None:
         """Add the records in the files of a BATCH message to the sinks of ``routes``.
 
-        The records are processed like those of RECORD messages.
+        The records are processed like those of RECORD messages. The sinks are drained after each
+        file.
         """
         target, name, version = self._target, message["stream"], message.get("version")
         is_overridden = target._overrides("_process_record_message")
-
-        def add_record(record: Record, size: int) -> None:
-            if is_overridden:
-                target._process_record_message(record_message(name, record, None, version))
-            else:
-                self.deliver(routes, record, None, version, size)
-
-        for path in message["manifest"]:
-            self._load_file(path, encoding, name, routes, add_record)
-
-    def _load_file(
-        self,
-        path: str,
-        encoding: BaseBatchFileEncoding,
-        stream: str,
-        routes: tuple[StreamRoute, ...],
-        add_record: Callable[[Record, int], None],
-    ) -> None:
-        """Pass each record of a batch file to ``add_record``, then drain the sinks of ``routes``.
-
-        The second argument of ``add_record`` is the size of the record in bytes, or 0 if no sink
-        limits the bytes of a batch. ``path`` is the URL of the file.
-        """
-        target = self._target
-        sinks = [target.get_sink(route.alias) for route in routes]
         limits_bytes = any(map(self._limits_bytes, routes))
-        schema, _ = target._raw_schemas.get(stream, (sinks[0].original_schema, None))
-        reader = BatchFileReader(stream, schema, sinks[0].batch_config, sinks[0].batch_limits)
-        for record in reader.records(path, encoding):
-            if target._is_stopping:
-                return
-            add_record(record, len(serialize_json(record)) if limits_bytes else 0)
-            target._handle_max_record_age()
-        for sink in sinks:
-            target.drain_one(sink)
+        sinks = [target.get_sink(route.alias) for route in routes]
+        schema, _ = target._raw_schemas.get(name, (sinks[0].original_schema, None))
+        reader = BatchFileReader(name, schema, sinks[0].batch_config, sinks[0].batch_limits)
+        for path in message["manifest"]:
+            for record in reader.records(path, encoding):
+                if target._is_stopping:
+                    return
+                if is_overridden:
+                    target._process_record_message(record_message(name, record, None, version))
+                else:
+                    size = len(serialize_json(record)) if limits_bytes else 0
+                    self.deliver(routes, record, None, version, size)
+                target._handle_max_record_age()
+            for sink in sinks:
+                target.drain_one(sink)
 
 
 def _refuse(error: InvalidRecord, sinks: Sequence[Sink]) -> None:
