@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from tap_core.singerlib.json import describe_json_error
 from tap_core.state.reader import as_bytes, parse_json
 
 __all__ = ["JsonNode", "parse"]
+
+_T = TypeVar("_T")
 
 _KINDS = {dict: "an object", list: "a list", str: "a string", bool: "true or false"}
 
@@ -50,36 +52,33 @@ class JsonNode:
 
     def items(self) -> Iterator[JsonNode]:
         """Yield the items of the node's list as nodes. A missing value counts as an empty list."""
-        for number, item in enumerate(self._get_typed(list, [])):
+        for number, item in enumerate(self._get_typed(list) or ()):
             yield JsonNode(item, self.source, self.error, f"{self.place}[{number}]")
 
     def members(self) -> dict[str, Any]:
         """Return the members of the node's JSON object by name, or ``{}`` if it is missing."""
-        found: dict[str, Any] = self._get_typed(dict, {})
-        return found
+        return self._get_typed(dict) or {}
 
     def text(self) -> str | None:
         """Return the node's string, or None if it is missing. Raise an error for other types."""
-        found: str | None = self._get_typed(str, None)
-        return found
+        return self._get_typed(str)
 
     def required_text(self) -> str:
         """Return the node's string, which may be empty. Raise an error if it is missing."""
-        found = self.text()
-        if found is None:
+        text = self.text()
+        if text is None:
             raise self.make_type_error("a string")
-        return found
+        return text
 
     def flag(self) -> bool:
         """Return the node's boolean, False if it is missing. Raise an error for other types."""
-        return self._get_typed(bool, None) is True
+        return self._get_typed(bool) is True
 
     def integer(self) -> int | None:
         """Return the node's number as an integer (5.0 becomes 5), or None if it is missing."""
         if isinstance(self.value, float) and self.value.is_integer():
             return int(self.value)
-        found: int | None = self._get_typed(int, None)
-        return found
+        return self._get_typed(int)
 
     def path(self) -> tuple[str, ...]:
         """Return the field path in the node: a field name or a list of nested field names.
@@ -106,12 +105,11 @@ class JsonNode:
         """Return an error with the message ``"<document>: <path of the value>: <sentence>"``."""
         return self.error(": ".join(part for part in (self.source, self.place, sentence) if part))
 
-    def _get_typed(self, kind: type, nothing: Any) -> Any:
-        if self.value is None:
-            return nothing
-        if type(self.value) is not kind:
+    def _get_typed(self, kind: type[_T]) -> _T | None:
+        if self.value is not None and type(self.value) is not kind:
             raise self.make_type_error(_KINDS.get(kind, "an integer"))
-        return self.value
+        value: _T | None = self.value
+        return value
 
 
 def parse(text: str | bytes, source: str, error: type[Exception]) -> JsonNode:
