@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from functools import lru_cache, partial
 from typing import Any
 
@@ -29,6 +29,8 @@ _UNITS = {
     "%epoch_microseconds": timedelta(microseconds=1),
 }
 _FLOAT = "%s_as_float"
+_MAX_SECONDS = 10**12
+"""Seconds since 1970 that are beyond the range of `datetime.datetime` in any case."""
 _DIRECTIVE = re.compile(r"%(?:_ms|.|$)", re.DOTALL)
 _KNOWN_DIRECTIVES = frozenset(f"%{letter}" for letter in "aAwdbBmyYHIpMSfzZjUWcxXGuV%") | {"%_ms"}
 _YEAR_DIRECTIVES = frozenset(("%Y", "%y", "%c", "%x", "%G"))
@@ -155,9 +157,12 @@ def _write_count(unit: timedelta, instant: datetime) -> str:
 
 def _read_seconds(text: str) -> datetime:
     try:
-        return _EPOCH + timedelta(microseconds=int(Decimal(text) * 1_000_000))
-    except (InvalidOperation, OverflowError, ValueError):
-        raise ValueError(f"{text!r} is not a count of seconds since 1970.") from None
+        seconds = Decimal(text)
+        if abs(seconds) < _MAX_SECONDS:  # an integer of 1e999990 would take minutes
+            return _EPOCH + timedelta(microseconds=int(seconds * 1_000_000))
+    except ArithmeticError:
+        pass
+    raise ValueError(f"{text!r} is not a count of seconds since 1970.")
 
 
 def _write_seconds(instant: datetime) -> str:
