@@ -145,7 +145,8 @@ def split_into_windows(
             following = step.after(start, number)
         else:
             following = max(clamp.ceiling(step.after(lower)), clamp.following(lower))
-        if following > end or (following == end and (joins_last or not granularity)):
+        is_only_end = following == end and (joins_last or not granularity)
+        if following > end or is_only_end or following == lower:  # equal after the year 9999
             break
         yield lower, following - granularity
         lower = following

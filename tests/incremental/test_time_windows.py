@@ -87,6 +87,15 @@ def test_windows_without_granularity_share_their_bounds() -> None:
     assert days("2024-01-01", "2024-01-21", step=step) == ["01-01..01-11", "01-11..01-21"]
 
 
+def test_windows_end_at_the_last_moment_of_the_calendar() -> None:
+    last, step = dt.datetime.max.replace(tzinfo=UTC), parse_duration("P4000Y")
+    spans = split_into_windows(
+        day("2020-01-01"), last, step=step, granularity=dt.datetime.resolution
+    )
+    years = [(first.year, until.year) for first, until in itertools.islice(spans, 9)]
+    assert years == [(2020, 6019), (6020, 9999), (9999, 9999)]
+
+
 def test_empty_interval_has_no_window() -> None:
     """If start equals end, one granularity is left, unless ``joins_last`` is set."""
     assert days("2024-01-02", "2024-01-01") == []
