@@ -143,7 +143,7 @@ def schema_from_json_schema(
 
 
 def undeclared_keys(
-    schema: _Schema, keys: Sequence[str], nested: Mapping[str, Sequence[str]] = _EMPTY
+    schema: _Schema, keys: Sequence[str], nested: Mapping[str, Sequence[str]]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the keys that a JSON Schema does not declare, and the properties that it declares.
 

@@ -100,7 +100,7 @@ def read_lines(
     return spark.read.schema(schema).options(**READER_OPTIONS).json(list(paths))
 
 
-def record_type(table_schema: TableSchema, *, parse_numbers: bool = False) -> str:
+def record_type(table_schema: TableSchema, *, parse_numbers: bool) -> str:
     """Return the Spark DDL type for parsing the JSON records of a stream.
 
     The type is STRING if a column of the table stores the whole record as JSON, else a STRUCT of

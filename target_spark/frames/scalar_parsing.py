@@ -51,7 +51,7 @@ _BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 _LITERALS: Final = MappingProxyType({"true": True, "false": False})
 
 
-def parse_scalar(text: str, type_: ColumnType, *, truncate: bool = False) -> Any:
+def parse_scalar(text: str, type_: ColumnType, *, truncate: bool) -> Any:
     """Convert a text to a Python value, such as ``"1e3"`` to 1000 for an integer type.
 
     The Python type of the result follows from ``type_``, such as ``float`` for a double or

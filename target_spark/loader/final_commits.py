@@ -64,7 +64,7 @@ class FinalCommits:
         report: Report,
         *,
         can_delete: bool,
-        by_status: bool = False,
+        by_status: bool,
     ) -> None:
         self._pipeline = pipeline
         self._ledger = pipeline.ledger

@@ -179,12 +179,9 @@ class ParquetWriter:
         self, table: Table, df: DataFrame, commit: CommitMetadata, rows: int | None = None
     ) -> CommitStats:
         """Add the rows of a batch to a table in one commit. ``rows`` is their number, if known."""
-        with self._committing(table):
-            manifest = self._open_manifest(table, commit)
-            marker = self._prepare_metadata(manifest, commit, table)
-            if not commit.has_same_batch(manifest.marker):
-                self._write_files(df, table, replace(manifest, marker=marker), rows)
-            self._tables[table.key].acknowledged = marker
+        with self._preparing(table, commit) as (manifest, is_made):
+            if not is_made:
+                self._write_files(df, table, manifest, rows)
         return self._tables[table.key].effect
 
     def upsert(
@@ -212,13 +209,11 @@ class ParquetWriter:
 
         ``rows`` is the number of new rows, if known.
         """
-        with self._committing(table):
-            manifest = self._open_manifest(table, commit)
-            marker = self._prepare_metadata(manifest, commit, table)
-            if not commit.has_same_batch(manifest.marker):
-                self._write_files(df, table, CommitManifest(manifest.commit, marker), rows)
+        with self._preparing(table, commit) as (manifest, is_made):
+            if not is_made:
+                without_files = CommitManifest(manifest.commit, manifest.marker)
+                self._write_files(df, table, without_files, rows)
                 self._open_manifest(table)  # removes the files of the replaced rows
-            self._tables[table.key].acknowledged = marker
         return self._tables[table.key].effect
 
     def delete_versions(
@@ -240,11 +235,8 @@ class ParquetWriter:
 
     def commit_empty(self, _spark: SparkSession, /, table: Table, commit: CommitMetadata) -> None:
         """Write a manifest with the same files, which stores metadata such as the newest state."""
-        with self._committing(table):
-            manifest = self._open_manifest(table, commit)
-            marker = self._prepare_metadata(manifest, commit, table)
-            self._write_manifest(table, replace(manifest, marker=marker))
-            self._tables[table.key].acknowledged = marker
+        with self._preparing(table, commit) as (manifest, _):
+            self._write_manifest(table, manifest)
 
     def get_last_metadata(
         self, _spark: SparkSession, table: Table, _known: CommitMetadata | None = None
@@ -276,11 +268,22 @@ class ParquetWriter:
 
     # Commits
 
-    def _prepare_metadata(
-        self, manifest: CommitManifest, commit: CommitMetadata, table: Table
-    ) -> CommitMetadata:
-        acknowledged = commit.has_same_batch(self._tables[table.key].acknowledged)
-        return next_metadata(manifest.marker, commit, table, acknowledged=acknowledged)
+    @contextmanager
+    def _preparing(
+        self, table: Table, commit: CommitMetadata
+    ) -> Iterator[tuple[CommitManifest, bool]]:
+        """Context manager: lock the table, prepare a commit, and let the block make it.
+
+        Yields:
+            A tuple of the table's manifest with the metadata of the commit, and True if the table
+            already contains the batch, because an earlier attempt succeeded in spite of its error.
+        """
+        with self._committing(table):
+            manifest, state = self._open_manifest(table, commit), self._tables[table.key]
+            acknowledged = commit.has_same_batch(state.acknowledged)
+            marker = next_metadata(manifest.marker, commit, table, acknowledged=acknowledged)
+            yield replace(manifest, marker=marker), commit.has_same_batch(manifest.marker)
+            state.acknowledged = marker
 
     def _read_manifest(self, table: Table) -> CommitManifest | None:
         """Return the table's manifest, or None if the table has no manifest.

@@ -7,7 +7,7 @@ the catalog. If the catalog has another location for the name, the catalog's loc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from pyspark.errors import AnalysisException
@@ -215,12 +215,11 @@ def describe_layout_mismatch(
 def get_layout(spark: SparkSession, table: Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of a Delta table's partition columns and of its clustering columns."""
     detail = _describe_detail(spark, table)
-    return tuple(detail["partitionColumns"]), _unquote(detail["clusteringColumns"])
-
-
-def _unquote(names: Sequence[str] | None) -> tuple[str, ...]:
-    """Return column names without the backticks that Delta adds to unusual names."""
-    return tuple(name.strip("`").replace("``", "`") for name in names or ())
+    clusters = detail["clusteringColumns"] or ()  # with backticks around unusual names
+    return (
+        tuple(detail["partitionColumns"]),
+        tuple(name.strip("`").replace("``", "`") for name in clusters),
+    )
 
 
 def _may_be_delta_table(table: Table) -> bool:
