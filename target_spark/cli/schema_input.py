@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from tap_core.config.similar_names import suggest
 from tap_core.events import Event, SchemaEvent, StreamId
 from target_spark.errors import UnsupportedError
 
 __all__ = ["parse_schemas", "select_one"]
+
+_FILE_HINT: Final = (
+    "Use the tap's catalog (tap --discover > catalog.json), or a file of Singer messages with its"
+    " SCHEMA."
+)
 
 
 def parse_schemas(text: str) -> list[SchemaEvent]:
@@ -22,13 +27,21 @@ def parse_schemas(text: str) -> list[SchemaEvent]:
     The schemas are in the order of the text. The list is empty if the text contains no schema.
 
     Raises:
-        UnsupportedError: A line with a SCHEMA message is not valid JSON.
+        UnsupportedError: A line with a SCHEMA message is not valid JSON, or a value in a catalog or
+            a message has the wrong type.
     """
-    schemas: list[SchemaEvent] = []
-    for document in _parse_documents(text):
-        if isinstance(document, Mapping):
-            schemas += [*_parse_message(document), *_parse_catalog(document)]
-    return schemas
+    documents = [each for each in _parse_documents(text) if isinstance(each, Mapping)]
+    try:
+        return [
+            schema
+            for document in documents
+            for schema in (*_parse_message(document), *_parse_catalog(document))
+        ]
+    except (AttributeError, TypeError, ValueError):
+        raise UnsupportedError(
+            "The schema file is not valid: a stream, schema, key or metadata in it has the wrong"
+            f" type. {_FILE_HINT}"
+        ) from None
 
 
 def select_one(events: Iterable[Event], stream: str) -> SchemaEvent:
@@ -42,9 +55,8 @@ def select_one(events: Iterable[Event], stream: str) -> SchemaEvent:
     if not schemas:
         names = [str(event.stream) for event in found]
         raise UnsupportedError(
-            f"The schema of stream {stream} is not in the schema file.{suggest(stream, names)} Use"
-            " the tap's catalog (tap --discover > catalog.json), or a file of Singer messages with"
-            " its SCHEMA."
+            f"The schema of stream {stream} is not in the schema file.{suggest(stream, names)}"
+            f" {_FILE_HINT}"
         )
     return schemas[-1]
 
@@ -76,14 +88,14 @@ def _parse_documents(text: str) -> list[Any]:
 def _parse_message(document: Mapping[str, Any]) -> Iterator[SchemaEvent]:
     if document.get("type") == "SCHEMA" and document.get("stream"):
         keys = tuple(document.get("key_properties") or ())
-        yield SchemaEvent(StreamId(document["stream"]), document.get("schema") or {}, keys)
+        yield SchemaEvent(StreamId(document["stream"]), dict(document.get("schema") or {}), keys)
 
 
 def _parse_catalog(document: Mapping[str, Any]) -> Iterator[SchemaEvent]:
     for entry in document.get("streams") or ():
         name = entry.get("stream") or entry.get("tap_stream_id")
         if name and entry.get("schema"):
-            yield SchemaEvent(StreamId(name), entry["schema"], _get_keys(entry))
+            yield SchemaEvent(StreamId(name), dict(entry["schema"]), _get_keys(entry))
 
 
 def _get_keys(entry: Mapping[str, Any]) -> tuple[str, ...]:

@@ -60,6 +60,22 @@ def test_text_without_a_schema_of_the_stream_is_rejected(text: str) -> None:
         described_in(text, "a")
 
 
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"streams": [1]},
+        {"streams": {"a": {}}},
+        {"streams": [{"stream": "a", "schema": [1]}]},
+        {"streams": [{"stream": "a", "schema": {"type": "object"}, "key_properties": 1}]},
+        {"streams": [{"stream": "a", "schema": {"type": "object"}, "metadata": [1]}]},
+        {"type": "SCHEMA", "stream": "a", "schema": "b"},
+    ],
+)
+def test_value_of_the_wrong_type_is_an_error(document: dict[str, Any]) -> None:
+    with pytest.raises(UnsupportedError, match="schema file is not valid"):
+        described_in(json.dumps(document), "a")
+
+
 def test_misspelt_stream_is_suggested() -> None:
     with pytest.raises(UnsupportedError, match=r"Did you mean 'orders'\?"):
         described_in(json.dumps(schema("orders", NUMBERS)), "order")
