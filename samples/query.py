@@ -19,7 +19,7 @@ __all__ = ["register_tables", "start_spark"]
 
 def start_spark(folder: Path) -> Session:
     """Start Spark with each table of the folder as a view; the caller stops the session."""
-    session = Session.start(SparkSettings(app_name="query", small_runs=True))
+    session = Session(SparkSettings(app_name="query", small_runs=True)).start()
     register_tables(session.spark(), folder)
     return session
 

@@ -76,7 +76,7 @@ def spark_session(pytestconfig: pytest.Config) -> Iterator[Session]:
     iceberg = format_conf("iceberg", {}, (), metadata.version("pyspark"))
     adaptive = str(bool(pytestconfig.getoption("every_format"))).lower()
     conf = iceberg | INTERPRETED | {"spark.sql.adaptive.enabled": adaptive}
-    session = Session.start(SparkSettings(master="local[2]", conf=conf, small_runs=True))
+    session = Session(SparkSettings(master="local[2]", conf=conf, small_runs=True)).start()
     pid = None
     try:
         session.spark()

@@ -174,11 +174,11 @@ class SharedSpark:
             wait_for_orphaned_jvms(location, _LOCK_PREFIX)
             lock = JobLock.acquire(location, f"{_LOCK_PREFIX}{uuid.uuid4().hex}")
             stack.callback(lock.release, remove=True)
-            session = Session.start(
+            session = Session(
                 replace(requested, scratch=str(folder.path.absolute())),
                 pass_fds=[lock.fileno()],
                 on_jvm=lock.record_jvm,
-            )
+            ).start()
             stack.callback(session.stop)
             self._session, self._settings = session, requested
             self._resources = stack.pop_all()

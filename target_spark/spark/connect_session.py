@@ -18,6 +18,8 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from typing_extensions import Self
+
 from tap_core.redaction import Secrets
 from target_spark.errors import SparkUnavailableError, TargetSparkError, UnsupportedError
 from target_spark.phase_timing import START, Phases
@@ -65,7 +67,13 @@ _SERVER_SETTINGS: Final = ("spark.hadoop.", "spark.jars", "spark.driver.", "spar
 class ConnectSession:
     """Connection to a Spark Connect server, with a separate session for each thread.
 
-    Instances are created by `start`.
+    Args:
+        settings: The Spark settings of the run.
+        leftover_sessions: Ids of sessions that a killed run left on the server. They are ended
+            first.
+        on_sessions: Function that is called whenever a session begins or ends, with the ids of all
+            sessions that may still run operations on the server.
+        phases: Recorder of the run's phases, or None.
     """
 
     def __init__(
@@ -90,32 +98,10 @@ class ConnectSession:
         self.version = ""
         self._thread = threading.Thread(target=self._run, name="spark-start", daemon=True)
 
-    @classmethod
-    def start(
-        cls,
-        settings: SparkSettings,
-        *,
-        leftover_sessions: Sequence[str] = (),
-        on_sessions: Callable[[Sequence[str]], None] | None = None,
-        phases: Phases | None = None,
-    ) -> ConnectSession:
-        """Connect to the server in the background, and return at once.
-
-        The method `spark` of the result waits for the connection.
-
-        Args:
-            settings: The Spark settings of the run.
-            leftover_sessions: Ids of sessions that a killed run left on the server. They are ended
-                first.
-            on_sessions: Function that is called whenever a session begins or ends, with the ids of
-                all sessions that may still run operations on the server.
-            phases: Recorder of the run's phases, or None.
-        """
-        session = cls(
-            settings, leftover_sessions=leftover_sessions, on_sessions=on_sessions, phases=phases
-        )
-        session._thread.start()
-        return session
+    def start(self) -> Self:
+        """Connect to the server in the background, and return at once; `spark` waits for it."""
+        self._thread.start()
+        return self
 
     def spark(self) -> SparkSession:
         """Return the calling thread's session, after waiting for the connection to the server.

@@ -26,6 +26,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import Self
+
 from target_spark.errors import (
     SparkDiedError,
     SparkUnavailableError,
@@ -397,7 +399,15 @@ def _build_scratch_environment(settings: SparkSettings) -> dict[str, str]:
 
 
 class Session:
-    """Spark driver in a JVM on this machine, which the method `start` starts in the background."""
+    """Spark driver in a JVM on this machine, which the method `start` starts in the background.
+
+    Args:
+        settings: The Spark settings of the run.
+        pass_fds: File descriptors that the JVM inherits. If one belongs to a lock, the lock is held
+            until the JVM ends.
+        on_jvm: Function that is called with the JVM's process id before Spark can write.
+        phases: Recorder of the run's phases, or None.
+    """
 
     def __init__(
         self,
@@ -420,27 +430,10 @@ class Session:
         self._closing = self._is_waiting = False
         self._thread = threading.Thread(target=self._run, name="spark-start", daemon=True)
 
-    @classmethod
-    def start(
-        cls,
-        settings: SparkSettings,
-        *,
-        pass_fds: Sequence[int] = (),
-        on_jvm: Callable[[int], None] | None = None,
-        phases: Phases | None = None,
-    ) -> Session:
-        """Start Spark in the background and return at once; the method `spark` waits for it.
-
-        Args:
-            settings: The Spark settings of the run.
-            pass_fds: File descriptors that the JVM inherits. If one belongs to a lock, the lock is
-                held until the JVM ends.
-            on_jvm: Function that is called with the JVM's process id before Spark can write.
-            phases: Recorder of the run's phases, or None.
-        """
-        session = cls(settings, pass_fds=pass_fds, on_jvm=on_jvm, phases=phases)
-        session._thread.start()
-        return session
+    def start(self) -> Self:
+        """Start Spark in the background and return at once; the method `spark` waits for it."""
+        self._thread.start()
+        return self
 
     def spark(self) -> SparkSession:
         """Return the main Spark session, after waiting until Spark has started.

@@ -74,11 +74,11 @@ def start_spark(
         phases: Recorder of the run's phases, or None.
     """
     if settings.remote:
-        return ConnectSession.start(
+        return ConnectSession(
             settings, leftover_sessions=leftover_sessions, on_sessions=on_sessions, phases=phases
-        )
+        ).start()
     if looks_for_engine(settings):
-        return EngineSession.start(
+        return EngineSession(
             settings,
             run=run.id if run else "",
             job=run.job if run else "",
@@ -86,8 +86,8 @@ def start_spark(
             on_jvm=on_jvm,
             on_engine=on_engine,
             phases=phases,
-        )
-    return Session.start(settings, pass_fds=pass_fds, on_jvm=on_jvm, phases=phases)
+        ).start()
+    return Session(settings, pass_fds=pass_fds, on_jvm=on_jvm, phases=phases).start()
 
 
 class SparkProvider:

@@ -278,7 +278,7 @@ def main(arguments: Mapping[str, Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     scratch = open_spool_folder(None, "Spark's temporary files")
     settings = SparkSettings(**arguments["settings"], scratch=str(scratch.path.absolute()))
-    session = Session.start(settings, pass_fds=[lock])
+    session = Session(settings, pass_fds=[lock]).start()
     server = EngineServer(session, settings.engine_idle_seconds)
 
     signal.signal(signal.SIGTERM, lambda _signum, _frame: server.request_stop())

@@ -19,6 +19,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from typing_extensions import Self
+
 from tap_core.config.similar_names import list_names
 from tap_core.io.private_files import UntrustedPathError
 from target_spark.errors import SparkDiedError, SparkUnavailableError, TargetSparkError
@@ -122,8 +124,6 @@ class _Attachment:
 class EngineSession:
     """Access of a run to Spark: through an engine (shared Spark process), or else its own JVM.
 
-    Create it with `start`.
-
     Args:
         settings: The Spark settings of the run.
         run: The id of the run; "" to generate one.
@@ -168,17 +168,10 @@ class EngineSession:
             target=self._connect_or_start, name="engine-start", daemon=True
         )
 
-    @classmethod
-    def start(cls, settings: SparkSettings, **given: Any) -> EngineSession:
-        """Connect to a shared Spark process, or start Spark, in the background. Return immediately.
-
-        Args:
-            settings: The Spark settings of the run.
-            **given: Further keyword arguments of the class, such as ``job``.
-        """
-        session = cls(settings, **given)
-        session._thread.start()
-        return session
+    def start(self) -> Self:
+        """Connect to a shared Spark process, or start Spark, in the background. Return at once."""
+        self._thread.start()
+        return self
 
     def spark(self) -> SparkSession:
         """Wait until Spark has started, and return the first session of this run.
@@ -312,9 +305,9 @@ class EngineSession:
 
     def _start_own_session(self) -> None:
         self._on_engine(None)
-        self._own_session = Session.start(
+        self._own_session = Session(
             self._settings, pass_fds=self._locks, on_jvm=self._on_jvm, phases=self._phases
-        )
+        ).start()
 
     # Connecting to an engine
 

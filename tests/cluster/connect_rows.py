@@ -15,7 +15,7 @@ def _read(asked: Mapping[str, Any]) -> list[list[Any]]:
     from target_spark.tables.table import Table
     from target_spark.writers import get_writer
 
-    session = ConnectSession.start(SparkSettings(remote=asked["remote"], format=asked["format"]))
+    session = ConnectSession(SparkSettings(remote=asked["remote"], format=asked["format"])).start()
     table = Table(f"{asked['path']}/{asked['table']}", asked["table"])
     try:
         rows = get_writer(asked["format"]).rows(session.spark(), table)

@@ -76,7 +76,7 @@ def print_rows() -> None:
     from target_spark.writers import get_writer
 
     config = json.loads(sys.argv[1])
-    session = Session.start(settings.spark_settings(config))
+    session = Session(settings.spark_settings(config)).start()
     try:
         spark, writer, found = session.spark(), get_writer(config["format"]), {}
         for name in sys.argv[2:]:

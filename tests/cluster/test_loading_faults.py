@@ -205,7 +205,7 @@ from target_spark.spark.session import Session, SparkSettings
 
 master, *conf = sys.argv[1:]
 conf = dict(each.split("=", 1) for each in conf)
-session = Session.start(SparkSettings(master=master, conf=conf, format="parquet"))
+session = Session(SparkSettings(master=master, conf=conf, format="parquet")).start()
 try:
     spark = session.spark()
     print(session.failure)
@@ -250,7 +250,7 @@ def slowly(batches):
 
 master, folder, *conf = sys.argv[1:]
 conf = {**dict(each.split("=", 1) for each in conf), "spark.sql.adaptive.enabled": "false"}
-session = Session.start(SparkSettings(master=master, conf=conf, format="parquet"))
+session = Session(SparkSettings(master=master, conf=conf, format="parquet")).start()
 try:
     spark, now = session.thread_session(), datetime.now(timezone.utc)
     schema = {"properties": {"k": {"type": "integer"}}}

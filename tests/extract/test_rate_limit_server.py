@@ -267,7 +267,7 @@ def test_server_listens_on_the_host_of_the_spark_driver():
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     settings = SparkSettings(master="local[1]", format="parquet", small_runs=True)
-    session = Session.start(settings)
+    session = Session(settings).start()
     try:
         spark = session.spark()
         spark.conf.set("spark.tap.permits.port", str(port))

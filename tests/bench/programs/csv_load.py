@@ -40,7 +40,7 @@ def main(ddl: str) -> None:
     """Handle requests until the input ends."""
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    session = Session.start(SparkSettings(conf={"spark.sql.session.timeZone": "UTC"}))
+    session = Session(SparkSettings(conf={"spark.sql.session.timeZone": "UTC"})).start()
     spark = session.thread_session()
     for line in sys.stdin:
         request = json.loads(line)

@@ -57,7 +57,7 @@ def split_streams(folder: Path) -> dict[str, str]:
 
 def main(folder: Path) -> None:
     """Load the records of standard input."""
-    session = Session.start(SparkSettings())
+    session = Session(SparkSettings()).start()
     schemas = split_streams(folder / "lines")
     spark = session.spark()
     for stream, columns in schemas.items():

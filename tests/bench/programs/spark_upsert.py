@@ -30,7 +30,7 @@ def main(folder: Path, *, small_runs: bool) -> None:
         message = json.loads(line)
         if message["type"] == "RECORD":
             streams[message["stream"]].append(message["record"])
-    session = Session.start(SparkSettings(small_runs=small_runs))
+    session = Session(SparkSettings(small_runs=small_runs)).start()
     spark = session.spark()
     for name, records in streams.items():
         batch, table = spark.createDataFrame(pa.Table.from_pylist(records)), folder / name

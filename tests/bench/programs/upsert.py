@@ -107,7 +107,7 @@ def _read_cpu(session: Session) -> float:
 
 def main(folder: Path, table: int, batch: int, rounds: int) -> None:
     """Warm both up in a first round, then measure them in turns."""
-    session = Session.start(SparkSettings())
+    session = Session(SparkSettings()).start()
     load(session, folder / "first", encode_stream("rows", generator.narrow(table)))
     changed = list(make_batch(table - batch // 2, batch))
     text, staged = encode_stream("rows", iter(changed)), folder / "staged.json"

@@ -47,7 +47,7 @@ def run_doctor(
 @pytest.fixture
 def shared_session(spark_session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give the doctor the tests' Spark session, since a process can have only one."""
-    monkeypatch.setattr(Session, "start", classmethod(lambda *_args, **_more: spark_session))
+    monkeypatch.setattr(Session, "start", lambda _session: spark_session)
     monkeypatch.setattr(Session, "stop", lambda _self: None)
 
 

@@ -35,11 +35,11 @@ def hold(spark: SparkSession, marker: str) -> tuple[list[str], Any]:
 
 def main() -> None:
     asked = json.loads(sys.stdin.readline())
-    session = Session.start(
+    session = Session(
         SparkSettings(
             master=asked["master"], conf=asked["spark"], format="parquet", small_runs=True
         )
-    )
+    ).start()
     try:
         spark = session.spark()
         blocks, kept = hold(spark, "MARKED-ROW-")

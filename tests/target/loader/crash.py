@@ -130,7 +130,7 @@ def main() -> int:
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("Told to end."))
     iceberg = format_conf("iceberg", {}, (), metadata.version("pyspark"))
-    session = Session.start(SparkSettings(master="local[1]", small_runs=True, conf=iceberg))
+    session = Session(SparkSettings(master="local[1]", small_runs=True, conf=iceberg)).start()
     try:
         campaign = Campaign(session, given)
         campaign.run()

@@ -165,7 +165,7 @@ def test_downloaded_jar_is_checked_before_spark_starts(tmp_path: Path) -> None:
     conf = {"spark.jars.ivy": str(tmp_path / "ivy"), "spark.jars.ivySettings": str(settings)}
     code = (
         "from target_spark.spark.session import Session, SparkSettings\n"
-        f"session = Session.start(SparkSettings(master='local[1]', conf={conf!r}))\n"
+        f"session = Session(SparkSettings(master='local[1]', conf={conf!r})).start()\n"
         "try:\n    session.spark()\nexcept Exception as error:\n    print(error)\n"
         "print(session.jvm_pid)\nsession.stop()\n"
     )

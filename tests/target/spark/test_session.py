@@ -41,11 +41,11 @@ from target_spark.spark.session import Session, SparkSettings
 conf = {"spark.hadoop.fs.s3a.secret.key": "TOP-SECRET", "spark.sql.shuffle.partitions": "1"}
 pids = []
 lock = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
-session = Session.start(
+session = Session(
     SparkSettings(master="local[1]", conf=conf, format="delta", small_runs=True),
     pass_fds=[lock],
     on_jvm=pids.append,
-)
+).start()
 assert session.failure is None
 spark = session.spark()
 pid = session.jvm_pid
@@ -96,7 +96,7 @@ try:
 except Exception as error:
     assert "stopped" in str(error)
 
-wrong = Session.start(SparkSettings(master="local[x]", format="parquet", small_runs=True))
+wrong = Session(SparkSettings(master="local[x]", format="parquet", small_runs=True)).start()
 try:
     wrong.spark()
     raise SystemExit("a Spark without a master")
@@ -104,7 +104,7 @@ except Exception as error:
     assert str(error).endswith("Could not parse Master URL: 'local[x]'"), error
 wrong.stop()
 
-again = Session.start(SparkSettings(master="local[1]", format="parquet", small_runs=True))
+again = Session(SparkSettings(master="local[1]", format="parquet", small_runs=True)).start()
 assert again.spark().range(3).count() == 3
 assert again.jvm_pid != pid
 print("STATE", flush=True)
@@ -139,11 +139,11 @@ from target_spark.storage.job_lock import JobLock
 from target_spark.spark.session import Session, SparkSettings
 
 lease = JobLock.acquire(sys.argv[1], "job")
-session = Session.start(
+session = Session(
     SparkSettings(master="local[1]", format="delta", small_runs=True),
     pass_fds=[lease.fileno()],
     on_jvm=lease.record_jvm,
-)
+).start()
 session.spark()
 print(session.jvm_pid, flush=True)
 time.sleep(600)
@@ -185,7 +185,7 @@ def test_unavailable_jars_are_an_error_with_remedies(tmp_path):
     conf = {"spark.jars.ivy": str(tmp_path / "ivy"), "spark.jars.ivySettings": str(settings)}
     code = (
         "import sys\nfrom target_spark.spark.session import Session, SparkSettings\n"
-        f"session = Session.start(SparkSettings(master='local[1]', conf={conf!r}))\n"
+        f"session = Session(SparkSettings(master='local[1]', conf={conf!r})).start()\n"
         "try:\n    session.spark()\nexcept Exception as error:\n"
         "    print(type(error).__name__, error)\n    assert session.failure is error\n"
         "session.stop()\n"
@@ -294,7 +294,7 @@ def test_missing_java_is_an_error_with_install_instructions(path):
 
 def test_session_without_java_fails_at_first_use(tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", fake_java(tmp_path, says("11.0.1")))
-    session = Session.start(SparkSettings(format="parquet"))
+    session = Session(SparkSettings(format="parquet")).start()
     for ask in (session.spark, session.thread_session):
         with pytest.raises(SparkUnavailableError, match="Java 11 is too old"):
             ask()
@@ -310,7 +310,7 @@ def test_missing_pyspark_is_an_error_that_names_the_extra(monkeypatch):
 
     monkeypatch.setattr("importlib.metadata.version", missing)
     with pytest.raises(SparkUnavailableError, match=r"pip install 'tap-core-sdk\[spark\]'"):
-        Session.start(SparkSettings()).spark()
+        Session(SparkSettings()).start().spark()
 
 
 def test_jvm_stderr_is_discarded_without_standard_error():
