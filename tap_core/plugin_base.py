@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path, PurePath
 from types import FrameType, MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from tap_core import about, metrics
 from tap_core.capabilities import (
@@ -66,6 +66,8 @@ SDK_PACKAGE_NAME = "tap-core-sdk"
 """Name of the distribution that contains the SDK, to look up the SDK's version."""
 
 _NO_VERSION = "[could not be detected]"
+
+_Value = TypeVar("_Value")
 
 ConfigUpdateCallback: TypeAlias = Callable[[Callable[[Mapping[str, Any]], dict[str, Any]]], None]
 """Callback for new OAuth tokens. Its argument is a function from the current settings to new
@@ -157,6 +159,8 @@ class PluginBase(abc.ABC):
     ]
 
     _mapper: PluginMapper | None = None
+    _mapper_is_due = False
+    """True if the first access to `mapper` must create the stream maps."""
     _received_signals: tuple[int, ...] = ()
 
     config_file: Path | None = None
@@ -326,8 +330,13 @@ class PluginBase(abc.ABC):
             StreamMapConfigError: A stream map is invalid.
             ConfigValidationError: Flattening is enabled without a maximum level.
         """
+        self._make_mapper()
+
+    def _make_mapper(self) -> None:
+        """Create the stream maps. Subclasses then register the schemas of their streams."""
         from tap_core.mapper.plugin_mapper import PluginMapper
 
+        self._mapper_is_due = False
         self._mapper = PluginMapper(plugin_config=self._config, logger=self.logger)
 
     @property
@@ -337,6 +346,8 @@ class PluginBase(abc.ABC):
         Raises:
             MapperNotInitialized: `setup_mapper` has not been called.
         """
+        if self._mapper is None and self._mapper_is_due:
+            self._make_mapper()
         if self._mapper is None:
             raise MapperNotInitialized
         return self._mapper
@@ -358,30 +369,25 @@ class PluginBase(abc.ABC):
     @classmethod
     def get_supported_python_versions(cls) -> list[str] | None:
         """Return the Python versions that the plugin supports, or None if it is not installed."""
-        from importlib import metadata
-
-        try:
-            return about.python_versions(metadata.metadata(cls.package_name or cls.name))
-        except metadata.PackageNotFoundError:
-            return None
+        return cls._read_metadata(about.python_versions)
 
     @classmethod
     def get_documentation_url(cls) -> str | None:
         """Return the plugin's documentation URL from its class or its package, or None."""
-        return cls.documentation_url or cls._find_metadata_url(about.documentation_url)
+        return cls.documentation_url or cls._read_metadata(about.documentation_url)
 
     @classmethod
     def get_changelog_url(cls) -> str | None:
         """Return the plugin's changelog URL from its class or its package, or None."""
-        return cls.changelog_url or cls._find_metadata_url(about.changelog_url)
+        return cls.changelog_url or cls._read_metadata(about.changelog_url)
 
     @classmethod
-    def _find_metadata_url(cls, find: Callable[[Any], str | None]) -> str | None:
-        """Return the URL that ``find`` finds in the metadata of the plugin's package, or None."""
+    def _read_metadata(cls, read: Callable[[Any], _Value]) -> _Value | None:
+        """Return the value that ``read`` finds in the metadata of the plugin's package, or None."""
         from importlib import metadata
 
         try:
-            return find(metadata.metadata(cls.package_name or cls.name))
+            return read(metadata.metadata(cls.package_name or cls.name))
         except metadata.PackageNotFoundError:
             return None
 

@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from pathlib import PurePath
     from types import FrameType
 
-    from tap_core.mapper.plugin_mapper import PluginMapper
     from tap_core.singerlib.messages import Message
     from tap_core.streams.core import Stream
     from tap_core.sync.sync_run import ProtocolWriter, SyncRun
@@ -130,9 +129,6 @@ class Tap(PluginBase):
         PluginCapabilities.BATCH,
         PluginCapabilities.STRUCTURED_LOGGING,
     ]
-
-    _mapper_is_due = False
-    """True if stream maps must be created on the first access of `mapper`."""
 
     _HOOKS: ClassVar[Mapping[str, Any]] = {}  # set below: this class's members, for is_overridden
 
@@ -442,31 +438,15 @@ class Tap(PluginBase):
         config = self._config
         requested = config.get("stream_maps") or config.get("flattening_enabled")
         if requested or is_overridden(self, "catalog"):
-            self._make_mapper()
+            super().setup_mapper()
             return
         self._mapper_is_due = True
         if self.input_catalog is None:
             _ = self.streams  # errors in author code occur at the same point as in singer_sdk
 
     def _make_mapper(self) -> None:
-        self._mapper_is_due = False
-        super().setup_mapper()
+        super()._make_mapper()
         self.mapper.register_raw_streams_from_catalog(self.catalog)
-
-    @property
-    def mapper(self) -> PluginMapper:
-        """Stream maps of the tap.
-
-        Raises:
-            MapperNotInitialized: `setup_mapper` has not been called.
-        """
-        if self._mapper is None and self._mapper_is_due:
-            self._make_mapper()
-        return super().mapper
-
-    @mapper.setter
-    def mapper(self, mapper: PluginMapper) -> None:
-        self._mapper = mapper
 
     @property
     def has_mapper(self) -> bool:

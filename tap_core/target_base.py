@@ -65,8 +65,6 @@ if TYPE_CHECKING:
     from pathlib import PurePath
     from types import FrameType
 
-    from tap_core.mapper.plugin_mapper import PluginMapper
-
 
 __all__ = ["Target"]
 
@@ -93,9 +91,6 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         PluginCapabilities.STRUCTURED_LOGGING,
         TargetCapabilities.VALIDATE_RECORDS,
     ]
-
-    _mapper_is_due = False
-    """True if the first access to `mapper` must create the stream maps."""
 
     def __init__(
         self,
@@ -234,22 +229,10 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         else:
             self._mapper_is_due = True
 
-    @property
-    def mapper(self) -> PluginMapper:
-        """Stream maps of the target.
-
-        Raises:
-            MapperNotInitialized: `setup_mapper` has not been called.
-        """
-        if self._mapper is None and self._mapper_is_due:
-            super().setup_mapper()
-            for name, (schema, keys) in self._raw_schemas.items():
-                super().mapper.register_raw_stream_schema(name, copy.deepcopy(schema), keys)
-        return super().mapper
-
-    @mapper.setter
-    def mapper(self, mapper: PluginMapper) -> None:
-        self._mapper = mapper
+    def _make_mapper(self) -> None:
+        super()._make_mapper()
+        for name, (schema, keys) in self._raw_schemas.items():
+            self.mapper.register_raw_stream_schema(name, copy.deepcopy(schema), keys)
 
     def _process_schema_message(self, message_dict: dict[str, Any]) -> None:
         """Create the sinks for a SCHEMA message; replace existing ones if schema or keys differ."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
@@ -128,7 +129,7 @@ def send_request(
     IN_FORCE.deadline = IN_FORCE.last = deadline
     IN_FORCE.reading = None
     timeout = limit_timeout(timeout or DEFAULT_REQUEST_TIMEOUT)
-    exchange = _Exchange(session, proxies, limits, route, deadline, timeout, into_file=into_file)
+    exchange = _Exchange(session, proxies, limits, route, deadline, timeout, into_file)
     try:
         response = exchange.send(request, follow_redirects=allow_redirects)
         if into_file:
@@ -142,30 +143,20 @@ def send_request(
         IN_FORCE.deadline = None
 
 
+@dataclass(eq=False, slots=True)
 class _Exchange:
-    """Sender of one request and of the requests that follow its redirects."""
+    """Sender of one request and of the requests that follow its redirects.
 
-    def __init__(
-        self,
-        session: requests.Session,
-        proxies: ProxyCache,
-        limits: ResponseLimits,
-        route: Route,
-        deadline: Deadline,
-        timeout: Any,
-        *,
-        into_file: bool,
-    ) -> None:
-        self._session = session
-        self._proxies = proxies
-        self._limits = limits
-        self._route = route
-        self._into_file = into_file
-        self._deadline = deadline
-        self._arguments: dict[str, Any] = {"allow_redirects": False, "timeout": timeout}
-        """Arguments of `requests.Session.send`."""
-        if into_file:
-            self._arguments["stream"] = True
+    The fields are the arguments of `send_request`, and the deadline of all these requests.
+    """
+
+    session: requests.Session
+    proxies: ProxyCache
+    limits: ResponseLimits
+    route: Route
+    deadline: Deadline
+    timeout: Any
+    into_file: bool
 
     def send(
         self, request: requests.PreparedRequest, *, follow_redirects: bool
@@ -178,17 +169,17 @@ class _Exchange:
         history: list[requests.Response] = []
         is_stripped = False
         while follow_redirects and (following := getattr(response, "next", None)) is not None:
-            if len(history) >= self._session.max_redirects:
+            if len(history) >= self.session.max_redirects:
                 raise requests.exceptions.TooManyRedirects(
-                    f"The server redirects the request more than {self._session.max_redirects}"
+                    f"The server redirects the request more than {self.session.max_redirects}"
                     " times: check the address and the credentials in the configuration.",
                     response=response,
                 )
-            is_stripped = self._route.prepare_redirect(
+            is_stripped = self.route.prepare_redirect(
                 request, response, following, is_stripped=is_stripped
             )
             history.append(response)
-            self._deadline.end()
+            self.deadline.end()
             response = self._send_limited(following)
         if history:
             response.history = history
@@ -201,22 +192,26 @@ class _Exchange:
         different response, the body of that response is read after the hooks.
         """
         check_https(request.url)
-        arguments = self._proxies.arguments(self._session, request)
-        proxies = arguments.get("proxies") or self._session.proxies
-        limit_responses(self._session)
+        arguments = self.proxies.arguments(self.session, request)
+        if self.into_file:
+            arguments["stream"] = True
+        proxies = arguments.get("proxies") or self.session.proxies
+        limit_responses(self.session)
         proxy = select_proxy(request.url or "", proxies) if proxies else None
         if proxy:
-            limit_proxied_responses(self._session, request.url or "", proxy)
+            limit_proxied_responses(self.session, request.url or "", proxy)
         hooks: dict[str, Any] = request.hooks or {}
         read, finish, others = self._read, self._finish, hooks.get("response") or []
         if others:  # those of a redirected request are copies, also of the SDK's own hooks
             others = [hook for hook in others if hook not in (read, finish)]
         request.hooks = {**hooks, "response": [read, *others, finish] if others else [finish]}
-        IN_FORCE.is_undeclared_host = not self._route.is_declared(request)
+        IN_FORCE.is_undeclared_host = not self.route.is_declared(request)
         try:
             with explain_unsendable(request.headers, proxy):
-                arguments |= _find_trusted_certificates(self._session)
-                return self._session.send(request, **self._arguments, **arguments)
+                arguments |= _find_trusted_certificates(self.session)
+                return self.session.send(
+                    request, allow_redirects=False, timeout=self.timeout, **arguments
+                )
         except InvalidHostError as error:
             raise requests.exceptions.InvalidURL(error, request=request) from error
         finally:
@@ -225,14 +220,14 @@ class _Exchange:
 
     def _read(self, response: requests.Response, *_: Any, **__: Any) -> None:
         """Read the body of a response within the limits; called as the first response hook."""
-        if not self._into_file or response.is_redirect:
-            read_body(response, self._limits)
+        if not self.into_file or response.is_redirect:
+            read_body(response, self.limits)
 
     def _finish(self, response: requests.Response, *_: Any, **__: Any) -> None:
         """Read the body if another hook has replaced the response; called as the last hook."""
         self._read(response)
         _check_location(response)
-        if type(self._session.cookies) is RequestsCookieJar and not response.is_redirect:
+        if type(self.session.cookies) is RequestsCookieJar and not response.is_redirect:
             skip_cookies(response.raw)  # for speed
 
 

@@ -271,7 +271,6 @@ def get_stream_metadata(stream: SyncStream, catalog: Catalog | None) -> Metadata
         replication_method=stream.forced_replication_method,
         key_properties=copy(stream.primary_keys or []),
         valid_replication_keys=[key] if key else None,
-        schema_name=None,
         selected_by_default=stream.selected_by_default,
     )
     crumb: Breadcrumb = ()
@@ -307,9 +306,4 @@ def make_catalog_entry(stream: SyncStream) -> CatalogEntry:
         key_properties=copy(stream.primary_keys or []),
         replication_key=stream.replication_key,
         replication_method=stream.replication_method,
-        is_view=None,
-        database=None,
-        table=None,
-        row_count=None,
-        stream_alias=None,
     )

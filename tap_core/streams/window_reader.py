@@ -72,11 +72,6 @@ class _WindowPass:
     in_sync: bool = False
     is_trial: bool = False
 
-    @property
-    def has_single_window(self) -> bool:
-        """True if the partition or parent record is read in one time window, without threads."""
-        return _has_single_window(self.cursor)
-
 
 class WindowedStreamProtocol(SyncStream, Protocol):
     """Interface of a stream that can read a context in time windows."""
@@ -234,7 +229,7 @@ class WindowReader(ContextReader):
             read = partial(_read_window, current=current)
             yield from prefetch_in_order(pool, stream, threads, windows, read)
             return
-        if current.has_single_window:
+        if _has_single_window(cursor):
             yield from ((window, _read_window(stream, window, current)) for window in windows)
             return
         stream._prepare_for_threads(1)  # objects that the copies share
@@ -246,7 +241,7 @@ class WindowReader(ContextReader):
     def _get_thread_count(self, current: _WindowPass) -> int:
         stream = self.stream
         if (
-            current.has_single_window
+            _has_single_window(current.cursor)
             or not current.in_sync
             or stream.ABORT_AT_RECORD_COUNT is not None
             or not stream._tap.run.may_create_pools
@@ -481,6 +476,7 @@ def _check_sorted_cursor(cursor: DatetimeBasedCursor, stream: str) -> None:
 
 
 def _has_single_window(cursor: DatetimeBasedCursor) -> bool:
+    """Return True if a partition or parent record is read in one time window, without threads."""
     return cursor.is_data_feed or not cursor.step
 
 
