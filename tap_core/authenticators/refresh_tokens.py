@@ -38,7 +38,7 @@ class RefreshTokens:
 
     def record_replacement(self, used: str, token: str) -> None:
         """Record that the server replaced the refresh token ``used`` with ``token``."""
-        earlier = [one for one, latest in self._latest.items() if latest == used]
+        earlier = [old for old, latest in self._latest.items() if latest == used]
         self._latest.update(dict.fromkeys((*earlier, used), token))
         self._latest.pop(token, None)  # a token that the server issues again is valid again
 
@@ -69,7 +69,7 @@ class RefreshTokens:
             listener(self.with_latest_tokens)
         file = getattr(tap, "config_file", None)
         if isinstance(file, (str, os.PathLike)):
-            used = [one for one, latest in self._latest.items() if latest == token]
+            used = [old for old, latest in self._latest.items() if latest == token]
             reason = write_refresh_token(Path(file), used, token)
         else:
             reason = "the settings do not come from one configuration file"

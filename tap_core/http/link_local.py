@@ -71,4 +71,5 @@ def find_link_local(host: str, port: int) -> str | None:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return None
-    return next((str(one[4][0]) for one in found if is_link_local(str(one[4][0]))), None)
+    addresses = (str(address) for *_, (address, *_) in found)
+    return next(filter(is_link_local, addresses), None)

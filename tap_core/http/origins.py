@@ -143,8 +143,8 @@ def _parse_allowed_host(name: str) -> _AllowedHost:
     except ValueError:
         host, port, parts = "", None, urlsplit("")
     plain = host.removeprefix("*.")
-    is_more = parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc
-    if not plain or "*" in plain or is_more or ("*" in host and "." not in plain):
+    has_other_parts = parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc
+    if not plain or "*" in plain or has_other_parts or ("*" in host and "." not in plain):
         raise ConfigurationError(
             f"allowed_hosts has {name!r}, which is not a host name such as 'files.example.com',"
             " 'files.example.com:8443' or '*.example.com'."

@@ -99,9 +99,9 @@ class LeakyBucket:
         [(requests, seconds)] = terms.rates
         with self._lock:
             now = time.monotonic()
-            at = max(now, self._free_at)
-            self._free_at = at + weight * seconds / requests
-        return Reservation(at - now, is_taken=True)
+            begin = max(now, self._free_at)
+            self._free_at = begin + weight * seconds / requests
+        return Reservation(begin - now, is_taken=True)
 
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:  # noqa: ARG002
         """Block all slots for ``seconds`` seconds if the API allows no requests (``left`` is 0)."""

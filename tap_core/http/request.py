@@ -98,14 +98,14 @@ class HTTPRequest:
             )
             return given
         pairs = [
-            (name, one)
+            (name, item)
             for name, value in (given or {}).items()
-            for one in (value if isinstance(value, (list, tuple)) else (value,))
-            if one is not None
+            for item in (value if isinstance(value, (list, tuple)) else (value,))
+            if item is not None
         ]
-        if any(type(name) is not str or type(one) not in {str, int} for name, one in pairs):
+        if any(type(name) is not str or type(item) not in {str, int} for name, item in pairs):
             return urlencode(pairs, safe=self.safe_query_chars)
-        plain = "&".join([f"{name}={one}" for name, one in pairs])
+        plain = "&".join([f"{name}={item}" for name, item in pairs])
         if _UNRESERVED.issuperset(plain) and plain.count("=") == len(pairs) == plain.count("&") + 1:
             return plain  # nothing to quote
         return urlencode(pairs, safe=self.safe_query_chars)
@@ -172,11 +172,11 @@ def _prepare_plain(
     """
     ready = requests.PreparedRequest()
     ready.prepare_method(request.method)
-    known = _join_query(request.url, request.params)
-    if known is None:
+    url = _join_query(request.url, request.params)
+    if url is None:
         ready.prepare_url(request.url, request.params)
     else:
-        ready.url = known
+        ready.url = url
     ready.headers = _prepare_headers(session.headers, request.headers)
     # The session has no cookies; merging them is slow.
     vars(ready)["_cookies"] = RequestsCookieJar()

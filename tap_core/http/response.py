@@ -116,8 +116,7 @@ class JSONResponse(requests.Response):
         if type(response) is not requests.Response:
             return response
         response.__class__ = cls
-        known = vars(response)
-        known["max_bytes"], known["deadline"] = max_bytes, deadline
+        vars(response).update(max_bytes=max_bytes, deadline=deadline)
         return response
 
     def json(self, **kwargs: Any) -> Any:
@@ -192,8 +191,8 @@ def check_content_length(response: requests.Response) -> None:
         TruncatedBodyError: The body ends too early.
     """
     body = (response.content or b"").strip()
-    whole = not body.startswith((b"{", b"[")) or body.endswith((b"}", b"]"))
-    if whole or "json" not in content_type(response):
+    seems_complete = not body.startswith((b"{", b"[")) or body.endswith((b"}", b"]"))
+    if seems_complete or "json" not in content_type(response):
         return
     try:
         _FLOAT_DECODER.decode(body)

@@ -43,8 +43,8 @@ def read_body(
         ResponseTooLargeError: The body is larger than allowed; the rest is not read.
         requests.exceptions.RequestException: The body cannot be read to its end.
     """
-    known = vars(response)
-    if known.get("_content_consumed") or known.get("_content") is not False:
+    attributes = vars(response)
+    if attributes.get("_content_consumed") or attributes.get("_content") is not False:
         return  # the body has been read already
     if response.raw is None:
         return
@@ -55,7 +55,7 @@ def read_body(
         if into is None:
             content = b"".join(chunks)
             _check_compressed_end(response, content)
-            known.update(_content=content, _content_consumed=True)
+            attributes.update(_content=content, _content_consumed=True)
         else:
             for chunk in chunks:
                 into.write(chunk)

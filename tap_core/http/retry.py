@@ -172,12 +172,12 @@ def _choose_waits(waits: _Waits, *, respect_retry_after: bool) -> _Waits:
     of the header. Otherwise it comes from the stream's wait generator, ``waits``.
     """
     error = yield 0.0
-    at_once = False
+    was_immediate = False
     while True:
         delay = retry_after(getattr(error, "response", None)) if respect_retry_after else None
-        if delay == 0 and at_once:
+        if delay == 0 and was_immediate:
             delay = None  # an immediate retry has failed: use the generator's wait
-        at_once = delay == 0
+        was_immediate = delay == 0
         try:
             wait = waits.send(error) if delay is None else _ServerWait(delay)
         except StopIteration:  # the author's generator ends the retries
@@ -200,11 +200,11 @@ def retry_after(response: object) -> float | None:
 
 
 def _seconds_until(date: str, headers: Any) -> float:
-    at = _parse_date(date)
-    if at is None:
+    until = _parse_date(date)
+    if until is None:
         return 0.0
     now = _parse_date(str(headers.get("Date") or "")) or datetime.now(timezone.utc)
-    return (at - now).total_seconds()
+    return (until - now).total_seconds()
 
 
 def _parse_date(text: str) -> datetime | None:

@@ -65,7 +65,7 @@ class _Reader(io.RawIOBase):
     def __init__(self, shared_file: _SharedFile) -> None:
         self._shared_file = shared_file  # keeps the file open
         self._file = shared_file.file
-        self._at = 0
+        self._position = 0
 
     def readable(self) -> bool:
         return True
@@ -74,17 +74,17 @@ class _Reader(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        return self._at
+        return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at}.get(whence)
-        self._at = self._file.seek(0, io.SEEK_END) + offset if base is None else base + offset
-        return self._at
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position}.get(whence)
+        self._position = self._file.seek(0, io.SEEK_END) + offset if base is None else base + offset
+        return self._position
 
     def readinto(self, buffer: Buffer, /) -> int:
-        self._file.seek(self._at)
+        self._file.seek(self._position)
         size = cast("Any", self._file).readinto(buffer) or 0
-        self._at += size
+        self._position += size
         return int(size)
 
 

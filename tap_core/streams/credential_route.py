@@ -39,7 +39,7 @@ def make_route(stream: Any, authenticator: Auth) -> Route:
         lambda origin: origin in _find_own_origins(stream),
         has_credentials,
         requires_https=lambda: any(
-            one and one.scheme == "https" for one in _find_own_origins(stream)
+            origin and origin.scheme == "https" for origin in _find_own_origins(stream)
         ),
         allowed_hosts=check_allowed_hosts(stream.allowed_hosts) if stream.allowed_hosts else (),
         setting=f"`allowed_hosts` of the stream '{stream.name}'",

@@ -107,13 +107,15 @@ class GraphQLStream(_GraphQLBase[_TToken], abc.ABC, Generic[_TToken]):
         errors = document.get("errors") if isinstance(document, dict) else None
         if not errors:
             return
-        messages = redact(self._secrets().hide_values(_messages(errors)))[:_LONGEST_MESSAGES]
+        messages = redact(self._secrets().hide_values(_join_messages(errors)))[:_LONGEST_MESSAGES]
         if document.get("data") is None:
             raise FatalAPIError(f"The query failed: {messages}")
         self.logger.warning("The response has data and errors: %s", messages)
 
 
-def _messages(errors: Any) -> str:
-    found = errors if isinstance(errors, list) else [errors]
-    texts = [str(one.get("message", "")) if isinstance(one, dict) else str(one) for one in found]
+def _join_messages(errors: Any) -> str:
+    texts = [
+        str(error.get("message", "")) if isinstance(error, dict) else str(error)
+        for error in (errors if isinstance(errors, list) else [errors])
+    ]
     return "; ".join(texts)[:_MOST_SEARCHED]
