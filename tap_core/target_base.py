@@ -309,9 +309,10 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         the end of the run.
 
         Raises:
-            KeyError: The stream has no sink, and ``schema`` is None.
+            RecordsWithoutSchemaException: The stream has no sink, and ``schema`` is None.
         """
         if schema is None:
+            self._assert_sink_exists(stream_name)
             return self._sinks_active[stream_name]
         existing = self._sinks_active.get(stream_name)
         if existing is None:

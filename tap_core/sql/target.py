@@ -22,7 +22,7 @@ from tap_core.sinks.core import Sink
 from tap_core.sql.connector import SQLConnector
 from tap_core.sql.sink import SQLSink
 from tap_core.target_base import Target
-from tap_core.types import JsonSchema, Record
+from tap_core.types import JsonSchema
 
 __all__ = ["SQLTarget"]
 
@@ -106,29 +106,6 @@ class SQLTarget(Target):
     ) -> Sink:
         """Create and set up the sink of a stream, as `add_sink` does."""
         return self.add_sink(stream_name, schema, key_properties)
-
-    def get_sink(
-        self,
-        stream_name: str,
-        *,
-        record: Record | None = None,
-        schema: JsonSchema | None = None,
-        key_properties: Sequence[str] | None = None,
-    ) -> Sink:
-        """Return the sink of a stream. If ``schema`` is passed, create the sink if needed.
-
-        Raises:
-            RecordsWithoutSchemaException: The sink does not exist and no schema was passed.
-        """
-        if schema is None:
-            self._assert_sink_exists(stream_name)
-        return super().get_sink(
-            stream_name, record=record, schema=schema, key_properties=key_properties
-        )
-
-    def _overrides(self, hook: str) -> bool:
-        """Return True if a subclass of `SQLTarget` overrides the method named ``hook``."""
-        return getattr(type(self), hook) is not getattr(SQLTarget, hook)
 
 
 def _is_in_sqlite(sink: Sink) -> bool:
