@@ -21,7 +21,7 @@ from typing import Any, Final, cast
 
 from tap_core.state.bookmarks import reset_state_progress_markers, write_stream_state
 from tap_core.state.encoded_stream_state import EncodedStreamState
-from tap_core.state.encoder import Encoder
+from tap_core.state.encoder import encode_members
 from tap_core.state.reader import check_bookmarks
 from tap_core.types import Context, TapState
 
@@ -43,7 +43,6 @@ class StateDocument:
     def __init__(self, tap_state: TapState | dict[str, Any]) -> None:
         self.tap_state: dict[str, Any] = cast(dict[str, Any], tap_state)
         self.lock: threading.RLock = threading.RLock()
-        self._encoder = Encoder()
         self._streams: dict[str, EncodedStreamState] = {}
         self._all_shared = False
         self._touched = 0
@@ -106,12 +105,6 @@ class StateDocument:
             ValueError: Two partitions in the state have this context.
         """
         return self._get_encoded(stream_id).index(add=False).position(partition_context) is not None
-
-    def partitions(self, stream_id: str) -> list[dict[str, Any]] | None:
-        """Return the list of partitions in a stream's state, or None if it has none."""
-        state = self.tap_state.get("bookmarks", {}).get(stream_id) or {}
-        entries: list[dict[str, Any]] | None = state.get("partitions")
-        return entries
 
     def reset_progress_markers(self) -> None:
         """Delete the progress markers that an interrupted sync left, when a new sync begins."""
@@ -190,11 +183,6 @@ class StateDocument:
     # Encoding
 
     @property
-    def encoded_bytes(self) -> int:
-        """Total number of JSON bytes encoded so far, without bytes taken from the cache."""
-        return self._encoder.made
-
-    @property
     def size_estimate(self) -> int:
         """Estimated size of the next JSON text in bytes: the last size plus 100 per change."""
         return len(self.last_text or b"") + self._touched * _BYTES_PER_CHANGE
@@ -230,7 +218,7 @@ class StateDocument:
                 yield (before, b'"bookmarks":')
                 yield from self._bookmarks(value)
             else:
-                yield (before, self._encoder.members({key: value}))
+                yield (before, encode_members({key: value}))
             before = b","
         yield (b"{}",) if before == b"{" else (b"}",)
 
@@ -242,7 +230,7 @@ class StateDocument:
                 yield (before, encoded.name, b":")
                 yield encoded.encode(everything=self._all_shared)
             else:
-                yield (before, self._encoder.members({stream_id: state}))
+                yield (before, encode_members({stream_id: state}))
             before = b","
         yield (b"{}",) if before == b"{" else (b"}",)
 
@@ -258,7 +246,7 @@ class StateDocument:
         encoded = self._streams.get(stream_id)
         if encoded is None or encoded.state is not state:
             shared = encoded is not None and encoded.is_shared
-            encoded = EncodedStreamState(stream_id, state, self._encoder)
+            encoded = EncodedStreamState(stream_id, state)
             if shared:
                 encoded.share(None)
             self._streams[stream_id] = encoded

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 
-from tap_core.state.encoder import Encoder
+from tap_core.state.encoder import encode_members, encode_value
 from tap_core.state.partition_index import PartitionIndex
 from tap_core.types import Context
 
@@ -24,7 +24,6 @@ class EncodedStreamState:
 
     __slots__ = (
         "_around_partitions",
-        "_encoder",
         "_entries",
         "_index",
         "_shared",
@@ -35,10 +34,9 @@ class EncodedStreamState:
         "state",
     )
 
-    def __init__(self, stream_id: str, state: dict[str, Any], encoder: Encoder) -> None:
+    def __init__(self, stream_id: str, state: dict[str, Any]) -> None:
         self.state: dict[str, Any] = state
-        self.name = encoder.value(stream_id)
-        self._encoder = encoder
+        self.name = encode_value(stream_id)
         self._shared = False
         self._shared_positions: set[int] = set()
         self.refresh()
@@ -128,7 +126,7 @@ class EncodedStreamState:
     def _encode_unpartitioned(self) -> bytes:
         """Return the JSON text of a state dict that has no partitions."""
         if self._around_partitions is None or self._around_partitions[1]:
-            self._around_partitions = (self._encoder.value(self.state), b"")
+            self._around_partitions = (encode_value(self.state), b"")
         return self._around_partitions[0]
 
     def _encode_around(self) -> tuple[bytes, bytes]:
@@ -139,8 +137,8 @@ class EncodedStreamState:
         if self._around_partitions is None or not self._around_partitions[1]:
             names = list(self.state)
             cut = names.index(_PARTITIONS)
-            before = self._encoder.members({name: self.state[name] for name in names[:cut]})
-            after = self._encoder.members({name: self.state[name] for name in names[cut + 1 :]})
+            before = encode_members({name: self.state[name] for name in names[:cut]})
+            after = encode_members({name: self.state[name] for name in names[cut + 1 :]})
             self._around_partitions = (
                 b"".join((b"{", before, b"," if before else b"", b'"partitions":[')),
                 b"".join((b"]", b"," if after else b"", after, b"}")),
@@ -160,7 +158,7 @@ class EncodedStreamState:
 
     def _encode_partition(self, position: int, entry: Any) -> bytes:
         """Return the JSON text of a partition, with a leading comma unless it is the first."""
-        text = self._encoder.value(entry)
+        text = encode_value(entry)
         return b"," + text if position else text
 
     def _start_list(self, entries: list[Any]) -> None:

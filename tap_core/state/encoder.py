@@ -15,7 +15,7 @@ from typing import Any
 
 from tap_core.singerlib.json import as_text
 
-__all__ = ["Encoder", "encode_value"]
+__all__ = ["encode_members", "encode_value"]
 
 
 def encode_value(value: Any) -> bytes:
@@ -28,6 +28,11 @@ def encode_value(value: Any) -> bytes:
         return _FAST.encode(value).encode()
     except ValueError:  # the value contains NaN, infinity or a Decimal
         return _encode_exactly(value).encode()
+
+
+def encode_members(members: Mapping[str, Any]) -> bytes:
+    """Return the JSON text of an object without its braces, such as ``"a":1,"b":2``."""
+    return encode_value(members)[1:-1]
 
 
 def _default(value: Any) -> Any:
@@ -66,22 +71,3 @@ def _encode_exactly(value: Any) -> str:
 def _key(key: Any) -> str:
     """Return a dict key as JSON text, such as ``"1"`` for the key 1, as the json module does."""
     return _FAST.encode({key: 0})[1:-3]
-
-
-class Encoder:
-    """JSON encoder of state values. The attribute ``made`` counts the encoded bytes."""
-
-    __slots__ = ("made",)
-
-    def __init__(self) -> None:
-        self.made = 0
-
-    def value(self, value: Any) -> bytes:
-        """Return the JSON text of a value, and add its length to the total ``made``."""
-        text = encode_value(value)
-        self.made += len(text)
-        return text
-
-    def members(self, members: Mapping[str, Any]) -> bytes:
-        """Return the JSON text of an object without its braces, such as ``"a":1,"b":2``."""
-        return self.value(members)[1:-1]

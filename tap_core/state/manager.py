@@ -146,7 +146,7 @@ class StreamStateManager:
 
     def get_state_partitions(self) -> list[dict[str, Any]] | None:
         """Return the list of partition entries in the stream's state, or None if it has no list."""
-        return self.document.partitions(self.stream_name)
+        return bookmarks.get_state_partitions_list(self.document.tap_state, self.stream_name)
 
     def touch(self, context: Context | None = None) -> None:
         """Discard the cached JSON text of a state dict that has changed.
@@ -365,7 +365,7 @@ class StreamStateManager:
             True if the state changed.
         """
         limit, state = self._limit_of_run, self.stream_state
-        limit.finish_all(ended=self.state_partitioning_keys is not None, order=self.order)
+        limit.finish_all(ended=self.state_partitioning_keys is not None)
         entries = state.get("partitions") or []
         stay = retain_entries(entries, limit, keeps) if keeps and saw_all else entries
         if pruned := len(stay) < len(entries):

@@ -82,6 +82,7 @@ class PartitionLimit:
         }
         self._beyond: dict[Hashable, dict[str, Any]] = {}
         self._visited: set[Hashable] = set()
+        self._order = order
         self._lowest = _LowestBookmark(order)
         self.was_passed = False
         """True if the source or the state has more partitions than the limit."""
@@ -163,7 +164,7 @@ class PartitionLimit:
             del self._beyond[key]
             self._lowest.add(state)
 
-    def finish_all(self, *, ended: bool, order: ReplicationKeyComparator) -> None:
+    def finish_all(self, *, ended: bool) -> None:
         """Include all unfinished partitions in the shared bookmark that have no entry in the state.
 
         If ``ended`` is True, the progress marker of a partition first becomes its bookmark.
@@ -171,7 +172,7 @@ class PartitionLimit:
         """
         for state in list(self._beyond.values()):
             if ended:
-                finalize_state_progress_markers(state, order=order)
+                finalize_state_progress_markers(state, order=self._order)
             else:
                 reset_state_progress_markers(state)
             self.finish(state)

@@ -15,6 +15,7 @@ from tap_core.redaction import is_secret
 from tap_core.redaction.config import is_showable, property_schema
 from tap_core.redaction.row_values import show_value
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
+from tap_core.state.bookmarks import get_state_partitions_list
 from tap_core.state.manager import StreamStateManager
 from tap_core.state.partition_limit import resolve_limit
 from tap_core.state.replication_key_path import make_getter
@@ -98,7 +99,7 @@ def get_partitions_in_state(
 
     Return None if the state has no partitions.
     """
-    entries: Sequence[Any] = document.partitions(stream_name) or ()
+    entries: Sequence[Any] = get_state_partitions_list(document.tap_state, stream_name) or ()
     contexts = [
         partition["context"]
         for partition in entries
