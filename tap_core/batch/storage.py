@@ -7,8 +7,6 @@ to the working directory, as in singer_sdk. URLs in BATCH messages are absolute.
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["StorageTarget", "to_local_path"]
 
-_DRIVE = re.compile(r"^/(?=[A-Za-z]:)")
 _LOCAL = ("file", "local")
 
 
@@ -140,5 +137,4 @@ def to_local_path(address: str) -> Path | None:
         return Path(address)
     if scheme not in _LOCAL:
         return None
-    path = unquote(path.removeprefix("localhost") if path.startswith("localhost/") else path)
-    return Path(_DRIVE.sub("", path) if os.name == "nt" else path)
+    return Path(unquote(path.removeprefix("localhost") if path.startswith("localhost/") else path))

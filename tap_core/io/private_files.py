@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import grp
 import os
+import pwd
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 
 from tap_core.types import StrPath
@@ -32,7 +34,7 @@ __all__ = [
 
 _ROOT = 0
 # Without O_NONBLOCK, opening a FIFO waits for a process at its other end.
-_SAFE_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK if os.name == "posix" else 0
+_SAFE_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class UntrustedPathError(PermissionError):
@@ -87,15 +89,13 @@ def owner_fault(status: os.stat_result, owners: Collection[int] = ()) -> str:
 
     ``owners`` are ids of users that are trusted in addition to the current user and root.
     """
-    if os.name != "posix" or status.st_uid in {_ROOT, os.geteuid(), *owners}:
+    if status.st_uid in {_ROOT, os.geteuid(), *owners}:
         return ""
     return f"belongs to another user ({owner_name(status.st_uid)})"
 
 
 def write_fault(status: os.stat_result) -> str:
     """Return "may be written by …" if other users may write to a file or folder, else ""."""
-    if os.name != "posix":
-        return ""
     if status.st_mode & stat.S_IWOTH:
         return "may be written by every user"
     return "may be written by its group" if status.st_mode & stat.S_IWGRP else ""
@@ -104,10 +104,8 @@ def write_fault(status: os.stat_result) -> str:
 def owner_name(uid: int) -> str:
     """Return the name of the user with the id ``uid``, or ``user id <uid>`` if it is unknown."""
     try:
-        import pwd
-
         return pwd.getpwuid(uid).pw_name
-    except (ImportError, KeyError):
+    except KeyError:
         return f"user id {uid}"
 
 
@@ -127,25 +125,19 @@ def check_folder(path: StrPath) -> None:
 def check_parents(path: StrPath) -> None:
     """Check that no other user can replace a path by changing a folder above it.
 
+    If the path contains symbolic links, the folders above the real path are checked too.
+
     Raises:
         UntrustedPathError: Another user can change a folder above the path.
         OSError: A folder does not exist or cannot be reached.
     """
-    for folder, status in _parents(path):
+    written, real = Path(path).absolute(), Path(os.path.realpath(path, strict=True))
+    for folder in dict.fromkeys((*written.parents, *real.parents)):
+        status = folder.stat()
         sticky = bool(status.st_mode & stat.S_ISVTX)
         fault = owner_fault(status) or ("" if sticky else _parent_write_fault(status))
         if fault:
             raise UntrustedPathError(folder, fault)
-
-
-def _parents(path: StrPath) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield each folder above a path, with its status (`os.stat`).
-
-    If the path contains symbolic links, also yield the folders above the real path.
-    """
-    written, real = Path(path).absolute(), Path(os.path.realpath(path, strict=True))
-    for folder in dict.fromkeys((*written.parents, *real.parents)):
-        yield folder, folder.stat()
 
 
 def _parent_write_fault(status: os.stat_result) -> str:
@@ -161,8 +153,6 @@ def _parent_write_fault(status: os.stat_result) -> str:
 
 def _is_own_group(gid: int) -> bool:
     """Return True if a group belongs to the current user: same name, and no other members."""
-    import grp
-
     try:
         group = grp.getgrgid(gid)
     except KeyError:

@@ -7,6 +7,7 @@ other work. A signal handler only records the signal, and ends the wait through 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import io
 import os
 import select
@@ -89,13 +90,10 @@ def _get_waitable_descriptor(source: BinaryIO) -> int | None:
         descriptor = source.fileno()
     except (OSError, AttributeError):  # an in-memory buffer
         return None
-    regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
-    return None if regular or not hasattr(select, "poll") else descriptor
+    return None if stat.S_ISREG(os.fstat(descriptor).st_mode) else descriptor
 
 
 def _enlarge_pipe(descriptor: int) -> None:
     """Enlarge a pipe's buffer to the size of one block, so that fewer reads are needed."""
-    with contextlib.suppress(ImportError, AttributeError, OSError):  # not a pipe, or not Linux
-        import fcntl
-
+    with contextlib.suppress(AttributeError, OSError):  # not a pipe, or not Linux
         fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _BLOCK_SIZE)

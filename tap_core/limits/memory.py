@@ -43,7 +43,7 @@ _LINE_WEIGHT: Final = 16
 _LARGEST_CELL: Final = (1 << 31) - 1
 """Largest value of a C long on all systems."""
 
-_OPEN_FLAGS: Final = ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY")
+_OPEN_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MEMORY_FACTOR: Final = 7
 _UNCHECKED_SHARE: Final = 8
 """Divisor of a limit: texts up to an eighth of the limit may have any number of values."""
@@ -227,7 +227,7 @@ def open_regular_file(path: Path) -> IO[bytes]:
     """
     _check_regular(path.stat())
     # Open without blocking, because a pipe may have replaced the file meanwhile.
-    descriptor = os.open(path, os.O_RDONLY | sum(getattr(os, name, 0) for name in _OPEN_FLAGS))
+    descriptor = os.open(path, _OPEN_FLAGS)
     try:
         _check_regular(os.fstat(descriptor))
     except OSError:
