@@ -203,11 +203,7 @@ class _CheckWriter:
         variable, items = f"v{level}", rule.items
         samples = sample if type(sample) is list else []
         first = next((item for item in samples if type(item) is dict), None)
-        if (
-            items is None
-            or items.properties is None
-            or self._find_sample(level + 1, items.properties, first, {}) is None
-        ):
+        if items is None or self._find_sample(level + 1, items.properties, first, {}) is None:
             kinds = (items or rule).kinds
             condition = f"not {self._bind('includes', kinds.issuperset)}(map(type, {variable}))"
             condition += f" and not {self._bind('accepts', rule.accepts)}({variable})"

@@ -290,9 +290,9 @@ def compile_flattener(
 
     def flatten(record: Record) -> Record:
         nonlocal quick, unmatched, until_compilation
-        known = quick(record)
-        if known is not None:
-            return known
+        flattened = quick(record)
+        if flattened is not None:
+            return flattened
         unmatched += 1  # several threads may share the function, so a record may go uncounted
         if unmatched >= until_compilation:
             until_compilation *= _COMPILATION_GROWTH

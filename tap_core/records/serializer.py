@@ -29,8 +29,7 @@ from tap_core.records.prune import (
 )
 from tap_core.records.value_rules import (
     ObjectRule,
-    build_record_rule,
-    build_value_rule,
+    build_object_rule,
     is_json,
 )
 from tap_core.typing.inspect import TypeConformanceLevel
@@ -48,7 +47,6 @@ __all__ = [
     "compile_record_encoder",
     "compile_serializer",
     "encode_record",
-    "make_value_check",
 ]
 
 ENCODING_ERRORS = (UnicodeEncodeError, TypeError, ValueError, OverflowError)
@@ -183,7 +181,7 @@ def compile_serializer(
             prune(record)
         return _encode_converted(conform(record), encode)
 
-    rule = build_record_rule(schema, level)
+    rule = build_object_rule(schema, level)
     return RecordSerializer(_build_checks(rule, mask, prune), encode_slowly, encode)
 
 
@@ -213,7 +211,7 @@ def compile_conformer_only(
 
     if copies:
         return RecordSerializer(None, encode_slowly, _return_unchanged)
-    rule = build_record_rule(schema, level, finite=True)
+    rule = build_object_rule(schema, level, finite=True)
     return RecordSerializer(_build_checks(rule, mask, prune), encode_slowly, _return_unchanged)
 
 
@@ -240,7 +238,7 @@ def compile_record_encoder(encode: RecordBodyEncoder) -> RecordBodyEncoder:
     def encode_slowly(record: Record) -> Any:
         return _encode_converted(record, encode)
 
-    rule = build_record_rule({}, TypeConformanceLevel.NONE)
+    rule = build_object_rule({}, TypeConformanceLevel.NONE)
     serializer = RecordSerializer(RecordChecks(rule, {}, None), encode_slowly, encode)
 
     def encode_any(record: Record) -> Any:
@@ -279,17 +277,6 @@ def _encode_converted(record: Record, encode: RecordBodyEncoder) -> Any:
         raise DataError(f"A record cannot be written as JSON: {reason}.") from error
     except ValueError as error:
         raise DataError(f"A record cannot be written as JSON: {error}") from error
-
-
-def make_value_check(
-    schema: JsonSchema | None, level: TypeConformanceLevel
-) -> Callable[[Any], bool]:
-    """Return a function that returns True if a value needs no conversion.
-
-    ``schema`` is the schema of the value's property. ``level`` defines if nested values are
-    converted.
-    """
-    return build_value_rule(schema, level).accepts
 
 
 def _return_unchanged(record: Record) -> Any:

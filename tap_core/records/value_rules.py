@@ -26,7 +26,7 @@ __all__ = [
     "TYPE_NAMES",
     "ObjectRule",
     "ValueRule",
-    "build_record_rule",
+    "build_object_rule",
     "build_value_rule",
     "is_json",
 ]
@@ -98,20 +98,23 @@ class ObjectRule(NamedTuple):
         return True
 
 
-def build_record_rule(
+def build_object_rule(
     schema: JsonSchema, level: TypeConformanceLevel, *, finite: bool = False
 ) -> ObjectRule:
-    """Return the rule that accepts the records of a stream that need no conversion.
+    """Return the rule that accepts the records of a stream, or objects, that need no conversion.
 
     Args:
         schema: Schema with the types to which values are converted.
         level: Values to convert: none, only those of top-level properties, or also nested ones.
         finite: True if NaN and infinity need conversion; False if the encoder writes them as null.
     """
-    keeps_undeclared = level == TypeConformanceLevel.NONE or bool(
-        schema.get("additionalProperties")
-    )
-    return _build_object_rule(schema, level, keeps_undeclared=keeps_undeclared, finite=finite)
+    declared = {
+        name: build_value_rule(definition, level, finite=finite)
+        for name, definition in (schema.get("properties") or {}).items()
+    }
+    keeps_undeclared = level == TypeConformanceLevel.NONE or schema.get("additionalProperties")
+    anything = _FINITE_JSON_RULE if finite else _JSON_RULE
+    return ObjectRule(declared, anything if keeps_undeclared else None)
 
 
 def build_value_rule(
@@ -155,23 +158,7 @@ def _build_nested_rule(schema: JsonSchema, *, finite: bool) -> ObjectRule | None
     """
     if not is_object_type(schema) or "properties" not in schema:
         return None
-    return _build_object_rule(
-        schema,
-        TypeConformanceLevel.RECURSIVE,
-        keeps_undeclared=bool(schema.get("additionalProperties")),
-        finite=finite,
-    )
-
-
-def _build_object_rule(
-    schema: JsonSchema, level: TypeConformanceLevel, *, keeps_undeclared: bool, finite: bool
-) -> ObjectRule:
-    declared = {
-        name: build_value_rule(definition, level, finite=finite)
-        for name, definition in (schema.get("properties") or {}).items()
-    }
-    anything = _FINITE_JSON_RULE if finite else _JSON_RULE
-    return ObjectRule(declared, anything if keeps_undeclared else None)
+    return build_object_rule(schema, TypeConformanceLevel.RECURSIVE, finite=finite)
 
 
 def is_json(value: Any) -> bool:

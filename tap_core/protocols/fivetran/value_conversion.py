@@ -23,7 +23,8 @@ from tap_core.records.conform import (
     conform_primitive,
     to_json_compatible,
 )
-from tap_core.records.serializer import ENCODING_ERRORS, make_value_check
+from tap_core.records.serializer import ENCODING_ERRORS
+from tap_core.records.value_rules import build_value_rule
 from tap_core.types import JsonSchema
 from tap_core.typing.inspect import TypeConformanceLevel
 
@@ -191,7 +192,7 @@ def make_json_encoder(
         level: Nesting depth down to which values are converted to the types of the schema.
         unmapped: Called with the names of undeclared properties in a value, which are dropped.
     """
-    is_valid = make_value_check(definition, level)
+    is_valid = build_value_rule(definition, level).accepts
     conform = compile_conformer({"properties": {name: definition}}, level, unmapped)
 
     def encode(value: Any) -> bytes | None:
