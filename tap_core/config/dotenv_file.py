@@ -126,13 +126,13 @@ def _parse_variables(text: str, prefix: str, file: Path) -> dict[str, str]:
     from dotenv.main import resolve_variables
     from dotenv.parser import parse_stream
 
-    statements = list(parse_stream(io.StringIO(text)))
-    for invalid in (one.original for one in statements if one.error):
+    bindings = list(parse_stream(io.StringIO(text)))
+    for invalid in (binding.original for binding in bindings if binding.error):
         blank_lines = invalid.string.removesuffix(invalid.string.lstrip()).count("\n")
         line = invalid.line + blank_lines
         logger.warning("%s, line %d: this is not NAME=value and is skipped.", file, line)
     # As in load_dotenv, a variable of the environment wins over one of the file.
-    named = ((one.key, one.value) for one in statements if one.key is not None)
+    named = ((binding.key, binding.value) for binding in bindings if binding.key is not None)
     parsed = resolve_variables(named, override=False)
     return {
         name: value

@@ -28,6 +28,7 @@ from tap_core.limits.memory import (
 )
 from tap_core.redaction import is_secret
 from tap_core.redaction.config import is_showable
+from tap_core.schema.type_variants import get_types
 from tap_core.singerlib.json import describe_json_error, load_json
 from tap_core.types import JsonSchema, StrPath
 
@@ -275,8 +276,7 @@ def get_json_types(schema: Mapping[str, Any]) -> set[str]:
 
     The set is empty if none of them names a type.
     """
-    declared = schema.get("type", ())
-    types = {declared} if isinstance(declared, str) else set(declared)
+    types = set(get_types(schema))
     for keyword in ("anyOf", "oneOf", "allOf"):
         for branch in schema.get(keyword, ()):
             if isinstance(branch, dict):

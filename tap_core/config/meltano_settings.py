@@ -121,8 +121,7 @@ def list_required_groups(schema: Schema) -> list[list[str]]:
     ``oneOf`` that requires other settings has its own group. A required object is represented by
     its required properties. The result is empty if no setting is required.
     """
-    whole = merge_subschemas(inline_references(schema))
-    groups = _list_groups(whole)
+    groups = _list_groups(merge_subschemas(inline_references(schema)))
     return [list(dict.fromkeys(group)) for group in groups if group]
 
 

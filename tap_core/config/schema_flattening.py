@@ -49,13 +49,13 @@ def merge_subschemas(schema: Schema) -> JsonSchema:
     If a union has only one alternative besides null, this alternative is merged too. Members with
     the keyword ``if`` stay in ``allOf``.
     """
-    whole = _merge_members(schema)
+    merged = _merge_members(schema)
     for word in _ALTERNATIVES:
-        real = _drop_null(whole.get(word))
+        real = _drop_null(merged.get(word))
         if len(real) == 1:
-            rest = {key: value for key, value in whole.items() if key != word}
+            rest = {key: value for key, value in merged.items() if key != word}
             return merge_subschemas({**rest, "allOf": [*rest.get("allOf", ()), real[0]]})
-    return whole
+    return merged
 
 
 def get_branches(schema: Schema) -> tuple[Schema, ...]:
@@ -72,19 +72,19 @@ def get_branches(schema: Schema) -> tuple[Schema, ...]:
 
 def flatten_schema(schema: Schema) -> FlattenedSchema:
     """Merge the ``allOf`` members of an object's JSON Schema, and return the merged parts."""
-    whole = merge_subschemas(schema)
-    properties = whole.get("properties") or {}
+    merged = merge_subschemas(schema)
+    properties = merged.get("properties") or {}
     dependents = {
         name: tuple(map(str, names))
         for word in _DEPENDENT
-        for name, names in (whole.get(word) or {}).items()
+        for name, names in (merged.get(word) or {}).items()
         if isinstance(names, list)
     }
     return FlattenedSchema(
         {name: inner for name, inner in properties.items() if isinstance(inner, Mapping)},
-        frozenset(whole.get("required") or ()),
-        get_branches(whole),
-        tuple(part for part in (whole, *whole.get("allOf", ())) if "if" in part),
+        frozenset(merged.get("required") or ()),
+        get_branches(merged),
+        tuple(part for part in (merged, *merged.get("allOf", ())) if "if" in part),
         dependents,
     )
 
@@ -103,13 +103,13 @@ def _merge_members(schema: Schema) -> JsonSchema:
     rules = [member for member in members if "if" in member]
     parts = [member for member in members if "if" not in member]
     parts.append({key: value for key, value in schema.items() if key != "allOf"})
-    whole: JsonSchema = {key: value for part in parts for key, value in part.items()}
+    merged: JsonSchema = {key: value for part in parts for key, value in part.items()}
     for word in _MERGED_KEYWORDS:
         found = [part[word] for part in parts if isinstance(part.get(word), Mapping)]
         if found:
-            whole[word] = {key: value for each in found for key, value in each.items()}
+            merged[word] = {key: value for each in found for key, value in each.items()}
     required = [name for part in parts for name in part.get("required") or ()]
-    return {**whole, "required": required, **({"allOf": rules} if rules else {})}
+    return {**merged, "required": required, **({"allOf": rules} if rules else {})}
 
 
 def _iterate_members(schema: Schema) -> Iterator[Schema]:

@@ -164,9 +164,8 @@ def _shows_secret(error: _Fault, schema: JsonSchema) -> bool:
         return True
     if not is_showable(error.instance) or _is_structured_text(error):
         return True
-    return _secret_path(list(error.absolute_path), schema) or _holds_secret(
-        error.instance, _schema_at(list(error.absolute_path), schema)
-    )
+    path = list(error.absolute_path)
+    return _is_secret_path(path, schema) or _holds_secret(error.instance, _schema_at(path, schema))
 
 
 def _is_structured_text(error: _Fault) -> bool:
@@ -179,7 +178,7 @@ def _is_structured_text(error: _Fault) -> bool:
     return isinstance(error.instance, str) and is_structured and "string" not in allowed
 
 
-def _secret_path(path: list[str | int], schema: JsonSchema) -> bool:
+def _is_secret_path(path: list[str | int], schema: JsonSchema) -> bool:
     """Return True if the setting at a path, or any setting that contains it, is secret."""
     return any(
         is_secret(str(part), _schema_at(path[: depth + 1], schema))
@@ -313,31 +312,27 @@ _SUPPORTED = _SIMPLE_RULES.keys() | _WITHOUT_EFFECT
 
 
 def suggest_misspelled_settings(
-    config: Mapping[str, Any], schema: JsonSchema
+    config: Any, schema: JsonSchema, *path: str | int
 ) -> Iterator[tuple[str, str]]:
     """Yield ``(path, suggested path)`` for each setting whose name seems misspelled.
 
     A setting seems misspelled if the schema does not declare it, but declares a similar name that
     has no value in ``config``. Objects whose ``additionalProperties`` is a schema are not checked.
+
+    Args:
+        config: The whole configuration, or the value of a setting.
+        schema: JSON Schema of ``config``.
+        path: Names that lead to the value.
     """
-    yield from _suggest_in_object(config, schema, ())
-
-
-def _suggest_in_object(
-    config: Any, schema: JsonSchema, path: tuple[str | int, ...]
-) -> Iterator[tuple[str, str]]:
-    """Yield the suggestions of `suggest_misspelled_settings` for an object and objects inside it.
-
-    ``config`` is the object, and ``path`` its path in the whole configuration.
-    """
+    if not isinstance(config, Mapping):
+        return
     known = schema.get("properties", {})
-    free = isinstance(schema.get("additionalProperties"), dict)
-    if isinstance(config, Mapping) and known and not free:
+    if known and not isinstance(schema.get("additionalProperties"), dict):
         unset = [name for name in known if name not in config]
         for name in config:
             near = None if name in known else find_similar(str(name), unset)
             if near is not None:
                 yield setting_path((*path, name)), setting_path((*path, near))
     for name, inner in known.items():
-        if isinstance(config, Mapping) and isinstance(inner, dict) and name in config:
-            yield from _suggest_in_object(config[name], inner, (*path, name))
+        if isinstance(inner, dict) and name in config:
+            yield from suggest_misspelled_settings(config[name], inner, *path, name)

@@ -132,12 +132,12 @@ class Property(JSONTypeHelper[T], Generic[T]):
 
     def _keywords(self) -> JsonSchema:
         """Return the JSON Schema keywords that the property sets in addition to its type."""
-        secret = self.secret or None
+        secret = True if self.secret else None
         keywords = {
             "default": self.default,
             "description": self.description or None,
-            JSONSCHEMA_ANNOTATION_SECRET: secret and True,
-            JSONSCHEMA_ANNOTATION_WRITEONLY: secret and True,
+            JSONSCHEMA_ANNOTATION_SECRET: secret,
+            JSONSCHEMA_ANNOTATION_WRITEONLY: secret,
             "enum": self.allowed_values,
             "examples": self.examples,
             "deprecated": self.deprecated,

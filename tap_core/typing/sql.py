@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from tap_core.exceptions import SingerSDKPendingDeprecationWarning
+from tap_core.schema.type_variants import get_types
 from tap_core.types import JsonSchema
 from tap_core.typing.base import JSONTypeHelper
 from tap_core.typing.inspect import get_datelike_property_type
@@ -113,8 +114,6 @@ def _sql_name(schema: JsonSchema) -> str:
 
 def admits_type(jsonschema_type: JsonSchema, type_check: Collection[str]) -> bool:
     """Return True if a schema, or a schema in its ``anyOf``, has a type in ``type_check``."""
-    kind = jsonschema_type.get("type", ())
-    kinds = (kind,) if isinstance(kind, str) else kind
-    if any(name in type_check for name in kinds):
+    if any(name in type_check for name in get_types(jsonschema_type)):
         return True
     return any(admits_type(option, type_check) for option in jsonschema_type.get("anyOf", ()))
