@@ -241,7 +241,7 @@ def _is_equal(read: Any, written: Any) -> bool:
 # Reading
 
 
-def read_parquet(file: IO[bytes], bound: Bound | None = None) -> Iterator[Record]:
+def read_parquet(file: IO[bytes], bound: Bound) -> Iterator[Record]:
     """Yield the rows of a Parquet file as dicts; at most a thousand rows are decoded at once.
 
     Columns marked as JSON text are parsed. Decimals without fraction digits become integers, and
@@ -249,7 +249,7 @@ def read_parquet(file: IO[bytes], bound: Bound | None = None) -> Iterator[Record
 
     Args:
         file: The open file.
-        bound: Limit on the size of a decoded column; None for no limit.
+        bound: Limit on the size of a decoded column.
 
     Raises:
         InputTooLargeError: A column would take more memory when decoded than ``bound`` allows.
@@ -257,9 +257,8 @@ def read_parquet(file: IO[bytes], bound: Bound | None = None) -> Iterator[Record
     from pyarrow import parquet
 
     metadata = parquet.read_metadata(file)
-    if bound is not None:
-        check_parquet(metadata, bound)
-        check_pages(file, metadata, bound, trusts_footer=True)
+    check_parquet(metadata, bound)
+    check_pages(file, metadata, bound, trusts_footer=True)
     source = parquet.ParquetFile(
         file, metadata=metadata, read_dictionary=text_columns(metadata), buffer_size=_BUFFER_BYTES
     )

@@ -88,22 +88,22 @@ def check_pages(
 
 def _iterate_page_sizes(file: IO[bytes], column: Any) -> Iterator[int]:
     """Yield the decompressed size in bytes of each page of a Parquet column chunk."""
-    at = column.data_page_offset
+    start = column.data_page_offset
     if column.has_dictionary_page and column.dictionary_page_offset:
-        at = min(at, column.dictionary_page_offset)
-    end = at + column.total_compressed_size
-    while at < end:
-        length, sizes = _read_header(file, at, end, column.path_in_schema)
+        start = min(start, column.dictionary_page_offset)
+    end = start + column.total_compressed_size
+    while start < end:
+        length, sizes = _read_header(file, start, end, column.path_in_schema)
         yield sizes[_UNCOMPRESSED]
-        at += length + sizes[_COMPRESSED]
+        start += length + sizes[_COMPRESSED]
 
 
-def _read_header(file: IO[bytes], at: int, end: int, name: str) -> tuple[int, dict[int, int]]:
-    """Read the header of a page at byte ``at`` of a Parquet file.
+def _read_header(file: IO[bytes], start: int, end: int, name: str) -> tuple[int, dict[int, int]]:
+    """Read the header of a page at byte ``start`` of a Parquet file.
 
     Args:
         file: The open file.
-        at: Position of the header.
+        start: Position of the header.
         end: Position after the last page of the column.
         name: Path of the column, for the error message.
 
@@ -116,8 +116,8 @@ def _read_header(file: IO[bytes], at: int, end: int, name: str) -> tuple[int, di
     """
     length = _HEADER_BYTES
     while True:
-        file.seek(at)
-        data = file.read(min(length, end - at))
+        file.seek(start)
+        data = file.read(min(length, end - start))
         try:
             header = _Header(data)
             header.skip_struct(1)
@@ -130,21 +130,21 @@ def _read_header(file: IO[bytes], at: int, end: int, name: str) -> tuple[int, di
             break
         sizes = header.sizes
         if {_UNCOMPRESSED, _COMPRESSED} <= sizes.keys() and min(sizes.values()) >= 0:
-            return header.at, sizes
+            return header.position, sizes
         break
-    raise ValueError(f"column {name!r} has a page header at byte {at:,} that cannot be read")
+    raise ValueError(f"column {name!r} has a page header at byte {start:,} that cannot be read")
 
 
 class _Header:
     """Parser of a Parquet page header, which is a struct in Thrift's compact protocol.
 
     Only the page's sizes are needed. ``sizes`` contains them by Thrift field number; all other
-    fields are skipped. ``at`` is the position of the next byte to read.
+    fields are skipped. ``position`` is that of the next byte to read.
     """
 
     def __init__(self, data: bytes) -> None:
         self._data = data
-        self.at = 0
+        self.position = 0
         self.sizes: dict[int, int] = {}
 
     def skip_struct(self, depth: int) -> None:
@@ -183,8 +183,8 @@ class _Header:
                 if kind == _BYTES
                 else _get_fixed_length(kind, in_list=in_list)
             )
-            self.at += length
-        if self.at > len(self._data):
+            self.position += length
+        if self.position > len(self._data):
             raise IndexError
 
     def _skip_list(self, depth: int) -> None:
@@ -195,12 +195,12 @@ class _Header:
             self._skip(kind, depth, in_list=True)
 
     def _read_byte(self) -> int:
-        self.at += 1
-        return self._data[self.at - 1]
+        self.position += 1
+        return self._data[self.position - 1]
 
     def _read_unsigned(self) -> int:
         """Read an unsigned integer (varint) from the page header and return it."""
-        number, self.at = read_varint(self._data, self.at)
+        number, self.position = read_varint(self._data, self.position)
         return number
 
     def _read_signed(self) -> int:

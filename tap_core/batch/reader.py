@@ -157,13 +157,8 @@ def _resolve_address(storage: StorageTarget, address: str) -> str:
     name = StorageTarget.split_url(address)[1]
     if Path(unquote(name)).name != unquote(name) or unquote(name) == "..":
         raise ValueError("its address does not end in the name of a file")
-    return _join_url(storage, name)
-
-
-def _join_url(storage: StorageTarget, name: str) -> str:
-    """Return the URL of a file in a storage's folder, for a URL-encoded file name."""
-    root = storage.root if "://" in storage.root else storage.get_url("")
-    return f"{root.rstrip('/')}/{name}"
+    root, root_url = folders
+    return f"{(root if '://' in root else root_url).rstrip('/')}/{name}"
 
 
 def _read_json_lines(file: IO[bytes], bound: Bound) -> Iterator[Record]:

@@ -74,22 +74,18 @@ def get_format(encoding: BaseBatchFileEncoding) -> EncodedFormat:
     """
     compression = encoding.compression
     if encoding.format == BatchFileFormat.PARQUET:
-        return _parquet(compression)
+        from tap_core.batch.parquet import ParquetEncoder
+
+        return EncodedFormat(
+            ".parquet.gz" if compression == "gzip" else ".parquet",
+            lambda file, schema: ParquetEncoder(file, schema, compression),
+        )
     if compression == "gzip":
         return EncodedFormat(".json.gz", _GzipJSONLinesEncoder)
     if compression in {None, "none"}:
         return EncodedFormat(".json", _JSONLinesEncoder)
     raise ConfigurationError(
         f"batch_config: JSON Lines are compressed by 'gzip' or 'none', not {compression!r}."
-    )
-
-
-def _parquet(compression: str | None) -> EncodedFormat:
-    from tap_core.batch.parquet import ParquetEncoder
-
-    return EncodedFormat(
-        ".parquet.gz" if compression == "gzip" else ".parquet",
-        lambda file, schema: ParquetEncoder(file, schema, compression),
     )
 
 

@@ -17,20 +17,20 @@ _BITS: Final = 64
 """Maximum number of bits of an integer."""
 
 
-def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Decode the unsigned varint at the offset ``at``; return the integer and the next offset.
+def read_varint(data: bytes, offset: int) -> tuple[int, int]:
+    """Decode the unsigned varint at ``offset``; return the integer and the next offset.
 
     Raises:
         IndexError: The data end within the integer.
         ValueError: The integer has more than 64 bits.
     """
     number = shift = 0
-    while (byte := data[at]) & _CONTINUATION:
+    while (byte := data[offset]) & _CONTINUATION:
         number |= (byte ^ _CONTINUATION) << shift
         shift += 7
-        at += 1
+        offset += 1
         if shift >= _BITS:
             break
     if shift + 1 >= _BITS and byte > 1:  # the tenth byte has only the highest bit
         raise ValueError("a number does not end within 64 bits")
-    return number | byte << shift, at + 1
+    return number | byte << shift, offset + 1

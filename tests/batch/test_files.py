@@ -19,6 +19,7 @@ from pyarrow import parquet
 from tap_core.batch import BaseBatcher, Batcher, JSONLinesBatcher, lazy_chunked_generator
 from tap_core.batch.batchers import BATCH_ENCODERS, ParquetBatcher
 from tap_core.batch.encodings import BaseBatchFileEncoding, BatchConfig
+from tap_core.batch.limits import FileLimits
 from tap_core.batch.parquet import ParquetEncoder, read_parquet
 from tap_core.batch.reader import read_rows
 from tap_core.batch.storage import StorageTarget
@@ -216,7 +217,8 @@ def through_parquet(rows, schema=SCHEMA, compression=None):
     writer = ParquetEncoder(out, schema, compression)
     writer.write([encode_row(row) for row in rows])
     writer.finish()
-    return parquet.read_table(out), list(read_parquet(io.BytesIO(out.getvalue())))
+    file = io.BytesIO(out.getvalue())
+    return parquet.read_table(out), list(read_parquet(file, FileLimits().line))
 
 
 def test_parquet_column_types_come_from_the_schema():
