@@ -73,7 +73,7 @@ class Telemetry:
     def __init__(self, exporters: Exporters) -> None:
         self._exporters = exporters
         self._parents: list[Context | None] = [exporters.parent]
-        self._streams: dict[tuple[str, str], tuple[Span, Context]] = {}
+        self._streams: dict[tuple[str, str], Span] = {}
         self.runs = 0
         """Number of runs in progress; it is 2 if a target runs a tap in the same process."""
 
@@ -105,25 +105,25 @@ class Telemetry:
 
         ``role`` is ``tap`` or ``target``.
         """
-        known = self._streams.get((role, stream))
-        if known is None:
+        span = self._streams.get((role, stream))
+        if span is None:
             span = self._begin_span(f"{role} stream", self._parents[-1], {_STREAM: stream})
-            known = self._streams[role, stream] = (span, _make_parent_context(span))
-        return known[0]
+            self._streams[role, stream] = span
+        return span
 
     def _find_parent(self, role: str, stream: str) -> Context | None:
         """Return the parent of new spans of a stream: the span of the stream, or else of the run.
 
         ``role`` is ``tap`` or ``target``.
         """
-        known = self._streams.get((role, stream))
-        return self._parents[-1] if known is None else known[1]
+        span = self._streams.get((role, stream))
+        return self._parents[-1] if span is None else _make_parent_context(span)
 
     def _end_streams(self) -> None:
         """End the spans of all streams."""
         for key in tuple(self._streams):
-            if (known := self._streams.pop(key, None)) is not None:
-                known[0].end()
+            if (span := self._streams.pop(key, None)) is not None:
+                span.end()
 
     @contextmanager
     def stream_span(self, stream: str) -> Iterator[None]:
