@@ -87,9 +87,7 @@ def body_excerpt(response: requests.Response, secrets: Secrets) -> str:
     text = _decode(response, body).strip()
     if "html" in kind or text[:1] == "<":
         text = _TAG.sub(" ", text)
-    shown = _json_without_secrets(text)
-    if shown is None:
-        shown = redact_parameters(text)
+    shown = _json_without_secrets(text) or redact_parameters(text)
     shown = " ".join(secrets.hide(shown).split())
     return shown if len(shown) <= LONGEST_EXCERPT else f"{shown[:LONGEST_EXCERPT]}…"
 

@@ -177,8 +177,8 @@ def _mark_notes(trace: traceback.TracebackException | None) -> None:
     note cannot pretend to be another log line.
     """
     while trace is not None:
-        for one in getattr(trace, "exceptions", None) or ():
-            _mark_notes(one)
+        for member in getattr(trace, "exceptions", None) or ():
+            _mark_notes(member)
         if notes := getattr(trace, "__notes__", None):
             marked = [f"Note: {escape_control_characters(str(note))}" for note in notes]
             vars(trace)["__notes__"] = marked

@@ -127,15 +127,17 @@ class Secrets:
 
     def hide_values(self, text: str) -> str:
         """Replace the secret values in a text by ``***``, including their encoded forms."""
+        if not self.values:
+            return text
         for form in self.forms:
             if form in text:
                 text = text.replace(form, HIDDEN)
-        if self.values and "%" in text:
+        if "%" in text:
             text = _hide_decoded(text, _PERCENT_ENCODED, self.forms)
-        if self.values and ("\\" in text or "&" in text):
+        if "\\" in text or "&" in text:
             text = _hide_decoded(text, _ESCAPED, self.forms)
             text = _hide_decoded(text, _ESCAPED_AGAIN, self.forms)
-        if self.values and _BREAK.search(text):
+        if _BREAK.search(text):
             text = _hide_decoded(text, _BREAK_OR_ESCAPED, self._long_forms)
         return text
 
@@ -171,9 +173,9 @@ def _hide_decoded(text: str, pattern: re.Pattern[str], forms: Iterable[str]) -> 
     starts.extend(range(done, len(text)))
     ends.extend(range(done + 1, len(text) + 1))
     spans = sorted(
-        (starts[one.start()], ends[one.end() - 1])
+        (starts[match.start()], ends[match.end() - 1])
         for form in found
-        for one in re.finditer(re.escape(form), plain)
+        for match in re.finditer(re.escape(form), plain)
     )
     parts: list[str] = []
     done = 0
@@ -390,20 +392,11 @@ def _value_span(text: str, name: re.Match[str], opening: re.Match[str] | None) -
         return bare.span("value") if bare else (name.end(), name.end())
     escapes, quotes = opening[1], opening[2]
     for end in _QUOTE_ENDS[quotes].finditer(text, opening.end()):
-        if len(end[1]) <= len(escapes) or _is_unescaped(end[1], escapes):
+        # An even number of backslashes escapes no quote, unless the whole text is escaped.
+        is_unescaped = not escapes and len(end[1]) % 2 == 0
+        if is_unescaped or len(end[1]) <= len(escapes):
             return opening.end(), end.start() if end[1] == escapes else end.end() - 1
     return opening.end(), len(text)
-
-
-def _is_unescaped(backslashes: str, escapes: str) -> bool:
-    """Return True if a quote ends the value before it, because no backslash escapes the quote.
-
-    Args:
-        backslashes: Backslashes directly before the quote.
-        escapes: Backslashes before the value's opening quote. If there are any, the quotes are part
-            of an escaped text, and the result is False.
-    """
-    return not escapes and len(backslashes) % 2 == 0
 
 
 def clean_document(value: Any, clean: Callable[[str], str], *, by_name: bool = True) -> Any:
