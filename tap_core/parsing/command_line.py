@@ -402,7 +402,7 @@ def run_program(program: Program, args: Sequence[str] | None) -> int:
 
 def _exit_by_signal(number: int) -> NoReturn:
     """End this process with a signal, so that its parent sees the signal and not an exit code."""
-    write_to_stderr("")
+    write_to_stderr("")  # flushes it, which a signal would not
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
     raise SystemExit(1)  # if the signal is delivered late
