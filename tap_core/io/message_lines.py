@@ -94,17 +94,17 @@ class MessageLines(Generic[_Message]):
 
         Return None if the line is blank or still invalid, so that it is skipped.
         """
-        whole = strip_line(line, self.number)
-        if not whole:
+        stripped = strip_line(line, self.number)
+        if not stripped:
             return None
         try:
-            check_text(whole)
-            whole = self._replace_non_finite(whole, self.number)
-            repaired, kind = read_message_type(repair_surrogates(whole))
+            check_text(stripped)
+            stripped = self._replace_non_finite(stripped, self.number)
+            repaired, kind = read_message_type(repair_surrogates(stripped))
             if kind in self._format.known_types:
                 message = self._format.decode(repaired)
-                if repaired != whole:
-                    message = self._format.restore(message, repaired, whole)
+                if repaired != stripped:
+                    message = self._format.restore(message, repaired, stripped)
                 return message
         except DECODE_ERRORS as error:
             self._refuse_invalid(line, error)

@@ -67,13 +67,13 @@ def weight(value: Any, most: int) -> int:
     return _weight(value, most, {})
 
 
-def _weight(value: Any, most: int, known: dict[int, int]) -> int:
+def _weight(value: Any, most: int, sizes: dict[int, int]) -> int:
     if isinstance(value, _TEXTS):
         return len(value)
     if not isinstance(value, _HOLDERS):
         return 1
-    if id(value) not in known:
-        known[id(value)] = total = 1  # also ends the recursion for a value that contains itself
+    if id(value) not in sizes:
+        sizes[id(value)] = total = 1  # also ends the recursion for a value that contains itself
         inner: Iterable[Any] = value
         if isinstance(value, dict):
             inner = (member for pair in value.items() for member in pair)
@@ -82,11 +82,11 @@ def _weight(value: Any, most: int, known: dict[int, int]) -> int:
             if kind is str:
                 total += len(member)
             else:
-                total += 1 if kind is int or kind is float else _weight(member, most, known)
+                total += 1 if kind is int or kind is float else _weight(member, most, sizes)
             if total > most:
                 break
-        known[id(value)] = total
-    return known[id(value)]
+        sizes[id(value)] = total
+    return sizes[id(value)]
 
 
 def integer(value: Any = 0, *base: Any) -> int:
@@ -129,10 +129,7 @@ def _collect_integers(values: Iterable[Any]) -> list[int]:
     Formatting may use any of them as the width of a placeholder, which makes its result long.
     """
     numbers = [abs(value) for value in values if isinstance(value, int)]
-    return [
-        *numbers,
-        *(number for value in values if isinstance(value, str) for number in _find_integers(value)),
-    ]
+    return numbers + _find_integers(" ".join(value for value in values if isinstance(value, str)))
 
 
 def _find_integers(text: str) -> list[int]:

@@ -112,6 +112,6 @@ def _parse_basic_format(text: str) -> ParsedInstant | None:
         moment = pendulum.parse(text, exact=True)
     except (ValueError, OverflowError):
         return None
-    instant = parse_instant(moment) if isinstance(moment, dt.date) else None
+    instant = parse_instant(moment)
     extra = _EXTRA_DIGITS.search(text)
     return instant if instant is None or extra is None else (instant[0], extra[1].rstrip("0"))

@@ -103,7 +103,8 @@ class SchemaSource(ABC, Generic[KeyT]):
         except Exception as ex:  # noqa: BLE001 - any error means "not found"
             reason = f"{type(ex).__name__}: {ex}"
             msg = f"Schema not found for '{key}' in {self!r} ({reason})"
-            raise SchemaNotFoundError(msg) from _find_cause(ex)
+            cause = ex.__cause__ if isinstance(ex, SchemaNotValidError) else None
+            raise SchemaNotFoundError(msg) from cause or ex
         if not isinstance(schema, dict):
             msg = (
                 f"Schema must be a JSON object: that of '{key}' in {self!r} is of the type"
@@ -119,14 +120,6 @@ class SchemaSource(ABC, Generic[KeyT]):
         The result is cached, so the method is called once per key. If it raises an exception of any
         type, `get_schema` raises `SchemaNotFoundError`.
         """
-
-
-def _find_cause(ex: Exception) -> BaseException:
-    """Return the exception to report as the cause of a `SchemaNotFoundError`.
-
-    This is the cause of a `SchemaNotValidError`, if it has one, and otherwise ``ex``.
-    """
-    return ex.__cause__ or ex if isinstance(ex, SchemaNotValidError) else ex
 
 
 class StreamSchema(Generic[KeyT]):

@@ -107,13 +107,13 @@ def has_unique_items(items: Sequence[Any]) -> bool:
         return len(set(items)) == len(items)
     if classes <= _NUMBERS and all(item == item for item in items):  # noqa: PLR0124  not NaN
         return all(number != following for number, following in pairwise(sorted(items)))
-    known = set()
+    seen = set()
     for item in items:
         check_deadline()
         key = _digest(item) if isinstance(item, _CONTAINERS) else _describe_scalar(item)
-        if key in known:
+        if key in seen:
             return False
-        known.add(key)
+        seen.add(key)
     return True
 
 

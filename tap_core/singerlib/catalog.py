@@ -232,8 +232,7 @@ class MetadataMapping(dict[Breadcrumb, AnyMetadata]):
         """Return True if a stream or property is selected. ``cache`` stores known results."""
         if breadcrumb not in cache:
             parent = self._is_selected(breadcrumb[:-_PARENT_DEPTH], cache) if breadcrumb else None
-            metadata = self.get(breadcrumb)
-            cache[breadcrumb] = _decide(breadcrumb, metadata or Metadata(), parent)
+            cache[breadcrumb] = _decide(breadcrumb, self.get(breadcrumb, Metadata()), parent)
         return cache[breadcrumb]
 
 

@@ -134,7 +134,7 @@ class TapTestClassFactory:
         ]
         kwargs.setdefault("parse_env_config", True)
         runner = TapTestRunner(self.tap_class, self.config, suite_config, **kwargs)
-        test_class = _make_tap_test_class(runner, suite_config or SuiteConfig())
+        test_class = _make_tap_test_class(runner)
         streams = list(runner.new_tap().streams.values()) if _has_stream_tests(suites) else []
         for suite in suites:
             _add_suite(test_class, suite, streams)
@@ -177,9 +177,7 @@ def get_tap_test_class(
     )
 
 
-def _make_tap_test_class(
-    test_runner: TapTestRunner, suite_config: SuiteConfig
-) -> type[BaseTestClass]:
+def _make_tap_test_class(test_runner: TapTestRunner) -> type[BaseTestClass]:
     """Return a pytest class with the fixtures for the standard tests of a tap, but no tests yet."""
 
     class TapTestClass(BaseTestClass):
@@ -188,7 +186,7 @@ def _make_tap_test_class(
         @pytest.fixture
         def config(self) -> SuiteConfig:
             """Options of the tests, as passed in ``suite_config`` when the class was created."""
-            return suite_config
+            return test_runner.suite_config
 
         @pytest.fixture
         def resource(self) -> Any:
