@@ -125,11 +125,7 @@ def _limit_content(chunks: Iterable[bytes], file: RequestFile) -> Iterator[bytes
         yield chunk
 
 
-def split_rows(
-    chunks: Iterable[bytes],
-    make_error: Callable[[str], Exception],
-    max_row_bytes: int = _MAX_ROW_BYTES,
-) -> Iterator[bytes]:
+def split_rows(chunks: Iterable[bytes], make_error: Callable[[str], Exception]) -> Iterator[bytes]:
     """Divide the content of a CSV file into blocks of complete rows, and yield the blocks.
 
     A line break inside a quoted cell does not end a row.
@@ -137,7 +133,6 @@ def split_rows(
     Args:
         chunks: The content of the file, in chunks of any size.
         make_error: Function that returns the exception to raise for an error message.
-        max_row_bytes: The maximum number of bytes in a row.
 
     Raises:
         Exception: The result of ``make_error``: a quoted cell is not closed, or a row is too long.
@@ -151,10 +146,10 @@ def split_rows(
             held = [chunk[end:]]
         else:
             held.append(chunk)
-            if sum(map(len, held)) > max_row_bytes:
+            if sum(map(len, held)) > _MAX_ROW_BYTES:
                 raise make_error(
-                    f"has a row of more than {max_row_bytes >> 20} MB: a quoted cell is not closed,"
-                    " or the row is too large to be loaded"
+                    f"has a row of more than {_MAX_ROW_BYTES >> 20} MB: a quoted cell is not"
+                    " closed, or the row is too large to be loaded"
                 )
     if is_open:
         raise make_error("ends inside a quoted cell: it is truncated or damaged")

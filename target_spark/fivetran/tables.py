@@ -98,7 +98,7 @@ class TableService:
         _check_columns(stream, requested)
         lookup = self.lookup(stream)
         return retry_transient(
-            lambda: self._alter(stream, lookup, requested, drops=drops), f"Table {stream}", _ignore
+            lambda: self._alter(stream, lookup, requested, drops=drops), f"Table {stream}"
         )
 
     def truncate(
@@ -121,9 +121,7 @@ class TableService:
         """
         lookup = self.lookup(stream)
         return retry_transient(
-            lambda: self._truncate(stream, lookup, synced, before, soft),
-            f"Table {stream}",
-            _ignore,
+            lambda: self._truncate(stream, lookup, synced, before, soft), f"Table {stream}"
         )
 
     def _alter(
@@ -176,10 +174,6 @@ class TableService:
                 " deleted in it. Nothing was changed. Re-sync the table."
             )
         return delete_rows(self.spark, existing, condition, mark)
-
-
-def _ignore(_error: BaseException) -> None:
-    """Do nothing before a retry, because each attempt looks up the table again."""
 
 
 def _check_columns(stream: StreamId, fivetran_schema: FivetranSchema) -> None:

@@ -201,7 +201,7 @@ def classify_failure(error: BaseException) -> FailureKind:
 def retry_transient(
     step: Callable[[], _T],
     operation: str,
-    before_retry: Callable[[BaseException], None],
+    before_retry: Callable[[BaseException], None] | None = None,
     stopping: threading.Event | None = None,
 ) -> _T:
     """Call a function; repeat the call after transient failures, as `FailureKind` describes.
@@ -210,7 +210,7 @@ def retry_transient(
         step: The function to call.
         operation: A description of the operation; log and error messages begin with it.
         before_retry: A function that is called with the exception after each failure. If it raises
-            an exception, that exception is raised instead of a retry.
+            an exception, that exception is raised instead of a retry. None for no function.
         stopping: An event that is set to stop the run. Once it is set, failures are not retried.
 
     Returns:
@@ -225,7 +225,8 @@ def retry_transient(
         try:
             return step()
         except Exception as error:  # noqa: PERF203  (each attempt takes seconds)
-            before_retry(error)
+            if before_retry is not None:
+                before_retry(error)
             kind = classify_failure(error)
             pauses = BACKOFF_SECONDS.get(kind, ())[failures.count(kind) :]
             failures.append(kind)

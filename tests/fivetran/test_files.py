@@ -138,7 +138,10 @@ def test_cell_of_many_megabytes_is_read_completely(path: Path, size: int) -> Non
     ]
 
 
-def test_unclosed_quoted_cell_fails_before_the_whole_file_is_read() -> None:
+def test_unclosed_quoted_cell_fails_before_the_whole_file_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("target_spark.fivetran.file_reader._MAX_ROW_BYTES", 1 << 20)
     chunks = (b'"' + b"x" * 1000 for _ in range(1)), (b"y" * 1000 for _ in range(10_000))
     read = [0]
 
@@ -149,7 +152,7 @@ def test_unclosed_quoted_cell_fails_before_the_whole_file_is_read() -> None:
                 yield chunk
 
     with pytest.raises(ValueError, match="is not closed"):
-        list(split_rows(counted(), ValueError, max_row_bytes=1 << 20))
+        list(split_rows(counted(), ValueError))
     assert read[0] < 1 << 21
 
 

@@ -55,7 +55,7 @@ def test_batch_whose_commit_rename_fails_is_stored_once(
     if before == "rows":
         writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     hdfs.faults = list(faults)
-    effect = retry_transient(lambda: STEPS[step](writer, spark, table), "people", lambda _: None)
+    effect = retry_transient(lambda: STEPS[step](writer, spark, table), "people")
     assert (effect.inserted, effect.updated, effect.deleted) == (1, 0, 0)
     hdfs.faults.clear()  # an append that was already written is not renamed again
     writer.append(table, rows(spark, (3, "c", 3)), marker(3))

@@ -425,7 +425,7 @@ def test_permanent_error_keeps_its_text_after_the_jvm_ends(*, refused: bool) -> 
         raise Py4JJavaError(text)
 
     with pytest.raises(StorageError) as caught:
-        commit_retry.retry_transient(step, "Table t", lambda _: None)
+        commit_retry.retry_transient(step, "Table t")
     alive.clear()
     words = "object storage (bucket lake)" if refused else "java.lang.IllegalStateException: odd"
     assert str(caught.value).startswith("Table t: ")
