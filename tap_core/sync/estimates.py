@@ -30,12 +30,12 @@ def estimate_stream(stream: SyncStream) -> None:
     if not outbox.takes_estimates or outbox.has_total_estimate:
         return
     try:
-        found = stream.estimate_sync()
+        estimate = stream.estimate_sync()
     except Exception as error:  # noqa: BLE001  estimates are optional
         stream.log("'%s' cannot be estimated: %s", stream.name, error, level=logging.WARNING)
         return
-    if found is not None:
-        emit_stream_estimate(stream, *found)
+    if estimate is not None:
+        emit_stream_estimate(stream, *estimate)
 
 
 def estimate_total(tap: SyncTap, run: SyncRun) -> None:
@@ -46,12 +46,12 @@ def estimate_total(tap: SyncTap, run: SyncRun) -> None:
     if not run.outbox.takes_estimates:
         return
     try:
-        found = tap.estimate_sync()
+        estimate = tap.estimate_sync()
     except Exception as error:  # noqa: BLE001  estimates are optional
         tap.logger.warning("The sync cannot be estimated: %s", error)
         return
-    if found is not None:
-        emit_total_estimate(run, tap.name, *found)
+    if estimate is not None:
+        emit_total_estimate(run, tap.name, *estimate)
 
 
 def emit_stream_estimate(stream: SyncStream, rows: int | None, nbytes: int | None) -> None:

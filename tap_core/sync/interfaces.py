@@ -205,7 +205,6 @@ class SyncStream(Protocol):
     _stream_maps: Any
     _config: dict[str, Any]
     _input_schema: JsonSchema | None
-    _HOOKS: ClassVar[Mapping[str, Any]]
 
     @property
     def namespace(self) -> str | None: ...

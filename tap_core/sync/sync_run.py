@@ -302,13 +302,13 @@ class SyncRun:
             stop_signal: Signal that stops the threads of the pool.
             may_create_pools: True if the thread syncs whole streams and may create worker pools.
         """
-        made = copy.copy(self)
-        made.stop_signal = stop_signal
+        branch = copy.copy(self)
+        branch.stop_signal = stop_signal
         with self.outbox.lock:
-            made._init_thread(self, may_create_pools=may_create_pools)
+            branch._init_thread(self, may_create_pools=may_create_pools)
         if may_create_pools:
-            made.tallies, made.meter_stack = {}, None
-        return made
+            branch.tallies, branch.meter_stack = {}, None
+        return branch
 
     @contextmanager
     def entered(self) -> Iterator[None]:
@@ -340,11 +340,11 @@ class SyncRun:
         if self.owner is None:
             return stream
         origin: Any = getattr(stream, "_origin", None) or stream
-        made: Any = self._copies.get(id(origin))
-        if made is None:
-            made = self._copies[id(origin)] = _copy_stream(self.owner.get_thread_stream(origin))
-            made.child_streams = [self.get_thread_stream(child) for child in made.child_streams]
-        return cast(_Stream, made)
+        own: Any = self._copies.get(id(origin))
+        if own is None:
+            own = self._copies[id(origin)] = _copy_stream(self.owner.get_thread_stream(origin))
+            own.child_streams = [self.get_thread_stream(child) for child in own.child_streams]
+        return cast(_Stream, own)
 
     def copies(self) -> Iterable[Any]:
         """Return the stream copies that `get_thread_stream` has made for this thread."""
@@ -445,8 +445,8 @@ def _copy_stream(stream: Any) -> Any:
 
     The copy has no sync plan, and its sync costs (such as request counts) are zero.
     """
-    made = copy.copy(stream)
-    made._origin = made._origin or stream
-    made._plan = None
-    made._sync_costs = {}
-    return made
+    copied = copy.copy(stream)
+    copied._origin = copied._origin or stream
+    copied._plan = None
+    copied._sync_costs = {}
+    return copied
