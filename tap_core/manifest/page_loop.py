@@ -6,13 +6,13 @@ response that the error handler ignores has no records and ends the pagination.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from tap_core.http.fail_fast import limit_wait
 from tap_core.manifest.components.paginators import PageCursor
 from tap_core.manifest.interfaces import Page, TemplateScope
 
@@ -55,6 +55,7 @@ class PageLoop:
         scope: Template variables of the slice.
         decode: Function that yields the documents of a response.
         select: Function that yields the records of documents.
+        sleep: Function that sleeps for a number of seconds, or until the sync ends.
         is_pristine: True if the first document of a response is kept for the paginator's templates.
             False if processing the records may change it; it is then decoded again.
         documents: Function used instead of ``decode`` for the records, if the record extractor
@@ -73,6 +74,7 @@ class PageLoop:
         decode: Callable[[requests.Response], Iterator[Any]],
         select: RecordSelection,
         *,
+        sleep: Callable[[float], None],
         is_pristine: bool,
         documents: Callable[[requests.Response], Iterator[Any]] | None,
         on_page_read: Callable[[int], None],
@@ -86,6 +88,7 @@ class PageLoop:
         self._decode = decode
         self._documents = documents or decode
         self._select = select
+        self._sleep = sleep
         self._is_pristine = is_pristine
         self._on_page_read = on_page_read
         self._page_sizes = page_sizes
@@ -110,7 +113,7 @@ class PageLoop:
         """
         if self._page_sizes is None:
             raise error
-        time.sleep(self._page_sizes.reduce(error))
+        self._sleep(limit_wait(self._page_sizes.reduce(error)))
         self._cursor.resize(self._page_sizes.size)
         self._must_repeat = True
 

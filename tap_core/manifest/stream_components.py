@@ -254,7 +254,7 @@ class StreamComponents:
         """Return a new `PageLoop`, which reads the pages of a stream slice.
 
         Args:
-            stream: Stream of the slice, for properties that are read from an endpoint.
+            stream: Stream of the slice, for waits, and properties that are read from an endpoint.
             scope: Template variables of the slice.
             select: Function that yields the records of a page, from its decoded documents.
             may_change_documents: True if the caller may change the decoded documents while it
@@ -280,6 +280,7 @@ class StreamComponents:
             scope,
             decoder.decode,
             select,
+            sleep=stream.sleep,
             is_pristine=not (is_changed or may_change_documents) and replace_decoder is None,
             documents=replace_decoder and replace_decoder(decoder),
             page_sizes=reduction and PageSizeState(reduction, cursor.size),

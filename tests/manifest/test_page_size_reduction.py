@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tap_core.exceptions import SyncError
+from tap_core.http.fail_fast import fail_fast
 from tap_core.manifest.components.page_size_reduction import PageSizeReduction, PageSizeState
 from tap_core.manifest.components.retrievers import SimpleRetriever
 from tap_core.manifest.errors import ManifestError
@@ -127,6 +130,29 @@ def test_stop_conditions_independent_of_the_page_size_are_accepted(
     with warnings.catch_warnings():
         made(retriever(handler=WITHOUT), SimpleRetriever)
     assert "No response filter has the action REDUCE_PAGE_SIZE" in caplog.text
+
+
+@pytest.mark.parametrize(("mode", "expected"), [(nullcontext, [2, 4]), (fail_fast, [1, 1])])
+def test_wait_ends_with_the_sync_and_is_short_in_a_connection_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Any, expected: list[float]
+):
+    waits: list[float] = []
+    monkeypatch.setattr(
+        "tap_core.manifest.stream.poll_sleep", lambda _run, seconds: waits.append(seconds)
+    )
+    more = f"""\
+    paginator:
+      type: DefaultPaginator
+      page_size_option: {SIZE}
+      page_token_option: {{type: RequestOption, inject_into: request_parameter, field_name: at}}
+      pagination_strategy: {CURSOR.replace("x", "'{{ response.next }}'")}
+    page_size_reduction: {{type: PageSizeReduction, backoff_seconds: 2}}
+    """
+    body = f"error_handler: {{type: DefaultErrorHandler, response_filters: [{FILTER}]}}\n"
+    with serving() as server, mode():
+        server.answers(Reply(status=502), Reply(status=502), page({"id": 1}))
+        run(manifest(tmp_path, stream("items", "/i", body, retriever=more)), server)
+    assert waits == expected
 
 
 OWN = """
