@@ -111,7 +111,7 @@ def _read_declared(tap: Any, names: Sequence[str]) -> bool:
     declared = {stream.name: stream for stream in streams}
     if not declared.keys() >= set(names):
         return False
-    parents = (name for one in declared.values() for name in one.components.parent_names)
+    parents = (name for stream in declared.values() for name in stream.components.parent_names)
     with tap.shared.caching_parents(parents):
         for name in names:
             read_one_record(declared[name])

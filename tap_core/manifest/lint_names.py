@@ -126,14 +126,14 @@ def _iterate_templates(manifest: Manifest) -> Iterator[tuple[str, int, str]]:
             yield value, line, path
         elif isinstance(value, MappingNode):
             waiting += [
-                (one, value.lines.get(key, value.line), f"{path}.{key}")
-                for key, one in value.items()
+                (inner, value.lines.get(key, value.line), f"{path}.{key}")
+                for key, inner in value.items()
             ]
         elif isinstance(value, list):
             lines = value.lines if isinstance(value, ListNode) else [line] * len(value)
             waiting += [
-                (one, at, f"{path}[{index}]")
-                for index, (one, at) in enumerate(zip(value, lines, strict=True))
+                (item, item_line, f"{path}[{index}]")
+                for index, (item, item_line) in enumerate(zip(value, lines, strict=True))
             ]
 
 

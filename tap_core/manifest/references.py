@@ -45,10 +45,9 @@ class References:
         if isinstance(node, MappingNode):
             return self._resolve_mapping(node)
         if isinstance(node, ListNode):
-            lines = node.lines
-            return ListNode(
-                [self.resolve(one, at) for one, at in zip(node, lines, strict=True)], lines=lines
-            )
+            pairs = zip(node, node.lines, strict=True)
+            items = [self.resolve(item, item_line) for item, item_line in pairs]
+            return ListNode(items, lines=node.lines)
         if isinstance(node, str) and node.startswith(_PREFIX):
             return self._resolve_reference(node, line)
         return node

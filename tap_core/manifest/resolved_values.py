@@ -47,11 +47,11 @@ def insert_value(value: Any, scope: TemplateScope, *, reads_yaml: bool) -> Any:
         return _resolve_value(value, scope, reads_yaml=reads_yaml)
     if isinstance(value, dict):
         return {
-            insert_value(key, scope, reads_yaml=False): insert_value(one, scope, reads_yaml=False)
-            for key, one in value.items()
+            insert_value(key, scope, reads_yaml=False): insert_value(inner, scope, reads_yaml=False)
+            for key, inner in value.items()
         }
     if isinstance(value, list):
-        return [insert_value(one, scope, reads_yaml=False) for one in value]
+        return [insert_value(item, scope, reads_yaml=False) for item in value]
     return parse_value(value) if isinstance(value, str) and reads_yaml else value
 
 
@@ -70,12 +70,12 @@ def mark_own_text(value: Any) -> Any:
 
 def _resolve_value(bound: BoundTemplate, scope: TemplateScope, *, reads_yaml: bool) -> Any:
     parts = bound.render_parts(scope)
-    own = "".join(one for one in parts if not isinstance(one, DataText))
-    has_data = any(one and isinstance(one, DataText) for one in parts)
+    own = "".join(part for part in parts if not isinstance(part, DataText))
+    has_data = any(part and isinstance(part, DataText) for part in parts)
     if has_data and (has_template(own) or (reads_yaml and own.strip())):
         text = "".join(
-            f"\ue000{index}\ue001" if isinstance(one, DataText) else _PLACEHOLDER.sub("", one)
-            for index, one in enumerate(parts)
+            f"\ue000{index}\ue001" if isinstance(part, DataText) else _PLACEHOLDER.sub("", part)
+            for index, part in enumerate(parts)
         )
         return _restore_data(
             parse_value(text) if reads_yaml else text, parts, reads_yaml=reads_yaml
@@ -96,19 +96,20 @@ def _restore_data(value: Any, rendered: Sequence[str], *, reads_yaml: bool) -> A
     if isinstance(value, dict):
         return {
             _restore_data(key, rendered, reads_yaml=False): _restore_data(
-                one, rendered, reads_yaml=reads_yaml
+                inner, rendered, reads_yaml=reads_yaml
             )
-            for key, one in value.items()
+            for key, inner in value.items()
         }
     if isinstance(value, list):
-        return [_restore_data(one, rendered, reads_yaml=reads_yaml) for one in value]
+        return [_restore_data(item, rendered, reads_yaml=reads_yaml) for item in value]
     if not isinstance(value, str) or not _PLACEHOLDER.search(value):
         return value
+    # Texts alternate with the indices in the placeholders between them.
     parts: list[str] = [
-        rendered[int(one)] if index % 2 else one
-        for index, one in enumerate(_PLACEHOLDER.split(value))
+        rendered[int(part)] if index % 2 else part
+        for index, part in enumerate(_PLACEHOLDER.split(value))
     ]
-    if has_template("".join(one for one in parts if not isinstance(one, DataText))):
+    if has_template("".join(part for part in parts if not isinstance(part, DataText))):
         return _embed_data(parts)
     text = "".join(parts)
     return as_data(parse_value(text) if reads_yaml and _PLACEHOLDER.fullmatch(value) else text)
@@ -123,20 +124,20 @@ def _embed_data(parts: Sequence[str]) -> str:
         ManifestError: Data would become part of an expression of the template.
     """
     template = ""
-    for index, one in enumerate(parts):
-        if not isinstance(one, DataText):
-            template += one
+    for index, part in enumerate(parts):
+        if not isinstance(part, DataText):
+            template += part
         elif not _ends_in_template(template):
-            template += '{{ "' + "".join(f"\\U{ord(letter):08x}" for letter in one) + '" }}'
+            template += '{{ "' + "".join(f"\\U{ord(letter):08x}" for letter in part) + '" }}'
         else:
             after = parts[index + 1][:1] if index + 1 < len(parts) else ""
-            if template[-1:] != after or after not in {"'", '"'} or not _HARMLESS.fullmatch(one):
+            if template[-1:] != after or after not in {"'", '"'} or not _HARMLESS.fullmatch(part):
                 raise ManifestError(
                     "a value of a response or the config would become part of a template that"
                     " this mapping writes: put it outside the braces, or between quotes if it"
                     " has only letters, digits and spaces."
                 )
-            template += one
+            template += part
     return template
 
 

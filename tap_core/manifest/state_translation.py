@@ -161,8 +161,8 @@ def to_parent_state(state: Mapping[str, Any] | None, cursor_field: str) -> dict[
     if not state:
         return {}
     states = [
-        {"partition": one["context"], "cursor": to_cursor_state(one, cursor_field)}
-        for one in state.get("partitions") or ()
+        {"partition": entry["context"], "cursor": to_cursor_state(entry, cursor_field)}
+        for entry in state.get("partitions") or ()
     ]
     return {"states": states} if states else to_cursor_state(state, cursor_field)
 
@@ -177,9 +177,9 @@ def to_cdk_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
     if "partitions" not in state:
         return to_cursor_state(state, str(state.get("replication_key")))
     states = [
-        {"partition": one["context"], "cursor": cursor}
-        for one in state["partitions"]
-        if (cursor := to_cursor_state(one, str(one.get("replication_key"))))
+        {"partition": entry["context"], "cursor": cursor}
+        for entry in state["partitions"]
+        if (cursor := to_cursor_state(entry, str(entry.get("replication_key"))))
     ]
     return {"use_global_cursor": False, "states": states}
 
@@ -189,8 +189,8 @@ def iterate_parent_nodes(stream: Mapping[str, Any]) -> Iterator[Mapping[str, Any
     cursor = stream.get("incremental_sync")
     routers = [inner for one in _get_routers(stream) for inner in _iterate_inner_routers(one)]
     for router in (*routers, cursor if isinstance(cursor, Mapping) else {}):
-        for one in router.get("parent_stream_configs") or ():
-            parent = one.get("stream") or {}
+        for parent_config in router.get("parent_stream_configs") or ():
+            parent = parent_config.get("stream") or {}
             yield parent
             yield from iterate_parent_nodes(parent)
 
@@ -209,12 +209,12 @@ def _get_routers(stream: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _iterate_inner_routers(router: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the manifest nodes of a partition router and of all routers inside it."""
     yield router
-    for one in (
+    for inner in (
         router.get("underlying_partition_router"),
         *(router.get("partition_routers") or ()),
     ):
-        if isinstance(one, Mapping):
-            yield from _iterate_inner_routers(one)
+        if isinstance(inner, Mapping):
+            yield from _iterate_inner_routers(inner)
 
 
 def _get_partition_fields(router: Mapping[str, Any]) -> list[str]:
@@ -323,12 +323,14 @@ def _get_contiguous_end(slices: Iterable[Any]) -> Any:
     in the earliest interval, because records after the interval may be missing.
     """
     first = min(
-        (one for one in slices if isinstance(one, Mapping)),
-        key=lambda one: str(one.get("start", "")),
+        (interval for interval in slices if isinstance(interval, Mapping)),
+        key=lambda interval: str(interval.get("start", "")),
         default=None,
     )
     return None if first is None else first.get("most_recent_cursor_value", first.get("start"))
 
 
 def _is_by_key(state: Mapping[str, Any], cursor_field: str) -> bool:
-    return all(isinstance(one, Mapping) and set(one) == {cursor_field} for one in state.values())
+    return all(
+        isinstance(cursor, Mapping) and set(cursor) == {cursor_field} for cursor in state.values()
+    )

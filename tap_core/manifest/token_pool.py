@@ -191,10 +191,11 @@ class TokenRotator:
 
     def _is_spent(self, quota: TokenQuota) -> bool:
         with self._count_lock:
-            return all(one.is_counted and one.remaining <= 0 for one in self._get_states(quota))
+            states = self._get_states(quota)
+            return all(state.is_counted and state.remaining <= 0 for state in states)
 
     def _seconds_until_next(self, quota: TokenQuota) -> float:
-        return (min(one.ends for one in self._get_states(quota)) - utc_now()).total_seconds()
+        return (min(state.ends for state in self._get_states(quota)) - utc_now()).total_seconds()
 
     def _compute_delay(self, quota: TokenQuota) -> float:
         """Return the seconds by which to delay a request because the quotas are nearly used up.
@@ -242,10 +243,11 @@ class TokenRotator:
         if response.status_code in source.unavailable_status_codes:
             now = utc_now()
             return {
-                one.name: _QuotaState(0, now, 0, is_counted=False) for one in self._declared.quotas
+                quota.name: _QuotaState(0, now, 0, is_counted=False)
+                for quota in self._declared.quotas
             }
         document = parse_json(response)
-        return {one.name: self._parse_quota(one, document) for one in self._declared.quotas}
+        return {quota.name: self._parse_quota(quota, document) for quota in self._declared.quotas}
 
     def _parse_quota(self, quota: TokenQuota, document: Any) -> _QuotaState:
         values = {name: get(document) for name, get in quota.getters.items()}
