@@ -89,16 +89,6 @@ _RESTARTS: Final[Mapping[ResponseAction, type[RestartPagination]]] = {
 """Exceptions that restart the pagination of a slice, by the action of the error handler."""
 
 
-class _RequestCounter(metrics.Counter):
-    """Counter of a stream's HTTP requests, which logs the count as a metric at intervals."""
-
-    def exit(self) -> None:
-        """Do not log the count at the end of a pagination, because many have only one request.
-
-        The counter logs the count at intervals instead.
-        """
-
-
 class ManifestClient:
     """HTTP client of a stream of an Airbyte manifest, with its authenticator and error handler.
 
@@ -145,7 +135,7 @@ class ManifestClient:
         self.scope = {"config": stream.config}
         self.session: requests.Session = make_session()
         tags: dict[str, Any] = {metrics.Tag.STREAM: stream.name}
-        self.counter: metrics.Counter = _RequestCounter(metrics.Metric.HTTP_REQUEST_COUNT, tags)
+        self.counter = metrics.Counter(metrics.Metric.HTTP_REQUEST_COUNT, tags)
         self._tap = tap
         self._shared = shared
         self._is_description = is_description
@@ -222,18 +212,16 @@ class ManifestClient:
         send = self._add_retries(tries)
         sent: list[requests.PreparedRequest] = []
 
-        with self.counter as counter:
+        def fetch() -> requests.Response:
+            tries.count = 0
+            sent[:] = [self._build_request(make_request(pages.current_value))]
+            response: requests.Response = send(sent[0], context)
+            self.counter.increment()
+            return response
 
-            def fetch() -> requests.Response:
-                tries.count = 0
-                sent[:] = [self._build_request(make_request(pages.current_value))]
-                response: requests.Response = send(sent[0], context)
-                counter.increment()
-                return response
-
-            with annotate_errors(self.stream.name, sent, tries, self.collect_secrets):
-                paginator = cast("BaseAPIPaginator[Any]", pages)
-                yield from iterate_records(paginator, fetch, pages.parse, has_ended=has_ended)
+        with annotate_errors(self.stream.name, sent, tries, self.collect_secrets):
+            paginator = cast("BaseAPIPaginator[Any]", pages)
+            yield from iterate_records(paginator, fetch, pages.parse, has_ended=has_ended)
 
     def send(self, request: HTTPRequest) -> requests.Response:
         """Send one request, with retries, and return the response.

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from requests.exceptions import RequestException
 
-from tap_core import metrics
 from tap_core.exceptions import FatalAPIError, RetriableAPIError, SyncError
 from tap_core.manifest.components.partition_routers import PartitionSlice
 from tap_core.manifest.errors import FailedRecordsError, ManifestError
@@ -377,4 +376,4 @@ class ManifestReader(WindowReader):
         super().complete(saw_all=saw_all)
         has_global = self._components.has_global_cursor and self.stream.incremental_sync
         self._slices.complete(has_global_cursor=bool(has_global))
-        metrics.Counter.exit(self.stream._client.counter)
+        self.stream._client.counter.exit()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
 
+from tap_core import metrics
 from tap_core.exceptions import FatalAPIError
 from tests.http.server import ReceivedRequest, Reply, page, serving
 from tests.manifest.running import DATE_CURSOR, asked, manifest, run, stream
@@ -334,3 +336,20 @@ def test_login_has_the_error_handler_of_its_requester(tmp_path: Path):
     with serving() as server:
         server.answers(Reply(status=503), Reply({"token": "t"}), page({"id": 1}))
         assert run(path, server).records("items") == [{"id": 1}]
+
+
+def test_count_of_requests_is_logged_each_minute_across_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO)
+    router = "partition_router: {type: ListPartitionRouter, cursor_field: n, values: [a, b, c]}"
+    with serving() as server:
+        monkeypatch.setattr("tap_core.metrics.time", lambda: 40.0 * len(server.asked))
+        server.answers_by(lambda _: page())
+        run(
+            manifest(tmp_path, stream("items", "/{{ stream_partition.n }}", retriever=router)),
+            server,
+        )
+    points = [one.args[0] for one in caplog.records if one.msg == "METRIC: %s"]
+    counts = [one.value for one in points if one.metric is metrics.Metric.HTTP_REQUEST_COUNT]
+    assert counts == [2, 1]
