@@ -135,7 +135,7 @@ def _describe_exception(
 ) -> dict[str, Any] | None:
     """Return an exception as a dict, with its cause or context as a nested dict.
 
-    ``outer`` are the exceptions that contain this one in the dict; none of them is included again.
+    ``outer`` are the exceptions that contain this one in the dict; they are not included again.
     Exceptions form a cycle after ``raise error from error``, for example.
     """
     kind, error, trace = raised

@@ -274,7 +274,7 @@ def coerce_text(text: str, schema: JsonSchema) -> Any:
 def get_json_types(schema: Mapping[str, Any]) -> set[str]:
     """Return all JSON types that a schema and its alternatives (``anyOf`` etc.) name.
 
-    The set is empty if none of them names a type.
+    The set is empty if no schema names a type.
     """
     types = set(get_types(schema))
     for keyword in ("anyOf", "oneOf", "allOf"):

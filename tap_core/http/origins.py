@@ -77,7 +77,7 @@ class Origin(NamedTuple):
     def is_tls_upgrade_from(self, other: Origin) -> bool:
         """Return True if this origin is ``other`` after a change from HTTP to HTTPS.
 
-        Host and port must match; both ports must be the default ones, 443 and 80.
+        Host and port must match; both ports must have their defaults, 443 and 80.
         """
         return other == ("http", self.host, 80) and self == ("https", self.host, 443)
 

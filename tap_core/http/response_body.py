@@ -1,7 +1,7 @@
 """Reading of a response's body, within its limits and to the end of its compressed data.
 
 urllib3 decodes `Content-Encoding`. It loses or repeats bytes of some valid bodies, and accepts
-gzip, deflate and Brotli data that ends too early; the functions here mend both.
+gzip, deflate and Brotli data that ends too early; the functions here do neither.
 """
 
 from __future__ import annotations

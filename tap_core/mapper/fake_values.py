@@ -105,7 +105,7 @@ def _check_arguments(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     """Check that a Faker function gets plain data as arguments, and no number above a limit.
 
     Raises:
-        LimitExceededError: A number, which may be the size of the result, exceeds the limit.
+        LimitExceededError: A number, which may determine the size of the result, exceeds the limit.
         NotAllowedError: An argument is, or contains, a function or another object.
     """
     for value in _iterate_values([*args, *kwargs.values()]):

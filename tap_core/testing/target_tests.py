@@ -101,7 +101,7 @@ class TargetMultipleStateMessages(TargetFileTestTemplate):
     def test(self) -> None:
         """Check that all emitted states occur in the input, in the same order.
 
-        The last emitted state must be the last input state; earlier ones may be omitted.
+        The last emitted state must equal the last input state; earlier ones may be omitted.
         """
         self.runner.sync_all()
         streams = ("test_multiple_state_messages_a", "test_multiple_state_messages_b")
