@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
 from tap_core.sync.concurrency import apply_user_limit, get_thread_count
 from tap_core.sync.log_sync import is_read_from_log, sync_change_log
-from tap_core.sync.plan import is_mapped
 from tap_core.sync.stream_completion import StreamCompletion
 from tap_core.sync.stream_selection import get_synced_children, is_synced
-from tap_core.sync.unused_state import find_unused_state
+from tap_core.sync.sync_warnings import warn_of_likely_mistakes
 from tap_core.sync.worker_pool import SyncJob, WorkerPool
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ class StreamScheduler:
         Raises:
             Exception: The first error of a stream.
         """
-        self._warn_of_likely_mistakes()
+        warn_of_likely_mistakes(self._tap, self._streams)
         parallel = self._find_parallel_streams()
         log_based = [stream for stream in self._streams if is_read_from_log(stream)]
         for stream in self._streams:
@@ -82,28 +81,6 @@ class StreamScheduler:
         if self._failures:
             self._unfinished = list(self._failures)
             raise next(iter(self._failures.values()))
-
-    def _warn_of_likely_mistakes(self) -> None:
-        """Log a warning if no stream is selected, or if a state or primary key has no effect."""
-        selected = [stream for stream in self._streams if stream.selected]
-        if self._streams and not selected:
-            self._logger.warning(
-                "No stream is selected, so no record is read. Select streams in the catalog"
-                " (--catalog)."
-            )
-        for warning in find_unused_state(self._tap):
-            self._logger.warning("%s", warning)
-        for stream in selected:
-            declared = stream.effective_schema.get("properties")
-            missing = [key for key in stream.primary_keys or () if key not in (declared or {key})]
-            if missing and not is_mapped(stream):
-                self._logger.warning(
-                    "Stream '%s': its schema does not declare the primary key %s, so records are"
-                    " sent without it, which targets may reject. Declare it, or change"
-                    " primary_keys.",
-                    stream.name,
-                    ", ".join(map(repr, missing)),
-                )
 
     def _sync_or_record_error(self, stream: SyncStream) -> None:
         """Sync a stream. Store its error if the other streams are still synced; else raise it.

@@ -11,7 +11,7 @@ import pytest
 
 from tap_core import Stream, Tap
 from tap_core import typing as th
-from tap_core.sync.unused_state import find_unused_state
+from tap_core.sync.sync_warnings import find_unused_state
 from tap_core.types import Context, Record
 from target_spark.config import settings
 from target_spark.extract.cli import _load_state, _make_overwrite_check

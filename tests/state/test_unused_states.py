@@ -11,7 +11,7 @@ import pytest
 from tap_core.protocols.airbyte.catalog import parse_configured_catalog
 from tap_core.protocols.airbyte.read_command import read
 from tap_core.protocols.airbyte.state import parse_states
-from tap_core.sync.unused_state import find_unused_state
+from tap_core.sync.sync_warnings import find_unused_state
 from tests.airbyte.configurable_taps import TapShapes
 from tests.fivetran.calls import Connector
 from tests.fivetran.shop import TapShop

@@ -1,25 +1,50 @@
-"""Warnings about a state that no stream, or not every selected stream, can use to resume.
+"""Warnings at the start of a sync: no stream selected, an unused state, an undeclared primary key.
 
-singer_sdk ignores such a state without a message. Here a warning says which streams are read in
-full.
+singer_sdk syncs without a message in these cases, in which records are missing or read again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tap_core.config.similar_names import list_names
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
 from tap_core.state.document import PER_STREAM_KEYS
+from tap_core.sync.plan import is_mapped
 
 if TYPE_CHECKING:
     from tap_core.sync.interfaces import SyncStream, SyncTap
 
-__all__ = ["find_unused_state"]
+__all__ = ["find_unused_state", "warn_of_likely_mistakes"]
 
 _MAX_NAMES: Final = 5
 """Maximum number of names in a warning."""
+
+
+def warn_of_likely_mistakes(tap: SyncTap, streams: Sequence[SyncStream]) -> None:
+    """Log a warning if no stream is selected, or if a state or a primary key has no effect.
+
+    ``streams`` are the streams of the sync.
+    """
+    selected = [stream for stream in streams if stream.selected]
+    if streams and not selected:
+        tap.logger.warning(
+            "No stream is selected, so no record is read. Select streams in the catalog"
+            " (--catalog)."
+        )
+    for warning in find_unused_state(tap):
+        tap.logger.warning("%s", warning)
+    for stream in selected:
+        declared = stream.effective_schema.get("properties")
+        missing = [key for key in stream.primary_keys or () if key not in (declared or {key})]
+        if missing and not is_mapped(stream):
+            tap.logger.warning(
+                "Stream '%s': its schema does not declare the primary key %s, so records are sent"
+                " without it, which targets may reject. Declare it, or change primary_keys.",
+                stream.name,
+                ", ".join(map(repr, missing)),
+            )
 
 
 def find_unused_state(tap: SyncTap) -> Iterator[str]:
