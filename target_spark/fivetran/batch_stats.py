@@ -1,11 +1,6 @@
-"""Row counts of batch files, and detection of repeated primary keys, without Spark.
+"""Row counts of batch files, and a flag for repeated primary keys, without Spark.
 
-Fivetran sends each key once per batch, and merging unique keys is much faster than deduplicating
-all rows. Therefore the keys are read first and compared with each other. If they need too much
-memory, or have a type that Arrow and Spark compare differently, a repeated key is assumed.
 Conversion errors are reported later, when the rows are read.
-
-Source: Fivetran's Partner SDK development guide, "WriteBatchRequest".
 """
 
 from __future__ import annotations
@@ -13,27 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
 
-import pyarrow as pa
-
-from tap_core.protocols.fivetran.enums import DataType
 from target_spark.fivetran.batch_request import FileKind, FileParams, RequestFile
-from target_spark.fivetran.cell_conversion import CellConversionError, convert_column
 from target_spark.fivetran.existing_table import ExistingTable
 from target_spark.fivetran.file_reader import READING_LOCK
+from target_spark.fivetran.repeated_keys import KeyCollector
 from target_spark.fivetran.row_reader import convert_file_faults, read_cells
 from target_spark.fivetran.table_schema import FivetranSchema
-from target_spark.fivetran.type_mapping import to_ddl
 
 __all__ = ["BatchStats", "count_rows"]
-
-_MAX_KEY_BYTES: Final = 64 << 20
-"""Maximum size in bytes of the keys that are kept in memory for comparison."""
-
-_INEXACT_TYPES: Final = (DataType.FLOAT, DataType.DOUBLE)
-"""Types whose values Arrow and Spark may compare differently. For keys of these types, a repeated
-key is assumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +56,14 @@ def count_rows(
         files: The files.
         params: The format of the files.
         fivetran_schema: The columns of the batch.
-        existing: The table. If a key has another type there, a repeated key is assumed, because
-            different values may become equal in that type, such as the texts ``1`` and ``01``.
+        existing: The table, with whose key columns the keys are compared.
         compared: The kinds of files whose keys are compared. Rows of other kinds are only counted.
 
     Raises:
         BatchFileLoadError: A file cannot be parsed.
     """
     rows: Counter[FileKind] = Counter()
-    keys = _KeyCollector(fivetran_schema, existing)
+    keys = KeyCollector(fivetran_schema, existing)
     with READING_LOCK:
         for file in files:
             key_columns = fivetran_schema.keys if file.kind in compared else ()
@@ -92,44 +74,3 @@ def count_rows(
                         keys.add([cells[key.name] for key in key_columns])
         repeats = keys.may_repeat()
     return BatchStats(rows, repeats)
-
-
-class _KeyCollector:
-    """Collector of a batch's primary keys that detects repeated ones, in at most 64 MiB of memory.
-
-    If the keys need more memory or cannot be compared exactly, `may_repeat` returns True.
-    """
-
-    def __init__(self, fivetran_schema: FivetranSchema, existing: ExistingTable) -> None:
-        self._columns = fivetran_schema.keys
-        self._names = [str(number) for number in range(len(self._columns))]
-        self._batches: list[Any] = []
-        self._bytes = 0
-        self._is_unsure = any(
-            column.type in _INEXACT_TYPES
-            or to_ddl(column, existing.format) != existing.types[column.column].lower()
-            for column in self._columns
-        )
-
-    def add(self, cells: Sequence[Any]) -> None:
-        """Add the primary keys of a block of rows: one Arrow array of texts per key column."""
-        if self._is_unsure:
-            return
-        try:
-            values = [convert_column(*pair) for pair in zip(self._columns, cells, strict=True)]
-        except CellConversionError:
-            values = []
-        self._bytes += sum(array.nbytes for array in values)
-        self._is_unsure = not values or self._bytes > _MAX_KEY_BYTES
-        if self._is_unsure:
-            self._batches.clear()
-        else:
-            self._batches.append(pa.record_batch(values, names=self._names))
-
-    def may_repeat(self) -> bool:
-        """Return True if an added key may occur more than once; False if all keys are unique."""
-        if self._is_unsure or not self._batches:
-            return self._is_unsure
-        keys = pa.Table.from_batches(self._batches)
-        different = keys.group_by(self._names, use_threads=False).aggregate([])
-        return bool(different.num_rows < keys.num_rows)
