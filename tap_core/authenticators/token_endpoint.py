@@ -21,6 +21,7 @@ import requests
 from tap_core.exceptions import FatalAPIError
 from tap_core.http.fail_fast import limit_timeout, limit_tries, limit_wait
 from tap_core.http.origins import make_redirect_error
+from tap_core.http.proxies import ProxyRefusalError
 from tap_core.http.response_limits import (
     MAX_RESPONSE_SECONDS,
     Deadline,
@@ -35,7 +36,6 @@ from tap_core.http.retry import (
     retry_logger,
 )
 from tap_core.http.transport import ask_token_endpoint, token_deadline
-from tap_core.http.unsendable import ProxyRefusalError
 from tap_core.parsing.datetimes import utc_now
 from tap_core.redaction import Secrets, collect_secrets, redact_url
 from tap_core.redaction.http import content_type

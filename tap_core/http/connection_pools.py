@@ -23,8 +23,8 @@ from urllib3.poolmanager import pool_classes_by_scheme
 
 from tap_core.http.link_local import find_link_local, is_link_local
 from tap_core.http.origins import make_link_local_error
+from tap_core.http.proxies import complete_proxy_url
 from tap_core.http.response_limits import IN_FORCE, Deadline
-from tap_core.http.unsendable import complete_proxy_url
 
 if TYPE_CHECKING:
     import socket

@@ -25,7 +25,7 @@ from requests.structures import CaseInsensitiveDict
 from requests.utils import requote_uri
 
 from tap_core.exceptions import SingerSDKDeprecationWarning
-from tap_core.http.unsendable import explain_unsendable
+from tap_core.http.unsendable_requests import explain_unsendable
 from tap_core.singerlib.json import dump_json
 from tap_core.types import Context
 

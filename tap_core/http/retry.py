@@ -23,8 +23,8 @@ import requests
 
 from tap_core.exceptions import RetriableAPIError
 from tap_core.http.fail_fast import limit_tries, limit_wait
+from tap_core.http.proxies import ProxyRefusalError
 from tap_core.http.response_limits import IN_FORCE
-from tap_core.http.unsendable import ProxyRefusalError
 from tap_core.protocols.error_classification import find_tls_fault
 from tap_core.telemetry import count_retry
 

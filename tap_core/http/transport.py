@@ -38,7 +38,7 @@ from tap_core.http.response_limits import (
     ResponseLimits,
 )
 from tap_core.http.spooled_response import spool_to_file
-from tap_core.http.unsendable import explain_unsendable
+from tap_core.http.unsendable_requests import explain_unsendable
 from tap_core.redaction import Secrets, redact_url
 from tap_core.redaction.http import collect_sent_secrets
 

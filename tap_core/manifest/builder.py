@@ -23,16 +23,16 @@ from tap_core.manifest.builder_options import (
     find_unknown_options,
 )
 from tap_core.manifest.coercion import coerce_scalar, describe_expected_type
-from tap_core.manifest.document import (
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.literals import has_template, parse_option
+from tap_core.manifest.loader import Manifest
+from tap_core.manifest.nodes import (
     UNKNOWN,
     DataMapping,
     DataText,
     MappingNode,
     to_plain,
 )
-from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.literals import has_template, parse_option
-from tap_core.manifest.loader import Manifest
 from tap_core.manifest.parameters import apply_own_parameters
 from tap_core.manifest.registry import MODULES, get_component_class, is_component
 from tap_core.manifest.type_hints import (

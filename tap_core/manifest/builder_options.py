@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any, Final
 
-from tap_core.manifest.document import MappingNode
+from tap_core.manifest.nodes import MappingNode
 from tap_core.manifest.registry import MODULES, get_component_class
 from tap_core.manifest.type_hints import get_component_plan
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tap_core.manifest.document import DataText
 from tap_core.manifest.literals import parse_literal
+from tap_core.manifest.nodes import DataText
 from tap_core.manifest.type_hints import FieldType
 
 __all__ = ["coerce_scalar", "describe_expected_type"]

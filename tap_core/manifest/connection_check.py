@@ -12,9 +12,9 @@ from tap_core.manifest.components.declarative_source import (
     CheckStream,
     DynamicStreamCheckConfig,
 )
-from tap_core.manifest.document import iterate_nodes
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.loader import get_dynamic_stream_names
+from tap_core.manifest.nodes import iterate_nodes
 from tap_core.sync.connection_test import read_one_record
 from tap_core.tap_base import Tap
 

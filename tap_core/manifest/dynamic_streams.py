@@ -18,9 +18,9 @@ from tap_core.http.origins import Origin, declared_origin
 from tap_core.manifest.builder import build_component
 from tap_core.manifest.components.partition_routers import PartitionSlice
 from tap_core.manifest.components.resolvers import DynamicDeclarativeStream, HttpComponentsResolver
-from tap_core.manifest.document import MappingNode, iterate_nodes
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.loader import get_dynamic_stream_names
+from tap_core.manifest.nodes import MappingNode, iterate_nodes
 from tap_core.manifest.shared_resources import SharedResources
 from tap_core.manifest.stream import ManifestStream
 from tap_core.manifest.stream_templates import StreamTemplate, get_lines

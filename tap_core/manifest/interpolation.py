@@ -20,10 +20,10 @@ from jinja2.runtime import Context
 
 from tap_core.exceptions import LimitExceededError
 from tap_core.manifest.decimal_conversion import decimals_to_floats
-from tap_core.manifest.document import DataText, OwnText
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.literals import parse_option
 from tap_core.manifest.macros import MACROS, NON_DETERMINISTIC
+from tap_core.manifest.nodes import DataText, OwnText
 from tap_core.manifest.sandbox import Sandbox, limit_rendering
 from tap_core.redaction.row_values import are_rows_shown
 

@@ -24,12 +24,12 @@ from tap_core.manifest.components.resolvers import (
     HttpComponentsResolver,
     ParametrizedComponentsResolver,
 )
-from tap_core.manifest.document import UNKNOWN, MappingNode
 from tap_core.manifest.errors import ManifestError, ManifestProblem
 from tap_core.manifest.interfaces import TemplateScope
 from tap_core.manifest.lint_names import find_name_problems, find_version_problems
 from tap_core.manifest.literals import has_template
 from tap_core.manifest.loader import Manifest, get_dynamic_stream_names, read_manifest
+from tap_core.manifest.nodes import UNKNOWN, MappingNode
 from tap_core.manifest.stream_templates import StreamTemplate, get_lines
 
 __all__ = ["LintResult", "lint_manifest"]

@@ -17,10 +17,10 @@ from operator import getitem
 from typing import Any, Final
 
 from tap_core.config.similar_names import suggest
-from tap_core.manifest.document import ListNode, MappingNode, iterate_nodes, to_plain
 from tap_core.manifest.errors import ManifestProblem
 from tap_core.manifest.literals import has_template
 from tap_core.manifest.loader import Manifest
+from tap_core.manifest.nodes import ListNode, MappingNode, iterate_nodes, to_plain
 from tap_core.manifest.spec import config_jsonschema
 from tap_core.schema.validators import find_schema_errors
 

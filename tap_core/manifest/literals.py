@@ -16,7 +16,7 @@ from types import EllipsisType
 from typing import Any, Final
 
 from tap_core.manifest.decimal_conversion import as_float
-from tap_core.manifest.document import DataText
+from tap_core.manifest.nodes import DataText
 
 __all__ = ["OPENINGS", "get_literal_types", "has_template", "parse_literal", "parse_option"]
 

@@ -18,11 +18,11 @@ import yaml
 
 from tap_core.exceptions import LimitExceededError
 from tap_core.limits.memory import DOCUMENT_BYTES, InputTooLargeError, read_at_most
-from tap_core.manifest.document import ListNode, MappingNode, is_larger, to_plain
 from tap_core.manifest.errors import ManifestError, ManifestProblem
+from tap_core.manifest.nodes import ListNode, MappingNode, is_larger, to_plain
 from tap_core.manifest.parameters import expand_component, find_parameter_names
 from tap_core.manifest.references import References
-from tap_core.schema.yaml_nodes import (
+from tap_core.schema.yaml_checks import (
     TAG_PREFIX,
     YAML_NODES,
     check_nodes,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tap_core.manifest.document import UNKNOWN, ListNode, MappingNode
+from tap_core.manifest.nodes import UNKNOWN, ListNode, MappingNode
 
 __all__ = ["apply_own_parameters", "expand_component", "expand_parameters", "find_parameter_names"]
 

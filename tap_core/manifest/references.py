@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from tap_core.manifest.document import ListNode, MappingNode
+from tap_core.manifest.nodes import ListNode, MappingNode
 
 __all__ = ["References"]
 

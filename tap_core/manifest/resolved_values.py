@@ -11,11 +11,11 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tap_core.manifest.document import DataText, OwnText, as_data
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import TemplateScope
 from tap_core.manifest.literals import OPENINGS, has_template, parse_option
 from tap_core.manifest.loader import parse_value
+from tap_core.manifest.nodes import DataText, OwnText, as_data
 
 if TYPE_CHECKING:
     from tap_core.manifest.interpolation import BoundTemplate

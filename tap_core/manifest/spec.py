@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
-from tap_core.manifest.document import MappingNode, to_plain
 from tap_core.manifest.loader import Manifest
+from tap_core.manifest.nodes import MappingNode, to_plain
 from tap_core.types import JsonSchema
 
 __all__ = ["changelog_url", "config_jsonschema", "documentation_url", "get_oauth_spec"]

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tap_core.manifest.components.resolvers import find_variable_names
-from tap_core.manifest.document import UNKNOWN, ListNode, MappingNode, to_nodes, to_plain
 from tap_core.manifest.dpath import make_locator, set_at
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import TemplateScope, resolve
 from tap_core.manifest.loader import parse_value
+from tap_core.manifest.nodes import UNKNOWN, ListNode, MappingNode, to_nodes, to_plain
 from tap_core.manifest.parameters import expand_component, expand_parameters
 from tap_core.manifest.resolved_values import insert_value, mark_own_text
 

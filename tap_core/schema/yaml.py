@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from tap_core.schema.yaml_nodes import TAG_PREFIX, check_nodes, check_text, read_scalar
+from tap_core.schema.yaml_checks import TAG_PREFIX, check_nodes, check_text, read_scalar
 
 __all__ = ["load_yaml"]
 

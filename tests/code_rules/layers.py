@@ -394,7 +394,7 @@ HEAVY: dict[str, LibraryUse] = {
         (
             "tap_core.http.connection_pools",
             "tap_core.http.response_body",
-            "tap_core.http.unsendable",
+            "tap_core.http.proxies",
         ),
         lazily=False,
         why="connection pools and errors of requests, of which it is a dependency",
@@ -471,7 +471,7 @@ HEAVY: dict[str, LibraryUse] = {
         ("target_spark.cli.report_plots",), lazily=False, why="an extra: plots of the HTML report"
     ),
     "yaml": LibraryUse(
-        ("tap_core.manifest", "tap_core.schema.yaml", "tap_core.schema.yaml_nodes"),
+        ("tap_core.manifest", "tap_core.schema.yaml", "tap_core.schema.yaml_checks"),
         lazily=False,
         why="an extra",
     ),

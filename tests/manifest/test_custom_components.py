@@ -12,7 +12,7 @@ import pytest
 
 from tap_core.exceptions import FatalAPIError
 from tap_core.manifest.cdk_compat import dpath_stub
-from tap_core.manifest.cdk_compat.custom_code import load_class
+from tap_core.manifest.cdk_compat.custom_code_import import load_class
 from tap_core.manifest.cdk_compat.datetimes import ab_datetime_format, ab_datetime_parse
 from tap_core.manifest.cdk_compat.models import CdkStreamSlice
 from tap_core.manifest.cdk_compat.records import TransformConfig, TypeTransformer

@@ -7,9 +7,9 @@ from textwrap import dedent
 
 import pytest
 
-from tap_core.manifest.document import to_plain
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.loader import read_manifest
+from tap_core.manifest.nodes import to_plain
 
 _TOP = "type: DeclarativeSource\nversion: 6.0.0\n"
 

@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 import requests
 
-from tap_core.manifest.cdk_compat.custom_code import load_class
+from tap_core.manifest.cdk_compat.custom_code_import import load_class
 from tap_core.manifest.components.custom import CustomBackoffStrategy
 from tap_core.manifest.errors import ManifestError
 from tests.http.server import page, serving

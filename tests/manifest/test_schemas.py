@@ -22,7 +22,7 @@ from tap_core.manifest.components.transformations import AddedFieldDefinition, A
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interpolation import BoundTemplate, compile_template
 from tap_core.manifest.schema_loading import load_schema
-from tap_core.schema.yaml_nodes import YAML_NODES
+from tap_core.schema.yaml_checks import YAML_NODES
 
 
 class Users:

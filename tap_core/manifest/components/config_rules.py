@@ -21,11 +21,11 @@ from tap_core.manifest.components.transformations import (
     AddFields,
     RemoveFields,
 )
-from tap_core.manifest.document import MappingNode, to_plain
 from tap_core.manifest.dpath import find_all
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import Condition, InterpolatedText, InterpolatedValue, resolve
 from tap_core.manifest.loader import Manifest
+from tap_core.manifest.nodes import MappingNode, to_plain
 from tap_core.manifest.type_hints import PlainText
 from tap_core.schema.validators import validator_class
 from tap_core.singerlib.json import UnreadableJSONError, load_json

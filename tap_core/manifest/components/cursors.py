@@ -24,7 +24,7 @@ from tap_core.manifest.cdk_compat.cursors import (
     DeclarativeCursor,
     check_step,
 )
-from tap_core.manifest.cdk_compat.custom_code import load_class
+from tap_core.manifest.cdk_compat.custom_code_import import load_class
 from tap_core.manifest.cdk_compat.models import CdkStreamSlice
 from tap_core.manifest.cdk_compat.models import Record as CdkRecord
 from tap_core.manifest.cdk_compat.requesters import CdkRequestOption

@@ -19,7 +19,7 @@ import requests
 
 from tap_core.http.request import Auth, HTTPRequest
 from tap_core.manifest.cdk_compat.adapters import adapt, to_stream_slice
-from tap_core.manifest.cdk_compat.custom_code import load_class
+from tap_core.manifest.cdk_compat.custom_code_import import load_class
 from tap_core.manifest.cdk_compat.error_handlers import CdkBackoffStrategy
 from tap_core.manifest.cdk_compat.models import CdkStreamSlice
 from tap_core.manifest.cdk_compat.models import Record as CdkRecord

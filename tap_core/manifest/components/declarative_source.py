@@ -19,10 +19,10 @@ from tap_core.manifest.components.custom import CustomStateMigration
 from tap_core.manifest.components.resolvers import DynamicDeclarativeStream
 from tap_core.manifest.components.retrievers import CustomRetriever, SimpleRetriever
 from tap_core.manifest.components.window_splitting import validate_splitting
-from tap_core.manifest.document import MappingNode
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import Condition, Transformation, resolve
 from tap_core.manifest.loader import Manifest
+from tap_core.manifest.nodes import MappingNode
 from tap_core.manifest.schema_loading import SchemaLoader
 from tap_core.manifest.state_translation import LegacyToPerPartitionStateMigration
 

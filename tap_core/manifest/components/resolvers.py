@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
-from tap_core.manifest.document import to_plain
 from tap_core.manifest.dpath import MISSING, make_getter
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import (
@@ -22,6 +21,7 @@ from tap_core.manifest.interfaces import (
     resolve,
 )
 from tap_core.manifest.literals import get_literal_types
+from tap_core.manifest.nodes import to_plain
 from tap_core.manifest.parameters import expand_parameters
 from tap_core.manifest.registry import contains_component
 

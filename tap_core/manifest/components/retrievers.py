@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from tap_core.manifest.cdk_compat.adapters import to_stream_slice
-from tap_core.manifest.cdk_compat.custom_code import load_class
+from tap_core.manifest.cdk_compat.custom_code_import import load_class
 from tap_core.manifest.cdk_compat.models import CdkStreamSlice
 from tap_core.manifest.cdk_compat.models import Record as CdkRecord
 from tap_core.manifest.cdk_compat.retrievers import CdkSimpleRetriever

@@ -16,7 +16,7 @@ from tap_core.limits.memory import DOCUMENT_BYTES, read_at_most
 from tap_core.manifest.dpath import MISSING, make_getter
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import DeclarativeStreamProtocol
-from tap_core.schema.yaml_nodes import YAML_NODES
+from tap_core.schema.yaml_checks import YAML_NODES
 from tap_core.singerlib.json import load_json
 from tap_core.types import JsonSchema
 
