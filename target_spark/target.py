@@ -481,7 +481,7 @@ class TargetSpark(PluginBase):
         try:
             load_libraries()
             from target_spark.cli.html_report import write_html_report
-            from target_spark.writers.table_reader import TableReader
+            from target_spark.cli.table_reader import TableReader
 
             reader = TableReader(options.format, engine.spark)
             with report.phases.run("writing the HTML report"):

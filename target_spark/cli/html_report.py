@@ -30,7 +30,7 @@ from target_spark.storage.commit_retry import first_error_line
 
 if TYPE_CHECKING:
     from target_spark.cli.report_plots import Plot
-    from target_spark.writers.table_reader import TableReader
+    from target_spark.cli.table_reader import TableReader
 
 __all__ = ["write_html_report"]
 

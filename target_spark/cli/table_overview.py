@@ -1,6 +1,6 @@
 """The commands `target-spark runs` and `target-spark show`: run history and table overview.
 
-Tables are read with `target_spark.writers.table_reader`, if possible without Spark. Secrets are
+Tables are read with `target_spark.cli.table_reader`, if possible without Spark. Secrets are
 redacted in all texts.
 """
 
@@ -23,7 +23,7 @@ from target_spark.spark.spark_provider import start_spark_on_demand
 from target_spark.tables.table import QUARANTINE, RUNS, Table
 
 if TYPE_CHECKING:
-    from target_spark.writers.table_reader import TableReader
+    from target_spark.cli.table_reader import TableReader
 
 __all__ = [
     "describe_runs",
@@ -141,7 +141,7 @@ def open_reader(config: Mapping[str, Any], options: LoadOptions) -> Iterator[Tab
 
     Spark is stopped at the end of the block.
     """
-    from target_spark.writers.table_reader import TableReader
+    from target_spark.cli.table_reader import TableReader
 
     with start_spark_on_demand(settings.spark_settings(config)) as get_spark:
         yield TableReader(options.format, get_spark)

@@ -152,6 +152,7 @@ LAYERS: dict[str, int] = {
     "target_spark.cli": 1,
     "target_spark.cli.schema_input": 2,  # SCHEMA given by a user
     "target_spark.cli.last_state": 5,  # last state in the tables
+    "target_spark.cli.table_reader": 5,  # rows and counts of tables, mostly without Spark
     "target_spark.cli.table_overview": 5,  # history of runs, and one table
     "target_spark.cli.report_plots": 1,  # plots of the HTML report
     "target_spark.cli.html_report": 5,  # runs and tables as one page
@@ -292,6 +293,7 @@ HEAVY: dict[str, LibraryUse] = {
             "target_spark.tables.quarantine_table",
             "target_spark.cli.last_state",
             "target_spark.cli.replay",
+            "target_spark.cli.table_reader",
             "target_spark.cli.doctor",
             "target_spark.spark.spark_provider",
             "target_spark.warm_engine",
@@ -405,7 +407,11 @@ HEAVY: dict[str, LibraryUse] = {
         why="needed only for remote files",
     ),
     "deltalake": LibraryUse(
-        ("target_spark.readers.delta", "target_spark.writers.delta.deltalake_commit"),
+        (
+            "target_spark.readers.delta",
+            "target_spark.writers.delta.deltalake_commit",
+            "target_spark.writers.delta.deltalake_snapshot",
+        ),
         lazily=True,
         why="Delta tables without Spark; never needed by a tap",
     ),
@@ -427,11 +433,12 @@ HEAVY: dict[str, LibraryUse] = {
             "target_spark.loader.runs_table_writer",
             "target_spark.writers.delta.data_files",
             "target_spark.writers.delta.deltalake_commit",
+            "target_spark.writers.delta.deltalake_snapshot",
             "target_spark.writers.delta.small_batches",
             "target_spark.readers",
             "target_spark.tables.parquet_manifest",
             "target_spark.writers.parquet_footers",
-            "target_spark.writers.table_reader",
+            "target_spark.cli.table_reader",
         ),
         lazily=False,
         why="an extra: Parquet, Fivetran's batch files, and rows converted without Spark",

@@ -20,7 +20,8 @@ from target_spark.storage.hadoop_fs import remove_folder
 from target_spark.storage.uris import to_local_folder, to_spark_uri
 from target_spark.tables.identifiers import quote, sql_literal
 from target_spark.tables.table import Table, TableLayout
-from target_spark.writers.delta.deltalake_commit import DeltaSnapshot, create_table, read_snapshot
+from target_spark.writers.delta.deltalake_commit import create_table
+from target_spark.writers.delta.deltalake_snapshot import DeltaSnapshot, read_snapshot
 from target_spark.writers.delta.layout import (
     build_generated_columns,
     build_layout_ddl,

@@ -65,13 +65,13 @@ from target_spark.writers.delta.data_files import (
 )
 from target_spark.writers.delta.deltalake_commit import (
     MERGE_TARGET,
-    DeltaSnapshot,
     add_columns,
     annotate_table,
     commit_files,
     delete_other_versions,
     merge_rows,
 )
+from target_spark.writers.delta.deltalake_snapshot import DeltaSnapshot
 from target_spark.writers.delta.log_reader import (
     Commit,
     commits,

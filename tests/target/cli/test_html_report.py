@@ -383,7 +383,7 @@ def test_stopped_run_writes_no_page(tmp_path: Path) -> None:
 def test_page_shows_the_tables_of_every_format(
     table_format: str, spark_session: Session, spark: SparkSession, tmp_path: Path
 ) -> None:
-    from target_spark.writers.table_reader import TableReader
+    from target_spark.cli.table_reader import TableReader
 
     warehouse = Warehouse(spark_session, spark, tmp_path / "tables", table_format)
     warehouse.load(schema("a", ID), record("a", id=1), record("a", id="x"))

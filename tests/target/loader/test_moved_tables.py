@@ -28,7 +28,7 @@ from target_spark.loader.loader import Loader
 from target_spark.tables.commit_metadata import NO_METADATA, CommitMetadata, ExpectedMetadata
 from target_spark.tables.table import Table, TableLayout
 from target_spark.writers.delta import writer as delta
-from target_spark.writers.delta.deltalake_commit import DeltaSnapshot
+from target_spark.writers.delta.deltalake_snapshot import DeltaSnapshot
 from target_spark.writers.delta.log_reader import (
     Commit,
     find_newest_metadata,

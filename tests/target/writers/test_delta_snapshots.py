@@ -13,7 +13,7 @@ from deltalake import DeltaTable, Field, Schema
 from deltalake.schema import ArrayType, PrimitiveType
 
 from target_spark.writers.delta import deltalake_commit
-from target_spark.writers.delta.deltalake_commit import DeltaSnapshot, read_snapshot
+from target_spark.writers.delta.deltalake_snapshot import DeltaSnapshot, read_snapshot
 
 
 def create_table(folder: Path, *fields: Field, **properties: str) -> DeltaSnapshot:

@@ -24,7 +24,7 @@ from target_spark.tables.parquet_manifest import open_dataset as open_parquet_da
 from target_spark.tables.quarantine_table import LONGEST_RECORD, SHORT_RECORD
 from target_spark.tables.table import Table
 from target_spark.writers import parquet
-from target_spark.writers.delta import deltalake_commit, log_reader
+from target_spark.writers.delta import deltalake_snapshot, log_reader
 from target_spark.writers.delta.writer import DeltaWriter
 from target_spark.writers.iceberg import snapshot_reader
 from target_spark.writers.registry import get_writer
@@ -164,4 +164,4 @@ class TableReader:
         if self._format == "parquet":
             return open_parquet_dataset(folder)
         is_local_delta = self._format == "delta" and not table.identifier
-        return deltalake_commit.open_dataset(folder) if is_local_delta else None
+        return deltalake_snapshot.open_dataset(folder) if is_local_delta else None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from target_spark.cli.table_reader import TableReader
 from target_spark.tables.table import Table
-from target_spark.writers.table_reader import TableReader
 from tests.target.warehouse import ID, Warehouse, record, schema, state
 
 pytestmark = pytest.mark.spark
