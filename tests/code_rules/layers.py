@@ -418,6 +418,11 @@ HEAVY: dict[str, LibraryUse] = {
     "pyiceberg": LibraryUse(
         ("target_spark.readers.iceberg",), lazily=True, why="an extra: Iceberg tables without Spark"
     ),
+    "isodate": LibraryUse(
+        ("tap_core.manifest.cdk_compat.cursors",),
+        lazily=True,
+        why="an extra: durations of custom cursors",
+    ),
     "duckdb": LibraryUse(("target_spark.readers.warehouse",), lazily=True, why="if a user has it"),
     "pandas": LibraryUse(("target_spark.readers.warehouse",), lazily=True, why="if a user has it"),
     "polars": LibraryUse(("target_spark.readers.warehouse",), lazily=True, why="if a user has it"),

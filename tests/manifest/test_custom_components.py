@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from pathlib import Path
 from textwrap import dedent
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 
 from tap_core.exceptions import FatalAPIError
-from tap_core.manifest.cdk_compat import dpath_stub
 from tap_core.manifest.cdk_compat.custom_code_import import load_class
 from tap_core.manifest.cdk_compat.datetimes import ab_datetime_format, ab_datetime_parse
 from tap_core.manifest.cdk_compat.models import CdkStreamSlice
@@ -1012,59 +1010,3 @@ def test_type_transformer_applies_the_schema_then_its_function():
     schema = {"properties": {**inner["properties"], "list": {"type": "array", "items": inner}}}
     transformer.transform(record, schema)
     assert record == {"n": 8, "list": [{"n": 2}], "other": "x"}
-
-
-def test_dpath_functions_work_as_in_the_package_dpath():
-    document = {"a": {"b": [{"c": 1}, {"c": 2}]}, "x": 5}
-    assert dpath_stub.get(document, "a/b/1/c") == 2
-    assert dpath_stub.get(document, ["a", "z"], default=None) is None
-    assert dpath_stub.values(document, "a/b/*/c") == [1, 2]
-    assert dpath_stub.set(document, "a/b/*/c", 9) == 2
-    assert dict(dpath_stub.search(document, "**/c", yielded=True)) == {"a/b/0/c": 9, "a/b/1/c": 9}
-    assert dpath_stub.new(document, "n/1/m", 1) is document
-    assert dpath_stub.delete(document, "a/*/0") == 1
-    assert document == {"a": {"b": [None, {"c": 9}]}, "x": 5, "n": [None, {"m": 1}]}
-    assert dpath_stub.get(document, "/") is document
-    for missing in ("a/q", "a/b/"):
-        with pytest.raises(KeyError):
-            dpath_stub.get(document, missing)
-
-
-def test_dpath_search_keeps_the_lists_and_the_order_of_the_document():
-    """The values of a container come before those nested in them, as in the package."""
-    document = {"a": [{"n": 1, "m": 0}, {"n": 2}], "b": {"0": {"n": 3}}}
-    assert dpath_stub.search(document, "**/n") == {"a": [{"n": 1}, {"n": 2}], "b": {"0": {"n": 3}}}
-    assert dpath_stub.search(document, "a/-1/n") == {"a": [None, {"n": 2}]}
-    assert dpath_stub.values(document, "b/**", dirs=False) == [3]
-    assert dpath_stub.values({"p": {"q": {"r": 1}}, "s": 2}, "**") == [
-        {"q": {"r": 1}},
-        2,
-        {"r": 1},
-        1,
-    ]
-
-
-def test_dpath_changes_each_match_once_even_if_one_contains_another():
-    document = {"a": {"b": {"b": 1}}, "b": 2}
-    assert dpath_stub.set(document, "**/b", 3) == 2
-    assert document == {"a": {"b": 3}, "b": 3}
-    assert dpath_stub.delete(document, "**", afilter=lambda value: value == 3) == 2
-    assert document == {"a": {}}
-
-
-@pytest.mark.skipif(
-    importlib.util.find_spec("dpath") is not None, reason="the package dpath is installed"
-)
-def test_connector_can_import_dpath_without_the_package(tmp_path: Path):
-    written(
-        tmp_path,
-        """
-        import dpath.util
-        from dpath import get
-        import dpath
-
-        class Paths:
-            found = dpath.util.get({"a": {"b": 1}}, "a/b"), get({"a": 2}, ["a"])
-        """,
-    )
-    assert load_class(f"{PLACE}.Paths", tmp_path).found == (1, 2)  # type: ignore[attr-defined]

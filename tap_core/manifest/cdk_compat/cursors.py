@@ -12,13 +12,15 @@ import datetime as dt
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from tap_core.manifest.cdk_compat.datetimes import DatetimeParser
 from tap_core.manifest.cdk_compat.interpolation import InterpolatedString
-from tap_core.manifest.cdk_compat.isodate_stub import Duration, parse_duration
 from tap_core.manifest.cdk_compat.models import CdkStreamSlice, RequestOptionType
 from tap_core.manifest.cdk_compat.partition_routers import StreamSlicer
+
+if TYPE_CHECKING:
+    from isodate import Duration
 
 __all__ = [
     "CdkDatetimeBasedCursor",
@@ -29,6 +31,9 @@ __all__ = [
 ]
 
 _DEFAULT_FORMAT = "%Y-%m-%dT%H:%M:%S.%f%z"
+_OUT_OF_RANGE = (OverflowError, ValueError)
+"""Errors of timedelta and of isodate's Duration for a result outside of the years 1 to 9999."""
+
 _DATETIME_OPTIONS = ("datetime", "datetime_format", "min_datetime", "max_datetime")
 
 
@@ -264,10 +269,11 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
 
     def _calculate_earliest_possible_value(self, end_datetime: dt.datetime) -> dt.datetime:
         lookback = self._lookback_window.eval(self.config) if self._lookback_window else None
+        lookback_time = self._parse_timedelta(lookback)
         earliest = min(self._start_datetime.get_datetime(self.config), end_datetime)
         known = self._calculate_cursor_datetime_from_state(self.get_stream_state())
-        with suppress(OverflowError):
-            known = known - self._parse_timedelta(lookback)
+        with suppress(*_OUT_OF_RANGE):
+            known = known - lookback_time
         return max(earliest, known)
 
     def _calculate_cursor_datetime_from_state(self, stream_state: Mapping[str, Any]) -> dt.datetime:
@@ -295,7 +301,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
     def _evaluate_next_start_date_safely(self, start: dt.datetime, step: Any) -> dt.datetime:
         try:
             return cast(dt.datetime, start + step)
-        except OverflowError:
+        except _OUT_OF_RANGE:
             return dt.datetime.max.replace(tzinfo=dt.timezone.utc)
 
     def _get_date(
@@ -322,6 +328,8 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
 
     @classmethod
     def _parse_timedelta(cls, time_str: str | None) -> Any:
+        from isodate import parse_duration
+
         return parse_duration(time_str) if time_str else dt.timedelta()
 
     # Requests

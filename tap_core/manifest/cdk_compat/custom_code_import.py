@@ -28,7 +28,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from tap_core.manifest.cdk_compat import dpath_stub, isodate_stub, requests_cache_stub
+from tap_core.manifest.cdk_compat import requests_cache_stub
 from tap_core.manifest.cdk_compat.exports import resolve_export
 from tap_core.manifest.cdk_compat.schema_loaders import CdkJsonFileSchemaLoader
 from tap_core.manifest.cdk_compat.unsupported import find_unsupported_base, unsupported_class
@@ -37,12 +37,7 @@ from tap_core.manifest.errors import ManifestError
 __all__ = ["load_class"]
 
 _CDK: Final = "airbyte_cdk"
-_SUBSTITUTES: Final[Mapping[str, ModuleType]] = {
-    "dpath": dpath_stub,
-    "isodate": isodate_stub,
-    "requests_cache": requests_cache_stub,
-}
-"""Modules that replace dependencies of airbyte-cdk that are not installed, by their names."""
+_RESPONSE_CACHE: Final = "requests_cache"
 _PREFIX: Final = "components_of_"
 _CUSTOM_ROOTS: Final = ("source_declarative_manifest", "components")
 """Top-level package names by which connectors may import their own files."""
@@ -248,8 +243,8 @@ class _Importer:
             return self._make_cdk_module(name, names or ())
         if level == 0 and name == pkgutil.__name__:
             return self._make_pkgutil()
-        if level == 0 and root in _SUBSTITUTES and find_spec(root) is None:
-            return _make_substitute(name, names or ())
+        if level == 0 and root == _RESPONSE_CACHE and find_spec(root) is None:
+            return requests_cache_stub
         if level == 0 and root in self._roots and self._is_in_folder(name):
             inner = name if root == "components" else name.partition(".")[2]
             module = import_module(f"{self._package}.{inner}" if inner else self._package)
@@ -315,20 +310,3 @@ class _Importer:
                 export = export.within(self._folder)
             module.__dict__[one] = export
         return module
-
-
-def _make_substitute(name: str, names: Sequence[str]) -> ModuleType:
-    """Return a substitute for a package that is not installed, such as ``dpath``.
-
-    ``name`` is the imported package or submodule, and ``names`` are the names to import from it.
-    For a submodule without names, as in ``import dpath.util``, the package is returned.
-    """
-    root = name.partition(".")[0]
-    stub = _SUBSTITUTES[root]
-    module = ModuleType(name)
-    module.__dict__.update({one: getattr(stub, one) for one in stub.__all__})
-    if name != root and names:
-        return module
-    package = ModuleType(root)
-    package.__dict__.update(module.__dict__, util=module)
-    return package
