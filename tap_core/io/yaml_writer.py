@@ -49,9 +49,9 @@ def _mapping_lines(mapping: Mapping[str, Any], indent: str) -> Iterator[str]:
 
 
 def _needs_lines(items: Sequence[Any], taken: int) -> bool:
-    """Return True if a list is written with one line per item, not on the line of its key.
+    """Return True if a list in YAML needs one line per item, because it does not fit on one line.
 
-    ``taken`` is the number of characters that the key uses.
+    So does a list with nested values. ``taken`` is the length of the key before the list.
     """
     is_nested = any(isinstance(item, (Mapping, list)) for item in items)
     return is_nested or taken + len(_format_value(items)) + 1 > _WIDTH

@@ -452,9 +452,10 @@ def _compile_fast(
 
 
 def _compile_lookup(node: nodes.Node, names: frozenset[str]) -> _Lookup | None:
-    """Return a function for a look-up such as ``config['a'].b``; None for any other node.
+    """Compile a template expression such as ``config['a'].b``; return None for any other one.
 
-    ``names`` are the variables of the template.
+    The result is a function that returns the value for a dict of variables. ``names`` are the names
+    of the variables.
     """
     if isinstance(node, nodes.Name):
         name = node.name

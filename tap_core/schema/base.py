@@ -34,7 +34,7 @@ class SchemaPreprocessor(Protocol):
     def preprocess_schema(
         self, schema: JsonSchema, *, key_properties: Sequence[str] = ()
     ) -> JsonSchema:
-        """Convert a schema and return the result; ``schema`` may be changed in place.
+        """Return the JSON Schema for a fetched schema, which may be changed in place.
 
         Args:
             schema: Schema as fetched from the schema source.

@@ -198,7 +198,7 @@ class ChildSyncPool:
                     self._bookmark.add_record(written)
 
     def reload(self) -> None:
-        """Reset the parent stream's cursor to its bookmark in the state, which has changed."""
+        """Read the bookmark of the parent stream again, after the state was changed elsewhere."""
         if self._bookmark is not None:
             self._bookmark.reload()
 
@@ -234,7 +234,7 @@ class DeferredBookmark:
         self._records.append(record)
 
     def reload(self) -> None:
-        """Reset the parent stream's cursor to its bookmark in the state, which has changed."""
+        """Read the bookmark of the parent stream again, after the state was changed elsewhere."""
         self._cursor.reload()
 
     def settle(self) -> None:

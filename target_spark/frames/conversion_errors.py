@@ -175,15 +175,15 @@ def _find_line_errors(table_schema: TableSchema) -> dict[str, str]:
 
 
 class UnparsedReasons(NamedTuple):
-    """SQL that explains why Spark's JSON reader could not parse a record.
+    """SQL expressions that explain why Spark's JSON reader could not parse a record.
 
-    The SQL uses two columns: ``raw`` (the record as text) and ``unread`` (true if the reader could
-    not parse the record).
+    The input has two columns: ``raw`` (the record as text) and ``unread`` (true if the reader could
+    not parse the record). The caller adds the columns of the fields in their order.
 
     Attributes:
-        record: Definitions of helper columns to add first.
-        precomputed: Definitions of helper columns that use those of ``record``.
-        reasons: An array of texts that describe the errors.
+        record: Columns with the parsed record, each as ``expression AS name``.
+        precomputed: Columns that are computed from those of ``record``, in the same form.
+        reasons: Expression for an array of texts that describe the errors.
     """
 
     record: tuple[str, ...]

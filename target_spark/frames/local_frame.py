@@ -47,12 +47,12 @@ _COMPARED_EXACTLY: Final = (Boolean, Date, Decimal, Integer, Text, Timestamp)
 
 @dataclass(frozen=True, slots=True)
 class LocalFrame:
-    """The rows of a small batch, as a DataFrame that was created without a Spark job.
+    """Rows of a small batch in a DataFrame, which Python converted without a Spark job.
 
     Attributes:
         df: The rows, converted to the column types. The columns are those that the loader fills,
             followed by the ordinal, the row's position in the input.
-        counts: The number of rows, and of date-times without a time zone per column.
+        counts: The number of rows, and for each column the number of date-times without a zone.
         has_unique_keys: True if the table has keys, and all rows have different keys. False if two
             rows may have the same key, or the table has no keys.
     """

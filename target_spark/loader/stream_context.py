@@ -172,10 +172,10 @@ class LoadedStream:
         return self.mode is WriteMode.OVERWRITE
 
     def valid_batches(self) -> tuple[Batch, ...]:
-        """Return the batches whose rows replace the table, in a stream that overwrites it.
+        """Return the batches with the new rows of a table that the stream overwrites.
 
-        If a version was activated and rows of it were received, these are the batches of that
-        version and the batches without a version. Otherwise these are all batches.
+        If an ACTIVATE_VERSION message named a version with rows in this run, batches of other
+        versions are left out. Batches without a version are always included.
         """
         valid = self.versions.activated
         if valid is None or not self.versions.has_received(valid):

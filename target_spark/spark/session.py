@@ -551,9 +551,9 @@ class Session:
         return getattr(self._gateway, "proc", None)
 
     def _is_disconnect_expected(self) -> bool:
-        """Return True if the connection to the JVM broke because the JVM has ended.
+        """Return True if a broken connection to the JVM has a known cause: the end of the JVM.
 
-        If this run is not ending the JVM, wait up to ten seconds for its end.
+        The end is known if this run stops the JVM. Otherwise, wait for it up to ten seconds.
         """
         return self._closing or self._wait_for_jvm_exit()
 

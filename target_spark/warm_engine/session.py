@@ -279,7 +279,12 @@ class EngineSession:
         return used_engine
 
     def _replace_engine(self, attachment: _Attachment) -> None:
-        """Start the run's own Spark, when the JVM of the ended shared Spark process has ended too.
+        """Start a Spark for this run alone, because the shared Spark process has ended.
+
+        First wait until the JVM of that process has ended too, since it may still commit rows.
+
+        Args:
+            attachment: The connection of this run to the shared Spark process.
 
         Raises:
             SparkDiedError: The JVM has not ended in time.

@@ -174,10 +174,10 @@ class Writer(Protocol):
         ...
 
     def sources(self, spark: SparkSession, /, table: Table) -> Mapping[str, str] | None:
-        """Return the original name of each renamed column, such as ``{"`user_id`": "user-id"}``.
+        """Return the property name of each column that has another name, by column.
 
-        The keys are the quoted columns, or fields of structs, whose names differ from those of the
-        properties. Return None if another program created the table.
+        An example is ``{"`user_id`": "user-id"}``. Fields of structs are included; the keys are
+        quoted. Return None if another program created the table: the names are then unknown.
         """
         ...
 

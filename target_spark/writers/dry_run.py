@@ -79,7 +79,10 @@ class DryRunWriter:
         """Do nothing. The changed columns are stored by `annotate`, which is called next."""
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return the original name of each renamed column; an empty mapping for a new table."""
+        """Return the property name of each column that has another name, by column.
+
+        It is empty for a table that does not exist yet, and None for another program's table.
+        """
         if table.key in self._new_tables:
             return {}
         return self._writer.sources(spark, _strip_unknown_catalog(spark, table))

@@ -157,9 +157,10 @@ class ParquetWriter:
                 )
 
     def sources(self, _spark: SparkSession, /, table: Table) -> Mapping[str, str]:
-        """Return the original name of each renamed column, such as ``{"`user_id`": "user-id"}``.
+        """Return the property name of each column that has another name, by column.
 
-        Renamed columns that only the next manifest will list are included.
+        An example is ``{"`user_id`": "user-id"}``. Columns that only the next manifest will list
+        are included.
         """
         manifest = CommitManifest.read(_get_folder(table)) or CommitManifest()
         return {**manifest.sources, **self._tables[table.key].sources}

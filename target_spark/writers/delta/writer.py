@@ -213,7 +213,10 @@ class DeltaWriter:
         self._alter(spark, table, build_alter_statements(changes, to_widen=_WIDENING))
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return the original name of each renamed column, or None for another program's table."""
+        """Return the property name of each column that has another name, by column.
+
+        Return None if another program created the table, because the names are then unknown.
+        """
         return read_sources(get_properties(spark, table))
 
     def annotate(self, spark: SparkSession, table: Table, table_schema: TableSchema) -> None:

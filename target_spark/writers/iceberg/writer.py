@@ -196,7 +196,10 @@ class IcebergWriter:
             self._alter(spark, table, build_alter_statements(changes))
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return the original name of each renamed column, or None for another program's table."""
+        """Return the property name of each column that has another name, by column.
+
+        Return None if another program created the table, because the names are then unknown.
+        """
         return read_sources(get_table_properties(spark, resolve_table(spark, table).ref))
 
     def annotate(self, spark: SparkSession, table: Table, table_schema: TableSchema) -> None:
