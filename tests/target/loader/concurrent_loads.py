@@ -8,6 +8,7 @@ for a batch to take a while.
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -56,8 +57,15 @@ class ConcurrentLoad:
         self.code: int | None = None
 
     def start(self, lines: Iterator[bytes], program: str = TARGET) -> None:
-        """Start the process on an input."""
-        self.run = Run(self.folder, lines, 0, program)
+        """Start the process on an input, which may use ``run``."""
+        is_started = threading.Event()
+
+        def wait_for_start() -> Iterator[bytes]:
+            is_started.wait()
+            yield from lines
+
+        self.run = Run(self.folder, wait_for_start(), 0, program)
+        is_started.set()
 
     def end(self) -> int:
         """Wait for the end of the process."""
