@@ -88,9 +88,12 @@ def append_run(
     Raises:
         TargetSparkError: The rows cannot be written.
     """
-    table, writer = options.runs_table, get_writer(options.format)
-    if options.format == "delta":
-        writer = DeltaWriter(avoids_spark=True, is_exclusive=False)
+    writer = (
+        DeltaWriter(avoids_spark=True, is_exclusive=False)
+        if options.format == "delta"
+        else get_writer(options.format)
+    )
+    table = options.runs_table
     commit = CommitMetadata(RUNS, run.id, run.started, batch=1, ordinal=0)
     retry_with_engine(
         engine,
