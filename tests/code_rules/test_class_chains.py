@@ -20,19 +20,19 @@ PROTOCOLS = 21
 """Protocols today; the number may only fall."""
 
 LARGER: dict[str, tuple[int, int]] = {
-    "AccessTokenError": (42, 5),
+    "AccessTokenError": (39, 5),
     "FolderTap": (929, 3),
     "GraphQLStream": (1535, 6),
     "ManifestStream": (1183, 3),
     "ManifestTap": (977, 3),
-    "NotJSONError": (26, 5),
+    "NotJSONError": (23, 5),
     "RESTStream": (1453, 4),
-    "ResponseTooLargeError": (22, 5),
-    "ResponseTooSlowError": (22, 5),
+    "ResponseTooLargeError": (19, 5),
+    "ResponseTooSlowError": (19, 5),
     "SQLStream": (1037, 3),
     "SQLTap": (906, 3),
     "TruncatedBodyError": (27, 5),
-    "UntrustedHostError": (24, 5),
+    "UntrustedHostError": (21, 5),
     "_GraphQLBase": (1481, 5),
     "_HTTPStream": (1358, 3),
 }
