@@ -1,6 +1,7 @@
 """Warnings at the start of a sync: no stream selected, an unused state, an undeclared primary key.
 
-singer_sdk syncs without a message in these cases, in which records are missing or read again.
+singer_sdk ignores a state that no stream can use without a message. Here a warning says which
+streams are read in full.
 """
 
 from __future__ import annotations

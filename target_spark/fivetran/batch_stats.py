@@ -56,7 +56,7 @@ def count_rows(
         files: The files.
         params: The format of the files.
         fivetran_schema: The columns of the batch.
-        existing: The table, with whose key columns the keys are compared.
+        existing: The table, whose key types decide if the keys can be compared exactly.
         compared: The kinds of files whose keys are compared. Rows of other kinds are only counted.
 
     Raises:

@@ -178,7 +178,7 @@ class UnparsedReasons(NamedTuple):
     """SQL expressions that explain why Spark's JSON reader could not parse a record.
 
     The input has two columns: ``raw`` (the record as text) and ``unread`` (true if the reader could
-    not parse the record). The caller adds the columns of the fields in their order.
+    not parse the record). The caller adds the columns of ``record``, then those of ``precomputed``.
 
     Attributes:
         record: Columns with the parsed record, each as ``expression AS name``.
