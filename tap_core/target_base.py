@@ -36,7 +36,7 @@ from tap_core.capabilities import (
     PluginCapabilities,
     TargetCapabilities,
 )
-from tap_core.compat.author_overrides import TargetOverrides, is_any_overridden
+from tap_core.compat.author_overrides import is_any_overridden, overridable_property
 from tap_core.compat.deprecation import deprecated_import
 from tap_core.config.loading import merge_missing_config_jsonschema
 from tap_core.events import Event
@@ -72,7 +72,7 @@ _MAX_HEARTBEAT_SECONDS: Final = 1.0
 _MAX_PARALLELISM: Final = 8
 
 
-class Target(TargetOverrides, PluginBase, abc.ABC):
+class Target(PluginBase, abc.ABC):
     """Base class of targets. Define ``name``, ``config_jsonschema`` and ``default_sink_class``."""
 
     message_reader_class: type[Any] = SimpleSingerReader
@@ -285,7 +285,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
 
     # Sinks
 
-    @property
+    @overridable_property
     def max_parallelism(self) -> int:
         """Maximum number of sinks that write their records in parallel; 8 by default."""
         return _MAX_PARALLELISM if self._max_parallelism is None else self._max_parallelism

@@ -11,14 +11,13 @@ from datetime import datetime, timezone
 from typing import Any
 from uuid import uuid4
 
-from tap_core.compat.author_overrides import SinkOverrides
 from tap_core.sinks.core import Sink
 from tap_core.types import Record
 
 __all__ = ["BatchSink"]
 
 
-class BatchSink(SinkOverrides, Sink):
+class BatchSink(Sink):
     """Base class of sinks that write records in batches; subclasses override `process_batch`."""
 
     def _get_context(self, record: Record) -> dict[str, Any]:  # noqa: ARG002  a hook

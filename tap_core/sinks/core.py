@@ -11,13 +11,13 @@ import abc
 import copy
 import logging
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from tap_core import metrics
 from tap_core.batch.encodings import BaseBatchFileEncoding, BatchConfig
 from tap_core.batch.limits import FileLimits
+from tap_core.compat.author_overrides import overridable_cached_property, overridable_property
 from tap_core.exceptions import InvalidJSONSchema as InvalidJSONSchema
 from tap_core.exceptions import InvalidRecord, MissingKeyPropertiesError
 from tap_core.sinks.batch_files import BatchFileReader, get_batch_config
@@ -141,22 +141,22 @@ class Sink(abc.ABC):
         """Limits on the batch files that the sink reads, such as their size."""
         return FileLimits.from_config(self.config)
 
-    @property
+    @overridable_property
     def include_sdc_metadata_properties(self) -> bool:
         """True if the ``_sdc_`` metadata columns are added to the records; False by default."""
         return bool(self.config.get("add_record_metadata", False))
 
-    @property
+    @overridable_property
     def process_activate_version_messages(self) -> bool:
         """True if the sink processes ACTIVATE_VERSION messages; True by default."""
         return bool(self.config.get("process_activate_version_messages", True))
 
-    @property
+    @overridable_property
     def datetime_error_treatment(self) -> DatetimeErrorTreatmentEnum:
         """Reaction to a date or time text that cannot be parsed; by default an error is raised."""
         return DatetimeErrorTreatmentEnum.ERROR
 
-    @property
+    @overridable_property
     def key_properties(self) -> Sequence[str]:
         """Names of the properties that identify a record.
 
@@ -164,7 +164,7 @@ class Sink(abc.ABC):
         """
         return self._key_properties
 
-    @cached_property
+    @overridable_cached_property
     def validate_schema(self) -> bool:
         """True if records are validated against the schema; True by default."""
         return bool(self.config.get("validate_records", True))
@@ -177,7 +177,7 @@ class Sink(abc.ABC):
 
     # Size
 
-    @property
+    @overridable_property
     def current_size(self) -> int:
         """Number of records received since the last drain."""
         return self._batch_records_read
@@ -190,12 +190,12 @@ class Sink(abc.ABC):
             return True
         return self.current_size >= self.max_size
 
-    @property
+    @overridable_property
     def batch_size_rows(self) -> int | None:
         """Setting ``batch_size_rows``: the number of records per batch; None if it is not set."""
         return self._batch_size_rows
 
-    @property
+    @overridable_property
     def max_size(self) -> int:
         """Maximum number of records per batch: `batch_size_rows`, or else `MAX_SIZE_DEFAULT`."""
         rows = self.batch_size_rows

@@ -9,14 +9,13 @@ from __future__ import annotations
 import abc
 from typing import Any, final
 
-from tap_core.compat.author_overrides import SinkOverrides
 from tap_core.sinks.core import Sink
 from tap_core.types import Record
 
 __all__ = ["RecordSink"]
 
 
-class RecordSink(SinkOverrides, Sink):
+class RecordSink(Sink):
     """Base class of sinks that write each record individually, in `process_record`."""
 
     current_size = 0

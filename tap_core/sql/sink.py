@@ -13,12 +13,15 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 
-from tap_core.compat.author_overrides import is_any_overridden
+from tap_core.compat.author_overrides import (
+    is_any_overridden,
+    overridable_cached_property,
+    overridable_property,
+)
 from tap_core.redaction.row_values import are_rows_shown
 from tap_core.sinks.batch import BatchSink
 from tap_core.sinks.datetime_parsing import date_fields
@@ -119,18 +122,18 @@ class SQLSink(BatchSink, Generic[_C]):
 
     # Names
 
-    @cached_property
+    @overridable_cached_property
     def default_target_schema(self) -> str | None:
         """Database schema from the setting ``default_target_schema``, or None."""
         schema_name: str | None = self.config.get("default_target_schema")
         return schema_name
 
-    @property
+    @overridable_property
     def table_name(self) -> str:
         """Table name: the stream's name after its last dash, so ``users`` for ``app-users``."""
         return self.conform_name(self.stream_name.rpartition("-")[2], "table")
 
-    @property
+    @overridable_property
     def schema_name(self) -> str | None:
         """Database schema of the table, or None for the default schema.
 
@@ -142,7 +145,7 @@ class SQLSink(BatchSink, Generic[_C]):
         parts = self.stream_name.split("-")
         return self.conform_name(parts[-2], "schema") if len(parts) in {2, 3} else None
 
-    @property
+    @overridable_property
     def database_name(self) -> str | None:
         """Database name, for targets that write to several databases; None by default."""
         return None
@@ -161,7 +164,7 @@ class SQLSink(BatchSink, Generic[_C]):
             schema_name=self.schema_name, db_name=self.database_name
         )
 
-    @property
+    @overridable_property
     def key_properties(self) -> Sequence[str]:
         """Column names of the primary key."""
         return [self.conform_name(key, "column") for key in super().key_properties]

@@ -14,13 +14,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 import sqlalchemy as sa
 
-from tap_core.compat.author_overrides import is_any_overridden
+from tap_core.compat.author_overrides import (
+    is_any_overridden,
+    overridable_cached_property,
+    overridable_property,
+)
 from tap_core.exceptions import DataError, InvalidReplicationKeyException, StreamSetupError
 from tap_core.parsing.iso8601 import parse_instant
 from tap_core.records.conform import is_conversion_replaced
@@ -123,17 +126,17 @@ class SQLStream(Stream, abc.ABC):
         """Singer metadata of the catalog entry, by breadcrumb."""
         return self._singer_catalog_entry.metadata
 
-    @cached_property
+    @overridable_cached_property
     def schema(self) -> JsonSchema:
         """JSON Schema of a row, from the catalog entry."""
         return self._singer_catalog_entry.schema.to_dict()
 
-    @property
+    @overridable_property
     def tap_stream_id(self) -> str:
         """Identifier of the stream in the catalog and state, such as ``public-users``."""
         return self._singer_catalog_entry.tap_stream_id
 
-    @property
+    @overridable_property
     def primary_keys(self) -> Sequence[str]:
         """Column names of the primary key: ``table-key-properties`` in the catalog entry."""
         return self._singer_catalog_entry.metadata.root.table_key_properties or []
@@ -143,12 +146,12 @@ class SQLStream(Stream, abc.ABC):
         self._singer_catalog_entry.metadata.root.table_key_properties = new_value
         self._plan = None
 
-    @property
+    @overridable_property
     def namespace(self) -> str | None:
         """Database schema of the table, such as ``public``, or None."""
         return self._singer_catalog_entry.metadata.root.schema_name
 
-    @property
+    @overridable_property
     def name_in_namespace(self) -> str:
         """Name of the stream within its `namespace`: the name of the table.
 
@@ -176,12 +179,12 @@ class SQLStream(Stream, abc.ABC):
             db_name=entry.database,
         )
 
-    @property
+    @overridable_property
     def is_sorted(self) -> bool:
         """True if the stream is incremental. Its query then sorts the rows by replication key."""
         return self.replication_method == REPLICATION_INCREMENTAL
 
-    @property
+    @overridable_property
     def check_sorted(self) -> bool:
         """True if rows must be sorted; False for a text key, whose order depends on a collation."""
         return not _sorts_by_collation(self)

@@ -17,6 +17,7 @@ from tap_core.capabilities import (
     PluginCapabilities,
     TargetCapabilities,
 )
+from tap_core.compat.author_overrides import overridable_property
 from tap_core.config.loading import merge_missing_config_jsonschema
 from tap_core.sinks.core import Sink
 from tap_core.sql.connector import SQLConnector
@@ -69,7 +70,7 @@ class SQLTarget(Target):
             self._other_connectors[connector_class] = connector_class(dict(self.config))
         return self._other_connectors[connector_class]
 
-    @property
+    @overridable_property
     def max_parallelism(self) -> int:
         """Maximum number of sinks that write at the same time.
 

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import abc
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, final
 
 from tap_core import metrics, sync
-from tap_core.compat.author_overrides import MYPY, AuthorProperty
+from tap_core.compat.author_overrides import overridable_property
+from tap_core.exceptions import DiscoveryError
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE as REPLICATION_FULL_TABLE
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL as REPLICATION_INCREMENTAL
 from tap_core.singerlib.catalog import REPLICATION_LOG_BASED as REPLICATION_LOG_BASED
@@ -31,7 +32,6 @@ from tap_core.singerlib.catalog import (
 )
 from tap_core.state.replication_key_path import parse_path
 from tap_core.streams.declarations import (
-    StreamProperties,
     get_stream_metadata,
     has_datetime_replication_key,
     load_schema,
@@ -45,10 +45,12 @@ from tap_core.streams.state import (
     finalize_with_children,
     find_first_value,
     get_partition_state,
+    get_partitions_in_state,
     get_stream_state,
     make_state_manager,
     parse_state_datetime,
 )
+from tap_core.sync.context_reader import ContextReader
 from tap_core.sync.override_detection import BATCH_HOOKS, OVERRIDABLE_HOOKS, get_member
 from tap_core.typing.inspect import TypeConformanceLevel as TypeConformanceLevel
 
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from tap_core.state.manager import StreamStateManager
     from tap_core.sync.change_log import ChangeLog
     from tap_core.sync.interfaces import SyncTap
+    from tap_core.sync.plan import Plan
     from tap_core.types import Context, JsonSchema, Record, StrPath, TapState
 
 __all__ = [
@@ -70,8 +73,10 @@ __all__ = [
     "TypeConformanceLevel",
 ]
 
+_Reader = TypeVar("_Reader", bound=ContextReader)
 
-class Stream(StreamProperties, abc.ABC):
+
+class Stream(abc.ABC):
     """Base class of a stream of records.
 
     Define ``name``, ``schema``, ``primary_keys`` and, for incremental syncs, ``replication_key``,
@@ -138,30 +143,19 @@ class Stream(StreamProperties, abc.ABC):
     """True if one process must read all contexts, because that process counts the stream's jobs."""
 
     _HOOKS: ClassVar[Mapping[str, Any]] = {}
+    _plan: Plan | None = None
+    _own_reader: ContextReader | None = None
+    _primary_keys: Sequence[str] | None = None
+    _replication_key: str | None = None
+    _schema: JsonSchema | None = None
+    _state_manager: StreamStateManager | None = None
+    _state_partitioning_keys: Sequence[str] | None = None
     _stream_version: int | None = None
     _read_range: KeyRange | None = None
     """Range of the replication key that a backfill reads; None to continue from the state."""
     _stream_maps: list[StreamMap] | None = None
     _origin: Stream | None = None
     """Original stream of a worker's copy; None for the original itself."""
-
-    if TYPE_CHECKING and not MYPY:  # pyright accepts a plain value in place of a descriptor
-        schema = AuthorProperty["JsonSchema"]()
-        """JSON Schema of the records, as a dict."""
-        primary_keys = AuthorProperty[Sequence[str]]()
-        """Names of the properties that identify a record, as a sequence of strings."""
-        replication_key = AuthorProperty[str | None]()
-        """Name of the property that grows with every change of a record, as a string."""
-        replication_method = AuthorProperty[str]()
-        """FULL_TABLE, INCREMENTAL or LOG_BASED."""
-        state_partitioning_keys = AuthorProperty[Sequence[str] | None]()
-        """Context keys that identify a bookmark, as a sequence of strings; None for all keys."""
-        is_sorted = AuthorProperty[bool]()
-        """True if records arrive in ascending order of the replication key; False by default."""
-        check_sorted = AuthorProperty[bool]()
-        """True if a record out of order in a sorted stream is an error; True by default."""
-        partitions = AuthorProperty[Sequence[dict[str, Any]] | None]()
-        """Contexts that the stream is synced for, in this order, as a list of dicts or None."""
 
     def __init__(
         self,
@@ -205,6 +199,119 @@ class Stream(StreamProperties, abc.ABC):
 
     # Declarations
 
+    @overridable_property
+    def schema(self) -> JsonSchema:
+        """JSON Schema of the records, as a dict.
+
+        Set it as a class attribute, pass it to the constructor, or override the property if the
+        schema depends on the source. There is no default.
+
+        Raises:
+            DiscoveryError: No schema was provided.
+
+        Example:
+            schema = th.PropertiesList(th.Property("id", th.IntegerType)).to_dict()
+        """
+        if self._schema is None:
+            raise DiscoveryError(f"The schema for stream '{self.name}' was not provided")
+        return self._schema
+
+    @overridable_property
+    def primary_keys(self) -> Sequence[str]:
+        """Names of the properties that identify a record, as a sequence of strings.
+
+        The default is empty: targets then append rows instead of merging them. Set it as a class
+        attribute; an input catalog replaces it.
+
+        Example:
+            primary_keys = ("account_id", "id")
+        """
+        return self._primary_keys or []
+
+    @primary_keys.setter
+    def primary_keys(self, new_value: Sequence[str]) -> None:
+        self._primary_keys = new_value
+        self._plan = None
+
+    @overridable_property
+    def replication_key(self) -> str | None:
+        """Name of the property that grows with every change of a record, as a string.
+
+        Without a key (None, the default) the stream is FULL_TABLE. With a key it is INCREMENTAL:
+        the greatest value is stored in the state, and `get_starting_replication_key_value` returns
+        it in the next sync. An input catalog replaces the key.
+
+        Example:
+            replication_key = "updated_at"
+        """
+        return self._replication_key or self._reader.cursor_field
+
+    @replication_key.setter
+    def replication_key(self, new_value: str | None) -> None:
+        self._replication_key = new_value
+        self._plan = None
+
+    @overridable_property
+    def replication_method(self) -> str:
+        """Replication method of the stream: FULL_TABLE, INCREMENTAL or LOG_BASED.
+
+        It is ``forced_replication_method`` if that is set. Otherwise it is INCREMENTAL for a stream
+        with a replication key, and FULL_TABLE for a stream without one.
+        """
+        key = require_single_key(self.name, self.replication_key)
+        if self.forced_replication_method:
+            return str(self.forced_replication_method)
+        return REPLICATION_INCREMENTAL if key else REPLICATION_FULL_TABLE
+
+    @overridable_property
+    def state_partitioning_keys(self) -> Sequence[str] | None:
+        """Context keys that identify a bookmark, as a sequence of strings.
+
+        With None (the default), each context (partition or parent record) has a bookmark. With an
+        empty list, the stream has one. With any list, several contexts may share a bookmark, so the
+        stream is not treated as sorted.
+        """
+        if self._state_partitioning_keys is None:
+            return self._reader.state_partitioning_keys
+        return self._state_partitioning_keys
+
+    @state_partitioning_keys.setter
+    def state_partitioning_keys(self, new_value: Sequence[str] | None) -> None:
+        self._state_partitioning_keys = new_value
+        self._state_manager = None
+
+    @overridable_property
+    def is_sorted(self) -> bool:
+        """True if records arrive in ascending order of the replication key; False by default.
+
+        Set it to True if the API or database guarantees the order. An interrupted sync then resumes
+        at its last record. A record out of order raises an error, unless `check_sorted` is False.
+
+        Example:
+            is_sorted = True
+        """
+        return False
+
+    @overridable_property
+    def check_sorted(self) -> bool:
+        """True if a record out of order in a sorted stream raises an error; True by default."""
+        return True
+
+    @overridable_property
+    def partitions(self) -> list[dict[str, Any]] | None:
+        """Partitions of the stream: for each, a dict of the values that identify it; None if none.
+
+        They are read in this order. The default returns those in the state. Override it to read the
+        stream once per account or region, for example. Each partition has a separate bookmark,
+        unless `state_partitioning_keys` combines several.
+
+        Example:
+            @property
+            def partitions(self):
+                return [{"region": region} for region in self.config["regions"]]
+        """
+        return get_partitions_in_state(self._tap.document, self.name)
+
     @property
     def replication_path(self) -> tuple[str, ...]:
         """Path to the replication key in a record, as a tuple of property names.
@@ -232,17 +339,17 @@ class Stream(StreamProperties, abc.ABC):
         """
         return True
 
-    @property
+    @overridable_property
     def tap_stream_id(self) -> str:
         """Identifier of this stream in the catalog and the state; its name by default."""
         return self.name
 
-    @property
+    @overridable_property
     def namespace(self) -> str | None:
         """Namespace of the stream, such as the database schema of a table; None by default."""
         return None
 
-    @property
+    @overridable_property
     def name_in_namespace(self) -> str:
         """Name of the stream within its namespace, such as a table name; `name` by default."""
         return self.name
@@ -598,7 +705,18 @@ class Stream(StreamProperties, abc.ABC):
         """Sync this stream: only the partition ``context``, or by default all partitions."""
         sync.engine.sync_stream(self, context)
 
-    def _prepare_for_threads(self, threads: int) -> None:
+    @property
+    def _reader(self) -> ContextReader:
+        """`ContextReader` that reads this stream, one partition after the other."""
+        return self._get_reader(ContextReader)
+
+    def _get_reader(self, make_reader: Callable[[Any], _Reader]) -> _Reader:
+        """Return the `ContextReader` of this stream; ``make_reader`` creates it on first use."""
+        if self._own_reader is None or self._own_reader.stream is not self:
+            self._own_reader = make_reader(self)
+        return cast("_Reader", self._own_reader)
+
+    def _prepare_for_threads(self, threads: int) -> None:  # noqa: B027 - for overrides
         """Create objects that the threads will share, such as an HTTP session, before they read."""
 
     def _sync_records(

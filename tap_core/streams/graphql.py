@@ -12,7 +12,7 @@ from __future__ import annotations
 import abc
 from typing import TYPE_CHECKING, Any, Generic
 
-from tap_core.compat.author_overrides import MYPY, AuthorProperty
+from tap_core.compat.author_overrides import overridable_property
 from tap_core.exceptions import FatalAPIError
 from tap_core.redaction import redact
 from tap_core.streams.rest import RESTStream, _TToken
@@ -27,37 +27,7 @@ _MOST_SEARCHED = 100_000
 """Maximum number of characters of a text that are searched for secrets."""
 
 
-class _GraphQLBase(RESTStream[_TToken], abc.ABC, Generic[_TToken]):
-    """Base class of `GraphQLStream`, with the properties that the author of a tap overrides."""
-
-    @property
-    def records_jsonpath(self) -> str:
-        """JSONPath of the records in a response, as a string.
-
-        The default is ``$.data.<name>[*]``, with the name of the stream. Override it if the records
-        are nested differently.
-
-        Example:
-            records_jsonpath = "$.data.viewer.repositories.nodes[*]"
-        """
-        return f"$.data.{self.name}[*]"
-
-    @property
-    def query(self) -> str:
-        """GraphQL query, as a string, such as ``users { id }``; required.
-
-        A text that does not start with ``query`` is sent as ``query { text }``.
-
-        Raises:
-            NotImplementedError: The class does not define a query.
-
-        Example:
-            query = "users(first: $first, after: $after) { id name }"
-        """
-        raise NotImplementedError("GraphQLStream `query` is not defined.")
-
-
-class GraphQLStream(_GraphQLBase[_TToken], abc.ABC, Generic[_TToken]):
+class GraphQLStream(RESTStream[_TToken], abc.ABC, Generic[_TToken]):
     """Base class of a stream of a GraphQL API.
 
     Define ``url_base``, ``schema`` and `query`; `get_url_params` returns the query's variables.
@@ -73,11 +43,31 @@ class GraphQLStream(_GraphQLBase[_TToken], abc.ABC, Generic[_TToken]):
     path = ""
     http_method = "POST"
 
-    if TYPE_CHECKING and not MYPY:  # pyright accepts a plain value in place of a descriptor
-        records_jsonpath = AuthorProperty[str]()
-        """JSONPath of the records in a response, as a string."""
-        query = AuthorProperty[str]()
-        """GraphQL query, as a string."""
+    @overridable_property
+    def records_jsonpath(self) -> str:
+        """JSONPath of the records in a response, as a string.
+
+        The default is ``$.data.<name>[*]``, with the name of the stream. Override it if the records
+        are nested differently.
+
+        Example:
+            records_jsonpath = "$.data.viewer.repositories.nodes[*]"
+        """
+        return f"$.data.{self.name}[*]"
+
+    @overridable_property
+    def query(self) -> str:
+        """GraphQL query, as a string, such as ``users { id }``; required.
+
+        A text that does not start with ``query`` is sent as ``query { text }``.
+
+        Raises:
+            NotImplementedError: The class does not define a query.
+
+        Example:
+            query = "users(first: $first, after: $after) { id name }"
+        """
+        raise NotImplementedError("GraphQLStream `query` is not defined.")
 
     def prepare_request_payload(
         self, context: Context | None, next_page_token: _TToken | None

@@ -15,7 +15,7 @@ import abc
 import sys
 import warnings
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -25,7 +25,7 @@ from tap_core import metrics
 from tap_core.authenticators import SimpleAuthenticator
 from tap_core.authenticators.base import bind_authenticator
 from tap_core.authenticators.token_renewal import send_with_renewal
-from tap_core.compat.author_overrides import MYPY, AuthorProperty
+from tap_core.compat.author_overrides import overridable_cached_property, overridable_property
 from tap_core.exceptions import FatalAPIError, RetriableAPIError, SingerSDKDeprecationWarning
 from tap_core.http.origins import Origin
 from tap_core.http.page_iteration import iterate_records
@@ -190,7 +190,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
     # Parts of a request
 
-    @property
+    @overridable_property
     @abc.abstractmethod
     def url_base(self) -> str:
         """Base URL of all requests, as a string. The URL of a request is ``url_base + path``.
@@ -243,7 +243,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         """
         return {}
 
-    @property
+    @overridable_property
     def http_headers(self) -> dict[str, Any]:
         """Headers of every request, as a dict; the authenticator adds further headers.
 
@@ -256,7 +256,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         """
         return dict(self._http_headers)
 
-    @property
+    @overridable_property
     def http_method(self) -> str:
         """HTTP method of every request; GET by default."""
         if self._http_method:
@@ -274,7 +274,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     def http_method(self, value: str) -> None:
         self._http_method = value
 
-    @cached_property
+    @overridable_cached_property
     def user_agent(self) -> str:
         """Value of the ``User-Agent`` header: the setting ``user_agent``, or the SDK's version."""
         return get_user_agent(self.config)
@@ -299,7 +299,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
                 return {"filter": {"active": True}, "page": next_page_token}
         """
 
-    @property
+    @overridable_property
     def authenticator(self) -> Auth:
         """Callable that adds credentials to a request and returns the request.
 
@@ -325,7 +325,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         _ = self.authenticator, self.user_agent
         resize_connection_pool(self.requests_session, threads)
 
-    @property
+    @overridable_property
     def timeout(self) -> float:
         """Timeout in seconds for opening a connection, and for each read from the connection."""
         return DEFAULT_REQUEST_TIMEOUT
@@ -599,7 +599,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
             return ()
         return self.parse_response(response)
 
-    @property
+    @overridable_property
     def records_jsonpath(self) -> str:
         """JSONPath of the records in a response, as a string.
 
@@ -687,22 +687,6 @@ class RESTStream(_HTTPStream[_TToken], abc.ABC, Generic[_TToken]):
     the API has none."""
 
     payload_as_json: bool = True
-
-    if TYPE_CHECKING and not MYPY:  # pyright accepts a plain value in place of a descriptor
-        url_base = AuthorProperty[str]()
-        """Base URL of all requests, as a string."""
-        authenticator = AuthorProperty[Auth]()
-        """Authenticator of the requests: a callable that signs a request."""
-        http_headers = AuthorProperty[dict[str, Any]]()
-        """Headers of every request, as a dict."""
-        http_method = AuthorProperty[str]()
-        """HTTP method of every request; GET by default."""
-        timeout = AuthorProperty[float]()
-        """Seconds to wait for a connection, and for each part of a response."""
-        user_agent = AuthorProperty[str]()
-        """``User-Agent`` of the requests."""
-        records_jsonpath = AuthorProperty[str]()
-        """JSONPath of the records in a response, as a string."""
 
     def parse_response(self, response: requests.Response) -> Iterable[Record]:
         """Return the records of a JSON response, with fractions as ``Decimal``.

@@ -22,26 +22,23 @@ PROTOCOLS = 21
 LARGER: dict[str, tuple[int, int]] = {
     "AccessTokenError": (39, 5),
     "FolderTap": (929, 3),
-    "GraphQLStream": (1535, 6),
-    "ManifestStream": (1183, 3),
+    "GraphQLStream": (1486, 4),
+    "ManifestStream": (1158, 2),
     "ManifestTap": (977, 3),
     "NotJSONError": (23, 5),
-    "RESTStream": (1453, 4),
+    "RESTStream": (1412, 3),
     "ResponseTooLargeError": (19, 5),
     "ResponseTooSlowError": (19, 5),
-    "SQLStream": (1037, 3),
+    "SQLStream": (1012, 2),
     "SQLTap": (906, 3),
     "TruncatedBodyError": (27, 5),
     "UntrustedHostError": (21, 5),
-    "_GraphQLBase": (1481, 5),
-    "_HTTPStream": (1358, 3),
+    "_HTTPStream": (1333, 2),
 }
 """Classes above a limit, with their lines and links today; neither may grow.
 
 Public streams, taps and targets have the members of singer_sdk's classes, each with its docstring.
-Streams have one base class more than singer_sdk's, and GraphQL streams two: pyright accepts a plain
-value in place of a property (``query = "…"``) only if the property is declared in a base class. The
-errors have singer_sdk's own path of four classes up to `FatalAPIError` or `RetriableAPIError`.
+The errors have singer_sdk's own path of four classes up to `FatalAPIError` or `RetriableAPIError`.
 """
 
 

@@ -2,14 +2,54 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TAP = Path(__file__).with_name("authors_tap.py")
+PYRIGHT = Path(sysconfig.get_path("scripts")) / "basedpyright"
+OVERRIDES = """
+from typing import Any
+from tap_core import BatchSink, GraphQLStream, RESTStream, SQLSink, SQLStream, Stream, Target
+
+class Users(RESTStream):
+    name, url_base, http_method, timeout = "users", "https://api.example.com", "POST", 10
+    schema = {"properties": {"id": {"type": "integer"}}}
+    primary_keys = ["id"]
+    replication_key, is_sorted, check_sorted = "updated_at", True, False
+    partitions = [{"region": "eu"}]
+    http_headers = {"X-Version": "3"}
+    user_agent = "tap-users"
+    records_jsonpath = "$.data[*]"
+
+class Names(GraphQLStream):
+    query, records_jsonpath = "names { id }", "$.data.names[*]"
+
+class Rows(SQLStream):
+    primary_keys, is_sorted, namespace = ("id",), False, "public"
+
+class Sink(BatchSink):
+    max_size, include_sdc_metadata_properties = 100, True
+    def process_batch(self, context: dict[str, Any]) -> None: ...
+
+class Table(SQLSink[Any]):
+    key_properties, table_name, schema_name = ("id",), "users", "public"
+
+class Loader(Target):
+    max_parallelism = 2
+
+def use(users: Users, stream: Stream) -> None:
+    users.http_method = "GET"
+    stream.primary_keys = ["id"]
+    reveal_type(users.records_jsonpath)
+    stream.primary_keys.not_a_member
+"""
+"""Tap and target with plain values in place of properties, and with one error in the last line."""
 
 
 def mypy(path: Path, cache: Path) -> tuple[int, str]:
@@ -67,3 +107,23 @@ def test_type_error_in_a_tap_is_found_by_mypy(
     code, output = mypy(path, cache)
     assert code == 1, output
     assert "error:" in output
+
+
+def test_pyright_accepts_plain_values_in_place_of_properties(tmp_path: Path) -> None:
+    (tmp_path / "overrides.py").write_text(OVERRIDES)
+    settings = {"extraPaths": [str(ROOT)], "typeCheckingMode": "strict", "pythonVersion": "3.10"}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    done = subprocess.run(
+        [PYRIGHT, "--pythonpath", sys.executable, "--outputjson"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = json.loads(done.stdout)["generalDiagnostics"]
+    errors = [item["message"] for item in found if item["severity"] == "error"]
+    assert errors
+    assert [text for text in errors if "not_a_member" not in text] == []
+    revealed = [item["message"] for item in found if item["severity"] == "information"]
+    assert len(revealed) == 1
+    assert '"str | Any"' in revealed[0]
