@@ -39,6 +39,10 @@ from target_spark.target import TargetSpark  # noqa: E402
 _LOG: Final = logging.getLogger("mkdocs.site_hooks")
 """Logger whose warnings end a strict build."""
 
+for _name in ("overridable_property", "overridable_cached_property"):
+    # griffe reads the code without importing it, and does not know that these are properties.
+    griffe.stdlib_decorators[f"tap_core.compat.author_overrides.{_name}"] = {"property"}
+
 _API: Final = "reference/api/"
 _SETTINGS: Final = "reference/settings.md"
 _COMPONENTS: Final = "reference/components.md"
