@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -13,7 +14,12 @@ from typing import Any
 
 import pytest
 
-from tap_core.protocols.fivetran.listen_address import ALL_ADDRESSES, ListenAddress, check_host
+from tap_core.protocols.fivetran.listen_address import (
+    ALL_ADDRESSES,
+    ListenAddress,
+    check_host,
+    has_ipv6,
+)
 from tap_core.protocols.fivetran.port_command import port_command
 from tap_core.protocols.fivetran.port_option import HOST_VARIABLE
 from tap_core.protocols.fivetran.request_limits import MESSAGE_LIMIT, RequestLimits
@@ -43,9 +49,22 @@ def test_loopback_addresses_are_recognized(host: str, is_loopback: bool) -> None
     assert ListenAddress(1, host).is_loopback is is_loopback
 
 
+@pytest.mark.skipif(not has_ipv6("::1"), reason="this machine has no IPv6")
 def test_ipv6_address_has_brackets() -> None:
-    assert ListenAddress(5, check_host("[::1]")).address == "[::1]:5"
-    assert ListenAddress(5, "127.0.0.1").address == "127.0.0.1:5"
+    assert ListenAddress(0, check_host("[::1]")).resolve().startswith("[::1]:")
+    assert ListenAddress(0, "127.0.0.1").resolve().startswith("127.0.0.1:")
+
+
+@pytest.mark.parametrize("host", ["localhost", ALL_ADDRESSES])
+@pytest.mark.parametrize("taken", ["127.0.0.1", "::1"])
+def test_port_must_be_free_on_ipv4_and_ipv6(host: str, taken: str) -> None:
+    if ":" in taken and not has_ipv6(taken):
+        pytest.skip("this machine has no IPv6")
+    family = socket.AF_INET6 if ":" in taken else socket.AF_INET
+    with socket.create_server((taken, 0), family=family) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(OSError, match=os.strerror(errno.EADDRINUSE)):
+            ListenAddress(port, host).resolve()
 
 
 @pytest.mark.parametrize("host", ["", "unix:/tmp/x", "a/b", "-x", "::1::", "dns:///x", "a b"])

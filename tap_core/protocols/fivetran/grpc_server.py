@@ -27,7 +27,7 @@ from typing import Any, Final, Literal, NoReturn
 from google.protobuf.message import DecodeError
 
 from tap_core.protocols.fivetran import proto_messages
-from tap_core.protocols.fivetran.listen_address import ListenAddress, explain_unusable
+from tap_core.protocols.fivetran.listen_address import ListenAddress
 from tap_core.protocols.fivetran.logging import JsonLogHandler, Level
 from tap_core.protocols.fivetran.proto_descriptors import PACKAGE
 from tap_core.protocols.fivetran.request_limits import (
@@ -237,7 +237,7 @@ class Server:
         Raises:
             OSError: The port cannot be used.
         """
-        address, limits = listen_address.address, listen_address.limits
+        address, limits = listen_address.resolve(), listen_address.limits
         grpc = _grpc()
         handlers = {route.name: self._make_method_handler(route) for route in self._routes()}
         self._request_limit, self._receiver = limits.message, RequestReceiver(limits)
@@ -251,7 +251,7 @@ class Server:
             if bound := self._server.add_insecure_port(address):
                 self._server.start()
                 return int(bound)
-        raise explain_unusable(listen_address)
+        raise OSError(0, "it is taken")
 
     def stop(self, grace_seconds: float) -> bool:
         """Stop the server. Return True if all handlers have ended in time.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,7 +22,7 @@ __all__ = [
     "MAX_PORT",
     "ListenAddress",
     "check_host",
-    "explain_unusable",
+    "find_free_port",
     "has_ipv6",
 ]
 
@@ -29,6 +30,9 @@ ALL_ADDRESSES: Final = "0.0.0.0"  # noqa: S104  (Fivetran's guide asks for it; a
 """Host for all addresses of the machine. gRPC includes IPv6."""
 
 MAX_PORT: Final = 65_535
+
+_ATTEMPTS: Final = 10
+"""Maximum number of ports that are tried if the caller asks for any free port."""
 
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
@@ -41,16 +45,16 @@ class ListenAddress:
     host: str = ALL_ADDRESSES
     limits: RequestLimits = field(default_factory=RequestLimits)
 
-    @property
-    def address(self) -> str:
-        """Address as text for the gRPC library, such as ``[::]:50051``.
+    def resolve(self) -> str:
+        """Return the address for the gRPC library, such as ``[::]:50051``, with a free port.
 
         Raises:
-            OSError: The port is out of range.
+            OSError: The port is out of range, or the port or the host cannot be used.
         """
         if not 0 <= self.port <= MAX_PORT:
             raise OSError(0, f"ports are numbers from 0 to {MAX_PORT}")
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        port = find_free_port(self.host, self.port)
+        return f"[{self.host}]:{port}" if ":" in self.host else f"{self.host}:{port}"
 
     @property
     def is_loopback(self) -> bool:
@@ -88,28 +92,52 @@ def check_host(text: str) -> str:
     return host
 
 
-def has_ipv6() -> bool:
-    """Return True if a server on this machine can listen on IPv6."""
+def has_ipv6(address: str = "::") -> bool:
+    """Return True if a server on this machine can listen on IPv6, with any or the given address."""
     try:
         with socket.socket(socket.AF_INET6) as probe:
-            probe.bind(("::", 0))
+            probe.bind((address, 0))
     except OSError:
         return False
     return True
 
 
-def explain_unusable(listen_address: ListenAddress) -> OSError:
-    """Return the error of the operating system that explains why a server cannot use an address.
+def find_free_port(host: str, port: int) -> int:
+    """Return a port after a check that it is free on all IP addresses of a host.
 
-    Try to bind a socket to the address, because the gRPC library does not report the error.
+    gRPC reports no error if it can use only some of the addresses. Clients of the others would
+    reach the program that has the port there.
+
+    Args:
+        host: IP address or host name.
+        port: Port to check; 0 for any free port.
+
+    Raises:
+        OSError: The port or the host cannot be used.
     """
-    host, port = listen_address.host, listen_address.port
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        for family, kind, protocol, _, address in found:
-            with socket.socket(family, kind, protocol) as probe:
+    for _ in range(0 if port else _ATTEMPTS - 1):
+        with suppress(OSError):  # the port that is free on the first address is taken on another
+            return _bind_briefly(host, port)
+    return _bind_briefly(host, port)
+
+
+def _bind_briefly(host: str, port: int) -> int:
+    """Bind a port on all IP addresses of a host, release it, and return its number.
+
+    Raises:
+        OSError: The port or the host cannot be used.
+    """
+    # gRPC adds IPv6 to these hosts.
+    ipv6 = {"localhost": "::1", ALL_ADDRESSES: "::"}.get(host.lower())
+    with ExitStack() as probes:
+        for name in (host, ipv6) if ipv6 and has_ipv6(ipv6) else (host,):
+            for family, kind, protocol, _, address in socket.getaddrinfo(
+                name, port, type=socket.SOCK_STREAM
+            ):
+                probe = probes.enter_context(socket.socket(family, kind, protocol))
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(address)
-    except OSError as error:
-        return error
-    return OSError(0, "it is taken")
+                if family == socket.AF_INET6:
+                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                probe.bind((address[0], port, *address[2:]))
+                port = probe.getsockname()[1]
+    return port
