@@ -57,7 +57,7 @@ class InlineMapper(PluginBase, abc.ABC):
     message_writer_class: type[Any] | None = None
     """Class of a custom writer, with a method ``write_message(message)``."""
 
-    capabilities: ClassVar[Sequence[CapabilitiesEnum]] = [
+    capabilities: ClassVar[list[CapabilitiesEnum]] = [
         PluginCapabilities.ABOUT,
         PluginCapabilities.STREAM_MAPS,
         PluginCapabilities.FLATTENING,

@@ -153,7 +153,7 @@ class PluginBase(abc.ABC):
     name: str
     package_name: str | None = None
     config_jsonschema: ClassVar[JsonSchema] = {"properties": {}}
-    capabilities: ClassVar[Sequence[CapabilitiesEnum]] = [
+    capabilities: ClassVar[list[CapabilitiesEnum]] = [
         PluginCapabilities.ABOUT,
         PluginCapabilities.STRUCTURED_LOGGING,
     ]

@@ -118,7 +118,7 @@ class Tap(PluginBase):
     selection_not_supported: ClassVar[bool] = False
     """True to report to Fivetran that users cannot select tables and columns."""
 
-    capabilities: ClassVar[Sequence[CapabilitiesEnum]] = [
+    capabilities: ClassVar[list[CapabilitiesEnum]] = [
         TapCapabilities.CATALOG,
         TapCapabilities.STATE,
         TapCapabilities.DISCOVER,

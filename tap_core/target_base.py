@@ -84,7 +84,7 @@ class Target(PluginBase, abc.ABC):
     _MAX_RECORD_AGE_IN_MINUTES: float = 5.0
     """Maximum time in minutes that a record stays buffered, even while no input arrives."""
 
-    capabilities: ClassVar[Sequence[CapabilitiesEnum]] = [
+    capabilities: ClassVar[list[CapabilitiesEnum]] = [
         PluginCapabilities.ABOUT,
         PluginCapabilities.STREAM_MAPS,
         PluginCapabilities.FLATTENING,

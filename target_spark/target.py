@@ -103,7 +103,7 @@ class TargetSpark(PluginBase):
     name = "target-spark"
     package_name = "tap-core-sdk"
     config_jsonschema: ClassVar[JsonSchema] = settings.SCHEMA
-    capabilities: ClassVar[Sequence[CapabilitiesEnum]] = [
+    capabilities: ClassVar[list[CapabilitiesEnum]] = [
         PluginCapabilities.ABOUT,
         PluginCapabilities.STREAM_MAPS,
         PluginCapabilities.FLATTENING,

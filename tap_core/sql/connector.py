@@ -515,7 +515,7 @@ class SQLConnector:
     def get_table_columns(
         self,
         full_table_name: str | FullyQualifiedName,
-        column_names: Collection[str] | None = None,
+        column_names: list[str] | None = None,
     ) -> dict[str, sa.Column[Any]]:
         """Return the columns of a table by name, in the order of the table.
 
@@ -535,7 +535,7 @@ class SQLConnector:
     def get_table(
         self,
         full_table_name: str | FullyQualifiedName,
-        column_names: Collection[str] | None = None,
+        column_names: list[str] | None = None,
     ) -> sa.Table:
         """Return a SQLAlchemy table with all its columns, or only those in ``column_names``."""
         columns = self.get_table_columns(

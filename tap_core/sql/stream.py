@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 import copy
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -251,7 +251,7 @@ class SQLStream(Stream, abc.ABC):
         query = self.apply_query_filters(table.select(), table, context=context)
         return self.apply_query_limit(query)
 
-    def get_records(self, context: Context | None) -> Iterator[Record]:
+    def get_records(self, context: Context | None) -> Iterable[Record]:
         """Yield the rows as records, sorted by the replication key if there is one.
 
         Raises:
@@ -315,7 +315,7 @@ def _get_table(stream: SQLStream, names: Mapping[str, object]) -> sa.Table:
     """
     table = stream.fully_qualified_name
     try:
-        return stream.connector.get_table(full_table_name=table, column_names=names.keys())
+        return stream.connector.get_table(full_table_name=table, column_names=list(names))
     except sa.exc.NoSuchTableError as error:
         raise StreamSetupError(
             f"Stream '{stream.name}': the database has no table {table}, or the user may not see"

@@ -39,7 +39,7 @@ class SQLTarget(Target):
     default_sink_class: type[SQLSink[Any]]
     """Sink class of streams, unless `get_sink_class` returns another."""
 
-    capabilities: ClassVar[Sequence[CapabilitiesEnum]] = [
+    capabilities: ClassVar[list[CapabilitiesEnum]] = [
         *Target.capabilities,
         PluginCapabilities.ACTIVATE_VERSION,
         TargetCapabilities.TARGET_SCHEMA,

@@ -7,7 +7,7 @@ without a rule become text. Names and results are those of singer_sdk's SQL type
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import singledispatchmethod
 from typing import Any, TypeAlias
 
@@ -48,7 +48,7 @@ class SQLToJSONSchema:
         self.use_singer_decimal = use_singer_decimal
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> SQLToJSONSchema:
+    def from_config(cls, config: dict[str, Any]) -> SQLToJSONSchema:
         """Return a converter to JSON Schema with the tap's setting ``use_singer_decimal``.
 
         Override it to use further settings.
@@ -159,7 +159,7 @@ class JSONSchemaToSQL:
     @classmethod
     def from_config(
         cls,
-        config: Mapping[str, Any],  # noqa: ARG003 - for overrides
+        config: dict[str, Any],  # noqa: ARG003 - for overrides
         *,
         max_varchar_length: int | None,
     ) -> JSONSchemaToSQL:

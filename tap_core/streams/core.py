@@ -99,7 +99,7 @@ class Stream(abc.ABC):
     TYPE_CONFORMANCE_LEVEL: TypeConformanceLevel = TypeConformanceLevel.RECURSIVE
     """Nesting depth to which values are converted to the types of the schema."""
 
-    parent_stream_type: ClassVar[Any] = None
+    parent_stream_type: type[Stream] | None = None
     """Class of the parent stream, or None; a child is synced once for each record of its parent."""
 
     ignore_parent_replication_key: bool = False
@@ -179,7 +179,7 @@ class Stream(abc.ABC):
         if not getattr(self, "name", None):
             msg = f"A stream needs a name: set {type(self).__name__}.name or pass name=."
             raise ValueError(msg)
-        self._tap = tap
+        self._tap: Any = tap  # its class may have further members, which the stream uses
         self.tap_name: str = tap.name
         self._logger: logging.Logger = tap.logger.getChild(self.name)
         self.metrics_logger: logging.Logger = tap.metrics_logger
