@@ -174,13 +174,10 @@ class LoadedStream:
     def valid_batches(self) -> tuple[Batch, ...]:
         """Return the batches with the new rows of a table that the stream overwrites.
 
-        If an ACTIVATE_VERSION message named a version with rows in this run, batches of other
-        versions are left out. Batches without a version are always included.
+        Batches of old table versions are left out (see `VersionTracker.is_old`).
         """
-        valid = self.versions.activated
-        if valid is None or not self.versions.has_received(valid):
-            return tuple(self.kept_batches)
-        return tuple(batch for batch in self.kept_batches if batch.version in {valid, None})
+        is_old = self.versions.is_old
+        return tuple(batch for batch in self.kept_batches if not is_old(batch.version))
 
     def mark_deletions(self) -> None:
         """Add the column ``_sdc_deleted_at`` to the table schema, unless it has this column.

@@ -29,7 +29,8 @@ class VersionTracker:
     closed: bool = False
     is_deletion_queued: bool = False
     _seen: set[int | None] = field(default_factory=set)
-    _mixed: bool = False
+    _later: set[int | None] = field(default_factory=set)
+    """Other versions whose rows came after the last ACTIVATE_VERSION message."""
 
     @property
     def is_versioned(self) -> bool:
@@ -48,23 +49,30 @@ class VersionTracker:
         This is the case if rows of another version came after the ACTIVATE_VERSION message, or if
         rows were received, but none of the activated version.
         """
-        return self._mixed or bool(self._seen and not self.has_received(self.activated))
+        return bool(self._later or (self._seen and self.activated not in self._seen))
 
     def record_rows(self, version: int | None) -> None:
         """Record rows of a Singer table version; None means rows without a version."""
         self.closed = False
-        self._mixed = self._mixed or self.activated not in {None, version}
         self._seen.add(version)
+        if self.activated not in {None, version}:
+            self._later.add(version)
 
     def activate(self, version: int) -> None:
         """Record an ACTIVATE_VERSION message, which makes ``version`` the current table version."""
         if version != self.activated:
-            self.activated, self.is_deletion_queued, self._mixed = version, False, False
+            self.activated, self.is_deletion_queued, self._later = version, False, set()
         self.closed = version in self._seen
 
-    def has_received(self, version: int | None) -> bool:
-        """Return True if rows of this Singer table version were received in this run."""
-        return version in self._seen
+    def is_old(self, version: int | None) -> bool:
+        """Return True if an overwrite of the table leaves out the rows of a version of this run.
+
+        The rows are old if ACTIVATE_VERSION has named another version with rows in this run, and
+        none of them came after this message. Rows without a version are never old.
+        """
+        if self.activated not in self._seen:
+            return False
+        return version not in {None, self.activated, *self._later}
 
     def may_delete_versions(self, *, final: bool) -> bool:
         """Return True if the rows of all versions other than the activated one may be deleted now.

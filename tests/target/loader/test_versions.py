@@ -78,6 +78,29 @@ def test_versions_may_be_deleted_once_the_stream_is_complete(
     assert not versions.may_delete_versions(final=True)
 
 
+@pytest.mark.parametrize(
+    ("steps", "old"),
+    [
+        ([1, 2], set()),
+        ([1, None, 2, "!2"], {1}),
+        (["!2", 1, "!1"], set()),
+        (["!2", 1], set()),  # no row has the activated version
+        # Rows that come after the activation are those of the source now.
+        ([1, "!1", 2], set()),
+        ([3, 1, "!1", 2], {3}),
+        ([3, 1, "!1", None], {3}),
+        ([1, "!1", 2, "!2"], {1}),
+    ],
+)
+def test_overwrite_leaves_out_only_rows_before_the_activation(
+    steps: list[int | str | None], old: set[int]
+) -> None:
+    versions = track(*steps)
+    assert {version for version in (None, 1, 2, 3) if versions.is_old(version)} & {
+        step for step in steps if not isinstance(step, str)
+    } == old
+
+
 @given(st.lists(st.one_of(st.none(), st.integers(1, 3), st.sampled_from(["!1", "!2", "!3"]))))
 def test_rows_received_after_the_activation_are_never_deleted(
     steps: list[int | str | None],
