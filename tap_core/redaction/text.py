@@ -74,6 +74,14 @@ _SHORTEST_BROKEN: Final = 8
 """Minimum length, in characters, of a value or encoding that is hidden across line breaks."""
 _CHARACTER_BY_NAME: Final = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _USER_INFO: Final = re.compile(r"(?:(?<=//)|(?<=/\\/)|(?<=\\/\\/))[^/?#\s\"'<>\\]+@")
+_UNENCODED_LOGIN: Final = re.compile(
+    r"//[^/?#\s\"'<>\\:@]*:(?!\d{1,5}[/?#])[^/?#\s\"'<>\\@]*[/?#\s\"'<>\\][^\r\n]{0,200}@"
+)
+"""Login in a URL whose password has a character, such as ``/``, that must be percent-encoded.
+
+Digits after the colon are a port.
+"""
+_SHORTEST_PASSWORD_PART: Final = 4
 _ORACLE_LOGIN: Final = re.compile(r"(?<=:thin:|:oci8:)[^\s/@]{1,200}/[^\s@]{1,200}@")
 _PRIVATE_KEY: Final = re.compile(
     r"(-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----)((?:[^-]|-(?!----))+)"
@@ -94,9 +102,12 @@ _JSON_SCALAR: Final = re.compile(r"(?!(?:null|true|false)\b)(?P<value>[^\s&,;<>\
 _OPEN_QUOTE: Final = re.compile(r"""(\\*)(["'])""")
 _BARE_VALUE: Final = re.compile(
     r"(?:(?i:Basic|Bearer|Digest|Negotiate|Token|AWS4-HMAC-SHA256)[ ]{1,8})?"
-    r"""(?P<value>(?:[^\s&,;<>"']|["'](?=\w))+)"""
+    r"""(?P<value>\{(?:[^}\r\n]|\}\}){1,200}\}|(?:[^\s&,;<>"']|["'](?=\w))+)"""
 )
-"""Value without quotes; the name of an HTTP scheme before it is not part of the value."""
+"""Value without quotes, or in braces as in ODBC's ``Pwd={a;b}``.
+
+The name of an HTTP scheme before it is not part of the value.
+"""
 _QUOTE_ENDS: Final = {"'": re.compile(r"(\\*)'"), '"': re.compile(r'(\\*)"')}
 _JSON_NAME: Final = re.compile(r'"\s*:\s*\Z')
 """End of the name and the colon before a value in a JSON object."""
@@ -438,6 +449,10 @@ def find_embedded_secrets(text: str) -> Iterator[str]:
             yield password
         elif len(user) >= _SHORTEST_LONE_USER:
             yield user
+    for match in _UNENCODED_LOGIN.finditer(text):
+        password = match[0][:-1].partition(":")[2]
+        parts = re.split(r"[/?#\s\"'<>\\]", password)  # a parser may take one for the port
+        yield from (password, *(part for part in parts if len(part) >= _SHORTEST_PASSWORD_PART))
     for match in _ORACLE_LOGIN.finditer(text):
         yield match[0][:-1].partition("/")[2]
     for start, end in _iterate_named_values(text, _is_secret_in_text):

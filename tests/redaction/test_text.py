@@ -191,6 +191,7 @@ def test_values_that_a_text_names_as_secret_are_hidden(text, shown):
         ),
         *("@", "a@", "//u", "Bearer ", "password='\\", "a.b-", "\n", "key:", " ", "=", "Token a "),
         *("-----BEGIN PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----a", "&#", "\\u", "&amp;"),
+        *("//u:p/", "//:", "//u:p/@", "pwd={", "pwd={}}"),
     ],
 )
 def test_redaction_of_hostile_texts_takes_linear_time(shape, size):
@@ -234,6 +235,29 @@ def test_secrets_are_collected_from_urls_options_and_json_texts():
     ).values
     assert {"pw@1234", "jdbcpw1", "storepw1", "azurekey1", "jsonkey1"} <= set(found)
     assert not {"service", "user", "u"} & set(found)
+
+
+@pytest.mark.parametrize("sign", "/#?\\ \"'<")
+@pytest.mark.parametrize("url", ["https://user:{}@h/x", "jdbc:postgresql://u:{}@h:5432/db"])
+def test_password_in_a_url_is_hidden_if_it_is_not_percent_encoded(url, sign):
+    """SEC5: parsers take a part of such a password for the port, and quote it in their errors."""
+    password = f"Sup3r{sign}Secret9"
+    secrets = collect_secrets({"api_url": url.format(password)})
+    assert not {"Sup3r", "Secret9"} & set(re.split(r"\W", secrets.hide(url.format(password))))
+    assert secrets.hide("no port: Sup3r, no path: Secret9") == "no port: ***, no path: ***"
+
+
+@pytest.mark.parametrize(
+    "url", ["https://h:8080/a@b", "https://h/a:b@c", "https://h:443?x=a:b@c", "https://h/x y:z@q"]
+)
+def test_port_or_path_of_a_url_is_no_password(url):
+    assert collect_secrets({"api_url": url}).values == ()
+
+
+def test_password_in_braces_of_odbc_is_hidden():
+    """SEC5: braces enclose values with a semicolon."""
+    text = "Driver={ODBC Driver 18};Server=h;Uid=u;Pwd={Sup3r;Sec}}ret9};Port=1433"
+    assert redact_text(text) == "Driver={ODBC Driver 18};Server=h;Uid=u;Pwd=***;Port=1433"
 
 
 def test_values_of_a_secret_object_are_secret_except_constants_of_the_schema():
