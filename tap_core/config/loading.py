@@ -113,6 +113,12 @@ def read_config_files(paths: Iterable[StrPath]) -> dict[str, Any]:
         if not str(path):
             faults.append("The path of a configuration file is empty: use --config FILE")
             continue
+        if str(path).lstrip().startswith("{") and not os.path.isfile(path):  # noqa: PTH113  (accepts long texts)
+            faults.append(
+                "--config has JSON, which may contain secrets, instead of the path of a file:"
+                " write the settings to a file and use --config FILE"
+            )
+            continue
         try:
             merged.update(_read_file(Path(path)))
         except ConfigFileError as error:

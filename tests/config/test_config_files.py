@@ -77,6 +77,15 @@ def test_empty_path_is_an_error_that_says_so():
         read_config_files([""])
 
 
+@pytest.mark.parametrize("length", [1, 5_000])
+def test_json_instead_of_a_path_is_an_error_that_does_not_show_it(length):
+    """SEC5: as in ``--config "$SETTINGS"`` if the variable has the settings themselves."""
+    with pytest.raises(ConfigFileError) as caught:
+        read_config_files([' {"url": "https://u:Sup3rSecret@h", "pw": "Sup3rSecret"}' * length])
+    assert str(caught.value).startswith("--config has JSON")
+    assert "Sup3rSecret" not in str(caught.value)
+
+
 def test_all_invalid_files_are_reported_together(write, tmp_path):
     bad = write("bad.json", "{")
     missing = str(tmp_path / "missing.json")
