@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import requests
@@ -20,7 +21,7 @@ from tap_core.manifest.components.partition_routers import PartitionSlice
 from tap_core.manifest.components.resolvers import DynamicDeclarativeStream, HttpComponentsResolver
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.loader import get_dynamic_stream_names
-from tap_core.manifest.nodes import MappingNode, iterate_nodes
+from tap_core.manifest.nodes import DataText, MappingNode, iterate_nodes
 from tap_core.manifest.shared_resources import SharedResources
 from tap_core.manifest.stream import ManifestStream
 from tap_core.manifest.stream_templates import StreamTemplate, get_lines
@@ -61,14 +62,16 @@ def generate_streams(
             if (wrong := _find_name_problem(stream, name)) is not None:
                 place = manifest.format_place(node.line, node.path)
                 raise ManifestError(f"'{template_name}' of dynamic_streams {wrong}", place=place)
+            is_of_api = isinstance(declared.components_resolver, HttpComponentsResolver)
             if name in seen:
                 message = (
                     f"'{template_name}' of dynamic_streams makes a second stream with the name"
                     f" '{name}'."
                 )
-                is_of_api = isinstance(declared.components_resolver, HttpComponentsResolver)
                 raise DiscoveryError(message) if is_of_api else ManifestError(message)
             seen.add(name)
+            if is_of_api:
+                _restrict_schema_file(stream.get("full_refresh_stream", stream), manifest.folder)
             yield template_name, stream
 
 
@@ -146,6 +149,29 @@ def _check_token_endpoints(
                 f"A response sets the {_TOKEN_ENDPOINT} of a stream to {origin}, which the stream"
                 " template does not name: write the endpoint into the template."
             )
+
+
+def _restrict_schema_file(stream: MappingNode, folder: Path) -> None:
+    """Let a stream whose name comes from a response read only a schema file in ``schemas``.
+
+    Otherwise the response could choose any JSON file near the manifest, such as the config.
+    ``folder`` is the folder of the manifest.
+    """
+    path = f"schemas/{Path(stream['name']).name}.json"
+    exists = (folder / path).is_file()
+    named = MappingNode({"type": "JsonFileSchemaLoader", "file_path": DataText(path)})
+    loaders: Any = stream.get("schema_loader")
+    if loaders is None:
+        stream["schema_loader"] = named if exists else MappingNode({"type": "InlineSchemaLoader"})
+        return
+    for loader in loaders if isinstance(loaders, list) else [loaders]:
+        if loader.get("type") == "JsonFileSchemaLoader" and not loader.get("file_path"):
+            if not exists:
+                raise ManifestError(
+                    f"there is no file '{path}' in {folder}: a response may choose a schema file"
+                    " only in the folder schemas. Add it, or write its path as `file_path`."
+                )
+            loader.update(named)
 
 
 def _read_records(

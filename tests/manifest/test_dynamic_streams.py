@@ -91,6 +91,45 @@ class TestResolvers:
         assert list(tap(written(tmp_path, dynamic(usual)), **TABLES).streams) == ["a", "b", "usual"]
 
 
+class TestSchemaFiles:
+    LOADER = "schema_loader: {type: JsonFileSchemaLoader}"
+
+    def make(self, folder: Path, loader: str) -> Path:
+        (folder / "connector").mkdir()
+        path = written(folder / "connector", dynamic(HTTP))
+        text = path.read_text(encoding="utf-8")
+        before, _, rest = text.partition("      schema_loader:\n")
+        path.write_text(f"{before}      {loader}\n{rest.split(chr(10), 2)[2]}", encoding="utf-8")
+        for file in ("connector/a.json", "a.json", "connector/x/a.json"):
+            (folder / file).parent.mkdir(exist_ok=True)
+            (folder / file).write_text('{"api_key": "Sup3rSecret"}', encoding="utf-8")
+        return path
+
+    @pytest.mark.parametrize("name", ["a", "x/a", "connector/a"])
+    @pytest.mark.parametrize("loader", ["", LOADER])
+    def test_response_does_not_choose_a_file_outside_of_schemas(
+        self, tmp_path: Path, name: str, loader: str
+    ):
+        """SEC10: a stream named ``config`` read the settings, which a catalog then showed."""
+        with serving() as server:
+            of_tables(server, {"name": name})
+            path = self.make(tmp_path, loader)
+            if loader:
+                with pytest.raises(ManifestError, match=r"there is no file 'schemas/a\.json'"):
+                    _ = tap(path, server.url).streams[name].schema
+            else:
+                assert tap(path, server.url).streams[name].schema == {}
+
+    @pytest.mark.parametrize("loader", ["", LOADER])
+    def test_schema_file_in_schemas_is_used(self, tmp_path: Path, loader: str):
+        path = self.make(tmp_path, loader)
+        (path.parent / "schemas").mkdir()
+        (path.parent / "schemas/a.json").write_text('{"type": "object"}', encoding="utf-8")
+        with serving() as server:
+            of_tables(server, {"name": "a"})
+            assert tap(path, server.url).streams["a"].schema == {"type": "object"}
+
+
 class TestMappings:
     def test_mapped_parameters_override_those_of_the_template(self, tmp_path: Path):
         """This is airbyte-cdk's default ``use_parent_parameters: true``."""
