@@ -29,6 +29,7 @@ from tap_core.redaction import make_redactor, redact, redact_line, write_to_stde
 from tap_core.redaction.log_records import format_error
 from target_spark.config import settings
 from target_spark.errors import TargetSparkError
+from target_spark.spark.session import find_missing_package
 
 if TYPE_CHECKING:
     from target_spark.cli.last_state import RecoveredTable
@@ -391,7 +392,8 @@ def _run_with_target(
     except BrokenPipeError:
         raise
     except Exception as error:  # noqa: BLE001  so that no message can contain a secret
-        _print_line(hide(format_error(error, redact)))
+        missing = find_missing_package() if isinstance(error, ImportError) else ""
+        _print_line(missing or hide(format_error(error, redact)))
     return 1
 
 

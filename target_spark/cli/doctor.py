@@ -33,7 +33,7 @@ from target_spark.config.options import LoadOptions, RunInfo
 from target_spark.errors import SparkUnavailableError, TargetSparkError
 from target_spark.spark.access_protection import find_weaknesses, find_weaknesses_of_remote
 from target_spark.spark.jars import format_conf, required_jars, required_storage_jars
-from target_spark.spark.session import check_java, find_pyspark_version
+from target_spark.spark.session import check_java, check_packages, find_pyspark_version
 from target_spark.spark.spark_provider import start_spark
 from target_spark.storage.commit_retry import first_error_line
 from target_spark.storage.error_explanations import find_storage_error
@@ -203,11 +203,13 @@ def _describe_pyspark() -> str:
     """Return a text with the version of the installed PySpark, and ``SPARK_HOME`` if it is set.
 
     Raises:
-        SparkUnavailableError: PySpark is not installed, or Databricks Connect replaces it.
+        SparkUnavailableError: PySpark or another package is not installed.
     """
+    version = _get_pyspark_version()
+    check_packages()
     home = os.environ.get("SPARK_HOME")
     origin = f"; Spark is started from SPARK_HOME ({home})" if home else ""
-    return f"PySpark {_get_pyspark_version()}{origin}"
+    return f"PySpark {version}{origin}"
 
 
 def _check_platform() -> Iterator[Check]:

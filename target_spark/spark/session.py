@@ -74,6 +74,8 @@ __all__ = [
     "SparkSettings",
     "build_start_conf",
     "check_java",
+    "check_packages",
+    "find_missing_package",
     "find_pyspark_version",
     "load_libraries",
     "plan_launch",
@@ -87,6 +89,8 @@ _JAVA_REMEDY = (
 )
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _IMPORT_LOCK = threading.Lock()
+_PACKAGES = {"pyspark": "PySpark", "pyarrow": "PyArrow", "deltalake": "deltalake"}
+_NOT_INSTALLED = "{} is not installed: pip install 'tap-core-sdk[spark]'"
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _MEMORY = "spark.driver.memory"
@@ -204,7 +208,30 @@ def find_pyspark_version() -> str:
             " of PySpark. Install target-spark in a separate environment, without"
             " databricks-connect: pip install 'tap-core-sdk[spark]'"
         )
-    raise SparkUnavailableError("PySpark is not installed: pip install 'tap-core-sdk[spark]'")
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        raise SparkUnavailableError(
+            f"Only pyspark-client {metadata.version('pyspark-client')} is installed, the client of"
+            " Spark Connect."
+            " Set remote to the address of a Spark Connect server, or install target-spark in a"
+            " separate environment, without pyspark-client: pip install 'tap-core-sdk[spark]'"
+        )
+    raise SparkUnavailableError(_NOT_INSTALLED.format("PySpark"))
+
+
+def find_missing_package() -> str:
+    """Return how to install a package that loads need and that is missing; "" if none is."""
+    missing = next((name for name in _PACKAGES if find_spec(name) is None), "")
+    return missing and _NOT_INSTALLED.format(_PACKAGES[missing])
+
+
+def check_packages() -> None:
+    """Check that the Python packages are installed that loads need with and without a JVM.
+
+    Raises:
+        SparkUnavailableError: A package is missing.
+    """
+    if missing := find_missing_package():
+        raise SparkUnavailableError(missing)
 
 
 def load_libraries(*, connect: bool = False) -> None:
@@ -216,7 +243,11 @@ def load_libraries(*, connect: bool = False) -> None:
     Args:
         connect: True to import the Spark Connect client; False to import the libraries for a local
             JVM.
+
+    Raises:
+        SparkUnavailableError: A package is missing.
     """
+    check_packages()
     with _IMPORT_LOCK:
         import pyspark.logger
         import pyspark.sql.functions

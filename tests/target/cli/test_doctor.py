@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 
 from target_spark.cli import doctor
 from target_spark.errors import SparkUnavailableError
-from target_spark.spark.session import Session
+from target_spark.spark.session import Session, find_pyspark_version, load_libraries
 from target_spark.storage.job_lock import JobLock, get_lock_holder
 from target_spark.target import TargetSpark
 from tests.target.warehouse import ID, Warehouse, record, schema, state
@@ -181,6 +182,52 @@ def test_missing_pyspark_is_explained_by_databricks_connect(
     check = doctor._make_check("pyspark", doctor._describe_pyspark)
     assert check.verdict == "failed"
     assert "Databricks Connect 17.3.0 is installed instead of PySpark" in check.text
+
+
+def test_missing_pyspark_beside_the_client_of_spark_connect_is_explained(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def version(name: str) -> str:
+        if name == "pyspark-client":
+            return "4.1.4"
+        raise doctor.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(doctor.metadata, "version", version)
+    with pytest.raises(SparkUnavailableError) as got:
+        find_pyspark_version()
+    assert str(got.value).startswith("Only pyspark-client 4.1.4 is installed, the client of Spark")
+    assert "Set remote" in str(got.value)
+
+
+@pytest.mark.parametrize("package", ["pyspark", "pyarrow", "deltalake"])
+def test_missing_package_is_named_with_the_way_to_install_it(
+    monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    remedy = f"{package} is not installed: pip install 'tap-core-sdk[spark]'"
+    with pytest.raises(SparkUnavailableError) as got:
+        load_libraries()
+    assert str(got.value).lower() == remedy
+    check = doctor._make_check("pyspark", doctor._describe_pyspark)
+    assert (check.verdict, check.text) == ("failed", str(got.value))
+
+
+@pytest.mark.parametrize("command", [("runs",), ("replay", "a", "--schema", "-")])
+def test_command_that_reads_tables_names_a_missing_package(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    command: tuple[str, ...],
+) -> None:
+    for module in ("table_overview", "table_reader", "replay"):
+        monkeypatch.delitem(sys.modules, f"target_spark.cli.{module}", raising=False)
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(schema("a", ID))))
+    with pytest.raises(SystemExit) as ended:
+        TargetSpark.cli([*command, "--config", write_config(tmp_path)])
+    message = "PySpark is not installed: pip install 'tap-core-sdk[spark]'\n"
+    assert (ended.value.code, *capsys.readouterr()) == (1, "", message)
 
 
 @pytest.mark.thorough
