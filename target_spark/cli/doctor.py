@@ -120,7 +120,7 @@ def run_checks(
 def checks(
     validate: Callable[[ConfigInput], Mapping[str, Any]], config_args: Sequence[str]
 ) -> Iterator[Check]:
-    """Run all checks of `target-spark doctor` one after the other, and yield their results.
+    """Run the checks of `target-spark doctor` one after the other, and yield their results.
 
     The texts of the results contain no secrets.
 
@@ -527,7 +527,7 @@ def _check_read_rows(rows: Sequence[tuple[Any, ...]]) -> None:
 
 @contextlib.contextmanager
 def _remove_created_afterwards(spark: SparkSession, table: Table) -> Iterator[None]:
-    """Context manager that finally removes a test table's database and folder.
+    """Context manager that removes a test table's database and folder when the block ends.
 
     Both are kept if they existed before the block, or are not empty.
     """

@@ -60,7 +60,8 @@ class RecoveredTable:
         table: The table.
         marker: The metadata that target-spark stored in the commit, such as the state; None if the
             commit has no such metadata.
-        unknown: True if the table has rows but no metadata, because another program wrote the rows.
+        unknown: True if another program has written the rows of the table, so that it has no
+            metadata.
     """
 
     table: Table

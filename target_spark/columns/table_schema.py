@@ -105,9 +105,9 @@ _DEFAULT_DECIMAL = Decimal(38, 18)
 
 
 class OnSchemaChange(Enum):
-    """Policy for a schema that does not fit the columns of an existing table.
+    """Policy for a stream's schema that does not fit the columns of its existing table.
 
-    Metadata columns of target-spark are added under every policy.
+    Under every policy, target-spark adds its own metadata columns to the table.
     """
 
     EVOLVE = "evolve"
@@ -223,7 +223,7 @@ class TableSchema:
 
     @property
     def sources(self) -> dict[str, str]:
-        """Property names of columns and struct fields that have another name in the table.
+        """Property name of each column or struct field that is named differently in the table.
 
         Each key is the quoted path of a column or field, and each value the name of its property:
         ``{"`user_id`": "user-id"}``. In a path, ``element`` stands for the items of an array. Names

@@ -528,7 +528,7 @@ def _fits_schema(name: str, value: Any) -> bool:
 def _iterate_faults(config: Mapping[str, Any], refused: frozenset[str]) -> Iterator[str]:
     """Yield an error text for each error in settings that fit the JSON Schema.
 
-    ``refused`` has the names of other settings, which do not fit it and are not in ``config``.
+    ``refused`` are the names of the settings that do not fit it; ``config`` lacks them.
     """
     if not get_location(config) and refused.isdisjoint(_LOCATION_SETTINGS):
         yield (
@@ -617,9 +617,9 @@ def _default_job(config: Mapping[str, Any], location: str) -> str:
 
 
 def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings completed with default values, and without settings that are null.
+    """Return the settings with default values added, and without settings that are null.
 
-    If ``strict`` is set, the three settings that it implies are included, such as ``misfits``.
+    If ``strict`` is set, so are the settings that it implies, such as ``misfits: quarantine``.
     """
     defaults = {
         name: setting["default"]

@@ -31,8 +31,8 @@ _KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT"
 class AuthenticatedConnections:
     """The open connections of a server whose clients authenticate with a secret key.
 
-    A 65th unauthenticated connection closes the oldest of these. A connection beyond ``limit``
-    closes the oldest unauthenticated one or, if there is none, the one that was idle longest.
+    At most 64 connections may be unauthenticated. If a new connection exceeds this number or
+    ``limit``, the oldest unauthenticated one is closed or, if there is none, the longest idle one.
 
     Args:
         limit: The maximum number of open connections.

@@ -410,9 +410,9 @@ def _get_outputs(stream: SyncStream, target: CommandTarget) -> set[StreamId]:
 
 
 def _drop_namespace(event: Event) -> Event:
-    """Return an event whose stream has no namespace, as in Singer's messages.
+    """Return an event without the namespace of its stream, as in Singer's messages.
 
-    Thus a run loads a stream into the same table, and with the same settings, as a pipe.
+    So `target-spark run` loads a stream into the same table as a pipe from the tap to the target.
     """
     if isinstance(event, Checkpoint) or event.stream.namespace is None:
         return event

@@ -82,7 +82,7 @@ class TapDataSource(DataSource):
         raise UnsupportedError(_NO_STREAMING)
 
     def _get_options(self) -> ReadOptions:
-        """Return the parsed options of `spark.read`, with the defaults of `preset`.
+        """Return the parsed options of `spark.read`, completed by those of `register_source`.
 
         They are parsed once, and pickled with this object.
         """
@@ -101,10 +101,10 @@ class TapReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> list[TapPartition]:
-        """Return the input partitions of Spark, each a group of partitions of the tap's stream.
+        """Return one input partition of Spark for each group of partitions of the tap's stream.
 
-        For a child stream, the tap has one partition per parent record. To list them, all records
-        of the parent stream are read.
+        If the stream is a child stream, the tap has one partition per parent record, and reads all
+        parent records to list them.
         """
         from target_spark.extract.partition_reader import plan_groups
 
@@ -120,7 +120,7 @@ class TapReader(DataSourceReader):
 
 @dataclass
 class TapPartition(InputPartition):
-    """Input partition of Spark: a group of a stream's partitions, which one Spark task reads."""
+    """Input partition of Spark: partitions of a tap's stream that one Spark task reads."""
 
     group: PartitionGroup
 

@@ -119,7 +119,10 @@ class _ContextCollector:
         return self
 
     def emit(self, event: Event) -> None:
-        """Ignore the messages of the tap, such as records of a parent stream."""
+        """Ignore an event of the tap, such as a record of a parent stream.
+
+        This class only collects the contexts that the tap passes to its method `sync`.
+        """
 
     def refuses(self, _stream: Any) -> str | None:
         return None
@@ -129,9 +132,9 @@ class _ContextCollector:
         return WorkResults((), [WorkResult(part.number) for part in parts])
 
     def read_here(self, _context: Any) -> tuple[()]:
-        """Return no records and set `is_read_here`, in place of the stream's method `get_records`.
+        """Record that the stream cannot be divided into contexts (partitions); return no records.
 
-        The tap calls `get_records` only if the stream cannot be divided into contexts (partitions).
+        The tap calls this function in place of the stream's `get_records`.
         """
         self.is_read_here = True
         return ()

@@ -315,7 +315,7 @@ class _Client:
         self._wire: BinaryIO | None = None
 
     def reserve(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Try to reserve time for ``weight`` HTTP requests on the server."""
+        """Try to reserve time for ``weight`` HTTP requests on the server, and return its answer."""
         return self._call(_RateLimitMessage(name, _replace_infinity(terms), weight))
 
     def lower(

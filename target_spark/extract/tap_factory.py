@@ -124,7 +124,7 @@ def get_tap(source: TapSpec) -> Tap:
 
 
 def describe_error(source: TapSpec, error: BaseException) -> str:
-    """Return the class name and text of an error, without secrets of the tap's settings."""
+    """Return the class name and the text of an error, without secrets of the tap's settings."""
     try:
         schema = import_tap_class(source.tap)._full_schema()  # noqa: SLF001
     except ConfigurationError:  # without a schema, names alone identify secrets

@@ -229,7 +229,7 @@ class CallRules:
 
     @classmethod
     def of(cls, plugin: str, environment: Mapping[str, str]) -> CallRules:
-        """Read the rules from environment variables, such as ``TARGET_SPARK_ALLOW_PATHS``.
+        """Return the rules that environment variables such as ``TARGET_SPARK_ALLOW_PATHS`` define.
 
         Args:
             plugin: The name of the program. The prefix of the variables is derived from it.

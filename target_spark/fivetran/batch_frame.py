@@ -105,7 +105,10 @@ def _read_rows(
 
 
 def _iterate_rows_safely(file: RequestFile, rows: Iterator[Any]) -> Iterator[Any]:
-    """Yield the rows of a batch file; raise errors as `_WorkerError`, without text of the file."""
+    """Yield the rows of a batch file; convert any error to a `_WorkerError`.
+
+    The text of an unexpected error is left out, because it may contain values of a row.
+    """
     try:
         yield from rows
     except BatchFileLoadError as error:

@@ -120,7 +120,10 @@ def _parse_integers(texts: Any, column: DestinationColumn) -> Any:
 
 
 def _contain_letter(texts: Any, letter: str) -> bool:
-    """Return True if a text of an Arrow array contains a lower-case letter or its upper case."""
+    """Return True if a text in an Arrow array contains a letter, ignoring case.
+
+    ``letter`` is in lower case.
+    """
     data = texts.buffers()[2]  # the bytes of all texts; of a slice, also of other texts
     if data is None or letter.encode() not in data.to_pybytes().lower():
         return False
@@ -264,7 +267,7 @@ def _truncate_to_micros(texts: Any) -> Any:
 def _slice_bytes(texts: Any, end: int) -> Any:
     """Return the slice ``[0:end]`` of the bytes of each text in an Arrow array.
 
-    A non-ASCII text may be cut inside a character; then its conversion to a date-time fails.
+    If a text is cut inside a non-ASCII character, an error is raised.
     """
     return pc.binary_slice(texts.cast(pa.binary()), 0, end).cast(pa.string())
 

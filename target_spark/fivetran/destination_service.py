@@ -162,7 +162,7 @@ class _Calls:
         return self._write(write_batch, request, files, call)
 
     def write_history(self, request: Any, call: RpcCall) -> Any:
-        """Respond to the RPC `WriteHistoryBatch`: write batch files to a history mode table."""
+        """Respond to the RPC `WriteHistoryBatch`: write batch files to a table of row versions."""
         from target_spark.fivetran.write_history_batch import write_history_batch
 
         files = self._iterate_files(request, *FileKind)
@@ -198,7 +198,7 @@ class _Calls:
         them.
 
         Raises:
-            ConfigurationError: A setting is invalid, or a call may not set it.
+            ConfigurationError: A setting is invalid, or gRPC calls are not allowed to set it.
         """
         schema = self.plugin._full_schema()  # noqa: SLF001  a class method of every plugin
         configuration = parse_configuration(request.configuration, schema)

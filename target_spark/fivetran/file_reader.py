@@ -183,7 +183,8 @@ def _open_content(
 ) -> Iterator[bytes]:
     """Open a batch file and return an iterator over its decrypted and decompressed content.
 
-    Items have at most ``size`` bytes. ``stack`` closes the file.
+    Items have at most ``size`` bytes. ``params`` has the compression and encryption of the file.
+    ``stack`` closes the file.
 
     Raises:
         BatchFileLoadError: The file cannot be opened or is empty, or its key is invalid.

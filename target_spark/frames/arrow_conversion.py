@@ -368,7 +368,7 @@ def _has_no_timezone(text: str | None) -> bool:
 
 
 def _is_not_string(value: Any) -> bool:
-    """Return True for a `msgspec.Raw` value that is neither a JSON string nor a JSON null."""
+    """Return True for a `msgspec.Raw` value that is a JSON number, boolean, array or object."""
     return isinstance(value, msgspec.Raw) and not bytes(value).startswith((_QUOTE, _NULL))
 
 
@@ -425,7 +425,7 @@ def _check_pattern(texts: pa.Array, pattern: str) -> pa.Array:
 
 
 def _all_true(conditions: pa.Array) -> bool:
-    """Return True if all values of a boolean Arrow array are true. Nulls are ignored."""
+    """Return True if no value of a boolean Arrow array is false."""
     return pc.all(conditions).as_py() is not False
 
 

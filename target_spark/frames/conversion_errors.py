@@ -133,7 +133,10 @@ def _build_changes(fault_arrays: Mapping[str, str]) -> str:
 
 
 def _build_fault_array(type_: ColumnType, *, truncate: bool) -> str:
-    """Return the SQL of an array with path and text of each error in a value, the column ``i``."""
+    """Return the SQL of an array with the path and text of each error in a value.
+
+    The SQL reads the value from the column ``i``.
+    """
     cases = ", ".join(
         f"CASE WHEN {fault.condition}"
         f" THEN named_struct('path', {sql_literal(fault.path)},"

@@ -60,7 +60,8 @@ class Action:
 
     Attributes:
         setting: The path of the action in the settings, such as ``after_load.0``.
-        on: The outcome of the load that starts the action: ``complete``, ``failed`` or ``always``.
+        on: The outcome of the load after which the action runs: ``complete``, ``failed`` or, for
+            both, ``always``.
         sql: The statement; None for a program.
         command: The program and its arguments; empty for a statement.
         timeout_seconds: The longest duration of a program; None for no limit.
@@ -102,9 +103,10 @@ class LoadedTables:
 
 
 def parse_actions(config: Mapping[str, Any]) -> tuple[Action, ...]:
-    """Return the actions of the setting ``after_load``, in order; () for a dry run.
+    """Return the SQL statements and programs of the setting ``after_load``, which run after a load.
 
-    ``config`` are the validated settings of the target.
+    They are in the order of the setting. ``config`` are the validated settings of the target. For a
+    dry run, the result is empty.
     """
     entries = () if config.get("dry_run") else config.get("after_load") or ()
     return tuple(
@@ -170,7 +172,10 @@ def _run_action(
     hide: Callable[[str], str],
     interrupted: threading.Event,
 ) -> str | None:
-    """Run one action; return None on success, else a text such as ``failed: exit code 1``."""
+    """Run one SQL statement or program after a load; return None on success, else an error text.
+
+    A text is, for example, ``failed: exit code 1``. See `run_actions` for the arguments.
+    """
     try:
         if action.sql is None:
             return _run_command(action, report, hide, interrupted)
@@ -228,8 +233,8 @@ def _run_command(
 ) -> str | None:
     """Run a program with the report as JSON on its standard input, and log its output.
 
-    Return None on success, else a text such as ``failed: exit code 1``. The program is ended when
-    ``interrupted`` is set.
+    Return None on success, else a text such as ``failed: exit code 1``. ``hide`` removes secrets
+    from the output. Setting ``interrupted`` ends the program early.
     """
     with tempfile.TemporaryFile() as document:
         document.write(json.dumps(report.as_dict()).encode() + b"\n")
@@ -296,7 +301,7 @@ def _end_processes(process: subprocess.Popen[bytes]) -> None:
 def _log_output(
     pipe: IO[bytes], setting: str, hide: Callable[[str], str], kept: deque[str] | None
 ) -> None:
-    """Log each line of a program's output without secrets.
+    """Log each line of a program's output, after ``hide`` has removed the secrets.
 
     Log messages begin with ``setting``, the path of the action in the settings. If ``kept`` is not
     None, the lines are also appended to it.

@@ -137,7 +137,7 @@ _NO_ROWS: Final = Counts(0, {})
 
 @dataclass
 class _TableProgress:
-    """Progress and properties of one table, which the batch writer keeps during the run.
+    """Properties of one table, and the progress of writing to it, which are kept during the run.
 
     Attributes:
         commits: Number of commits that this run made to the table.
@@ -145,7 +145,8 @@ class _TableProgress:
             grows with each batch file, because the file's rows all come from one input position.
         stages_rows: True after a commit failed because a row did not fit its columns. From then on
             the rows of each batch are first written to temporary files, without the bad ones.
-        needs_spark: True once a batch of the table was not small, or could only be read by Spark.
+        needs_spark: True once a batch could only be committed with Spark, for example because it
+            was large. Spark then also commits all later batches.
         wanted: The table schema that the stream required when the table was last prepared.
         prepared_columns: The columns of ``wanted``, with the types that they have in the table. The
             next commits use them if the stream still requires ``wanted``. None if the table must be
@@ -207,7 +208,7 @@ class _TableProgress:
         self.known_changes.update(changes)
 
     def take_changes(self) -> tuple[SchemaChange, ...]:
-        """Return the column changes that no `CommitResult` has reported yet, and clear them."""
+        """Return the column changes that no `CommitResult` has reported yet, and clear the list."""
         changes = tuple(self.changes)
         self.changes.clear()
         return changes
@@ -253,7 +254,7 @@ class BatchWriter:
 
     @property
     def can_widen(self) -> CanWiden:
-        """Function that returns True if the format can change one column type (DDL) to another."""
+        """Function that returns True if the format can change a column's type (DDL) to another."""
         return self._writer.can_widen
 
     @property
@@ -264,7 +265,7 @@ class BatchWriter:
         return None if last is None else last.state
 
     def expect(self, expected: ExpectedMetadata) -> None:
-        """Store the commit metadata that tables must have when this run first reads them."""
+        """Store the commit metadata that tables must have; `write` fails if they have other."""
         self._expected = expected
         self._run_started = expected.find_run_start(self._run.started, self._run.jobs)
 
@@ -311,10 +312,10 @@ class BatchWriter:
 
     @contextmanager
     def _with_reachable_spool(self, request: CommitRequest) -> Iterator[CommitRequest]:
-        """Context manager that copies a request's rows from local disk to storage that Spark reads.
+        """Context manager that copies a request's rows to storage that all Spark executors read.
 
-        The yielded request has the URLs of the copies, which are deleted when the block ends. If
-        the setting ``staging`` is not a remote URL, nothing is copied.
+        Rows are copied if they are on local disk and the setting ``staging`` is a remote URL. The
+        yielded request has the URLs of the copies, which are deleted when the block ends.
         """
         spool_paths = (path for batch in request.batches for path in batch.paths)
         paths = [path for path in spool_paths if to_local_folder(path) is not None]
@@ -604,10 +605,10 @@ class BatchWriter:
     def _write_without_spark(
         self, spark: SparkSession, attempt: CommitAttempt, table_schema: TableSchema
     ) -> Verified | None:
-        """Commit a small batch without Spark, to a Delta table. All rows must fit their columns.
+        """Commit a small batch to a Delta table without Spark. All rows must fit their columns.
 
-        Return None, without writing, if Spark must commit the batch. Spark then also commits all
-        later batches of the table in this run.
+        Return None, without writing, if only Spark can commit the batch. Spark then also commits
+        all later batches of the table in this run.
         """
         request, writer = attempt.request, self._delta_writer
         state = self._tables[request.table.key]
@@ -692,10 +693,9 @@ class BatchWriter:
         return written.verify(request, frame.counts(request.count))
 
     def _evaluates_twice(self, spark: SparkSession, request: CommitRequest) -> bool:
-        """Return True if the commit is a MERGE that would compute the DataFrame of the batch twice.
+        """Return True if Spark would compute the rows of the batch twice, as a MERGE may do.
 
-        The caller then writes the DataFrame to temporary files first, so that it is computed only
-        once.
+        The caller then writes the rows to temporary files first, and the MERGE reads the files.
         """
         if request.mode is WriteMode.UPSERT:
             # With Spark Connect the rows of a MERGE are not counted, so the batch is staged.
@@ -754,12 +754,12 @@ class BatchWriter:
         """Commit the rows of a DataFrame to a table in the stream's write mode.
 
         Args:
-            attempt: The commit request, with the progress of earlier attempts to commit it.
+            attempt: The commit request, and what earlier attempts to commit it have achieved.
             table_schema: The table schema of the rows.
             df: The rows.
             rows: The number of rows in ``df``.
-            strict: True if the Spark job fails at a row that does not fit; False if such rows were
-                already removed.
+            strict: True if the Spark job fails at a row that does not fit its columns; False if
+                such rows were already removed.
             withheld: True to store a state from before these rows, because too many rows were
                 quarantined. False to store the newest state that the rows allow.
             has_unique_keys: True if ``df`` holds the rows in memory and no two have the same key.
@@ -790,10 +790,10 @@ class BatchWriter:
     ) -> Written:
         """Make a commit by calling ``write`` with the metadata to store in it.
 
-        The first attempt creates the metadata: the next commit number, and the newest state that
-        the commit may store. If ``withheld`` is True, it is a state from before the rows of the
-        commit. A retry uses the same metadata again. ``strict`` is True if the Spark job fails at a
-        row that does not fit. The row counts of the returned commit are not checked yet.
+        The first attempt creates the metadata: the commit's number, and the newest state that may
+        be stored. With ``withheld``, this is a state from before the commit's rows. A retry uses
+        the same metadata. ``strict`` is True if the Spark job fails at a row that does not fit its
+        columns. The row counts of the returned commit are not checked yet.
         """
         table = attempt.request.table
         if attempt.prepared is None:
@@ -824,7 +824,7 @@ class BatchWriter:
         return written.verify(request, _NO_ROWS)
 
     def has_other_versions(self, table: Table, version: int) -> bool:
-        """Return True if a table has undeleted rows of another Singer table version."""
+        """Return True if the table has rows of another Singer table version, not yet deleted."""
         column = self._version_column
 
         def step() -> bool:
@@ -872,7 +872,7 @@ class BatchWriter:
         return attempt.bad
 
     def _make_marker(self, table: Table, covered: CoveredState | None) -> CommitMetadata:
-        """Return the metadata of the next commit to a table, including the state ``covered``."""
+        """Return the metadata of the table's next commit, with the state to store (or None)."""
         run, progress = self._run, self._tables[table.key]
         return CommitMetadata(
             job=run.job,

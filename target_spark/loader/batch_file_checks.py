@@ -90,7 +90,7 @@ class BatchFile:
 
     @property
     def encoding(self) -> BaseBatchFileEncoding:
-        """File format and compression as the ``encoding`` object of a BATCH message."""
+        """File format and compression as the ``encoding`` object that BATCH messages contain."""
         return BaseBatchFileEncoding(self.format, "gzip" if self.compression_suffix else None)
 
     @property
@@ -155,13 +155,9 @@ def check_batch_files(
 
 
 def check_content(file: BatchFile, limits: FileLimits) -> None:
-    """Raise an error if a local batch file is corrupt or has a line that is too long.
+    """Raise an error if a batch file is corrupt or has a line that is too long.
 
-    For a remote file, the downloaded copy is checked. A remote file without a copy is not checked.
-
-    Raises:
-        FilesError: The file is corrupt, or a line exceeds the limit.
-        OSError: The file cannot be opened or the storage fails.
+    Only files on this machine are checked: a local file, or the downloaded copy of a remote one.
     """
     path = to_local_folder(file.read_url)
     if path is None:
@@ -261,8 +257,8 @@ def _resolve_url(stream: StreamId, path: str, encoding: BaseBatchFileEncoding) -
 def _check_suffix(stream: StreamId, path: str, name: str, gzipped: bool) -> None:
     """Raise FilesError unless a file name's suffix matches the compression in its BATCH message.
 
-    Spark detects the compression only by the suffix. ``gzipped`` is False if the message declares
-    no compression; ``stream`` and ``path`` are for the error message.
+    Spark detects the compression only by the suffix, so it would misread the file. ``gzipped`` is
+    False if the message declares no compression; ``stream`` and ``path`` are for the error message.
     """
     ending = _COMPRESSION_SUFFIX.search(name)
     if gzipped and (ending is None or ending[1].lower() != "gz"):

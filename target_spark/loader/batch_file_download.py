@@ -65,7 +65,7 @@ def downloaded_files(
 def _check_and_download(
     spark: SparkSession, files: Sequence[BatchFile], download_folder: Path, limits: FileLimits
 ) -> Mapping[str, str]:
-    """Download remote files, and check that each file is readable and within the limits.
+    """Download remote files of BATCH messages, and check that all files are valid.
 
     Return the local paths of the copies that Spark is to read. The keys are the results of
     `get_file_key` for the files' addresses.

@@ -34,7 +34,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class BadRows:
-    """The rows of one commit request that do not fit their columns: their number and the reasons.
+    """Number of rows in a commit request that do not fit their columns, and the reasons.
 
     The rows are already counted against the user's limit on quarantined rows.
 
@@ -56,8 +56,8 @@ class Prepared:
     Attributes:
         marker: The metadata that the commit writes into the table.
         covered: The state that the commit stores, or None.
-        strict: True if the Spark job fails at a row that does not fit, and commits nothing. False
-            if such rows were removed before.
+        strict: True if the Spark job fails at a row that does not fit its columns, and commits
+            nothing. False if such rows were removed before.
     """
 
     marker: CommitMetadata
@@ -123,7 +123,7 @@ class Verified:
 
 @dataclass(slots=True)
 class CommitAttempt:
-    """Progress of the work on one commit request. A retry continues from this progress.
+    """Work already done for one commit request, so that a retry continues from it.
 
     Attributes:
         request: The rows to commit.
@@ -165,7 +165,10 @@ def check_column_types(table: Table, types: Mapping[str, str], table_schema: Tab
 
 
 def _fits(present: ColumnType, converted: ColumnType) -> bool:
-    """Return True if two types are equal, apart from struct fields that only ``converted`` has."""
+    """Return True if a column of type ``present`` stores values of type ``converted`` unchanged.
+
+    The types must be equal, but ``converted`` may have more struct fields.
+    """
     match (present, converted):
         case (Struct(), Struct()):
             types = {field.name: field.type for field in converted.fields}

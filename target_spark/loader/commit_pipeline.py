@@ -159,7 +159,7 @@ class CommitPipeline:
     # Called by the input thread
 
     def add_open_bytes(self, stream: LoadedStream, nbytes: int) -> None:
-        """Add the size of new rows to `open_bytes`, the bytes in batches that are not closed yet.
+        """Add the size of rows that were just received to `open_bytes`.
 
         Rows of streams that overwrite their table are not counted.
         """
@@ -169,7 +169,7 @@ class CommitPipeline:
     def queue_batch(self, stream: LoadedStream) -> None:
         """Close a stream's open batch, and queue its commit.
 
-        If the stream overwrites its table, the batch is kept instead, as `close_batch` explains.
+        If the stream overwrites its table, the batch is kept until the stream is complete.
         """
         self.close_batch(stream, stream.spool.cut())
 
@@ -190,7 +190,7 @@ class CommitPipeline:
         self._enqueue(self._make_request(stream, (batch,), batch.first))
 
     def replace_table(self, stream: LoadedStream, upto: int) -> None:
-        """Queue the overwrite of a table with all rows of its stream, which is complete.
+        """Queue a commit that replaces all rows of a table by the rows of its complete stream.
 
         Args:
             stream: The stream, whose batches were kept until now.
@@ -248,11 +248,10 @@ class CommitPipeline:
             logger.info("Stream %s: %s", stream, text)
 
     def wait(self) -> None:
-        """Block until all queued commits and other tasks have finished, or one has failed.
+        """Block until all queued tasks, such as commits, have finished or one has failed.
 
-        A signal also ends the wait. After `stop`, the method waits only for running tasks. A
-        forbidden schema change fails only the tasks of one table; the method then waits for the
-        tasks of all other tables.
+        A signal ends the wait. After `stop`, only running tasks are awaited. A schema change that
+        the user forbids fails only the tasks of its table; the tasks of other tables are awaited.
         """
         with self._changed:
             while not (
@@ -463,7 +462,7 @@ class CommitPipeline:
         self.ledger.count_rejected(request.stream, result.quarantined)
 
     def _report_changes(self, stream: StreamId, result: CommitResult) -> None:
-        """Add the column changes and the notes of a commit result to the run report."""
+        """Add the column changes and notes that a commit returned to the run report."""
         for change in result.changes:
             column = ".".join(change.path)
             self._report.record_column_change(
@@ -479,9 +478,10 @@ class CommitPipeline:
 
 
 def _count_limited_bytes(task: _Task) -> int:
-    """Return the bytes of a queued task that count toward the limit on uncommitted rows.
+    """Return the bytes of a queued task that count toward the limit on uncommitted bytes.
 
-    The rows of an overwrite count as 0 bytes, because they are kept until the stream is complete.
+    An overwrite counts as 0 bytes: its rows are kept until the stream is complete, so waiting for
+    them would never end.
     """
     if not isinstance(task, CommitRequest) or task.mode is WriteMode.OVERWRITE:
         return 0

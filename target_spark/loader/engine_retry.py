@@ -30,7 +30,7 @@ def retry_with_engine(
     If the run used a Spark process that several runs share, and this process has ended, the run
     starts its own process and calls the function again.
 
-    The arguments after ``engine``, the Spark process of the run, are those of `retry_transient`.
+    ``engine`` is the Spark process of the run. The other arguments are those of `retry_transient`.
 
     Raises:
         TargetSparkError: The Spark process ended; the message has the reason.
@@ -52,10 +52,10 @@ def retry_with_engine(
 
 
 def _raise_engine_failure(engine: SparkProvider, error: BaseException) -> None:
-    """Raise an error that explains the end of the Spark process, if the process has ended.
+    """Raise an error that explains why the Spark process ended. Return if it still runs.
 
-    ``error`` is the failure of the work that used Spark. If ``error`` is a broken connection to
-    the JVM, first wait up to 10 seconds for the process to end.
+    ``error`` is the failure of the work that used Spark. If it is a broken connection to the JVM,
+    first wait up to 10 seconds for the process to end.
     """
     end = time.monotonic() + (_DEATH_SECONDS if classify_failure(error) is FailureKind.CUT else 0)
     while engine.failure is None and time.monotonic() < end:

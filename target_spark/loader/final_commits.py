@@ -110,8 +110,8 @@ class FinalCommits:
     def add_version(self, stream: LoadedStream, ordinal: int) -> None:
         """Queue the deletion of rows of old versions after an ACTIVATE_VERSION message.
 
-        The deletion is queued at once if rows of the message's version came before the message,
-        because the stream is then complete. Otherwise it may be queued at the end of the input.
+        If rows of the message's version came before the message, the version is complete, and the
+        deletion is queued at once. Otherwise `finish_streams` decides at the end of the input.
 
         Args:
             stream: The stream of the message.
@@ -140,9 +140,9 @@ class FinalCommits:
                 self._finish_versions(stream, ordinal, final=complete)
 
     def find_error(self, streams: Iterable[LoadedStream]) -> TargetSparkError | None:
-        """Return an error that lists the incomplete streams, or None if all streams are complete.
+        """Return an error that lists the incomplete streams, or None if there are none.
 
-        Call this method after the last commit of the run.
+        Their states are held back, or their tables have old rows. Call this after the last commit.
         """
         withheld = self._ledger.withheld()
         unfit = [
@@ -199,16 +199,16 @@ class FinalCommits:
     def _queue_deletion(self, stream: LoadedStream, ordinal: int) -> None:
         """Start Spark if needed, and queue the deletion of the rows of old Singer table versions.
 
-        ``ordinal`` is the input position of the ACTIVATE_VERSION message, or of the input's end.
+        ``ordinal`` is the position in the input of the ACTIVATE_VERSION message or of the end.
         """
         self._engine.begin()
         self._pipeline.delete_versions(stream, ordinal)
 
     def _has_other_versions(self, stream: LoadedStream) -> bool:
-        """Return True if the stream's table has rows of versions other than the activated one.
+        """Return True if a stream's table has rows of versions other than the activated one.
 
-        Otherwise emit the states that were held back until the deletion of such rows, because
-        nothing needs to be deleted, and return False.
+        Return False after emitting the held back states of the stream, because there is nothing to
+        delete.
         """
         self._engine.begin()
         version = stream.versions.activated
@@ -220,6 +220,6 @@ class FinalCommits:
         return False
 
     def _release_without_deletion(self, stream: LoadedStream) -> None:
-        """Cancel the deletion of old Singer table versions, and emit the states it held back."""
+        """Cancel the deletion of old Singer table versions, and emit the states waiting for it."""
         self._ledger.discard_open_batch(stream.deletion_key)
         self._ledger.release()

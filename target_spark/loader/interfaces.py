@@ -23,7 +23,7 @@ class EventReader(Protocol):
     """Parser of an input protocol (such as Singer or Airbyte), which converts bytes to events."""
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """Parse a chunk of input and yield the events of all lines that end within it."""
+        """Parse a chunk of the input, and yield the events of all lines that it completes."""
 
     def close(self) -> Iterator[Event]:
         """Signal the end of the input and yield the remaining events."""

@@ -320,7 +320,7 @@ def _describe_outputs(
     table_format: str,
     name: Callable[[Table], tuple[str, str]],
 ) -> Iterator[OutputDataset]:
-    """Yield a stream's table, and its quarantine table if it got rows, as OpenLineage datasets.
+    """Yield OpenLineage datasets: a stream's table, and its quarantine table if rows went there.
 
     Args:
         loaded: The table of the stream.
@@ -345,10 +345,10 @@ def _describe_outputs(
 def _describe_table(
     loaded: _LoadedTable, changes: list[Mapping[str, Any]], table_format: str
 ) -> dict[str, Any]:
-    """Return the OpenLineage facets of a table: its columns, format, catalog name and changes.
+    """Return OpenLineage facets (metadata) of a table: columns, format, other name and changes.
 
     ``changes`` are the entries of the run report for columns that were added or widened in the
-    table. The catalog name is included only for a table that also has a path.
+    table. If the table has a path and a name in the catalog, the facet ``symlinks`` has the name.
     """
     from openlineage.client.facet_v2 import (
         DatasetFacet,

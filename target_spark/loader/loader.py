@@ -204,7 +204,7 @@ class Loader:
         return stream
 
     def _merge_schema(self, stream: LoadedStream, event: SchemaEvent, schema: JsonSchema) -> None:
-        """Merge the table schema of a new SCHEMA message into the table schema of the stream.
+        """Add the columns and types of a new SCHEMA message to the table schema of its stream.
 
         If the stream's policy ``on_schema_change`` may forbid the change, all open batches are
         committed first, so that an error does not affect earlier rows and states.
@@ -240,7 +240,7 @@ class Loader:
     def _report_undeclared(self, stream: LoadedStream, body: bytes) -> None:
         """Add a note to the run report about properties of a record that the schema lacks.
 
-        ``body`` is the first record after each SCHEMA message, as JSON.
+        ``body`` is the first record after a SCHEMA message, as JSON.
         """
         stream.is_inspected = True
         if (remark := describe_undeclared(body, stream.table_schema)) is not None:
@@ -282,7 +282,7 @@ class Loader:
     def reserve(self, count: int) -> int:
         """Reserve ``count`` consecutive ordinals (input positions), and return the first one.
 
-        The ordinals are for rows that other processes read.
+        Other processes, such as Spark workers, then number the rows that they read with them.
         """
         first = self._ordinal
         self._ordinal += count
@@ -321,7 +321,7 @@ class Loader:
         self._last_state = event.state
 
     def _close_full_batches(self, scope: StreamId | None) -> None:
-        """Queue the commit of full batches that were kept open until a state was received.
+        """Queue the commit of full batches that waited for a state, which has now been received.
 
         Args:
             scope: The stream of the received state, or None for a state of all streams.
@@ -335,7 +335,8 @@ class Loader:
     def _make_covered_state(self, event: Checkpoint) -> CoveredState:
         """Return a received state with its position in the input and the number of rows before it.
 
-        In Airbyte's protocol, the overwrites of the state's streams hold back the state, too.
+        Under Airbyte's protocol, the state is also recorded as waiting until the tables of its
+        streams are overwritten.
         """
         if event.scope is None:
             self._final_commits.add_state(self._streams.values(), self._ordinal)
@@ -453,7 +454,7 @@ class Loader:
         self._pipeline.wait()
 
     def commit_received(self) -> None:
-        """Commit the rows received so far, and emit the states that they held back.
+        """Commit the rows received so far, and emit the states that waited for them.
 
         The input may be incomplete, so no table is overwritten and no old table version is deleted.
 
@@ -472,10 +473,10 @@ class Loader:
         self._ledger.release()
 
     def expect_metadata(self, expected: ExpectedMetadata) -> None:
-        """Set the commit metadata that tables must still have when this run first reads them.
+        """Set the commit metadata that this run must find in the tables, else it fails.
 
-        The caller read the metadata together with the state from which the run resumes. Call this
-        method before the first record.
+        The caller read the metadata together with the state from which the run resumes, so other
+        metadata shows that another run has changed the table. Call this before the first record.
         """
         self._pipeline.writer.expect(expected)
 

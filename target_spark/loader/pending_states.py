@@ -57,7 +57,7 @@ class StateFormat(Protocol):
         """
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
-        """Count quarantined rows of a stream, for formats whose states report the number."""
+        """Count quarantined rows of a stream. Airbyte's states report this number."""
 
 
 class GlobalStateFormat:
@@ -78,8 +78,8 @@ class GlobalStateFormat:
 class PendingStates:
     """Collection of the states that are held back until all rows before them are committed.
 
-    The last emitted state of each stream, and of all streams together, is kept too, because commits
-    store it.
+    The last emitted state of each stream, and of all streams together, is kept too, to store it in
+    later commits.
     """
 
     def __init__(self) -> None:
@@ -90,8 +90,8 @@ class PendingStates:
     def add(self, state: CoveredState, newest_batch: int) -> None:
         """Add a state that was just received.
 
-        It replaces the last waiting state of the same scope (one stream, or all streams together)
-        if no batch has begun since.
+        If no batch began since the previous state of the same scope (one stream, or all streams
+        together), the previous state is dropped, because both would be emitted at the same time.
 
         Args:
             state: The state.
@@ -134,9 +134,9 @@ class PendingStates:
     def drop_replaced(self, firsts: Sequence[int]) -> None:
         """Drop each state that would be emitted together with a newer state of the same stream.
 
-        Two states are emitted together if no batch begins between them. ``firsts`` are the
-        sorted input positions at which the uncommitted batches begin. A state of all streams is
-        compared with other states of all streams.
+        Two states are emitted together if no batch begins between them. ``firsts`` are the sorted
+        input positions at which the uncommitted batches begin. States of all streams are compared
+        with each other only.
         """
         if len(self._waiting) < 2:  # noqa: PLR2004
             return

@@ -90,7 +90,7 @@ def _can_move_cursor() -> bool:
 
 
 def _make_draw(report: Report, line: _LiveLine) -> Callable[[], None]:
-    """Return a function that draws the current row counts and phases in the live line."""
+    """Return a function that draws the report's current row counts and phases in a live line."""
     counted: deque[tuple[float, int]] = deque()
 
     def draw() -> None:

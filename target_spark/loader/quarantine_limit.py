@@ -63,7 +63,7 @@ class QuarantineGuard:
             raise _limit_exceeded_error(request, count, so_far, limit, reasons)
 
     def find_withhold_reason(self, written: int, quarantined: int) -> str | None:
-        """Return the reason not to emit states that cover a stream's rows, or None to emit them.
+        """Return the reason to hold back states after a stream's rows, or None to emit the states.
 
         The reason is a phrase, such as "none of its rows could be written".
 

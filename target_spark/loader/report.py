@@ -265,7 +265,7 @@ class Report:
             self._get_counts(stream).changes.append(change)
 
     def count_zoneless(self, stream: str, columns: Mapping[str, int]) -> None:
-        """Count date-times of a stream without a time zone, per column. They are read as UTC."""
+        """Add numbers of date-times without a time zone, by column. They are read as UTC."""
         with self._lock:
             known = self._get_counts(stream).zoneless
             for column, count in columns.items():
@@ -278,7 +278,7 @@ class Report:
             self._is_last_emitted = False
 
     def count_released_state(self, *, last: bool = True) -> None:
-        """Add one to the number of emitted states.
+        """Add one to the number of states that were emitted.
 
         Args:
             last: True if the state is the newest one received; False if newer states are held back.
@@ -333,8 +333,8 @@ class Report:
     def progress(self) -> str:
         """Return the current progress as one line, such as ``users: 5 received, 3 written``.
 
-        The line names all streams. It begins with the phases in progress, such as the start of
-        Spark.
+        The line names all streams. While a phase such as the start of Spark is in progress, the
+        line begins with it.
         """
         parts = [
             f"{name}: {counts.received:,} received, {counts.written:,} written"
@@ -359,7 +359,7 @@ class Report:
     def show_command(self, stream: str) -> str:
         """Return the ``target-spark show`` command line for a stream's table.
 
-        It contains the ``--config`` options of the run.
+        It repeats the ``--config`` options of the run.
         """
         return stream_command("show", stream, self._config)
 
@@ -381,7 +381,7 @@ class Report:
         ]
 
     def describe_incomplete(self, stream: str) -> str:
-        """Return a text that says why a stream is not complete: too many rows were quarantined."""
+        """Return a text that says why a stream's states are held back, with its bad rows."""
         counts = self.streams()[stream]
         why = counts.withheld or "the rows of other versions stay in its table"
         return (

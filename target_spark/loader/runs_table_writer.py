@@ -143,9 +143,8 @@ def _append(
 ) -> None:
     """Append rows to the table ``_target_spark_runs`` in one commit.
 
-    A Delta table in a local folder is written without Spark. First the rows are appended as if the
-    table existed with all columns. If the table or a column is missing, it is created, and the
-    append is repeated.
+    A Delta table in a local folder is written without Spark, if it has all columns. Otherwise the
+    table or its missing columns are created first.
     """
     if _append_without_spark(writer, engine, table, _to_arrow(rows, SCHEMA), SCHEMA, commit):
         return

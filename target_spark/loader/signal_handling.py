@@ -23,9 +23,10 @@ class LoadSignals:
     """Receiver of the signals SIGINT, SIGTERM and SIGHUP during a load.
 
     Attributes:
-        commits_on_interrupt: True if SIGINT commits the rows received so far.
-        stopping: Event that is set if no further commit may start.
-        input_ended: Event that is set if the rows received so far are to be committed.
+        commits_on_interrupt: True to commit the rows received so far after SIGINT.
+        stopping: Event that is set by a signal after which no further commit may start.
+        input_ended: Event that is set by a signal after which the rows received so far are
+            committed.
         engine: The Spark process of the run, while there is one.
         wake_up: A pipe that becomes readable on a signal, to end a wait for input; None outside the
             block of `deferred`.

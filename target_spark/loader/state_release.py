@@ -86,7 +86,7 @@ class Ledger:
         """Return the newest state that the next commit may store, or None.
 
         A commit may store a state if each row received before the state is in this commit or in an
-        earlier one. The state may have been emitted before.
+        earlier one. It may be a state that was emitted already.
 
         Args:
             stream: The stream whose batches the next commit writes, or
@@ -100,8 +100,7 @@ class Ledger:
     def state_before_commit(self) -> CoveredState | None:
         """Return the newest state whose rows are all committed already, or None.
 
-        A commit stores this state, and not a newer one, if states after the rows of the commit must
-        be held back.
+        If too many rows of a commit are quarantined, the commit stores this state, not a newer one.
         """
         with self._lock:
             return self._merge_covered(self._states.covered(self._frontier()))
@@ -109,8 +108,7 @@ class Ledger:
     def release(self) -> None:
         """Emit the newest state of each stream, and of all streams, whose rows are all committed.
 
-        A newer state of a stream replaces the older ones of the stream, and a state of all streams
-        replaces all older states.
+        Of several such states of one stream, only the newest is emitted.
         """
         with self._lock:
             for state in self._states.take_releasable(self._frontier()):
@@ -119,9 +117,10 @@ class Ledger:
                 self._report.count_released_state(last=state.ordinal == self._newest_state)
 
     def get_uncarried_state(self) -> CoveredState | None:
-        """Return the emitted states, merged into one, if no commit has stored the last of them.
+        """Return the emitted states, merged into one, if no commit has stored the newest yet.
 
-        The caller then stores the result in a commit without rows. Otherwise, return None.
+        Otherwise return None. The caller stores the result in a commit without rows, for the next
+        run.
         """
         with self._lock:
             if self._last_emitted <= self._last_carried:
@@ -191,7 +190,7 @@ class Ledger:
             self._drop_replaced_states()
 
     def withheld(self) -> list[Hashable]:
-        """Return the streams that still hold back states because too many rows were quarantined."""
+        """Return the streams whose states are held back because too many rows were quarantined."""
         with self._lock:
             return [stream for stream, batches in self._by_stream.items() if batches.withheld]
 

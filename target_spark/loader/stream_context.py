@@ -150,7 +150,7 @@ class LoadedStream:
         self.is_inspected = False
 
     def set_schema(self, schema: JsonSchema, table_schema: TableSchema) -> None:
-        """Store the newest JSON Schema, and the table schema merged from all schemas so far."""
+        """Store the newest JSON Schema, and the table schema that covers all schemas so far."""
         self.packed_schema, self.table_schema = _compress(schema), table_schema
 
     @property
@@ -172,7 +172,7 @@ class LoadedStream:
         return self.mode is WriteMode.OVERWRITE
 
     def valid_batches(self) -> tuple[Batch, ...]:
-        """Return the batches with the new rows of a table that the stream overwrites.
+        """Return the batches whose rows become the new content of a table that is overwritten.
 
         Batches of old table versions are left out (see `VersionTracker.is_old`).
         """
@@ -346,7 +346,7 @@ def _remark_on_append(event: SchemaEvent, mode: WriteMode, options: LoadOptions)
 def _remark_on_missing_cursor(
     event: SchemaEvent, table_schema: TableSchema, options: LoadOptions
 ) -> Iterator[str]:
-    """Yield a note for the user if rows cannot be ordered by the replication key as configured.
+    """Yield a note for the user if the schema lacks the replication key that orders the rows.
 
     This is the case if the schema does not declare the replication key, so that the table has no
     column for it. Otherwise nothing is yielded.

@@ -224,7 +224,7 @@ def _build_route(stream: StreamId, map_: StreamMap, schema: JsonSchema, count: i
 
 
 def _is_flat(schema: JsonSchema, map_: StreamMap) -> bool:
-    """Return True if flattening changes no record, because all declared properties are scalar."""
+    """Return True if flattening would change no record: all declared properties are scalar."""
     if map_.transformed_schema != schema:
         return False
     return all(map(_is_scalar, (schema.get("properties") or {}).values()))

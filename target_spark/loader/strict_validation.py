@@ -57,8 +57,8 @@ class _DeclaredSchema:
 class StrictCheck:
     """Callable object that checks records against the schemas of their streams.
 
-    A call returns the end of an error message, such as ``with fields that its schema does not
-    declare: a``. The caller adds the beginning, with the line number and the stream.
+    A call returns None for a valid record, else the end of an error message, such as ``with fields
+    that its schema does not declare: a``. The caller adds line number and stream.
     """
 
     def __init__(self, options: LoadOptions) -> None:

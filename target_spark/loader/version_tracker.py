@@ -46,8 +46,8 @@ class VersionTracker:
     def may_delete_current_rows(self) -> bool:
         """True if deleting all versions but the activated one might delete rows of this run.
 
-        This is the case if rows of another version came after the ACTIVATE_VERSION message, or if
-        rows were received, but none of the activated version.
+        Rows of this run are at risk if rows of another version came after the ACTIVATE_VERSION
+        message, or if all rows have other versions than the activated one.
         """
         return bool(self._later or (self._seen and self.activated not in self._seen))
 

@@ -114,10 +114,10 @@ def _post(url: str, document: Mapping[str, Any]) -> str | None:
 
 
 def _iterate_waits() -> Generator[float, Any, None]:
-    """Yield the seconds to wait before each retry: 2, 4, 8, or the response's Retry-After.
+    """Yield the seconds to wait before each retry: 2, 4, 8 and so on, at most 30.
 
-    The caller sends the error of the last attempt to the generator. No wait is longer than 30
-    seconds.
+    The caller sends the error of each attempt to the generator. If the error's response has a
+    Retry-After header, its value is yielded instead.
     """
     failure = yield 0.0
     for tries in itertools.count(1):

@@ -138,7 +138,7 @@ def make_empty_frame(spark: SparkSession, table_schema: TableSchema) -> DataFram
 def build_version_delete(
     request: CommitRequest, table_schema: TableSchema, version: int, column: str
 ) -> VersionDelete:
-    """Return the description of a commit that deletes the rows of all versions but ``version``.
+    """Return a `VersionDelete`, which deletes the rows of all table versions but ``version``.
 
     Args:
         request: The commit request. Its ``hard_delete`` decides if rows are removed or only marked
@@ -193,8 +193,8 @@ def find_distinct_key(
 ) -> str | None:
     """Check that no two rows of a table have the same key, and return the key columns as JSON.
 
-    The result is stored in the commit, for the next run. None is returned in append mode and for a
-    stream without keys, where rows may repeat a key.
+    The commit stores the result, so that the next run can skip the check. In append mode and for a
+    stream without keys, rows may repeat a key: nothing is checked, and None is returned.
 
     The check precedes an upsert, because a MERGE would replace all rows that have the key of a
     record. In scd2 mode, only the current row versions are checked. The table is not read if its
@@ -244,7 +244,7 @@ def format_key(keys: Sequence[str]) -> str:
 def _has_repeated_keys(rows: DataFrame, keys: Sequence[str], mode: WriteMode) -> bool:
     """Return True if several rows of a table have the same key. Rows with a null key are ignored.
 
-    In mode scd2, ended row versions and deleted rows are ignored, too.
+    In scd2 mode (all versions of a row are kept), only current rows count.
     """
     if mode is WriteMode.SCD2 and IS_CURRENT in rows.columns:
         rows = rows.where(f"{quote(IS_CURRENT)} IS NOT FALSE")

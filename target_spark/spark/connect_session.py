@@ -129,8 +129,8 @@ class ConnectSession:
     def thread_session(self) -> SparkSession:
         """Return the calling thread's session, as `spark` does.
 
-        The method exists because the methods `spark` and `thread_session` of `Session`, the class
-        for a local Spark, return different sessions.
+        In the class `Session` for a local Spark, the two methods return different sessions, so
+        callers use this method.
         """
         return self.spark()
 
@@ -267,10 +267,9 @@ class ConnectSession:
             self._on_sessions([*self._unreachable, *map(_get_session_id, self._sessions)])
 
     def _end_unreachable_sessions(self) -> None:
-        """End the sessions that `_end_session` could not end because the server did not respond.
+        """End the sessions that did not end before, because the server did not respond.
 
-        This is necessary because a write that still runs in such a session could conflict with the
-        retry of the write.
+        A write that still runs in such a session could conflict with its retry in another session.
         """
         with self._guard:
             unreachable = list(self._unreachable)
@@ -313,7 +312,7 @@ def redact_address(url: str) -> str:
 
 
 def _collect_parameters(url: str) -> Secrets:
-    """Return the parameter values in a connection string as secrets, to redact them in messages."""
+    """Return the values of a connection string's parameters, such as its token, to redact them."""
     _, _, parameters = url.partition(";")
     return Secrets.from_values(each.partition("=")[2] for each in parameters.split(";"))
 

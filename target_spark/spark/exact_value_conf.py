@@ -180,7 +180,7 @@ listed have the default ``false``."""
 
 
 def get_required(key: str) -> Required | None:
-    """Return the value that a Spark setting must have, so that stored data is exact.
+    """Return the value that a Spark setting must have, since any other changes stored data.
 
     Return None if the setting may have any value.
     """
@@ -193,7 +193,7 @@ def get_required(key: str) -> Required | None:
 
 
 def exact_conf() -> dict[str, str]:
-    """Return the Spark settings that every session sets, so that data is stored exactly."""
+    """Return the Spark settings that every session sets, as others would change stored data."""
     return {key: required.value for key, required in REQUIRED.items() if required.is_set}
 
 

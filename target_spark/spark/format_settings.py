@@ -33,8 +33,8 @@ _ICEBERG_CATALOGS: Final = frozenset(
 def get_format_settings(table_format: str, conf: Mapping[str, str]) -> dict[str, str]:
     """Return the Spark settings for a table format's SQL extensions and catalogs.
 
-    The extensions and catalogs in ``conf``, the user's settings, are kept. Caches of the user's
-    Iceberg catalogs are disabled.
+    The extensions and catalogs in ``conf``, the user's settings, are kept. The user's Iceberg
+    catalogs get no cache, because several sessions write the same tables.
     """
     out = {
         key: conf.get(key, value) for key, value in FORMAT_SETTINGS.get(table_format, {}).items()

@@ -496,8 +496,8 @@ def resolve_lock(conf: Mapping[str, str]) -> Iterator[None]:
 def jars_hint(table_format: str, conf: Mapping[str, str]) -> str:
     """Return a hint that Spark may not have started because jars could not be downloaded.
 
-    The hint lists the jars and the remedies for a failed download. It is "" if the Spark settings
-    ``conf`` list no jars to download.
+    The hint lists the jars to download and the remedies. It is "" if the Spark settings ``conf``
+    list no such jars.
     """
     packages = conf.get("spark.jars.packages")
     if not packages:

@@ -146,10 +146,10 @@ def jvm_options(user_options: str, *, small_runs: bool) -> Iterator[str]:
 
 
 def archive_options(user_options: str, archive: Path) -> Iterator[str]:
-    """Yield the JVM options that make Java use a class archive, to start Spark faster.
+    """Yield the JVM options to start Spark faster from an archive of loaded Java classes.
 
-    Yield nothing if the file does not exist, other users can change it, or ``user_options`` choose
-    another class archive.
+    Yield nothing if the file ``archive`` does not exist, other users can change it, or
+    ``user_options`` choose another archive.
     """
     is_used = archive.is_file() and _is_trusted(archive)
     if is_used and "-XX:SharedArchiveFile" not in user_options:
@@ -160,7 +160,7 @@ def archive_options(user_options: str, archive: Path) -> Iterator[str]:
 def find_exit_seconds(options: str) -> float:
     """Return the seconds to wait for the end of a JVM that was started with ``options``.
 
-    A JVM that writes a class archive at its end gets 900 seconds, any other 30.
+    A JVM gets 30 seconds, or 900 if it writes an archive of its Java classes when it ends.
     """
     return _ARCHIVE_SECONDS if "-XX:ArchiveClassesAtExit" in options else _EXIT_SECONDS
 

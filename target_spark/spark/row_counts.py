@@ -88,5 +88,5 @@ def counted(df: DataFrame, rows: int | None) -> tuple[DataFrame, Count]:
 
 
 def _has_no_executors(spark: SparkSession) -> bool:
-    """Return True if the driver runs all tasks, so that no executor can be lost."""
+    """Return True if tasks run only in the driver, so that no executor can be lost."""
     return not is_remote_session(spark) and str(spark.sparkContext.master).startswith("local")

@@ -308,7 +308,7 @@ def build_start_conf(settings: SparkSettings, spark_version: str) -> dict[str, s
 
     Args:
         settings: The settings of the run. The user's ``conf`` overrides the target's defaults, but
-            not the settings that keep stored values exact.
+            not settings such as the time zone, without which Spark would change values.
         spark_version: The version of Spark.
     """
     conf = _build_default_conf(settings.master) | _build_upload_buffer_conf(settings)
@@ -391,19 +391,19 @@ def _build_default_conf(master: str) -> dict[str, str]:
 
 
 def _get_default_database(scratch: str) -> str:
-    """Return the URL of the folder for Spark's default database, which never contains tables.
+    """Return the URL of the folder for Spark's default database, which must exist but stays empty.
 
     It is a folder inside ``scratch``, the private folder for temporary files. If ``scratch`` is "",
-    it is an existing folder, so that Spark does not create one in the working directory.
+    an existing folder is used, so that Spark creates none in the working directory.
     """
     folder = Path(scratch, "warehouse") if scratch else Path(__file__).parent
     return to_spark_uri(str(folder))
 
 
 def _get_scratch(settings: SparkSettings) -> str:
-    """Return the private folder for temporary files, or "" if there is none or on a cluster.
+    """Return the private folder for temporary files; "" on a cluster, or if there is none.
 
-    It is used because all users can read the default folders of Spark and Hadoop.
+    It replaces the default folders of Spark and Hadoop, which all users can read.
     """
     is_usable = settings.master.startswith("local") and "," not in settings.scratch
     return settings.scratch if is_usable else ""  # a comma would separate two folders
@@ -561,7 +561,7 @@ class Session:
                 os.killpg(pid, signal.SIGKILL)
 
     def stop_waiting(self) -> None:
-        """Kill the JVM if Spark still waits for a cluster's executors, so that the run can end."""
+        """Kill the JVM if Spark still waits for a cluster's executors, so that this run can end."""
         if self._is_waiting:
             self._failure = SparkUnavailableError(_STILL_WAITING)
             self.kill()
@@ -726,7 +726,7 @@ def _check_values(conf: Mapping[str, str]) -> None:
 
 
 def _explain_failure(error: Exception, master: str) -> str:
-    """Return the reason why Spark did not start, as text without a stack trace."""
+    """Return a message that says why Spark did not start, without a stack trace."""
     text = str(error)
     if _STOPPED not in text or master.startswith("local"):
         return text.partition("\n\tat ")[0]

@@ -234,8 +234,8 @@ class SparkProvider:
     def spark_on_demand(self) -> SparkSession:
         """Return a session for the calling thread, if possible without starting Spark.
 
-        If Spark is to be started on demand and has not been started yet, the session is a proxy,
-        which starts Spark when one of its attributes is accessed.
+        If Spark has not been started and is to be started on demand, the session is a proxy. It
+        starts Spark when one of its attributes is accessed.
         """
         if self._starts_on_demand and self._session is None:
             return self.lazy_spark()

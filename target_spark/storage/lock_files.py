@@ -48,10 +48,10 @@ class _Sharing(NamedTuple):
         return owner_fault(status, {self.owner})
 
     def tighten(self, file: int, status: os.stat_result, mode: int) -> None:
-        """Set an open lock file's permissions to ``mode``, and its group to that of the folder.
+        """Set an open lock file's permissions to ``mode``, and its group to the warehouse folder's.
 
         ``status`` is the file's present status. The group is set only if it may use the lock. A
-        file of another user is not changed. Errors are ignored.
+        file of another user is not changed, and errors are ignored.
         """
         if status.st_uid != os.geteuid():
             return

@@ -452,7 +452,7 @@ def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
 def _iterate_metadata(rows: Rows) -> Iterator[Iterator[msgspec.Raw]]:
     """Yield one iterator over the Airbyte metadata of the rows, or nothing if they have none.
 
-    The caller unpacks the result into the fields of a line, where the field ``m`` is optional.
+    The caller unpacks the result into the fields of each line, where metadata is optional.
     """
     if rows.meta is not None:
         yield (_NO_METADATA if each is None else msgspec.Raw(each) for each in rows.meta)

@@ -87,11 +87,11 @@ def format_instant(instant: datetime) -> str:
 
 
 def fold_case(name: str) -> str:
-    """Return a name in the form in which names are compared, as tables ignore case.
+    """Return the form of a name by which names are compared, since tables ignore case.
 
-    Names of the same form are equal for Java's ``equalsIgnoreCase`` or ``toLowerCase``, by which
-    Spark and the table formats compare names. Both small sigmas are equal, and so are an i with and
-    without a dot.
+    Two names have the same form if they are equal for Java's ``equalsIgnoreCase`` or
+    ``toLowerCase``, which Spark and the table formats use. So both small sigmas are equal, and an i
+    with and without a dot.
     """
     if name.isascii():
         return name.lower()

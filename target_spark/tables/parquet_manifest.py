@@ -36,7 +36,7 @@ class CommitManifest:
         marker: The metadata that target-spark stored with the last commit; None for a new table.
         parts: The names of the committed files.
         schema: The type (DDL) of each column by name.
-        sources: The original name of each renamed column, such as ``{"`user_id`": "user-id"}``.
+        sources: The source property of each renamed column, such as ``{"`user_id`": "user-id"}``.
         runs: The number of each run's last commit, by run id, oldest run first. Runs before the
             last overwrite are left out.
     """

@@ -84,8 +84,8 @@ class QuarantineSummary:
         Args:
             rows: The number of quarantined rows.
             received: The number of rows received.
-            withheld: True if no state that covers the rows was emitted, so that the tap sends the
-                rows again. False if the next sync continues after them.
+            withheld: True if states after the rows are held back, so that the tap sends the rows
+                again. False if the next sync continues after them.
             dry_run: True if the run was a dry run, which writes no rows.
         """
         subject = f"{rows:,} of {received:,} rows do not fit their columns and"

@@ -97,8 +97,7 @@ class TableState:
     """Cached facts about one table, which a writer keeps during a run.
 
     Attributes:
-        id: The id in the table's Delta or Iceberg metadata, as this run first read it; None if this
-            run has not read it yet.
+        id: The id that Delta or Iceberg gave the table, as this run first read it; None before.
         newest: The newest commit metadata in the table when this run last read or wrote it; None
             if the table had none.
         acknowledged: The commit metadata of the run's last successful commit.
@@ -150,8 +149,8 @@ class Writer(Protocol):
             table: The table to create.
             table_schema: The columns.
             layout: Partitioning, clustering and properties.
-            has_rows: True if the caller writes rows next. A format whose tables are created by the
-                first rows then does nothing. False if the table must exist after the call.
+            has_rows: True if the caller writes rows next. A format that creates a table with its
+                first rows then does nothing. False to create the table in any case.
         """
         ...
 
@@ -174,19 +173,19 @@ class Writer(Protocol):
         ...
 
     def sources(self, spark: SparkSession, /, table: Table) -> Mapping[str, str] | None:
-        """Return the property name of each column that has another name, by column.
+        """Return the source property of each renamed column: ``{"`user_id`": "user-id"}``.
 
-        An example is ``{"`user_id`": "user-id"}``. Fields of structs are included; the keys are
-        quoted. Return None if another program created the table: the names are then unknown.
+        Keys are the quoted names of columns and of struct fields. Return None if another program
+        created the table, because the names of the properties are then unknown.
         """
         ...
 
     def annotate(self, spark: SparkSession, /, table: Table, table_schema: TableSchema) -> None:
-        """Store the column comments and the original names of renamed columns in a table."""
+        """Store column comments, and the property names of renamed columns, in a table."""
         ...
 
     def drop_not_null(self, spark: SparkSession, /, table: Table, keep: Collection[str]) -> None:
-        """Drop the NOT NULL constraints of all columns of a table that are not in ``keep``."""
+        """Drop the NOT NULL constraints of a table's columns, except of the columns ``keep``."""
         ...
 
     def append(
@@ -267,7 +266,7 @@ class Writer(Protocol):
         ...
 
     def commit_empty(self, spark: SparkSession, /, table: Table, commit: CommitMetadata) -> None:
-        """Make a commit without rows, which stores metadata such as the newest state."""
+        """Make a commit without rows, to store metadata such as the newest state in a table."""
         ...
 
     def get_last_metadata(
@@ -276,7 +275,7 @@ class Writer(Protocol):
         """Return the metadata that target-spark stored in its newest commit to a table, or None.
 
         ``known`` is metadata that the caller has read before. It is returned if another program has
-        since expired all commits with metadata of target-spark.
+        since removed all commits with such metadata from the table's log.
         """
         ...
 

@@ -25,12 +25,12 @@ _RANK = "__target_spark_rank"
 def latest_by_key(df: DataFrame, keys: MergeKeys) -> DataFrame:
     """Return the newest row of each key, without the column ``keys.order``.
 
-    A delete record has only keys and a deletion time. If the newest row of a key is a delete
-    record, the newest full row is returned with this deletion time. If the batch has no full row of
-    the key, the newest delete record is returned.
+    A delete record has only keys and a deletion time. If it is the newest row of its key, the
+    newest full row of the key is returned with this deletion time. Without a full row, the delete
+    record is returned.
 
-    If ``keys.deleted`` is set, the boolean column `DELETE_ONLY_COLUMN` is added. It is True in
-    delete records that are returned.
+    If ``keys.deleted`` is set, the boolean column `DELETE_ONLY_COLUMN` is added. It is True only in
+    returned delete records.
     """
     if keys.unique_rows is not None:
         if keys.deleted is not None:

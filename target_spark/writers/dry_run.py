@@ -79,9 +79,10 @@ class DryRunWriter:
         """Do nothing. The changed columns are stored by `annotate`, which is called next."""
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return the property name of each column that has another name, by column.
+        """Return the source property of each renamed column: ``{"`user_id`": "user-id"}``.
 
-        It is empty for a table that does not exist yet, and None for another program's table.
+        The result is empty for a table that does not exist yet, and None for a table that another
+        program created.
         """
         if table.key in self._new_tables:
             return {}
@@ -169,10 +170,9 @@ class DryRunWriter:
 
 
 def _strip_unknown_catalog(spark: SparkSession, table: Table) -> Table:
-    """Return the table without its catalog name if the catalog does not contain the table.
+    """Return a table without its catalog name if the catalog does not contain the table.
 
-    A table that exists at its path, but is not registered in the catalog, can then be read by its
-    path.
+    A table that exists only at its path can then be read by its path.
     """
     if (
         not table.identifier

@@ -39,8 +39,8 @@ REMOVE: Final = "remove"
 class HistoryMerge:
     """Builder of the MERGE that applies changes to a table with row versions (SCD2).
 
-    The action of a change is ``begin`` (insert a row version), ``end``, ``touch`` (update some of
-    its columns without ending it) or ``remove``.
+    Each change has an action for one row version: ``begin`` (insert it), ``end`` (set its end
+    time), ``touch`` (update other columns) or ``remove``.
 
     Attributes:
         columns: The columns of the table.

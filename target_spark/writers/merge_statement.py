@@ -95,7 +95,7 @@ def source_column(name: str) -> str:
 def table_column(target: str, name: str) -> str:
     """Return the SQL expression for a column of the table in a `Merge`.
 
-    ``target`` is the SQL name of the table: ``table_column("`db`.`t`", "id")`` ->
+    ``target`` is the SQL name of the table. For ``"`db`.`t`"`` and ``"id"`` the result is
     ``"`db`.`t`.`id`"``.
     """
     return f"{target}.{quote(name)}"

@@ -157,16 +157,15 @@ class ParquetWriter:
                 )
 
     def sources(self, _spark: SparkSession, /, table: Table) -> Mapping[str, str]:
-        """Return the property name of each column that has another name, by column.
+        """Return the source property of each renamed column: ``{"`user_id`": "user-id"}``.
 
-        An example is ``{"`user_id`": "user-id"}``. Columns that only the next manifest will list
-        are included.
+        Columns that the manifest in the folder does not list yet are included.
         """
         manifest = CommitManifest.read(_get_folder(table)) or CommitManifest()
         return {**manifest.sources, **self._tables[table.key].sources}
 
     def annotate(self, _spark: SparkSession, /, table: Table, table_schema: TableSchema) -> None:
-        """Keep the original names of renamed columns, to store them in the next manifest.
+        """Store the property names of renamed columns, to write them into the next manifest.
 
         Column comments are ignored, because Parquet files have none.
         """
@@ -235,7 +234,7 @@ class ParquetWriter:
         """Do nothing, since the settings `compact` and `retain_days` are errors for Parquet."""
 
     def commit_empty(self, _spark: SparkSession, /, table: Table, commit: CommitMetadata) -> None:
-        """Write a manifest with the same files, which stores metadata such as the newest state."""
+        """Write a manifest with the same files, to store metadata such as the newest state."""
         with self._preparing(table, commit) as (manifest, _):
             self._write_manifest(table, manifest)
 
@@ -273,12 +272,7 @@ class ParquetWriter:
     def _preparing(
         self, table: Table, commit: CommitMetadata
     ) -> Iterator[tuple[CommitManifest, bool]]:
-        """Context manager: lock the table, prepare a commit, and let the block make it.
-
-        Yields:
-            A tuple of the table's manifest with the metadata of the commit, and True if the table
-            already contains the batch, because an earlier attempt succeeded in spite of its error.
-        """
+        """Context manager: lock a table, prepare the manifest of a commit; the block writes it."""
         with self._committing(table):
             manifest, state = self._open_manifest(table, commit), self._tables[table.key]
             acknowledged = commit.has_same_batch(state.acknowledged)
@@ -421,7 +415,10 @@ def _with_all_columns(df: DataFrame, schema: Mapping[str, str]) -> DataFrame:
 
 
 def get_commit_time(table: Table) -> int:
-    """Return the modification time of a Parquet table's manifest, in milliseconds since 1970."""
+    """Return the time of a Parquet table's last commit, in milliseconds since 1970.
+
+    This is the modification time of the table's manifest.
+    """
     return (_get_folder(table) / MANIFEST).stat().st_mtime_ns // 1_000_000
 
 

@@ -108,7 +108,7 @@ def _get_column_bounds(chunks: list[Any]) -> tuple[Any, Any] | None:
 
 
 class _UnboundedError(ValueError):
-    """Raised for a column type whose bounds are not written to Delta's log, such as a float."""
+    """Error for a column type whose bounds are not written to Delta's log, such as a float."""
 
 
 def _to_lower_bound(value: Any) -> Any:

@@ -135,7 +135,7 @@ def build_scd2_merge(target: str, batch: DataFrame, keys: MergeKeys) -> Merge:
 def build_conversion_sql(target: str, micros: int, deleted: str | None) -> str:
     """Return the UPDATE statement that fills empty SCD2 columns, so that each row is a row version.
 
-    Rows without values in these columns exist if the table was loaded in another write mode before.
+    Rows without values in these columns were loaded in another write mode before.
 
     Args:
         target: The SQL name of the table.
@@ -254,7 +254,7 @@ def _same_key(keys: MergeKeys) -> list[Column]:
 
 
 def _get_key_aliases(keys: MergeKeys) -> list[str]:
-    """Return the aliases of the table's key columns in the join of the table and the batch."""
+    """Return the names of the table's key columns in the join with the batch."""
     return [f"{_KEY}{number}" for number in range(len(keys.columns))]
 
 
@@ -300,8 +300,8 @@ def _is_known(keys: MergeKeys) -> Column:
 def _is_outdated(keys: MergeKeys) -> Column:
     """Return a boolean column that is true if a record repeats an older row version (SCD2).
 
-    The column is also true if a delete record repeats an earlier deletion of a key that exists
-    again. Such records are ignored, so that they do not undo later changes.
+    It is also true if a delete record repeats an earlier deletion of a key that exists again. The
+    caller ignores such records, because they would undo later changes.
     """
     micros, since, times = F.col(_MICROS), F.col(_SINCE), F.col(_TIMES)
     begun = F.exists(times, lambda at: at.between(micros, micros + _MAX_SHIFT))
@@ -448,7 +448,7 @@ def _make_ordered_window(keys: MergeKeys) -> WindowSpec:
 
 
 def _make_window_so_far(keys: MergeKeys) -> WindowSpec:
-    """Return the Spark window specification for a key's records up to the current record."""
+    """Return the Spark window of a record: the records of its key up to this record."""
     return _make_ordered_window(keys).rowsBetween(Window.unboundedPreceding, Window.currentRow)
 
 

@@ -48,7 +48,8 @@ def build_field(name: str, type_: ColumnType, comment: str | None = None) -> T.S
 def to_spark_type(type_: ColumnType) -> T.DataType:
     """Return the Spark type of a column type, such as ``LongType()`` for a 64-bit integer.
 
-    `UnmanagedType`, the type of a column that target-spark never writes, raises a KeyError.
+    Raises:
+        KeyError: The type is an `UnmanagedType`, which target-spark never writes.
     """
     if isinstance(type_, Array):
         return T.ArrayType(to_spark_type(type_.element))

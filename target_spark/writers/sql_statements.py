@@ -181,7 +181,7 @@ def find_small_commit_conf(spark: SparkSession) -> dict[str, str]:
 
 @contextmanager
 def spark_conf(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Context manager: set Spark settings, and restore the previous values at the end."""
+    """Context manager: set Spark settings, and restore the previous values when the block ends."""
     before = {key: spark.conf.get(key, None) for key in settings}
     for key, value in settings.items():
         spark.conf.set(key, value)

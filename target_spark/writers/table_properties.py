@@ -37,7 +37,7 @@ _CREATED_BY_US = f"{_SOURCE_PREFIX}kept"
 def build_properties(table_schema: TableSchema) -> dict[str, str]:
     """Return the properties (TBLPROPERTIES) to store in a new table, which `read_sources` reads.
 
-    They mark the table as created by target-spark, and store the original name of each renamed
+    They mark the table as created by target-spark, and store the source property of each renamed
     column.
     """
     return {_CREATED_BY_US: "true", **_encode_sources(table_schema.sources)}
@@ -53,9 +53,9 @@ def get_table_properties(spark: SparkSession, ref: str) -> dict[str, str]:
 
 
 def read_sources(properties: Mapping[str, str]) -> dict[str, str] | None:
-    """Return the original name of each renamed column, such as ``{"`user_id`": "user-id"}``.
+    """Return the source property of each renamed column: ``{"`user_id`": "user-id"}``.
 
-    The result is read from the table properties ``target_spark.source.…``. Return None if
+    The names are stored in the table properties ``target_spark.source.…``. Return None if
     target-spark did not create the table.
     """
     stored = {key: value for key, value in properties.items() if key.startswith(_SOURCE_PREFIX)}
@@ -67,11 +67,11 @@ def read_sources(properties: Mapping[str, str]) -> dict[str, str] | None:
 def build_annotations(
     properties: Mapping[str, str], schema: T.StructType, table_schema: TableSchema
 ) -> Iterator[str]:
-    """Yield the ALTER TABLE clauses that store column comments and original names in a table.
+    """Yield the ALTER TABLE clauses that store column comments and property names in a table.
 
-    The original name of each renamed column is stored as a table property. Values that the table
-    already has are not set again. If the schema has no comment for a column, the table's comment is
-    kept.
+    The name of the source property of each renamed column is stored as a table property. Values
+    that the table already has are not set again. If the schema has no comment for a column, the
+    table's comment is kept.
 
     Args:
         properties: The table's current properties.
@@ -88,7 +88,7 @@ def build_annotations(
 def find_new_sources(properties: Mapping[str, str], table_schema: TableSchema) -> dict[str, str]:
     """Return the table properties that the table still needs for its renamed columns.
 
-    Each one stores the original name of one column.
+    Each one stores the name of a column's source property.
 
     Args:
         properties: The table's current properties.
@@ -100,11 +100,11 @@ def find_new_sources(properties: Mapping[str, str], table_schema: TableSchema) -
 
 
 def find_new_comments(schema: T.StructType, table_schema: TableSchema) -> dict[str, str]:
-    """Return the column comments that a table does not have yet, by column name.
+    """Return the column comments to add to a table or change in it, by column name.
 
     Args:
         schema: The table's current Spark schema.
-        table_schema: The table schema to store.
+        table_schema: The table schema with the wanted comments.
     """
     comments = {column.name: column.comment for column in table_schema.columns if column.comment}
     return {
@@ -122,7 +122,11 @@ def build_drop_not_null(schema: T.StructType, keep: Collection[str]) -> Iterator
 
 
 def _find_not_null(schema: T.StructType, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield the paths of the columns and nested fields that are declared NOT NULL."""
+    """Yield the paths of the columns and struct fields that are declared NOT NULL.
+
+    A path is a tuple of names. ``above`` is the path of the struct that has the fields of
+    ``schema``.
+    """
     for field in schema.fields:
         if not field.nullable:
             yield (*above, field.name)
@@ -133,8 +137,8 @@ def _find_not_null(schema: T.StructType, above: tuple[str, ...] = ()) -> Iterato
 def _encode_sources(sources: Mapping[str, str]) -> dict[str, str]:
     """Return a table property for each renamed column in ``sources``.
 
-    ``sources`` has the original names by column path. The name of each table property ends with the
-    hash of the column path.
+    ``sources`` has the names of source properties by column path. The name of each table property
+    ends with the hash of the column path.
     """
     return {
         _SOURCE_PREFIX + hashlib.sha256(path.encode()).hexdigest()[:16]: (

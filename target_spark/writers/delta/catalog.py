@@ -144,7 +144,7 @@ def get_properties(spark: SparkSession, table: Table) -> Mapping[str, str]:
 def get_table_id(spark: SparkSession, table: Table) -> str | None:
     """Return the id that Delta gave a table, or None if there is no Delta table.
 
-    Return None also for a view or an unknown catalog, for which `get_types` raises an error.
+    None is also the result for a view and for an unknown catalog.
     """
     folder = table.local_folder
     if folder is not None and not has_log(folder):
@@ -226,7 +226,7 @@ def get_layout(spark: SparkSession, table: Table) -> tuple[tuple[str, ...], tupl
 def _may_be_delta_table(table: Table) -> bool:
     """Return False if a table's path is a local folder without a Delta table, else True.
 
-    For a remote path, which is not checked, the result is True.
+    Remote paths are not checked: the result is True.
 
     Raises:
         TableError: The local folder has other files.

@@ -209,7 +209,7 @@ def _read_add_actions(log: Path) -> Iterator[dict[str, Any]]:
 
 
 def _local_path(folder: Path, path: str) -> Path | None:
-    """Return the local path of a file that a commit lists, or None if the file is remote."""
+    """Return the local path of a file that a Delta commit adds, or None if the file is remote."""
     address = urlsplit(path)
     if address.scheme not in {"", "file"}:
         return None

@@ -226,9 +226,9 @@ def delete_other_versions(
 def _commit_if_unchanged(
     snapshot: DeltaSnapshot, marker: CommitMetadata, app_id: str, source_rows: int = 0
 ) -> bool:
-    """Make a commit with metadata only, if a statement run on ``snapshot`` has changed no row.
+    """Make a commit that stores only metadata, if a SQL statement has made no commit.
 
-    The library deltalake makes no commit for such a statement.
+    The library deltalake makes no commit for a statement that changes no row of ``snapshot``.
 
     Returns:
         True if the statement or this call has made a commit; False if another writer has committed

@@ -115,7 +115,7 @@ class DeltaSnapshot:
         return sum(sizes.to_pylist())
 
     def has_batch(self, app_id: str, batch: int) -> bool:
-        """Return True if ``batch`` is the number of a run's last batch in the table.
+        """Return True if the last batch that a run committed to the table has the number ``batch``.
 
         Delta's log stores the number under ``app_id``, the application id of the run (see
         `txn_app_id`).

@@ -65,7 +65,7 @@ _HISTORY_COLUMNS = (
 def delta_ref(table: Table) -> str:
     """Return the quoted SQL name of a Delta table, such as ```db`.`users```.
 
-    For a table without a catalog, it is ``delta.`` and the quoted path.
+    For a table without a catalog, it is the quoted path after ``delta.``.
     """
     if table.identifier:
         return quote(*table.identifier)
@@ -265,7 +265,11 @@ def _get_file_time(folder: Path, version: int) -> int:
 
 
 def _query_history(spark: SparkSession, table: Table) -> Iterator[Commit]:
-    """Yield the commits that DESCRIBE HISTORY returns, newest first, by queries of growing size."""
+    """Yield the commits that DESCRIBE HISTORY returns, newest first.
+
+    The first query asks for few commits. Queries with higher limits follow only if the caller reads
+    further.
+    """
     seen = 0
     for limit in (*_HISTORY_LIMITS, None):
         statement = f"DESCRIBE HISTORY {delta_ref(table)}" + (f" LIMIT {limit}" if limit else "")

@@ -213,14 +213,14 @@ class DeltaWriter:
         self._alter(spark, table, build_alter_statements(changes, to_widen=_WIDENING))
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return the property name of each column that has another name, by column.
+        """Return the source property of each renamed column: ``{"`user_id`": "user-id"}``.
 
-        Return None if another program created the table, because the names are then unknown.
+        Return None if another program created the table: the properties are then unknown.
         """
         return read_sources(get_properties(spark, table))
 
     def annotate(self, spark: SparkSession, table: Table, table_schema: TableSchema) -> None:
-        """Store the column comments and the original names of renamed columns in a table."""
+        """Store column comments, and the property names of renamed columns, in a table."""
         properties, schema = get_properties(spark, table), get_schema(spark, table)
         sources = find_new_sources(properties, table_schema)
         comments = find_new_comments(schema, table_schema)
@@ -229,7 +229,7 @@ class DeltaWriter:
             self._alter(spark, table, build_annotations(properties, schema, table_schema))
 
     def drop_not_null(self, spark: SparkSession, table: Table, keep: Collection[str]) -> None:
-        """Drop the NOT NULL constraints of all columns of a table that are not in ``keep``."""
+        """Drop the NOT NULL constraints of a table's columns, except of the columns ``keep``."""
         self._alter(spark, table, build_drop_not_null(get_schema(spark, table), keep))
 
     def _change_without_spark(
@@ -278,7 +278,7 @@ class DeltaWriter:
         return self._write_frame(table, df, commit, "overwrite", rows)
 
     def commit_empty(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
-        """Make a commit without rows, which stores metadata such as the newest state."""
+        """Make a commit without rows, to store metadata such as the newest state in a table."""
         with self._committing(spark, table, commit, lambda _written: 0) as marker:
             if marker is not None and not self._append_files(spark, table, _NO_FILES, marker):
                 nothing = spark.table(delta_ref(table)).where(F.lit(False))  # noqa: FBT003
@@ -375,7 +375,10 @@ class DeltaWriter:
     def _convert_to_versions(
         self, spark: SparkSession, table: Table, deleted: str | None, commit: CommitMetadata
     ) -> None:
-        """Make each row a row version at the start of the run, as `build_conversion_sql` says."""
+        """Fill the SCD2 columns of rows that were loaded before the table was an SCD2 table.
+
+        Each such row becomes a row version; see `build_conversion_sql`.
+        """
         state = self._tables[table.key]
         if state.is_converted:
             return
@@ -653,7 +656,7 @@ class DeltaWriter:
         *,
         source: Count | None = None,
     ) -> Iterator[CommitMetadata | None]:
-        """Context manager: prepare a commit, let the block make it, and then verify it.
+        """Context manager: prepare the metadata of a commit, let the block make it, and verify it.
 
         Args:
             spark: The Spark session of the calling thread.
@@ -754,10 +757,9 @@ class DeltaWriter:
             raise table_removed_error(table)
 
     def _build_repeat_conf(self, spark: SparkSession, table: Table) -> dict[str, str]:
-        """Return the Spark setting that makes Delta store the newest commit's metadata again.
+        """Return the Spark setting that makes a commit repeat the metadata of target-spark's last.
 
-        That commit is target-spark's newest one to the table. The dictionary is empty if there is
-        none.
+        The dictionary is empty if target-spark has made no commit to the table.
         """
         before = self._read_newest_metadata(spark, table)
         return {} if before is None else {_METADATA: before.to_json()}
@@ -812,10 +814,10 @@ class DeltaWriter:
     def _find_small_conf(
         self, spark: SparkSession, table: Table, keys: MergeKeys
     ) -> Mapping[str, str]:
-        """Return Spark settings that speed up an upsert of few rows into a small local table.
+        """Return Spark settings that speed up an upsert if the batch and the table are small.
 
-        The batch must be in Spark's memory. The table must be small and in a local folder, without
-        partitions and without features such as widened types. Otherwise the result is empty.
+        The result is empty unless the batch is in Spark's memory, and the table is small, in a
+        local folder, and without partitions or features such as widened types.
         """
         if keys.unique_rows is None:
             return {}
@@ -870,9 +872,10 @@ def _not_empty_error(table: Table) -> ConflictError:
 
 
 def _choose_source_conf(keys: MergeKeys) -> Mapping[str, str]:
-    """Return the Spark setting that decides if a MERGE copies its batch to disk.
+    """Return the Spark setting with which a MERGE copies the rows of the batch to disk, or not.
 
-    A batch that Spark holds in memory is not copied, because each read gives the same rows.
+    Rows that Spark holds in memory are not copied, because each read gives the same rows. Other
+    rows are copied, so that Spark computes them only once.
     """
     return MATERIALIZE_SOURCE_CONF if keys.unique_rows is None else {_MATERIALIZE_SOURCE: "none"}
 
@@ -904,7 +907,7 @@ def _check_counts(table: Table, commit: Commit, rows: Count | None, source: Coun
     """Check the row counts that Delta reports for a commit against the rows of the batch.
 
     ``rows`` returns the number of rows that the commit must add, and ``source`` the number of batch
-    rows that a MERGE must read. None skips the check.
+    rows that a MERGE must read. If one of them is None, its number is not checked.
 
     Raises:
         RowCountError: The counts differ.

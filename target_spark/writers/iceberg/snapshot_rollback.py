@@ -40,7 +40,7 @@ def find_missing_file(spark: SparkSession, table: Table, snapshot: IcebergSnapsh
 
 
 def roll_back_snapshot(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) -> bool:
-    """Undo the newest snapshot of a table: roll the table back to the snapshot's parent.
+    """Undo a snapshot by rolling an Iceberg table back to the snapshot's parent.
 
     Returns:
         True if the table was rolled back. False if another commit has followed ``snapshot``; then

@@ -118,7 +118,7 @@ class _IcebergTableState(TableState):
     Attributes:
         is_searched: True once the table's snapshots were searched for the current batch, or the run
             has committed. False again after a failed commit, which may be in the table.
-        snapshot: The snapshot id of the last successful commit.
+        snapshot: The snapshot id of the run's last successful commit.
         ancestors: The parent ids of ``snapshot`` and of the snapshots before it that have not
             expired. The parent id of a table's first snapshot is None.
         empty_at: If ``is_empty`` is True, the id of the snapshot without rows; None if the table
@@ -196,14 +196,14 @@ class IcebergWriter:
             self._alter(spark, table, build_alter_statements(changes))
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return the property name of each column that has another name, by column.
+        """Return the source property of each renamed column: ``{"`user_id`": "user-id"}``.
 
-        Return None if another program created the table, because the names are then unknown.
+        Return None if another program created the table: the properties are then unknown.
         """
         return read_sources(get_table_properties(spark, resolve_table(spark, table).ref))
 
     def annotate(self, spark: SparkSession, table: Table, table_schema: TableSchema) -> None:
-        """Store the column comments and the original names of renamed columns in a table."""
+        """Store column comments, and the property names of renamed columns, in a table."""
         ref = resolve_table(spark, table).ref
         clauses = build_annotations(
             get_table_properties(spark, ref), spark.table(ref).schema, table_schema
@@ -211,7 +211,7 @@ class IcebergWriter:
         self._alter(spark, table, clauses)
 
     def drop_not_null(self, spark: SparkSession, table: Table, keep: Collection[str]) -> None:
-        """Drop the NOT NULL constraints of all columns of a table that are not in ``keep``."""
+        """Drop the NOT NULL constraints of a table's columns, except of the columns ``keep``."""
         schema = spark.table(resolve_table(spark, table).ref).schema
         self._alter(spark, table, build_drop_not_null(schema, keep))
 
@@ -244,7 +244,7 @@ class IcebergWriter:
         return self._commit(df.sparkSession, table, commit, write, rows=count)
 
     def commit_empty(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
-        """Make a commit without rows, which stores metadata such as the newest state."""
+        """Make a commit without rows, to store metadata such as the newest state in a table."""
         write = partial(_append_nothing, spark)
         self._commit(spark, table, commit, write, rows=lambda _: 0)
 
@@ -359,7 +359,10 @@ class IcebergWriter:
     def _convert_to_versions(
         self, spark: SparkSession, table: Table, deleted: str | None, commit: CommitMetadata
     ) -> None:
-        """Make each row a row version at the start of the run, as `build_conversion_sql` says."""
+        """Fill the SCD2 columns of rows that were loaded before the table was an SCD2 table.
+
+        Each such row becomes a row version; see `build_conversion_sql`.
+        """
         state = self._tables[table.key]
         if state.is_converted:
             return
@@ -598,9 +601,10 @@ def _find_newest_metadata(
 def _find_committed_snapshot(
     candidates: Iterable[IcebergSnapshot], commit: CommitMetadata
 ) -> IcebergSnapshot | None:
-    """Return the newest snapshot of the run of ``commit``, if it contains the batch, else None.
+    """Return the snapshot in which the run of ``commit`` committed its batch, or None.
 
-    ``candidates`` are the snapshots of the table, newest first.
+    ``candidates`` are the snapshots of the table, newest first. Return None if the run's newest
+    snapshot has another batch.
     """
     for snapshot in candidates:
         if commit.is_same_run(snapshot.marker):
@@ -765,7 +769,7 @@ def _append_nothing(spark: SparkSession, ref: str, marker: str) -> None:
 
 
 def _prepare_empty_write(spark: SparkSession, ref: str) -> DataFrameWriterV2:
-    """Return a Spark writer of a DataFrame without rows to the table named ``ref`` in SQL."""
+    """Return a Spark writer that appends or overwrites without rows in the table named ``ref``."""
     return spark.table(ref).where(F.lit(False)).writeTo(ref)  # noqa: FBT003
 
 
