@@ -104,8 +104,8 @@ class _Position:
         """Return a copy with the restricted template variables that a component class may use.
 
         Restricted variables, such as ``stream_state``, are available only in the templates of some
-        components. A class lists them with a static method ``get_restricted_names``, which gets the
-        component's YAML ``node``.
+        components. A class lists them in its static method ``get_restricted_names``, whose argument
+        is the component's YAML ``node``.
         """
         get_names = getattr(cls, "get_restricted_names", None)
         if get_names is None:
@@ -201,9 +201,9 @@ class Builder:
         }
 
     def _keep_unbuilt(self, node: Any, position: _Position) -> Any:
-        """Return the YAML node of a component that is built later.
+        """Return the YAML node of a component that is built later, not now.
 
-        In a linter, also build the component now, but only to report its problems.
+        A linter also builds the component now, but only to report its problems.
         """
         if not isinstance(node, MappingNode):
             return self._report(position, "a component must be a mapping with a `type`.")
@@ -357,7 +357,7 @@ class Builder:
         return bound
 
     def _depends_on_unknown(self, bound: Any, position: _Position) -> bool:
-        """Return True if a template uses a config or parameters that the linter does not know."""
+        """Return True if a template uses settings or parameters that a linter does not know."""
         names = bound.template.names
         if "parameters" in names and any(one is UNKNOWN for one in position.parameters.values()):
             return True
@@ -585,9 +585,10 @@ def _has_unknown(values: Iterable[Any]) -> bool:
 
 
 def _must_stay_unrendered(bound: Any, position: _Position) -> bool:
-    """Return True if a ``components_mapping`` template must be rendered later: it uses the config.
+    """Return True if a template uses the config and must therefore be rendered later.
 
-    The later rendering marks config values as data, so that braces in them are not templates.
+    This concerns only templates in ``components_mapping``. The later rendering marks config values
+    as data, so that braces in them are not read as templates.
     """
     return "components_values" in position.restricted_names and "config" in bound.template.names
 

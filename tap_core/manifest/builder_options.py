@@ -44,9 +44,9 @@ def find_unknown_options(
 ) -> list[tuple[Any, bool]]:
     """Return (option, is_error) for each option of a component that its class does not define.
 
-    An option is no error if a parameter, another component or another version of Airbyte's
-    manifests has an option of this name. If a component has such options, its other unknown options
-    are errors only if they look like misspellings. Options that are not supported are errors.
+    The option is an error if this SDK does not support it, or if no parameter, other component or
+    other version of Airbyte's manifests has an option of its name. If other options of the node are
+    not errors, one of an unknown name is an error only if it looks misspelled.
 
     Args:
         node: The component's YAML node.

@@ -361,7 +361,10 @@ class ManifestClient:
         return collect_secrets(self.stream.config, schema)
 
     def _has_other_token(self, response: requests.Response) -> bool:
-        """Return True if a rate-limited request can be sent again at once with another token."""
+        """Return True if a response is a rate limit error, and another token has requests left.
+
+        The request can then be sent again at once with this token.
+        """
         if not isinstance(self.signer, TokenRotator):
             return False
         is_limited = self._resolve_response(response).action is ResponseAction.RATE_LIMITED
@@ -490,7 +493,7 @@ class ManifestClient:
 
     @property
     def _known_origins(self) -> set[Origin]:
-        """Origins (scheme, host, port) found so far that may receive the credentials."""
+        """Origins (scheme, host, port) to which the stream's requests may send its credentials."""
         is_signed = self.components.retriever.requester.authenticator is not None
         return self._shared.get_origins(self.signer) if is_signed else self._unsigned_origins
 

@@ -121,7 +121,7 @@ def _read_declared(tap: Any, names: Sequence[str]) -> bool:
 def _find_template_streams(
     tap: Any, check_configs: Sequence[DynamicStreamCheckConfig]
 ) -> Iterator[str]:
-    """Yield the names of the generated streams that the connection check reads.
+    """Yield the names of the streams from stream templates that the connection check reads.
 
     Raises:
         ConfigurationError: The check names an unknown dynamic stream.

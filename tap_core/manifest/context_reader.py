@@ -103,8 +103,7 @@ class ManifestReader(WindowReader):
     def make_comparator(self) -> ReplicationKeyComparator:
         """Return the comparator for replication key values.
 
-        A custom or counting cursor has its own comparator. Otherwise the default comparator is
-        returned.
+        A custom or counting cursor compares the values itself; other streams use the default.
         """
         cursor, default = self._components.other_cursor, super().make_comparator()
         return default if cursor is None else cursor.make_comparator(self.stream.name, default)
@@ -132,7 +131,7 @@ class ManifestReader(WindowReader):
 
     @property
     def admits(self) -> Callable[[Record], bool] | None:
-        """Function that returns True for a record that the cursor's client-side filter keeps.
+        """Client-side filter of the cursor: a function that returns True to keep a record.
 
         None means no filter. The paginator counts only records that pass the filter.
         """
@@ -177,8 +176,8 @@ class ManifestReader(WindowReader):
     ) -> dt.datetime | None:
         """Return the datetime up to which a partition is already synced; None without a bookmark.
 
-        With ``global_substream_cursor``, it is reduced by the lookback window in the state, which
-        is the duration of the last sync. The caller also subtracts the cursor's lookback window.
+        With ``global_substream_cursor``, the duration of the last sync, which the state has as
+        lookback window, is subtracted. The caller also subtracts the cursor's own lookback window.
         """
         stored = super().find_stored(cursor, context)
         if stored is None or not cursor.global_substream_cursor:
@@ -310,7 +309,7 @@ class ManifestReader(WindowReader):
     # State of a custom or counting cursor
 
     def _find_position(self, context: Context | None) -> dict[str, Any]:
-        """Return the stored state of a partition, in the form that the cursor class reads.
+        """Return the stored state of a partition, in the format of the cursor's class.
 
         Return {} if no state is stored, or if the stream is not synced incrementally.
         """
@@ -370,7 +369,7 @@ class ManifestReader(WindowReader):
     def complete(self, *, saw_all: bool) -> None:
         """Finalize the state of the stream after its last stream slice.
 
-        This includes the states of all slices, of parent streams and of a global cursor.
+        It consists of the states of all slices, of parent streams and of a global cursor.
         ``saw_all`` is True if all slices were read.
         """
         super().complete(saw_all=saw_all)

@@ -16,7 +16,7 @@ _JANUARY: Final = datetime(2001, 1, 1, tzinfo=timezone.utc)
 def parse_length(duration: str) -> timedelta:
     """Return the length of an ISO 8601 duration, such as ``P1M``.
 
-    A month counts as 31 days, a year as 365 days.
+    A month counts as 31 days and a year as 365 days.
 
     Raises:
         ManifestError: The text is not a duration.

@@ -27,7 +27,7 @@ _MAX_FAILED: Final = 1_000
 class FailedRecords:
     """Counter of records in one stream slice that are skipped because a Jinja template failed.
 
-    It logs the first ten of these records. Several threads may use it.
+    The first ten of these records are logged. The counter is thread-safe.
     """
 
     def __init__(self, stream: str, keys: Sequence[str], log: Callable[..., None]) -> None:

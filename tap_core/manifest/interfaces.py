@@ -155,7 +155,7 @@ class ErrorHandler(Protocol):
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds to wait after attempt number ``tries``; None for the default wait.
+        """Return the seconds to wait after ``tries`` attempts; None for the default wait.
 
         ``response`` is None after a broken connection.
         """
@@ -167,7 +167,7 @@ class BackoffStrategy(Protocol):
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds to wait after attempt number ``tries``.
+        """Return the seconds to wait after the attempt with the number ``tries``, from 1.
 
         If the result is None or 0, the next strategy is used. ``response`` is None after a broken
         connection.

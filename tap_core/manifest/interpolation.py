@@ -452,10 +452,10 @@ def _compile_fast(
 
 
 def _compile_lookup(node: nodes.Node, names: frozenset[str]) -> _Lookup | None:
-    """Compile a template expression such as ``config['a'].b``; return None for any other one.
+    """Compile a template expression such as ``config['a'].b``; return None for any other kind.
 
-    The result is a function that returns the value for a dict of variables. ``names`` are the names
-    of the variables.
+    The result is a function that takes a dict of variables and returns the expression's value.
+    ``names`` are the variables of the template.
     """
     if isinstance(node, nodes.Name):
         name = node.name

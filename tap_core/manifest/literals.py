@@ -92,7 +92,7 @@ def _parse_decimal(text: str) -> Any:
 
 
 def _is_not_json(value: Any) -> bool:
-    """Return True if a value is or contains an Ellipsis or bytes."""
+    """Return True if a value is, or contains, an Ellipsis or bytes, which JSON cannot represent."""
     if isinstance(value, dict):
         value = [*value, *value.values()]
     if isinstance(value, (list, tuple, set)):

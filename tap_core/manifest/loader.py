@@ -94,7 +94,7 @@ class Manifest:
 
     @property
     def streams(self) -> list[MappingNode]:
-        """Nodes of all streams under the key ``streams``; generated streams are not included.
+        """Nodes of the streams under the key ``streams``, without streams of stream templates.
 
         Raises:
             ManifestError: ``streams`` is not a list of mappings, or is missing without

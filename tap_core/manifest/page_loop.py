@@ -29,7 +29,7 @@ __all__ = ["PageLoop", "PageToken"]
 
 @dataclass(frozen=True, slots=True)
 class PageToken:
-    """Page to request: position in the pagination, and template variables of the request."""
+    """Page to request: its position in the pagination, and the request's template variables."""
 
     cursor: PageCursor
     scope: TemplateScope
@@ -37,7 +37,7 @@ class PageToken:
 
 @dataclass(slots=True)
 class _PageCounts:
-    """Record counts of one page for the paginator, and the last record that passed the filters.
+    """Record counts of one page, and its last record that passed the filters, for the paginator.
 
     `size` counts the records in the response, `kept` those that passed the filters.
     """
@@ -159,7 +159,7 @@ class PageLoop:
         return next(self._decode(response), {})
 
     def continue_if_empty(self, response: requests.Response) -> bool:  # noqa: ARG002  a hook
-        """Return True, so that `advance` looks for a next page after a page without records too."""
+        """Return True, so that `advance` is called even after a page without records."""
         return True
 
     def advance(self, response: requests.Response) -> None:

@@ -65,9 +65,9 @@ class SharedResources:
         self._origins: dict[int, set[Origin]] = {}
 
     def log_warnings(self, warnings: list[str], log: Callable[..., object]) -> None:
-        """Log the warnings about a stream's declaration, and remove them from the list.
+        """Log and remove the warnings about a stream's declaration; log a text once per tap.
 
-        The same text is logged once per tap. ``log`` is the stream's method for logging.
+        ``log`` is the stream's method for logging.
         """
         texts, warnings[:] = list(warnings), []
         for text in texts:
@@ -108,7 +108,7 @@ class SharedResources:
 
     @cached_property
     def budget(self) -> HTTPAPIBudget | None:
-        """Rate limits of the API (``api_budget``); None if the manifest declares none."""
+        """Rate limits of the API, from the manifest's ``api_budget``; None if it declares none."""
         from tap_core.manifest.components.api_budget import HTTPAPIBudget
 
         node = self.manifest.tree.get("api_budget")

@@ -149,8 +149,7 @@ class ManifestStream(Stream):
     def is_probably_selected(self) -> bool:
         """True if the stream is selected, as far as this is known without its schema.
 
-        The schema is not loaded, because a schema loader may send requests, and sending a request
-        may need this property.
+        The schema is not loaded: that may send requests, which may need this property.
         """
         catalog = self._tap_input_catalog
         if self._metadata is None and (catalog is None or catalog.get_stream(self.name) is None):
@@ -428,9 +427,9 @@ class ManifestStream(Stream):
         return self._client.fetch(request, scope, error_handler)
 
     def find_embedded_page(self, context: Context | None) -> Any:
-        """Return the first page of a slice, if the parent record contains its child records.
+        """Return the first page of a slice if it is part of the parent record.
 
-        Return None if it does not, or if only records after a bookmark are needed.
+        Return None if it is not, or if only records after a bookmark are needed.
         """
         page = getattr(context, "extra_fields", {}).get(CHILD_RESPONSE)
         if page is None or self._client.scope.get("next_page_token"):

@@ -223,8 +223,8 @@ class StreamComponents:
     def _has_groups(self) -> bool:
         """True if a GroupingPartitionRouter makes one slice of several partitions.
 
-        All slices then share one state. The groups change with each new partition, so a state that
-        is stored for a group would not match a group of the next sync.
+        All slices then share one state: a new partition changes the groups, so that a state stored
+        for a group would not match a group of the next sync.
         """
         routers = self.retriever.routers
         return len(routers) == 1 and isinstance(routers[0], GroupingPartitionRouter)

@@ -99,10 +99,10 @@ class StreamSlices:
             )
 
     def limit_end(self, end: dt.datetime) -> dt.datetime:
-        """Return ``end`` or the end of the first slice's period, whichever is earlier.
+        """Return the time at which to end a slice: ``end``, or the first slice's end if earlier.
 
-        ``end`` is the end of a slice's period. All slices share one bookmark, which does not pass
-        the end of the first slice. Later records would be read again in the next sync.
+        All slices share one bookmark, which does not pass the end of the first slice. So records
+        after this time would be read again in the next sync.
         """
         return min(end, self._first_ends.setdefault(self._stream._tap.document.runs, end))
 

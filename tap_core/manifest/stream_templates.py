@@ -38,9 +38,9 @@ _TYPE: Final = "type"
 
 @dataclass(frozen=True)
 class StreamTemplate:
-    """Stream template of an Airbyte manifest, with the resolver that generates streams from it.
+    """Stream template of an Airbyte manifest, and the resolver that generates streams from it.
 
-    The resolver has component mappings. Each of them sets a value at a path in the template.
+    For each stream, the resolver's component mappings set values at paths in the template.
     """
 
     node: MappingNode
@@ -215,7 +215,7 @@ def _mark_unknown(document: MappingNode, steps: list[Any], *, creates: bool) -> 
 
 
 def _is_unknown_at(document: Any, steps: list[Any]) -> bool:
-    """Return True if a value on the path ``steps`` is `UNKNOWN` to the linter."""
+    """Return True if a value on the path ``steps`` is not known to the linter (`UNKNOWN`)."""
     return any(
         holder[name] is UNKNOWN
         for length in range(1, len(steps))

@@ -81,7 +81,7 @@ Cursor = DeclarativeCursor
 
 @dataclass
 class CdkMinMaxDatetime:
-    """Datetime from a template, limited to an optional minimum and maximum.
+    """Datetime from a template, which is raised to a minimum or lowered to a maximum if declared.
 
     Its type in manifests is MinMaxDatetime.
     """

@@ -470,7 +470,7 @@ def _evaluate_mapping(value: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class SessionTokenRequestBearerAuthenticator:
-    """Option of SessionTokenAuthenticator: send ``Authorization: Bearer <session token>``."""
+    """Declaration that a session token is sent as ``Authorization: Bearer <session token>``."""
 
     TYPE: ClassVar[str] = "Bearer"
 
@@ -481,7 +481,7 @@ class SessionTokenRequestBearerAuthenticator:
 
 @dataclass(frozen=True, kw_only=True)
 class SessionTokenRequestApiKeyAuthenticator:
-    """Option of SessionTokenAuthenticator: send the session token as `inject_into` declares.
+    """Declaration that a session token is sent in the part of requests that `inject_into` names.
 
     `api_token` is an optional template for the sent value, with the variable ``session_token``.
     """

@@ -65,7 +65,7 @@ class _NumberComparator(ReplicationKeyComparator):
 
     @property
     def is_declared(self) -> bool:
-        """True, as for every manifest's cursor: a value that is not a number is ignored."""
+        """True: the values must be numbers, and a value that is not a number is ignored."""
         return True
 
     def is_usable(self, value: Any) -> bool:
@@ -164,7 +164,7 @@ class _IgnoringComparator(ReplicationKeyComparator):
 
     @property
     def is_declared(self) -> bool:
-        """True, as for every manifest's cursor: a missing cursor value is not an error."""
+        """True: cursor values are ignored, so that a missing one is no error."""
         return True
 
     def is_usable(self, value: Any) -> bool:  # noqa: ARG002  (the base class's parameter)

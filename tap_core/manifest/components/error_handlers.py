@@ -287,11 +287,10 @@ class CompositeErrorHandler:
         return max((limit for limit in limits if limit is not None), default=None)
 
     def interpret(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution:
-        """Return the first resolution whose action is neither FAIL nor RATE_LIMITED.
+        """Return the first result of a handler whose action is neither FAIL nor RATE_LIMITED.
 
-        A resolution is an action with a message and a failure type. If there is no such resolution,
-        return the first one with RATE_LIMITED, or else the first one with FAIL. If no handler
-        returns a resolution, return the default for the HTTP status.
+        Without such a result, return the first one with RATE_LIMITED, or else the first with FAIL.
+        If no handler has a result, return the default for the HTTP status.
         """
         default = best = default_resolution(response)
         for handler in self.error_handlers:

@@ -158,7 +158,10 @@ def validate_reduction(
 def _find_problems(
     reduction: PageSizeReduction, requester: HttpRequester | CustomRequester, paginator: Paginator
 ) -> Iterator[str]:
-    """Yield the end of an error message for each reason why a combination is not supported."""
+    """Yield each reason why a page size reduction does not fit the requester and the paginator.
+
+    A reason is the end of an error message, such as ``needs a DefaultPaginator …``.
+    """
     if not isinstance(paginator, DefaultPaginator) or paginator.page_size_option is None:
         yield "needs a DefaultPaginator with a `page_size_option`, which sends the size to the API."
         return

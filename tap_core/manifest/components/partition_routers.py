@@ -73,10 +73,10 @@ class PartitionSlice(dict[str, Any]):
         """Values that templates read from ``stream_slice.extra_fields``; not part of the state."""
 
     def __missing__(self, name: str) -> Any:
-        """Return {} for a missing ``parent_slice``, because templates expect this key to exist.
+        """Return {} if the key ``parent_slice`` is missing, because templates expect it to exist.
 
         Raises:
-            KeyError: Any other key is missing.
+            KeyError: Another key is missing.
         """
         if name == PARENT_SLICE:
             return {}
@@ -89,7 +89,7 @@ class PartitionSlice(dict[str, Any]):
 
     @property
     def partition(self) -> PartitionSlice:
-        """This slice without the fields of the cursor."""
+        """This slice without the keys that `add_cursor_slice` has added."""
         return PartitionSlice({key: self[key] for key in self if key not in self.cursor_slice})
 
     _partition = partition
@@ -429,7 +429,7 @@ def _collect_keys(mappings: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _make_response(records: Any) -> requests.Response:
-    """Return a response that contains child records, as if an API had returned them."""
+    """Return an HTTP response that contains child records, as if an API had sent it."""
     response = requests.Response()
     response.status_code = 200
     response.headers["Content-Type"] = "application/json"

@@ -266,10 +266,10 @@ class RecordSelector:
 def _skip_failures(
     apply: Callable[[Record, TemplateScope], bool], on_failure: OnFailure
 ) -> Callable[[Record, TemplateScope], bool]:
-    """Return a function like ``apply`` that returns False if a template fails on a record.
+    """Return a function that calls ``apply``, and returns False if a template fails on a record.
 
-    ``apply`` processes a record. ``on_failure`` is called with each failed record, the error, and
-    the number of the record in the response.
+    ``apply`` processes a record and returns False to drop it. ``on_failure`` is called with each
+    failed record, the error, and the number of the record in the response.
     """
     numbers = itertools.count(1)
 

@@ -131,10 +131,10 @@ class CustomRetriever(Custom):
 
     @cached_property
     def _slice_class(self) -> Any:
-        """Subclass of the connector's retriever class, with one instance per slice.
+        """Subclass of the connector's retriever class, of which each slice gets an instance.
 
-        Each instance has its own ``reads``, the function that reads the records of the slice. All
-        other attributes (``__dict__``) are those of `instance`.
+        An instance has its own ``reads``, the function that reads the slice's records. It shares
+        all other attributes (``__dict__``) with `instance`.
         """
         cls = load_class(self.class_name, self.folder)
         members = {"__slots__": ("reads",), "__module__": cls.__module__}

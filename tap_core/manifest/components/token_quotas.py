@@ -101,7 +101,7 @@ class RotatedTokens:
 
     @property
     def known_tokens(self) -> list[str]:
-        """API tokens from the option `tokens`, without surrounding whitespace and empty tokens."""
+        """API tokens of the option `tokens`, stripped of whitespace; empty tokens are left out."""
         tokens = self.tokens
         if isinstance(tokens, str):
             tokens = tokens.split(self.token_delimiter or ",")

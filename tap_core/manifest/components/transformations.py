@@ -330,7 +330,7 @@ _snake_case_names: Final = _SnakeCaseNames()
 
 
 def _flatten(record: Record, *, into_lists: bool) -> dict[str, Any]:
-    """Return the scalar values of a record by name, in airbyte-cdk's order and naming.
+    """Return the scalar values of a record by name, in the order and naming of airbyte-cdk.
 
     A name that is already used is prefixed with the name of the parent field. If ``into_lists`` is
     True, list elements are flattened too: all names after the first non-empty list are prefixed.
