@@ -24,11 +24,11 @@ def require_https() -> None:
 
 
 def check_https(address: str | None) -> None:
-    """Check that a request to this URL is encrypted, if the process requires it.
+    """Check that a request to a URL is encrypted, if `require_https` was called.
 
     Raises:
-        ConfigurationError: `require_https` was called, and the URL begins with ``http://`` and
-            contains the host of another machine.
+        ConfigurationError: The URL begins with ``http://`` and contains the host of another
+            machine.
     """
     if not _is_required.is_set() or not address or not address.lower().startswith("http:"):
         return

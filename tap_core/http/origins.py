@@ -267,10 +267,10 @@ class Route:
             first: Request that started the chain of redirects.
             response: Response that redirects.
             following: Request that follows the redirect; it is changed.
-            is_stripped: True if an earlier redirect already removed the credentials.
+            is_stripped: True if the credentials were already removed at an earlier redirect.
 
         Returns:
-            True if this or an earlier redirect removed the credentials.
+            True if the credentials were removed now or at an earlier redirect.
 
         Raises:
             UntrustedHostError: The redirect leads from HTTPS to HTTP, or to an origin that must not

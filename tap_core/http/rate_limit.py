@@ -41,7 +41,7 @@ def use_shared_counters(owner: object, counters: RateCounterStore) -> None:
 
 
 def _take_slot(counters: RateCounterStore, name: str, requests: float) -> None:
-    """Sleep until the rate limit ``name``, of ``requests`` per second, allows one more request.
+    """Sleep until the rate limit ``name`` of ``requests`` requests per second allows one more.
 
     Raises:
         ValueError: ``requests`` is not positive.

@@ -169,7 +169,10 @@ class SlidingWindowCounter:
         self._lock = threading.Lock()
 
     def reserve(self, terms: RateLimits, weight: int) -> Reservation:
-        """Reserve ``weight`` requests, or return the wait until the rate limits allow them."""
+        """Reserve ``weight`` requests; if a rate limit does not allow them yet, return the wait.
+
+        ``terms`` contains the rate limits.
+        """
         with self._lock:
             now = time.monotonic()
             wait = max(self._until_free(rate, weight, now) for rate in terms.rates)

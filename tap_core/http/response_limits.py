@@ -45,11 +45,11 @@ _FRAMING: Final = 8 * 1024 * 1024
 
 
 class ResponseTooLargeError(FatalAPIError):
-    """Raised if a response exceeds the size limit that its stream sets."""
+    """Error for a response that exceeds the size limit that its stream sets."""
 
 
 class ResponseTooSlowError(FatalAPIError):
-    """Raised if receiving or reading a response takes longer than its stream allows."""
+    """Error for a response that takes longer to receive or read than its stream allows."""
 
 
 class ResponseLimits(NamedTuple):
@@ -210,7 +210,7 @@ def make_too_large_error(
 
 
 class _InForce(threading.local):
-    """Limits of the request that the current thread sends and of the response that it reads."""
+    """Limits of the request that a thread sends, and of the response that it reads."""
 
     is_undeclared_host: bool = False
     """True while a request is sent to a host that only a response may have named."""

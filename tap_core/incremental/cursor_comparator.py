@@ -48,7 +48,7 @@ class CursorComparator(ReplicationKeyComparator):
 
     @property
     def is_declared(self) -> bool:
-        """Always True: the cursor declares its formats; a value in any other format is ignored."""
+        """Always True: the cursor declares its formats, and values in other formats are ignored."""
         return True
 
     def instant(self, value: Any) -> dt.datetime | None:

@@ -314,9 +314,9 @@ def _parse_offset(text: str) -> timezone | None:
 
 
 def _parse_zone(tail: str) -> tuple[int, timezone] | None:
-    """Return the position of the UTC offset at the end of a text, and its time zone.
+    """Return the position in ``tail`` at which its UTC offset begins, and the offset as time zone.
 
-    For example, ``.5+01:00`` has the position 2. Return None if the text has no offset.
+    For ``.5+01:00`` the position is 2. Return None if the text does not end with an offset.
     """
     if tail[-1:] == "Z":
         return len(tail) - 1, timezone.utc

@@ -70,7 +70,7 @@ class MessageLines(Generic[_Message]):
     def messages(self, lines: list[bytes]) -> Iterator[_Message]:
         """Decode complete lines and yield their messages; blank lines are skipped.
 
-        Each line is removed from the list ``lines`` before it is decoded, to free memory.
+        To free memory, each line is removed from ``lines`` before it is decoded.
         """
         decode = self._format.decode
         lines.reverse()

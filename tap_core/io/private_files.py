@@ -77,7 +77,7 @@ def open_regular(
 
 
 def trust_fault(status: os.stat_result, owners: Collection[int] = ()) -> str:
-    """Return the reason why a file or folder with this ``status`` is not trusted, or "".
+    """Return the reason why a file or folder with a ``status`` must not be trusted; "" for none.
 
     ``owners`` are ids of users that are trusted in addition to the current user and root.
     """

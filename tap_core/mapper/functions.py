@@ -144,7 +144,7 @@ def _random_below(top: float) -> int:
 
 
 class FunctionLibrary:
-    """Wrapper of a Python module, such as ``datetime``, that exposes only public members."""
+    """Wrapper of a Python module, such as ``datetime``, that exposes only its public members."""
 
     __slots__ = ("_module",)
 

@@ -45,7 +45,7 @@ def _add_keyword(result: JsonSchema, keyword: str, value: Any) -> None:
 
 
 def _merge_two(first: Any, second: Any) -> Any:
-    """Merge two schemas into one; if one of them is True or False, return the second schema."""
+    """Merge two schemas into one; if one of them is a boolean, return the second schema."""
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         return merge_schemas([dict(first), dict(second)])
     return second

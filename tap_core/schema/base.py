@@ -60,7 +60,10 @@ class SchemaSource(ABC, Generic[KeyT]):
     def preprocess_schema(
         self, schema: JsonSchema, *, key_properties: Sequence[str] = ()
     ) -> JsonSchema:
-        """Convert a schema with the preprocessor. Without one, return the schema unchanged."""
+        """Convert a schema fetched from the source to JSON Schema, if a preprocessor is configured.
+
+        Without a preprocessor, return the schema unchanged. See `SchemaPreprocessor`.
+        """
         if self._preprocessor is None:
             return schema
         return self._preprocessor.preprocess_schema(schema, key_properties=key_properties)

@@ -48,7 +48,7 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
     def normalize_schema(
         self, schema: JsonSchema, *, key_properties: Sequence[str] = ()
     ) -> JsonSchema:
-        """Return a copy of a schema, converted to JSON Schema with all its subschemas.
+        """Return a copy of an OpenAPI schema, converted to JSON Schema with all its subschemas.
 
         The schema's properties become nullable, unless they are in ``key_properties``.
         """

@@ -112,8 +112,8 @@ def compile_validator(
 class _CodeGenerator:
     """Generator of Python source for functions that check values against JSON Schemas.
 
-    A generated function returns True only if the value is valid, and False if it is invalid or the
-    function cannot decide.
+    A generated function returns True only for a valid value. A result of False does not prove that
+    the value is invalid, since the function does not know all keywords.
     """
 
     def __init__(self, formats: Collection[str], conforms: FormatChecker | None) -> None:

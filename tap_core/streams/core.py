@@ -499,8 +499,8 @@ class Stream(abc.ABC):
             The child context, or None to skip the children of this record.
 
         Raises:
-            NotImplementedError: The stream has no context, and a child has one bookmark for each
-                context, so this method must be overridden.
+            NotImplementedError: The method must be overridden: the stream has no context, and a
+                child needs one, because it has one bookmark per context.
 
         Example:
             def get_child_context(self, record, context):

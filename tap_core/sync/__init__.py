@@ -41,7 +41,7 @@ def __getattr__(name: str) -> Any:
     """Import and return the module ``name`` of this package when it is first accessed.
 
     Raises:
-        AttributeError: Any other name.
+        AttributeError: The package has no module of this name.
     """
     if name in __all__:
         return _import_module(f"{__name__}.{name}")

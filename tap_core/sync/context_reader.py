@@ -34,7 +34,7 @@ class ContextReader:
 
     @property
     def has_cursor(self) -> bool:
-        """True if the stream has a cursor, an object that compares and limits its bookmarks."""
+        """True if a cursor, such as a DatetimeBasedCursor, determines the stream's bookmarks."""
         return False
 
     @property

@@ -202,7 +202,7 @@ class _Chunk:
 
 
 class AirbyteReader:
-    """Reader that converts the output of an Airbyte source, passed as bytes, to events.
+    """Reader that converts the bytes of an Airbyte source to events, such as rows and states.
 
     Call `feed` with each block of bytes, and `close` at the end of the input. Consume all events
     that both methods yield. After that, `iterate_warnings` yields warnings that summarize the

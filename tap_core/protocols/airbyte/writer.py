@@ -38,7 +38,7 @@ _ENDS: Final = (Progress.COMPLETE, Progress.INCOMPLETE)
 
 
 class AirbyteWriter:
-    """Writer that converts events to Airbyte messages and passes them to a function ``write``."""
+    """Writer that converts a sync's events, such as rows and states, to Airbyte messages."""
 
     takes_files = False
     """False: the protocol has no messages for files, so rows are always written as records."""

@@ -27,8 +27,8 @@ def check_allowed_settings(
 ) -> None:
     """Check that a gRPC call sets only settings that the tap declares or the operator allows.
 
-    A schema with ``additionalProperties`` declares all names. The setting ``batch_config`` always
-    needs the operator's permission, because it names folders and URLs to which rows are written.
+    The tap declares all names if its schema allows ``additionalProperties``. But ``batch_config``
+    always needs the operator's permission: it names folders and URLs to write rows to.
 
     Args:
         settings: Settings of the call.

@@ -154,7 +154,7 @@ class _Connector:
         """Create a tap with the settings in a configuration, without catalog and state.
 
         Raises:
-            ConfigurationError: A setting is invalid, or a call may not set it.
+            ConfigurationError: A setting is invalid, or gRPC calls are not allowed to set it.
         """
         schema = self._tap_class._full_schema()  # noqa: SLF001  the SDK's own method
         settings = self._renewed.get(configuration) or parse_configuration(configuration, schema)

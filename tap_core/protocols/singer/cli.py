@@ -491,7 +491,10 @@ def _open_input(path: str) -> Iterator[BinaryIO]:
 
 
 def _get_config_hint(plugin_name: str, config: Sequence[str]) -> str:
-    """Return advice on passing settings, to end a message; "" if ``config`` has only files."""
+    """Return advice on how to pass settings, for the end of an error message.
+
+    Return "" if all values of ``--config`` are files. ``config`` has these values.
+    """
     if not config:
         return f". {NO_SETTINGS}"
     if ENV in config:

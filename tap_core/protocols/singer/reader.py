@@ -133,7 +133,7 @@ class _Chunk:
 
 
 class SingerReader:
-    """Reader that converts Singer messages, read as bytes, to events.
+    """Reader that converts the bytes of Singer messages to events, such as rows and states.
 
     Call `feed` with each block of bytes, and `close` at the end of the input. Consume all events
     that both methods yield.
