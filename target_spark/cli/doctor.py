@@ -252,7 +252,7 @@ def _get_pyspark_version() -> str:
 
 
 def _describe_jars(config: Mapping[str, Any]) -> str:
-    """Return a text with the required jars: each is on this machine, or will be downloaded.
+    """Return a text that names the required jars, and says if each is here or will be downloaded.
 
     Raises:
         SparkUnavailableError: The format does not support this Spark version, or a configured jar

@@ -150,7 +150,7 @@ def _read_page(
 def _describe_run(rows: Sequence[Mapping[str, Any]], clean: Callable[[str], str]) -> dict[str, Any]:
     """Return the values that the HTML report shows for one run, such as its outcome.
 
-    ``rows`` are the rows of this run in the table of all runs, one per stream.
+    ``rows`` are this run's rows in the table of runs, one per stream. ``clean`` redacts a text.
     """
     first = rows[0]
     return {

@@ -397,10 +397,10 @@ def _decode_record(
 
 
 def _remove_rows(batch: Batch, excluded: Collection[int], folder: SpoolFolder) -> Batch:
-    """Write the rows of a batch, except excluded ones, to a new file; return the new batch.
+    """Return a batch of the rows that are not excluded, written to a new file in ``folder``.
 
-    ``excluded`` has ordinals (positions in the input). If it is empty, no file is written, and the
-    batch is returned unchanged.
+    ``excluded`` has ordinals (positions in the input). If it is empty, the batch is returned as it
+    is, and no file is written.
     """
     if not excluded:
         return batch

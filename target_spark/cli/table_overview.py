@@ -114,9 +114,9 @@ def read_table(
 
 
 def to_json(config: Mapping[str, Any], overview: Any) -> str:
-    """Return the result of `list_runs` or `show_table` as JSON, with secrets redacted.
+    """Return ``overview``, a result of `list_runs` or `show_table`, as JSON without secrets.
 
-    Times are in ISO 8601.
+    Times are in ISO 8601. ``config`` has the secrets.
     """
     hide = make_redactor(config)
     document = json.loads(json.dumps(overview, default=_format_time))
@@ -125,13 +125,13 @@ def to_json(config: Mapping[str, Any], overview: Any) -> str:
 
 
 def describe_runs(config: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
-    """Format the result of `list_runs` as lines of text, with secrets redacted."""
+    """Format ``rows``, the result of `list_runs`, as lines of text without secrets."""
     text = _join_redacted(config, _format_runs(rows))
     return text or "The table of runs has no run of this stream."
 
 
 def describe_table(config: Mapping[str, Any], overview: Mapping[str, Any]) -> str:
-    """Format the result of `show_table` as lines of text, with secrets redacted."""
+    """Format ``overview``, the result of `show_table`, as lines of text without secrets."""
     return _join_redacted(config, _format_table(overview))
 
 

@@ -251,7 +251,10 @@ def _is_url(address: str) -> bool:
 def _check_location(
     table_format: str, prefix: str, own: _Settings, merged: _Settings
 ) -> Iterator[str]:
-    """Yield an error text for each invalid catalog, database or table name."""
+    """Yield an error text for each invalid catalog, database or table name.
+
+    ``prefix``, ``own`` and ``merged`` are an item of `iterate_settings`.
+    """
     levels = split_identifier(merged.get("catalog"), merged.get("database"))
     if not levels or uses_paths(table_format, merged.get("catalog")):
         yield from _check_folder_names(prefix, own)

@@ -521,7 +521,7 @@ def _split_settings(
 
 
 def _print_errors(sentences: Iterable[str], redactors: Sequence[Callable[[str], str]]) -> int:
-    """Write each sentence without secrets to standard error; return the exit code 1."""
+    """Write sentences to standard error, redacted by all ``redactors``; return the exit code 1."""
     for sentence in sentences:
         text = sentence
         for hide in redactors:

@@ -315,7 +315,7 @@ class _Client:
         self._wire: BinaryIO | None = None
 
     def reserve(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Try to reserve time for ``weight`` HTTP requests on the server, and return its answer."""
+        """Ask the server to reserve ``weight`` requests of budget ``name``; return its answer."""
         return self._call(_RateLimitMessage(name, _replace_infinity(terms), weight))
 
     def lower(
@@ -323,7 +323,8 @@ class _Client:
     ) -> None:
         """Tell the server how many more requests an API allows, according to a response header.
 
-        The server then delays the requests of all workers until the API resets its limit.
+        ``left`` is that number, and ``seconds`` the time until the API resets it. Each may be
+        unknown (None). The server then delays the requests of all workers accordingly.
         """
         self._call(_RateLimitMessage(name, _replace_infinity(terms), 0, left, seconds))
 
@@ -427,9 +428,9 @@ class _SlotCounter:
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """Delay all later requests until an API resets its limit, if no requests remain.
+        """Delay all later requests until the API resets its limit, if no requests are ``left``.
 
-        If the time until the reset is unknown, it is the longest period of ``terms``.
+        The reset is in ``seconds`` or, if that is None, after the longest period of ``terms``.
         """
         if left == 0:
             wait = max(period for _, period in terms.rates) if seconds is None else seconds

@@ -101,7 +101,7 @@ def apply_plan(
 
 
 def _is_rewritten(plan: AlterPlan, table_format: str) -> bool:
-    """Return True if a change of the table requires rewriting all its rows.
+    """Return True if the changes in ``plan`` require that all rows of the table are rewritten.
 
     Rewriting is required to convert values of a column, or to drop a column of a Delta table.
     """

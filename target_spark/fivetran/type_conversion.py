@@ -75,7 +75,7 @@ def get_conversion(value: str, old: str, new: str) -> Conversion:
 
 
 def _get_converter(old: str, new: str) -> _Converter:
-    """Return the function that builds the SQL for a conversion between two kinds of types."""
+    """Return the function that builds SQL to convert values of kind ``old`` to kind ``new``."""
     if new == "text":
         return _to_text
     return _from_text if old == "text" else _CONVERTERS.get((old, new), _lose_all)

@@ -135,7 +135,8 @@ def _build_changes(fault_arrays: Mapping[str, str]) -> str:
 def _build_fault_array(type_: ColumnType, *, truncate: bool) -> str:
     """Return the SQL of an array with the path and text of each error in a value.
 
-    The SQL reads the value from the column ``i``.
+    The SQL reads the value from the column ``i``. If ``truncate`` is false, a date-time with more
+    digits than microseconds is an error.
     """
     cases = ", ".join(
         f"CASE WHEN {fault.condition}"

@@ -258,7 +258,7 @@ def _map_event(
 
 
 def _map_rows(event: Rows, routes: Sequence[_Route]) -> Iterator[Event]:
-    """Yield one event with the mapped rows for each output stream that receives rows.
+    """Yield one event with the mapped rows for each output stream in ``routes`` that receives rows.
 
     If a map fails for a row, the rows before that row are yielded, and then the error is raised.
     """

@@ -289,7 +289,8 @@ def _find_storage_libraries(
 ) -> Iterator[Library]:
     """Yield the `Library` (set of jars) of each object storage that the run uses, such as S3.
 
-    A library is left out if the user provides the first of its requested jars.
+    The URLs in ``addresses`` and the Spark settings ``conf`` show which are used. A library is left
+    out if the user provides the first of its requested jars.
 
     Raises:
         SparkUnavailableError: No version of an object storage's jars is known for this version of

@@ -98,7 +98,7 @@ class DryRunWriter:
     def append(
         self, _table: Table, df: DataFrame, _commit: CommitMetadata, _rows: int | None = None
     ) -> CommitStats:
-        """Compute every row to find errors, and return the row count. Nothing is written."""
+        """Return the row count. All rows are computed, to find errors, but nothing is written."""
         return CommitStats(inserted=_compute_rows(df))
 
     replace = append
