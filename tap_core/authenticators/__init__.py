@@ -34,10 +34,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return an OAuth class, such as `OAuthAuthenticator`; its module is imported on first access.
+    """Import the module of an OAuth class such as `OAuthAuthenticator`, and return the class.
 
     Raises:
-        AttributeError: Any other name.
+        AttributeError: The package has no attribute ``name``.
     """
     if name in {"OAuthAuthenticator", "OAuthJWTAuthenticator"}:
         from tap_core.authenticators import oauth

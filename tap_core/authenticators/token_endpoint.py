@@ -274,13 +274,13 @@ class TokenRequest:
 
 
 def collect_payload_secrets(payload: Any) -> Secrets:
-    """Return the secrets in the form data of a token request, which messages must not show."""
+    """Return the secrets in the form data of a token request (``payload``), to redact them."""
     hidden = [value for name, value in _iterate_fields(payload) if name not in _PUBLIC]
     return collect_secrets({"secret": hidden})  # all values of a setting of this name are secret
 
 
 def _iterate_fields(payload: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the (name, value) pairs of form data, which is a mapping or URL-encoded text."""
+    """Yield the (name, value) pairs of ``payload``, which is a mapping or URL-encoded form data."""
     if isinstance(payload, Mapping):
         yield from payload.items()
     elif isinstance(payload, (str, bytes)):
@@ -289,9 +289,9 @@ def _iterate_fields(payload: Any) -> Iterator[tuple[str, Any]]:
 
 
 def parse_oauth_error(content: str | bytes, secrets: Secrets) -> tuple[str | None, str | None]:
-    """Return ``error`` and ``error_description`` from the JSON error response of a token endpoint.
+    """Return ``error`` and ``error_description`` of ``content``, a token endpoint's error response.
 
-    A missing field is None; both are None if the response is not JSON. In the returned texts,
+    A missing field is None; both are None if ``content`` is not JSON. In the returned texts,
     ``secrets`` are replaced by ``***``.
     """
     try:

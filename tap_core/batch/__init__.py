@@ -13,10 +13,10 @@ __all__ = ["BaseBatcher", "Batcher", "JSONLinesBatcher", "lazy_chunked_generator
 
 
 def __getattr__(name: str) -> Any:
-    """Return the class `Batcher` or `JSONLinesBatcher`; their module is imported on first access.
+    """Import the module of the class `Batcher` or `JSONLinesBatcher`, and return the class.
 
     Raises:
-        AttributeError: Any other name.
+        AttributeError: The package has no attribute ``name``.
     """
     if name in {"Batcher", "JSONLinesBatcher"}:
         from tap_core.batch import batchers

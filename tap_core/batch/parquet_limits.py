@@ -76,8 +76,8 @@ def iterate_column_chunks(metadata: Any) -> Iterator[tuple[Any, Any]]:
 def get_batch_rows(metadata: Any, default: int) -> int:
     """Return the number of rows of a Parquet file that a reader should decode at once.
 
-    The result is 1 if the file may repeat a long value, because each copy takes memory. Otherwise
-    it is ``default``.
+    ``metadata`` is the file's ``pyarrow.parquet.FileMetaData``. The result is 1 if the file may
+    repeat a long value, because each copy takes memory. Otherwise it is ``default``.
     """
     columns = (column for _, column in iterate_column_chunks(metadata))
     return 1 if any(map(_repeats_long_values, columns)) else default

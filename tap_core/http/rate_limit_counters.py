@@ -104,7 +104,7 @@ class LeakyBucket:
         return Reservation(begin - now, is_taken=True)
 
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:  # noqa: ARG002
-        """Block all slots for ``seconds`` seconds if the API allows no requests (``left`` is 0)."""
+        """If no requests remain (``left`` is 0), block all time slots for ``seconds`` seconds."""
         if left == 0 and seconds is not None:
             with self._lock:
                 self._free_at = max(self._free_at, time.monotonic() + seconds)

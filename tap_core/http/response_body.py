@@ -156,9 +156,10 @@ def _check_compressed_end(response: requests.Response, content: bytes = b"") -> 
 
 
 def _is_json_document(response: requests.Response, content: bytes) -> bool:
-    """Return True if a body is declared as JSON and is one complete object or list.
+    """Return True if ``content`` is declared as JSON and is one complete JSON object or list.
 
-    Of a number, the end may be missing, and of JSON Lines, other objects.
+    Return False for a number, whose last digits may be missing, and for JSON Lines, whose last
+    objects may be missing.
     """
     is_json = content_type(response).endswith(("/json", "+json"))
     if not is_json or not content.lstrip().startswith((b"{", b"[")):

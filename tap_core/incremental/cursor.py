@@ -339,7 +339,7 @@ class DatetimeBasedCursor:
 
 
 def _get_error(check: Callable[[], object]) -> str | None:
-    """Return the text of the ValueError that a function raises, or None."""
+    """Call ``check`` and return the text of its ValueError, or None if it raises no such error."""
     try:
         check()
     except ValueError as error:

@@ -73,7 +73,7 @@ class JobLimiter:
 
 
 def poll_sleep(run: SyncRun, seconds: float) -> None:
-    """Sleep; if the sync ends meanwhile, stop sleeping and raise an error.
+    """Sleep for ``seconds``; if the sync ends meanwhile, stop sleeping and raise an error.
 
     Raises:
         BaseException: The sync cannot write its output any longer; this is the reason.

@@ -575,7 +575,7 @@ class Builder:
 
 
 def _is_unset(expected: FieldType, node: Any) -> bool:
-    """Return True if an option has no value: null or, for an optional condition, an empty text."""
+    """Return True if ``node`` gives no value: null or, for an optional condition, an empty text."""
     is_optional_condition = expected.kind == "condition" and expected.is_optional
     return node is None or (is_optional_condition and node == "")
 

@@ -159,9 +159,9 @@ class _CheckWriter:
     ) -> None:
         """Generate the code that checks a value whose schema declares neither properties nor items.
 
-        ``kind`` is Python source for the type of the value, such as ``type(v1 := record['id'])``,
-        which also stores the value in ``variable``. ``below`` are deselected properties of the
-        value.
+        ``indent`` is the indentation level of the code. ``kind`` is Python source for the type of
+        the value, such as ``type(v1 := record['id'])``, which also stores the value in
+        ``variable``. ``below`` are deselected properties of the value.
         """
         terms = [f"{kind} not in {self._bind('types', rule.kinds)}"]
         if rule.accepts_other is not None and not below:

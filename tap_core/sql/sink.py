@@ -292,7 +292,7 @@ class SQLSink(BatchSink, Generic[_C]):
             records: Records to insert.
 
         Returns:
-            The number of inserted rows that the database driver reports.
+            The number of inserted rows that the driver reports, or None if it reports none.
 
         Raises:
             UnstorableValueError: The database cannot store a value; no row is inserted.

@@ -213,8 +213,9 @@ class BatchFileOutput:
     def custom_batches(self, source: str) -> Iterator[None]:
         """Context manager for syncing a stream whose batch files the tap's code writes.
 
-        Inside the block, `block_states` can prevent the writing of states. If the block then fails,
-        no further states are written, because records may be missing from the files.
+        ``source`` is the stream's name. Inside the block, `block_states` can prevent the writing of
+        states. If the block then fails, no further states are written, because records may be
+        missing from the files.
         """
         thread_key = _make_thread_key(source)
         self._custom_batch_keys.add(thread_key)

@@ -198,7 +198,7 @@ class ChildSyncPool:
                     self._bookmark.add_record(written)
 
     def reload(self) -> None:
-        """Read the bookmark of the parent stream again, after the state was changed elsewhere."""
+        """Read the parent stream's bookmark from the state again, after other code changed it."""
         if self._bookmark is not None:
             self._bookmark.reload()
 
@@ -234,7 +234,7 @@ class DeferredBookmark:
         self._records.append(record)
 
     def reload(self) -> None:
-        """Read the bookmark of the parent stream again, after the state was changed elsewhere."""
+        """Read the parent stream's bookmark from the state again, after other code changed it."""
         self._cursor.reload()
 
     def settle(self) -> None:

@@ -255,7 +255,7 @@ class SyncRun:
                         moved()
 
     def reload_bookmarks(self) -> None:
-        """Reset this thread's cursors to the bookmarks in the state, which have changed."""
+        """Reset this thread's cursors to the bookmarks in the state, which other code changed."""
         with self.outbox.lock:
             for cursor in self.cursors:
                 cursor.reload()

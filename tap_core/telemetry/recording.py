@@ -112,7 +112,7 @@ class Telemetry:
         return span
 
     def _find_parent(self, role: str, stream: str) -> Context | None:
-        """Return the parent of new spans of a stream: the span of the stream, or else of the run.
+        """Return the parent of new spans of a stream: the stream's own span, or else the run's.
 
         ``role`` is ``tap`` or ``target``.
         """
@@ -147,7 +147,8 @@ class Telemetry:
     ) -> Iterator[Callable[[int], None]]:
         """Context manager that records an HTTP request as a span, and its duration as a metric.
 
-        It yields a function that the caller must call with the status code of the response.
+        It yields a function that the caller must call with the response's status code. ``secrets``
+        returns the texts to redact in the URL.
         """
         from tap_core.redaction.http import collect_sent_secrets
 

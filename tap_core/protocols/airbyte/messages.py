@@ -52,7 +52,7 @@ def line(kind: str, field: str, body: Mapping[str, Any]) -> bytes:
 
 
 def log_line(level: str, message: str, stack_trace: str | None = None) -> bytes:
-    """Return a LOG message as a line of JSON. ``level`` is a level of Airbyte, such as WARN."""
+    """Return a LOG message as a line of JSON. ``level`` is an Airbyte level, such as WARN."""
     body = {"level": level, "message": message}
     return line("LOG", "log", {**body, "stack_trace": stack_trace} if stack_trace else body)
 

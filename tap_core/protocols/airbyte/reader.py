@@ -359,7 +359,7 @@ class AirbyteReader:
         )
 
     def _add_row(self, body: _Body, chunk: _Chunk) -> None:
-        """Add a record to the rows in ``chunk``. Skip it if its data is not a JSON object."""
+        """Add a record to the rows in ``chunk``, or skip it if its data is not a JSON object."""
         row = bytes(body.data)
         if row[0] != _OPEN_BRACE and not isinstance(body, _TextBody):
             self._skip_line(row, "a record's data must be an object")

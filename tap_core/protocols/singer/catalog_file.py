@@ -95,7 +95,7 @@ def _check_entry(entry: Mapping[str, Any], location: str) -> None:
 
 
 def _check_keys(entry: Mapping[str, Any], metadata: list[dict[str, Any]], location: str) -> None:
-    """Raise CatalogFileError if an entry has several replication keys, or a key is no string."""
+    """Raise CatalogFileError if a stream has several replication keys, or a key is no string."""
     roots = [each.get("metadata") for each in metadata if not each.get("breadcrumb")]
     of_stream = roots[0] if roots else None
     in_metadata = of_stream.get("replication-key") if isinstance(of_stream, Mapping) else None
