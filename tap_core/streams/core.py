@@ -55,6 +55,8 @@ from tap_core.sync.override_detection import BATCH_HOOKS, OVERRIDABLE_HOOKS, get
 from tap_core.typing.inspect import TypeConformanceLevel as TypeConformanceLevel
 
 if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
     from tap_core.batch.encodings import BaseBatchFileEncoding, BatchConfig
     from tap_core.mapper.stream_maps import StreamMap
     from tap_core.singerlib.messages import RecordMessage, SchemaMessage, SDKBatchMessage
@@ -192,7 +194,7 @@ class Stream(abc.ABC):
         self._input_schema: JsonSchema | None = None
         self._metadata: MetadataMapping | None = None
         self._mask: SelectionMask | None = None
-        self._schema_filepath: Path | None = None
+        self._schema_filepath: Path | Traversable | None = None
         if source := schema or self.schema_filepath:
             self._schema, path = load_schema(self.name, source)
             self._schema_filepath = path or self._schema_filepath
@@ -354,8 +356,8 @@ class Stream(abc.ABC):
         """Name of the stream within its namespace, such as a table name; `name` by default."""
         return self.name
 
-    @property
-    def schema_filepath(self) -> Path | None:
+    @overridable_property
+    def schema_filepath(self) -> Path | Traversable | None:
         """Path of the JSON file from which the schema was read, or None (deprecated)."""
         return self._schema_filepath
 

@@ -31,6 +31,8 @@ from tap_core.types import JsonSchema
 from tap_core.typing.inspect import is_datetime_type
 
 if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
     from tap_core.sync.interfaces import SyncStream
 
 __all__ = [
@@ -43,12 +45,13 @@ __all__ = [
 ]
 
 
-def load_schema(stream_name: str, source: object) -> tuple[JsonSchema, Path | None]:
+def load_schema(stream_name: str, source: object) -> tuple[JsonSchema, Path | Traversable | None]:
     """Return a schema as a dict, and the path of its file if it was read from one.
 
     Args:
         stream_name: Name of the stream, for error messages.
-        source: A dict, a `Schema`, or (deprecated) the path of a JSON file.
+        source: A dict, a `Schema`, or (deprecated) the path of a JSON file or, in a
+            package, its `Traversable`.
 
     Returns:
         The schema and the path. The path is None if ``source`` is not a path.
@@ -61,10 +64,10 @@ def load_schema(stream_name: str, source: object) -> tuple[JsonSchema, Path | No
         return source.to_dict(), None
     if isinstance(source, dict):
         return source, None
-    if not isinstance(source, (str, PathLike)):
+    path: Any = Path(source) if isinstance(source, (str, PathLike)) else source
+    if not hasattr(path, "read_text"):
         msg = f"Unexpected type {type(source).__name__} for arg 'schema'."
-        raise ValueError(msg)  # noqa: TRY004 - singer_sdk raises ValueError
-    path = Path(source)
+        raise ValueError(msg)
     if not path.is_file():
         msg = f"Stream '{stream_name}': there is no schema file '{source}'."
         raise FileNotFoundError(msg)

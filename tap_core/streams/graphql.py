@@ -40,7 +40,6 @@ class GraphQLStream(RESTStream[_TToken], abc.ABC, Generic[_TToken]):
             query = "users { id }"
     """
 
-    path = ""
     http_method = "POST"
 
     @overridable_property

@@ -111,7 +111,7 @@ _TToken = DefaultTypeVar("_TToken", default=Any)
 class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     """Base class of a stream of an HTTP API, for any response format."""
 
-    path: str | None = None
+    path: str = ""
     """Path of the endpoint, appended to ``url_base``, such as ``/users/{user_id}``. ``{key}`` is
     replaced by a value of the context or a setting."""
 
@@ -204,7 +204,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
     def get_url(self, context: Context | None) -> str:
         """Return ``url_base + path``; a context value or a setting replaces each ``{key}``."""
-        url = f"{self.url_base}{self.path or ''}"
+        url = f"{self.url_base}{self.path or ''}"  # some taps set it to None
         values = {**self.config, **(context or {})} if "{" in url else {}
         return check_dot_segments(url, self._fill_placeholders(url, values))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import zipfile
 
 import pytest
 
@@ -59,9 +60,14 @@ def test_schema_argument_accepts_a_file_path(tmp_path):
     assert (found.schema, found.schema_filepath) == (SCHEMA, path)
 
 
-def test_schema_filepath_attribute_is_read(tmp_path):
+@pytest.mark.parametrize("is_zipped", [False, True])
+def test_schema_filepath_attribute_is_read(tmp_path, is_zipped):
     path = tmp_path / "a.json"
     path.write_text(json.dumps(SCHEMA))
+    if is_zipped:  # as from importlib.resources.files of a package in a zip file
+        with zipfile.ZipFile(tmp_path / "package.zip", "w") as archive:
+            archive.write(path, "a.json")
+        path = zipfile.Path(tmp_path / "package.zip", "a.json")
 
     class InFile(Bare):
         """A stream that uses the deprecated attribute."""
