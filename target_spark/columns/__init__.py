@@ -22,6 +22,7 @@ from target_spark.columns.table_schema import IS_CURRENT as IS_CURRENT
 from target_spark.columns.table_schema import META as META
 from target_spark.columns.table_schema import METADATA_COLUMNS as METADATA_COLUMNS
 from target_spark.columns.table_schema import ORDINAL as ORDINAL
+from target_spark.columns.table_schema import PARTITION_NULLS as PARTITION_NULLS
 from target_spark.columns.table_schema import RAW_ID as RAW_ID
 from target_spark.columns.table_schema import TABLE_VERSION as TABLE_VERSION
 from target_spark.columns.table_schema import VALID_FROM as VALID_FROM

@@ -7,7 +7,7 @@ that the stream does not fill.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
@@ -38,6 +38,7 @@ __all__ = [
     "META",
     "METADATA_COLUMNS",
     "ORDINAL",
+    "PARTITION_NULLS",
     "RAW_ID",
     "TABLE_VERSION",
     "VALID_FROM",
@@ -53,6 +54,12 @@ ORDINAL = "__target_spark_ordinal"
 
 DELETED_AT = "_sdc_deleted_at"
 """Column with the time at which the source deleted a row, if the row is kept."""
+
+PARTITION_NULLS: Mapping[str, str] = MappingProxyType(
+    {"": "an empty string", "__HIVE_DEFAULT_PARTITION__": "the text __HIVE_DEFAULT_PARTITION__"}
+)
+"""Texts that Delta stores as null in a partition column, with words for error messages."""
+
 TABLE_VERSION = "_sdc_table_version"
 """Column with the Singer table version of a row: the ``version`` of its RECORD message."""
 VALID_FROM = "_sdc_valid_from"
@@ -202,7 +209,8 @@ class TableSchema:
         truncate_timestamps: True to truncate date-times to microseconds. False to quarantine rows
             with more digits.
         filled: Names of the properties that fill text partition columns of a Delta table. If one of
-            them is an empty string, the row is quarantined, because Delta would store null.
+            them is one of the `PARTITION_NULLS`, the row is quarantined, because Delta would store
+            null.
         nulls_invalid_values: True to load a row with conversion errors and write null instead of
             the bad values, unless a key or the deletion time is bad. False to quarantine the row.
         on_change: The policy for an existing table whose columns differ.
@@ -273,6 +281,21 @@ class TableSchema:
             return self
         column = Column(name, name, METADATA_COLUMNS[name], feed=ColumnSource.METADATA)
         return replace(self, columns=(*self.columns, column))
+
+    def with_filled(self, partition_columns: Collection[str]) -> TableSchema:
+        """Return a copy in which the properties of text partition columns are in ``filled``.
+
+        Args:
+            partition_columns: Names of columns in which the table stores `PARTITION_NULLS` as null.
+        """
+        sources = (
+            column.source
+            for column in self.columns
+            if column.name in partition_columns
+            and column.feed is ColumnSource.PROPERTY
+            and column.type == Text()
+        )
+        return replace(self, filled=tuple(dict.fromkeys((*self.filled, *sources))))
 
     def column_fed_by(
         self, source: str, feed: ColumnSource = ColumnSource.PROPERTY

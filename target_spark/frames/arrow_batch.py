@@ -25,6 +25,7 @@ from target_spark.columns import (
     META,
     METADATA_COLUMNS,
     ORDINAL,
+    PARTITION_NULLS,
     RAW_ID,
     TABLE_VERSION,
     VALID_FROM,
@@ -123,7 +124,7 @@ def read_arrow_batch(
     except (ConversionError, RecursionError) as error:
         raise UnsupportedBatchError(str(error)) from error
     by_source = dict(zip(properties, records.columns, strict=True))
-    _refuse_empty_texts(table_schema, by_source)
+    _refuse_partition_nulls(table_schema, by_source)
     arrays = {}
     for column in table_schema.columns:
         if column.feed is ColumnSource.METADATA and column.source != DELETED_AT:
@@ -201,11 +202,11 @@ def _read_lines(path: str) -> list[_Line]:
     return lines
 
 
-def _refuse_empty_texts(table_schema: TableSchema, by_source: Mapping[str, pa.Array]) -> None:
-    """Raise `UnsupportedBatchError` if a partition column has "", which Delta stores as null."""
+def _refuse_partition_nulls(table_schema: TableSchema, by_source: Mapping[str, pa.Array]) -> None:
+    """Raise `UnsupportedBatchError` if a partition column has a text that Delta stores as null."""
     for source in table_schema.filled:
-        if any(value == "" for value in by_source[source].to_pylist()):
-            raise UnsupportedBatchError(f"{source}: an empty string in a partition column")
+        if not PARTITION_NULLS.keys().isdisjoint(by_source[source].to_pylist()):
+            raise UnsupportedBatchError(f"{source}: a text that a partition stores as null")
 
 
 def _build_metadata_column(

@@ -37,6 +37,7 @@ from target_spark.frames.sql_plan import (
     build_arrays_by_type,
     converted_columns,
     find_corrupted_keys,
+    find_partition_nulls,
     key_values,
     source_expression,
 )
@@ -172,10 +173,7 @@ def _find_line_errors(table_schema: TableSchema) -> dict[str, str]:
         faults[f"{key}: {MISSING_KEY}"] = f"(`_corrupt` IS NULL AND {value} IS NULL)"
     for key, falsified in find_corrupted_keys(table_schema).items():
         faults[f"{key}: an unpaired surrogate"] = falsified
-    for source in table_schema.filled:
-        empty = f"coalesce({quote('r', source)} = '', false)"
-        faults[f"{source}: an empty string, which a partition stores as null"] = empty
-    return faults
+    return faults | find_partition_nulls(table_schema)
 
 
 class UnparsedReasons(NamedTuple):

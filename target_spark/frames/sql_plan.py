@@ -25,6 +25,7 @@ from target_spark.columns import (
     IS_CURRENT,
     META,
     METADATA_COLUMNS,
+    PARTITION_NULLS,
     RAW_ID,
     TABLE_VERSION,
     VALID_FROM,
@@ -40,7 +41,7 @@ from target_spark.columns import (
 )
 from target_spark.frames.airbyte_meta import build_meta, get_extracted_at, raw_id
 from target_spark.frames.sql_casts import exact_cast, fast_cast, has_no_timezone, is_converted
-from target_spark.tables.identifiers import quote
+from target_spark.tables.identifiers import quote, sql_literal
 
 __all__ = [
     "BAD_ROWS_MARKER",
@@ -52,6 +53,7 @@ __all__ = [
     "count_missing_timezones",
     "fast_plan",
     "find_corrupted_keys",
+    "find_partition_nulls",
     "key_values",
     "source_expression",
     "tolerant_plan",
@@ -134,12 +136,12 @@ def _cast_or_fail(
 def build_row_check(table_schema: TableSchema) -> str:
     """Return a SQL condition that is true for a valid row, and fails the Spark job for other rows.
 
-    A row is valid if its record could be parsed, has a value for each primary key, and has no empty
-    string in a partition column. Other values are not checked.
+    A row is valid if its record could be parsed, has a value for each primary key, and has no text
+    in a partition column that would be stored as null. Other values are not checked.
     """
     fits = ["`_corrupt` IS NULL", "`r` IS NOT NULL"]
     fits += (f"{value} IS NOT NULL" for value in key_values(table_schema).values())
-    fits += (f"coalesce({quote('r', source)} <> '', true)" for source in table_schema.filled)
+    fits += (f"NOT {nulled}" for nulled in find_partition_nulls(table_schema).values())
     fits += ["startswith(`whole`, '{')"] if table_schema.keeps_whole else []
     fits += (f"NOT {falsified}" for falsified in find_corrupted_keys(table_schema).values())
     return f"if({' AND '.join(fits)}, true, raise_error('{BAD_ROWS_MARKER}'))"
@@ -147,12 +149,30 @@ def build_row_check(table_schema: TableSchema) -> str:
 
 def key_values(table_schema: TableSchema) -> dict[str, str]:
     """Return the SQL that reads each primary key from the parsed JSON record, by property name."""
+    return _source_expressions(table_schema, table_schema.key_sources)
+
+
+def find_partition_nulls(table_schema: TableSchema) -> dict[str, str]:
+    """Return SQL conditions that are true if a partition column would store a text as null.
+
+    The keys of the result describe the property and the text, for error messages.
+    """
+    return {
+        f"{source}: {words}, which a partition stores as null": (
+            f"coalesce({value} = {sql_literal(text)}, false)"
+        )
+        for source, value in _source_expressions(table_schema, table_schema.filled).items()
+        for text, words in PARTITION_NULLS.items()
+    }
+
+
+def _source_expressions(table_schema: TableSchema, sources: Iterable[str]) -> dict[str, str]:
     columns = {
         column.source: column
         for column in table_schema.columns
         if column.feed is ColumnSource.PROPERTY
     }
-    return {key: source_expression(columns[key]) for key in table_schema.key_sources}
+    return {source: source_expression(columns[source]) for source in sources}
 
 
 def find_corrupted_keys(table_schema: TableSchema) -> dict[str, str]:

@@ -543,7 +543,8 @@ class BatchWriter:
         if state.drops_not_null:
             check_not_null_policy(wanted.on_change)
         sources = writer.sources(spark, table)
-        prepared_columns, changes = diff_with_table(wanted, types, writer.can_widen, sources)
+        merged, changes = diff_with_table(wanted, types, writer.can_widen, sources)
+        prepared_columns = merged.with_filled(writer.get_partition_columns(spark, table))
         if made := tuple(change for change in changes if change.is_made):
             writer.alter(spark, table, made)
         state.add_changes(changes)

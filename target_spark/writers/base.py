@@ -164,6 +164,10 @@ class Writer(Protocol):
         """
         ...
 
+    def get_partition_columns(self, spark: SparkSession, /, table: Table) -> Collection[str]:
+        """Return the partition columns of a table in which `PARTITION_NULLS` are stored as null."""
+        ...
+
     def alter(self, spark: SparkSession, /, table: Table, changes: Sequence[SchemaChange]) -> None:
         """Add columns and nested fields to a table, and widen column types.
 

@@ -75,6 +75,12 @@ class DryRunWriter:
         readable = _strip_unknown_catalog(spark, table)
         return self._writer.describe_layout_mismatch(spark, readable, table_schema, layout)
 
+    def get_partition_columns(self, spark: SparkSession, table: Table) -> Collection[str]:
+        """Return the partition columns of an existing table that store some texts as null."""
+        if table.key in self._new_tables:
+            return ()
+        return self._writer.get_partition_columns(spark, _strip_unknown_catalog(spark, table))
+
     def alter(self, _spark: SparkSession, table: Table, _changes: Sequence[SchemaChange]) -> None:
         """Do nothing. The changed columns are stored by `annotate`, which is called next."""
 

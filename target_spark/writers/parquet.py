@@ -142,6 +142,10 @@ class ParquetWriter:
         """Return None, since Parquet tables are never partitioned."""
         return None
 
+    def get_partition_columns(self, _spark: SparkSession, _table: Table, /) -> Collection[str]:
+        """Return an empty collection, since Parquet tables are never partitioned."""
+        return ()
+
     def alter(self, _spark: SparkSession, /, table: Table, changes: Sequence[SchemaChange]) -> None:
         """Accept new columns and fields, which the next written files will contain.
 

@@ -42,6 +42,7 @@ __all__ = [
     "describe_layout_mismatch",
     "drop_table",
     "get_layout",
+    "get_partition_columns",
     "get_properties",
     "get_schema",
     "get_table_id",
@@ -221,6 +222,14 @@ def get_layout(spark: SparkSession, table: Table) -> tuple[tuple[str, ...], tupl
         tuple(detail["partitionColumns"]),
         tuple(name.strip("`").replace("``", "`") for name in clusters),
     )
+
+
+def get_partition_columns(spark: SparkSession, table: Table) -> tuple[str, ...]:
+    """Return the names of a Delta table's partition columns, without Spark if it is local."""
+    snapshot = read_table_snapshot(table)
+    if snapshot is not None:
+        return tuple(snapshot.table.metadata().partition_columns)
+    return get_layout(spark, table)[0]
 
 
 def _may_be_delta_table(table: Table) -> bool:

@@ -48,6 +48,7 @@ from target_spark.writers.delta.catalog import (
     create_catalog_table,
     describe_layout_mismatch,
     drop_table,
+    get_partition_columns,
     get_properties,
     get_schema,
     get_table_id,
@@ -156,6 +157,7 @@ class DeltaWriter:
     keeps_batch = True
     can_widen = staticmethod(delta_widens)
     drop = staticmethod(drop_table)
+    get_partition_columns = staticmethod(get_partition_columns)
 
     def __init__(self, *, avoids_spark: bool = False, is_exclusive: bool = True) -> None:
         """Create the writer of a run, which has not read any table yet.

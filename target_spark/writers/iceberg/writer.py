@@ -295,6 +295,10 @@ class IcebergWriter:
 
         return self._commit(spark, table, commit, write, merged=True)
 
+    def get_partition_columns(self, _spark: SparkSession, _table: Table, /) -> Collection[str]:
+        """Return an empty collection, since Iceberg's partitions keep every text."""
+        return ()
+
     def describe_layout_mismatch(
         self, spark: SparkSession, table: Table, table_schema: TableSchema, layout: TableLayout
     ) -> str | None:

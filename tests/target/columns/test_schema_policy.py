@@ -215,6 +215,12 @@ def test_partition_column_that_is_left_out_or_not_text_may_be_empty() -> None:
     assert fitted.filled == ("a",)
 
 
+def test_partition_columns_of_the_table_may_not_be_empty_whatever_the_settings_are() -> None:
+    schema = wanted(EVOLVE, {"a": TEXT, "b": INT, "c": TEXT})
+    assert schema.with_filled(["a", "b", "year"]).filled == ("a",)
+    assert replace(schema, filled=("c",)).with_filled(["a", "c"]).filled == ("c", "a")
+
+
 def test_schemas_of_one_run_are_merged_under_every_policy() -> None:
     merged, changes = merge_table_schemas(wanted(FAIL, {"a": INT}), wanted(FAIL, {"b": TEXT}))
     assert merged.on_change is FAIL

@@ -308,6 +308,24 @@ def test_foreign_partitions_deletion_vectors_and_column_mapping_are_supported(
     assert delta.rows("t", "id", "a", "a_b") == [(1, "y", 2)]
 
 
+def test_text_that_a_foreign_partition_stores_as_null_is_quarantined(
+    delta: ChangedWarehouse,
+) -> None:
+    delta.sql("t", "CREATE TABLE {t} (id bigint, a string) USING delta PARTITIONED BY (a)")
+    described = schema("t", {**ID, "a": TEXT}, "id", "a")
+    texts = ["", "x", "__HIVE_DEFAULT_PARTITION__"]
+    for _ in range(2):  # as null, the key would not match in the second load
+        delta.load(
+            described, *(record("t", id=number, a=text) for number, text in enumerate(texts))
+        )
+    assert delta.rows("t", "id", "a") == [(1, "x")]
+    reasons = [
+        "a: an empty string, which a partition stores as null",
+        "a: the text __HIVE_DEFAULT_PARTITION__, which a partition stores as null",
+    ]
+    assert delta.rows("t__quarantine", "reasons") == [([text],) for text in reasons for _ in "12"]
+
+
 # Comments and names
 
 

@@ -12,7 +12,9 @@ import pytest
 from deltalake import DeltaTable, Field, Schema
 from deltalake.schema import ArrayType, PrimitiveType
 
+from target_spark.tables.table import Table
 from target_spark.writers.delta import deltalake_commit
+from target_spark.writers.delta.catalog import get_partition_columns
 from target_spark.writers.delta.deltalake_snapshot import DeltaSnapshot, read_snapshot
 
 
@@ -53,6 +55,13 @@ def test_table_that_only_takes_appends_is_not_rewritten(tmp_path: Path) -> None:
     snapshot = create_table(tmp_path / "t", **{"delta.appendOnly": "true"})
     assert snapshot.takes_files
     assert not snapshot.takes_rewrites
+
+
+def test_partition_columns_of_a_local_table_are_read_without_spark(tmp_path: Path) -> None:
+    no_spark: Any = None
+    fields = [Field(name, PrimitiveType("string")) for name in ("a", "b c", "d")]
+    DeltaTable.create(tmp_path / "t", Schema(fields), partition_by=["b c", "a"])
+    assert get_partition_columns(no_spark, Table(str(tmp_path / "t"), "t")) == ("b c", "a")
 
 
 def test_folder_without_a_log_has_no_snapshot(tmp_path: Path) -> None:
