@@ -147,7 +147,7 @@ class RateLimitServer:
             ) from self._failure
 
     def close(self) -> None:
-        """Stop the server, close its connections, and wait until its thread has ended."""
+        """Stop this rate limit server, close its connections, and wait for its thread to end."""
         self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join()
 

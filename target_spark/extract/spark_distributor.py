@@ -364,7 +364,7 @@ def _count_task_slots(spark: SparkSession) -> int:
 
 
 def _run_cancellable(engine: SparkProvider, step: Callable[[SparkSession], _T]) -> _T:
-    """Call a function in a separate thread, and return its result.
+    """Call ``step`` with a Spark session in a separate thread, and return its result.
 
     If an exception such as KeyboardInterrupt is raised in the calling thread, the Spark jobs of the
     function are cancelled.

@@ -148,7 +148,7 @@ def _cast(value: str, _old: str, new: str) -> _ConversionStep:
 
 
 def _cast_and_compare(value: str, old: str, new: str) -> _ConversionStep:
-    """Return the SQL of a cast that may round, with a condition that the value is unchanged."""
+    """Return the SQL that casts ``value`` to ``new``, and a condition that nothing was rounded."""
     converted = f"try_cast({value} AS {new})"
     return _ConversionStep(converted, f"try_cast({converted} AS {old}) = {value}")
 
@@ -189,7 +189,7 @@ def _lose_all(_value: str, _old: str, new: str) -> _ConversionStep:
 
 
 def _exact_step(converted: str) -> _ConversionStep:
-    """Return the conversion step for SQL that yields null if the new value would be inexact."""
+    """Return the conversion step for SQL (``converted``) that yields null, not an inexact value."""
     return _ConversionStep(converted, f"({converted}) IS NOT NULL")
 
 

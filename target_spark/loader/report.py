@@ -381,7 +381,7 @@ class Report:
         ]
 
     def describe_incomplete(self, stream: str) -> str:
-        """Return a text that says why a stream's states are held back, with its bad rows."""
+        """Return a text about a stream that says why its states are held back, and its bad rows."""
         counts = self.streams()[stream]
         why = counts.withheld or "the rows of other versions stay in its table"
         return (

@@ -517,7 +517,7 @@ class Session:
         return self._failure
 
     def find_failure(self, error: BaseException) -> TargetSparkError | None:
-        """Return `failure` after ``error``, which was raised by the use of Spark.
+        """Return `failure` (or None) after ``error``, which was raised by the use of Spark.
 
         If the error is a broken connection, first wait up to ten seconds for the JVM's end: the
         system closes the connections of a JVM some time before its process has ended.

@@ -82,9 +82,9 @@ class IcebergSnapshot:
 
     @property
     def counts_merged(self) -> bool:
-        """True if the summary has the numbers of rows that a MERGE inserted and updated.
+        """True if the snapshot's summary has the row counts of a MERGE, such as inserted rows.
 
-        Spark writes these numbers from version 4.1 on.
+        Spark writes these counts from version 4.1 on.
         """
         return f"{_MERGE_COUNT_PREFIX}inserted" in self.summary
 

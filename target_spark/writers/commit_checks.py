@@ -60,7 +60,7 @@ def check_predecessor(table: Table, before: CommitMetadata | None, commit: Commi
     Args:
         table: The table.
         before: The metadata of target-spark's last commit before ``commit``; None if there is none.
-        commit: The commit, which has the metadata that the run first read (``earlier``).
+        commit: The commit to make. Its field ``earlier`` has the metadata that the run first read.
 
     Raises:
         TableOwnerError: Another job has committed.

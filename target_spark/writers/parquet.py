@@ -276,7 +276,10 @@ class ParquetWriter:
     def _preparing(
         self, table: Table, commit: CommitMetadata
     ) -> Iterator[tuple[CommitManifest, bool]]:
-        """Context manager: lock a table, prepare the manifest of a commit; the block writes it."""
+        """Context manager: lock a table, and yield the manifest for the block to write.
+
+        The flag is True if an earlier attempt has already written a manifest with ``commit``.
+        """
         with self._committing(table):
             manifest, state = self._open_manifest(table, commit), self._tables[table.key]
             acknowledged = commit.has_same_batch(state.acknowledged)

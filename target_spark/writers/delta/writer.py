@@ -352,7 +352,7 @@ class DeltaWriter:
     def describe_layout_mismatch(
         self, spark: SparkSession, table: Table, table_schema: TableSchema, layout: TableLayout
     ) -> str | None:
-        """Describe a Delta table's partitioning and clustering if they differ from the settings."""
+        """Return a Delta table's partitioning and clustering if unlike the settings, else None."""
         return describe_layout_mismatch(spark, table, table_schema, layout)
 
     def maintain(self, spark: SparkSession, table: Table, options: MaintenanceOptions) -> None:
@@ -759,7 +759,7 @@ class DeltaWriter:
             raise table_removed_error(table)
 
     def _build_repeat_conf(self, spark: SparkSession, table: Table) -> dict[str, str]:
-        """Return the Spark setting that makes a commit repeat the metadata of target-spark's last.
+        """Return the Spark setting that makes a commit repeat target-spark's newest metadata.
 
         The dictionary is empty if target-spark has made no commit to the table.
         """
@@ -874,7 +874,7 @@ def _not_empty_error(table: Table) -> ConflictError:
 
 
 def _choose_source_conf(keys: MergeKeys) -> Mapping[str, str]:
-    """Return the Spark setting with which a MERGE copies the rows of the batch to disk, or not.
+    """Return the Spark setting that decides if a MERGE copies the rows of the batch to disk.
 
     Rows that Spark holds in memory are not copied, because each read gives the same rows. Other
     rows are copied, so that Spark computes them only once.
