@@ -83,7 +83,7 @@ class ParquetEncoder:
         self._bodies.extend(bodies)
 
     def finish(self) -> None:
-        """Convert the collected rows to columns and write them to the file."""
+        """Convert the collected rows to columns, and write them to the Parquet file."""
         from pyarrow import parquet
 
         table = _to_arrow_table([_decode(body) for body in self._bodies], self._schema)

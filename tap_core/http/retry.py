@@ -253,6 +253,6 @@ class RetryState:
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Increase ``count`` by one, and call the function."""
+        """Call the wrapped function, and count the call in ``count``."""
         self.count += 1
         return self._function(*args, **kwargs)

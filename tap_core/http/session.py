@@ -136,5 +136,5 @@ def _split_url(url: Any) -> tuple[str, str]:
 
 @lru_cache(maxsize=64)
 def _get_encoding(content_type: str | None) -> str | None:
-    """Return the text encoding that the requests package derives from a Content-Type header."""
+    """Return the encoding that the requests package derives from a Content-Type header, or None."""
     return get_encoding_from_headers(CaseInsensitiveDict({"content-type": content_type or ""}))

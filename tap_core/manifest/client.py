@@ -493,7 +493,7 @@ class ManifestClient:
 
     @property
     def _known_origins(self) -> set[Origin]:
-        """Origins (scheme, host, port) to which the stream's requests may send its credentials."""
+        """Known origins (scheme, host, port) to which requests may send the credentials."""
         is_signed = self.components.retriever.requester.authenticator is not None
         return self._shared.get_origins(self.signer) if is_signed else self._unsigned_origins
 

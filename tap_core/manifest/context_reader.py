@@ -92,7 +92,7 @@ class ManifestReader(WindowReader):
 
     @property
     def has_cursor(self) -> bool:
-        """True if the stream has a cursor."""
+        """True if the stream has a cursor, which defines the bookmarks of its partitions."""
         return self._components.other_cursor is not None or super().has_cursor
 
     @property

@@ -53,7 +53,7 @@ class ManifestProblem:
 
     @property
     def severity(self) -> Literal["error", "warning"]:
-        """``error`` or ``warning``."""
+        """Severity of the problem: ``error`` or ``warning``."""
         return "error" if self.is_error else "warning"
 
     def __str__(self) -> str:

@@ -107,7 +107,7 @@ class Template:
 
     @property
     def is_fixed(self) -> bool:
-        """True if the result depends only on the config and the parameters."""
+        """True if the template's result depends only on the config and the parameters."""
         return not self.is_volatile and self.names <= _CONSTANT_NAMES
 
     @property

@@ -195,7 +195,7 @@ class PluginMapper:
     def _is_registered(
         self, stream_name: str, schema: JsonSchema, key_properties: Sequence[str] | None
     ) -> bool:
-        """Return True if a stream has a default map, one without settings, for schema and keys."""
+        """Return True if a stream has a default map, without settings, for this schema and keys."""
         primary = self.stream_maps.get(stream_name, [None])[0]
         return (
             isinstance(primary, self.default_mapper_type)

@@ -33,4 +33,4 @@ class RecordSink(Sink):
 
     @abc.abstractmethod
     def process_record(self, record: Record, context: dict[str, Any]) -> None:
-        """Write a record, which must be stored durably when this method returns."""
+        """Write a record, and return only when it is stored durably."""

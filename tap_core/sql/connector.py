@@ -552,7 +552,7 @@ class SQLConnector:
         return column_name in self.get_table_columns(full_table_name)
 
     def prepare_column(self, full_table_name: _Name, column_name: str, sql_type: _Type) -> None:
-        """Add a column, or alter its type so that values of ``sql_type`` can be stored too."""
+        """Add a column to a table, or alter its type so that it can store ``sql_type`` values."""
         if self.column_exists(full_table_name, column_name):
             self._adapt_column_type(full_table_name, column_name=column_name, sql_type=sql_type)
         else:

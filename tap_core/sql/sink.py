@@ -292,7 +292,7 @@ class SQLSink(BatchSink, Generic[_C]):
             records: Records to insert.
 
         Returns:
-            The number of inserted rows that the driver reports, or None if it reports none.
+            The number of inserted rows that the driver reports. An override may return None.
 
         Raises:
             UnstorableValueError: The database cannot store a value; no row is inserted.
@@ -409,7 +409,7 @@ class SQLSink(BatchSink, Generic[_C]):
             self._mark_old_versions(new_version)
 
     def _require_column(self, name: str, sql_type: sa.types.TypeEngine[Any]) -> None:
-        """Add a column to the table if it does not exist."""
+        """Add the column ``name`` to the table, unless the table already has it."""
         table = self.full_table_name
         if not self.connector.column_exists(full_table_name=table, column_name=name):
             self.connector.prepare_column(table, name, sql_type=sql_type)

@@ -138,7 +138,7 @@ class PartitionLimit:
         entry.update(self._shared)
 
     def is_beyond(self, context: Context) -> bool:
-        """Return True if a partition that gets no entry in the state is being read."""
+        """Return True if the partition ``context`` is being read but gets no entry in the state."""
         return freeze_context(context) in self._beyond
 
     def visit(self, context: Context) -> None:
@@ -207,7 +207,7 @@ class PartitionLimit:
         """Replace the partitions in a stream's state by one bookmark, the smallest of theirs.
 
         ``entries`` are the partitions. If one of them has no bookmark, keep the first ``limit``
-        partitions instead.
+        partitions instead. If ``saw_all`` is False, an earlier shared bookmark is included.
         """
         if not self.was_passed:
             self.pass_limit(state, len(entries))

@@ -483,7 +483,7 @@ class Stream(abc.ABC):
         return row
 
     def preprocess_context(self, context: Context) -> Context:
-        """Return ``context``, the values that identify the partition to read, changed if needed."""
+        """Return the context (values that identify a partition) to read in place of ``context``."""
         return context
 
     def get_child_context(self, record: Record, context: Context | None) -> Context | None:

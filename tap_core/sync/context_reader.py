@@ -90,7 +90,7 @@ class ContextReader:
         """Prepare to read the first records of a context (partition) for a preview to the user.
 
         A preview changes no state and uses no threads. Return a filter for the records, as `begin`
-        does.
+        does; None keeps all records.
         """
         return None
 

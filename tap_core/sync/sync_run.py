@@ -162,7 +162,7 @@ class SyncRun:
 
         Rows of the previous stream are written first. After a child stream, the caller opens the
         parent again. The first row of a stream is written at once, so that the reader of the output
-        sees a record immediately.
+        sees a record immediately. If ``source`` is None, the buffer is used for no stream.
         """
         before = self._source
         if before is not source:

@@ -11,7 +11,7 @@ class ConfigTransformation:
     """Base class of transformations that change the config in place."""
 
     def transform(self, config: dict[str, Any]) -> None:
-        """Change the config in place."""
+        """Change the connector's config in place; implemented by subclasses."""
         raise NotImplementedError
 
 
@@ -19,5 +19,5 @@ class ValidationStrategy:
     """Base class of validations, which check a value of the config."""
 
     def validate(self, value: Any) -> None:
-        """Raise ValueError if the value is not valid."""
+        """Raise ValueError if a value of the config is not valid; implemented by subclasses."""
         raise NotImplementedError

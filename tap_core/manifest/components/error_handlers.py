@@ -331,9 +331,9 @@ class ConstantBackoffStrategy:
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return `backoff_time_in_seconds`, plus a random jitter if one is declared.
+        """Return the seconds to wait before a retry: a constant plus a random jitter if declared.
 
-        The jitter is between 0 and 2 times `jitter_range_in_seconds`.
+        They are `backoff_time_in_seconds`, plus 0 to 2 times `jitter_range_in_seconds`.
         """
         return _add_jitter(self.backoff_time_in_seconds, self.jitter_range_in_seconds)
 
@@ -446,7 +446,7 @@ class WaitTimeFromResponse:
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds to wait; None if the template does not render a positive number.
+        """Return the seconds to wait before a retry; None unless the template is a positive number.
 
         A template that fails on a response is logged and returns None: the body of an error may
         have another form than that for which the template was written.

@@ -178,7 +178,7 @@ class _RecordSteps:
     normalize: Callable[[Record], None] | None = None
 
     def apply(self, record: Record, scope: TemplateScope) -> bool:
-        """Apply all steps to a record in place; return False if the filter drops the record."""
+        """Filter and transform a record in place; return False if the filter drops the record."""
         for change in self.before:
             change(record, scope)
         if self.keeps is not None and not self.keeps(record, scope):
