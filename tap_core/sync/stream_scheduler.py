@@ -90,6 +90,7 @@ class StreamScheduler:
         try:
             self._sync_alone(stream)
         except Exception as error:
+            self._run.stream_errors[stream.name] = error
             if not self._continues_after_error or self._run.is_broken:
                 raise
             self._failures[stream.name] = error
@@ -151,7 +152,11 @@ class StreamScheduler:
             pool.drain()
 
     def _sync_in_thread(self, stream: SyncStream) -> None:
-        self._sync_root(stream)
+        try:
+            self._sync_root(stream)
+        except Exception as error:
+            self._run.stream_errors[stream.name] = error
+            raise
         self._unfinished.remove(stream.name)
 
     def _sync_root(self, stream: SyncStream) -> None:

@@ -108,6 +108,8 @@ class SyncRun:
         self.document = document
         self.tallies: dict[str, Tally] = {}
         """Record counters by stream name."""
+        self.stream_errors: dict[str, Exception] = {}
+        """Errors that ended streams, by stream name, in the order in which they occurred."""
         self.meter_stack: ExitStack | None = None
         self.chunk_bytes: int = getattr(writer, "chunk_bytes", CHUNK_BYTES)
         """Size of the buffered rows at which they are written."""

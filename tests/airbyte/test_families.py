@@ -34,7 +34,7 @@ def read_streams(modes: dict[str, str], states: dict[str, Any]) -> tuple[dict[st
     ]
     catalog = parse_configured_catalog(json.dumps({"streams": entries}), "c")
     written: list[bytes] = []
-    read(TapShapes(), catalog, parse_states(json.dumps(given), "s"), written.append)
+    read(TapShapes(), catalog, parse_states(json.dumps(given), "s"), written.append, print)
     rows: dict[str, list[Any]] = {name: [] for name in modes}
     last: dict[str, Any] = {}
     for message in map(json.loads, b"".join(written).splitlines()):

@@ -134,6 +134,6 @@ def make_airbyte_source(_folder: Path) -> Read:
         configured = parse_configured_catalog(catalog, "catalog.json")
         input_state = parse_states(state, "state.json")
         lines: list[bytes] = []
-        read_by_airbyte(SmallTap(config={}), configured, input_state, lines.append)
+        read_by_airbyte(SmallTap(config={}), configured, input_state, lines.append, print)
 
     return read

@@ -708,10 +708,10 @@ class TestFailingStream:
 
         server.answers_by(answer)
 
-    def test_other_streams_are_read_under_airbyte(self, tmp_path: Path):
-        """As in airbyte-cdk; the exit code reports the failure."""
-        path = manifest(tmp_path, stream("items", "/a"), stream("other", "/b"))
-        config, catalog = tmp_path / "config.json", tmp_path / "catalog.json"
+    def read(self, folder: Path, server: Server, *names: str) -> tuple[int, list[dict[str, Any]]]:
+        """Run Airbyte's read of streams, and return the exit code and the messages."""
+        path = manifest(folder, *(stream(name, f"/{name}") for name in names))
+        config, catalog = folder / "config.json", folder / "catalog.json"
         declared = {"json_schema": {}, "supported_sync_modes": ["full_refresh"]}
         streams = [
             {
@@ -719,30 +719,52 @@ class TestFailingStream:
                 "sync_mode": "full_refresh",
                 "destination_sync_mode": "append",
             }
-            for name in ("items", "other")
+            for name in names
         ]
         catalog.write_text(json.dumps({"streams": streams}), encoding="utf-8")
+        config.write_text(json.dumps({"url": server.url}), encoding="utf-8")
+        words = ["read", "--manifest", path, "--config", config, "--catalog", catalog]
+        done = subprocess.run(
+            [sys.executable, "-m", "tap_core.manifest.cli", *map(str, words)],
+            capture_output=True,
+            check=False,
+        )
+        return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
+
+    def test_other_streams_are_read_under_airbyte(self, tmp_path: Path):
+        """As in airbyte-cdk; the exit code reports the failure."""
         with serving() as server:
             self.refusing(server)
-            config.write_text(json.dumps({"url": server.url}), encoding="utf-8")
-            words = ["read", "--manifest", path, "--config", config, "--catalog", catalog]
-            done = subprocess.run(
-                [sys.executable, "-m", "tap_core.manifest.cli", *map(str, words)],
-                capture_output=True,
-                check=False,
-            )
-        messages = [json.loads(line) for line in done.stdout.splitlines()]
+            code, messages = self.read(tmp_path, server, "a", "other")
         traces = [one["trace"] for one in messages if one["type"] == "TRACE"]
         ends = {
             one["stream_status"]["stream_descriptor"]["name"]: one["stream_status"]["status"]
             for one in traces
             if one["type"] == "STREAM_STATUS"
         }
-        assert done.returncode == 1
-        assert ends == {"items": "INCOMPLETE", "other": "COMPLETE"}
+        assert code == 1
+        assert ends == {"a": "INCOMPLETE", "other": "COMPLETE"}
         assert [one["record"]["stream"] for one in messages if one["type"] == "RECORD"] == ["other"]
         [error] = [one["error"] for one in traces if one["type"] == "ERROR"]
         assert error["failure_type"] == "config_error"
+
+    def test_error_of_each_stream_names_it_under_airbyte(self, tmp_path: Path):
+        """As in airbyte-cdk, so that the platform can attribute the failures."""
+        statuses = {"/a": 403, "/b": 404}
+        with serving() as server:
+            server.answers_by(
+                lambda request: (
+                    Reply(status=statuses[request.path])
+                    if request.path in statuses
+                    else page({"id": 1})
+                )
+            )
+            _, messages = self.read(tmp_path, server, "a", "b", "other")
+        errors = [one["trace"]["error"] for one in messages if "error" in one.get("trace", {})]
+        assert [(one["stream_descriptor"], one["failure_type"]) for one in errors] == [
+            ({"name": "a"}, "config_error"),
+            ({"name": "b"}, "system_error"),
+        ]
 
     def test_singer_tap_ends_at_the_first_failing_stream(self, tmp_path: Path):
         """A Singer target would take the last state as complete for all streams."""

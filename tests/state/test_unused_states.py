@@ -115,7 +115,7 @@ def test_airbyte_state_without_effect_is_one_warning(
         "stream": {"stream_descriptor": {"name": name}, "stream_state": OTHER},
     }
     catalog = parse_configured_catalog(json.dumps({"streams": [entry]}), "catalog")
-    read(TapShapes(), catalog, parse_states(json.dumps(state), "state"), lambda _line: None)
+    read(TapShapes(), catalog, parse_states(json.dumps(state), "state"), lambda _line: None, print)
     found = list_warnings(caplog)
     assert len(found) == bool(warning)
     assert warning in "".join(found)

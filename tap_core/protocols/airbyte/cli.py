@@ -19,6 +19,7 @@ from typing import Any, Final
 import typer
 
 from tap_core.config.loading import read_config_files
+from tap_core.events import StreamId
 from tap_core.exceptions import CatalogFileError, StateFileError
 from tap_core.io.stdout import StdoutWriter
 from tap_core.parsing.command_line import read_input_file
@@ -59,6 +60,7 @@ class _CommandRun:
         self._context = context
         self._tap: SyncTap | None = None
         self._redactors: list[Callable[[str], str]] = []
+        self._reported: list[Exception] = []
 
     def run(self) -> int:
         """Run the command and return the exit code; after a signal, the negative signal number."""
@@ -112,10 +114,18 @@ class _CommandRun:
             self._remember_secrets(settings)
             self.wire.write(control_line(settings))
 
-    def _report_failure(self, error: Exception) -> int:
-        if not self.wire.is_broken:
+    def report_error(self, error: Exception, stream: StreamId | None = None) -> None:
+        """Write an ERROR trace, unless this error was reported before or the output is broken.
+
+        ``stream`` is the stream that failed; None if the error concerns the whole command.
+        """
+        if not self.wire.is_broken and not any(error is one for one in self._reported):
+            self._reported.append(error)
             with contextlib.suppress(OSError):
-                self.wire.write(trace_line("ERROR", error_body(error, self.hide)))
+                self.wire.write(trace_line("ERROR", error_body(error, self.hide, stream)))
+
+    def _report_failure(self, error: Exception) -> int:
+        self.report_error(error)
         if self.wire.is_broken:
             is_of_output = error is self.wire.failure or isinstance(error, BrokenPipeError)
             cause = "" if is_of_output else f"{self.hide(str(error)).rstrip('.')}. "
@@ -196,7 +206,7 @@ def _run_read(job: _CommandRun) -> None:
     input_state = InputState()
     if state:
         input_state = parse_states(read_input_file(state, StateFileError, "State"), state)
-    read(job.tap(), configured, input_state, job.wire.write)
+    read(job.tap(), configured, input_state, job.wire.write, job.report_error)
 
 
 _COMMANDS: Final[Mapping[str, Callable[[_CommandRun], None]]] = {

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
+from tap_core.events import StreamId
 from tap_core.exceptions import StreamMapConfigError
 from tap_core.protocols.airbyte.catalog import (
     FULL_REFRESH,
@@ -30,6 +31,7 @@ def read(
     configured: ConfiguredCatalog,
     input_state: InputState,
     write: Callable[[bytes], None],
+    report_error: Callable[[Exception, StreamId | None], None],
 ) -> None:
     """Run Airbyte's command ``read``: sync a tap, and write its data as Airbyte messages.
 
@@ -38,6 +40,8 @@ def read(
         configured: Configured catalog of the sync.
         input_state: State from which the streams resume.
         write: Called with complete lines of JSON.
+        report_error: Called with the error of each stream that failed, and with the stream; with
+            None instead if the error may be that of one of its child streams.
 
     Raises:
         CatalogFileError: A stream does not support the configured cursor field.
@@ -65,6 +69,9 @@ def read(
     except BaseException:
         if not tap.run.is_hurried:
             writer.break_off()
+            for name, error in tap.run.stream_errors.items():
+                has_children = bool(tap.streams[name].descendent_streams)
+                report_error(error, None if has_children else ids.get(name))
         raise
 
 
