@@ -7,7 +7,7 @@ has been dropped or replaced by another table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -41,6 +41,7 @@ class ExistingTable:
         ref: The quoted name of the table for SQL statements.
         fivetran_schema: The columns with their Fivetran types, in table order.
         types: The DDL type of each column, by its name in the table.
+        partition_columns: The partition columns in which `PARTITION_NULLS` are stored as null.
     """
 
     table: Table
@@ -49,6 +50,7 @@ class ExistingTable:
     ref: str
     fivetran_schema: FivetranSchema
     types: Mapping[str, str]
+    partition_columns: Collection[str] = ()
 
     def match_columns(self, requested: FivetranSchema) -> FivetranSchema:
         """Return the columns of a Fivetran request, each with its column name in this table.
@@ -87,9 +89,9 @@ class TableLookup:
             TableError: The location or the catalog entry has no table of the format, the stored
                 metadata cannot be parsed, or the table has been replaced since an earlier lookup.
         """
-        spark, table = self._spark, self._table
+        spark, table, writer = self._spark, self._table, get_writer(self._format)
         self._id = _check_id(spark, table, self._format, self._id)
-        types = get_writer(self._format).get_column_types(spark, table)
+        types = writer.get_column_types(spark, table)
         if types is None:
             return None
         if self._id is None:  # get_column_types has registered the table in the catalog
@@ -105,7 +107,10 @@ class TableLookup:
                 " again."
             ) from error
         schema = reconcile(types, metadata, self._format)
-        return ExistingTable(table, self._format, self._id or "", ref, schema, types)
+        partition_columns = writer.get_partition_columns(spark, table)
+        return ExistingTable(
+            table, self._format, self._id or "", ref, schema, types, partition_columns
+        )
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from target_spark.columns import PARTITION_NULLS
 from target_spark.errors import TableError
 from target_spark.fivetran.batch_request import FileKind
 from target_spark.fivetran.existing_table import ExistingTable, ensure_not_replaced
@@ -86,20 +87,29 @@ def cast_to_table(
 ) -> DataFrame:
     """Cast the rows of a batch of Fivetran to the column types of a table.
 
-    If a value does not fit its column's type, a Spark action on the result fails, and
-    `find_cast_failure` explains the error.
+    If a value does not fit its column's type, or would be stored as null in a partition column, a
+    Spark action on the result fails, and `find_cast_failure` explains the error.
     """
     converted = {}
     for number, column in enumerate(fivetran_schema.columns):
         old = rows.schema[column.column].dataType.simpleString()
         new = existing.types[column.column]
+        failure = F.raise_error(F.lit(f"{_CAST_FAILURE}{number}")).cast(new)
         if old != new.lower():
             conversion = get_conversion(quote(column.column), old, new)
-            failure = F.raise_error(F.lit(f"{_CAST_FAILURE}{number}")).cast(new)
             converted[column.column] = F.when(F.expr(conversion.lost), failure).otherwise(
                 F.expr(conversion.value).cast(new)
             )
+        if _is_text_partition(column, existing):
+            value = converted.get(column.column, column_ref(column))
+            is_nulled = value.isin(*PARTITION_NULLS)
+            converted[column.column] = F.when(is_nulled, failure).otherwise(value)
     return rows.withColumns(converted) if converted else rows
+
+
+def _is_text_partition(column: DestinationColumn, existing: ExistingTable) -> bool:
+    is_text = existing.types[column.column].lower() == "string"
+    return is_text and column.column in existing.partition_columns
 
 
 def find_cast_failure(
@@ -119,6 +129,12 @@ def find_cast_failure(
     if match is None:
         return None
     column = fivetran_schema.columns[int(match[1])]
+    if _is_text_partition(column, existing):
+        return TableError(
+            f"Table {name} is partitioned by column {column.name}, and the batch has a value of it"
+            f" that Delta stores as null in partitions: {' or '.join(PARTITION_NULLS.values())}."
+            " Nothing was written. Remove the partitions, or drop the table and re-sync it."
+        )
     return TableError(
         f"Column {column.name} of table {name} is {existing.types[column.column]}, and the batch"
         f" has values of {column.type.name} that it cannot hold. Nothing was written."

@@ -447,6 +447,22 @@ def test_mismatch_of_request_and_table_is_an_error(people: DestinationTables) ->
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("destination", ["delta"], indirect=True)
+def test_text_that_a_foreign_partition_stores_as_null_is_an_error(
+    destination: DestinationTables, spark: SparkSession
+) -> None:
+    path = f"{destination.tables.options.path}/s__t"
+    spark.sql(f"CREATE TABLE delta.`{path}` (id bigint, a string) USING delta PARTITIONED BY (a)")
+    keyed = shape(id="*LONG", a="*STRING")
+    for text in ("", "__HIVE_DEFAULT_PARTITION__"):
+        rows = destination.file(REPLACE, ["id", "a"], [("1", text), ("2", "x")])
+        with pytest.raises(TableError, match=r"is partitioned by column a.* an empty string or"):
+            destination.write("t", keyed, rows)
+    destination.write("t", keyed, destination.file(REPLACE, ["id", "a"], [("1", " ")]))
+    assert destination.rows("t") == [(1, " ")]
+
+
+@pytest.mark.thorough
 def test_keys_that_are_equal_in_the_type_of_the_table_are_one_row(
     destination: DestinationTables,
 ) -> None:
