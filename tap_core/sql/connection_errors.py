@@ -14,6 +14,7 @@ from sqlalchemy import event, exc
 
 from tap_core.exceptions import ConfigurationError
 from tap_core.redaction import HIDDEN, Secrets
+from tap_core.redaction.row_values import are_rows_shown
 
 __all__ = [
     "DatabaseUnreachableError",
@@ -43,9 +44,11 @@ class DatabaseUnreachableError(ConfigurationError, exc.OperationalError):
 def install_error_translation(engine: sa.Engine) -> sa.Engine:
     """Make an engine raise `DatabaseUnreachableError` if it cannot connect; return the engine.
 
-    An object that is not a SQLAlchemy engine is returned unchanged.
+    If messages must not contain record values, SQLAlchemy's errors do not show the parameters of a
+    statement. An object that is not a SQLAlchemy engine is returned unchanged.
     """
     if isinstance(engine, sa.Engine):  # `create_engine` of a subclass may return another object
+        engine.hide_parameters = engine.hide_parameters or not are_rows_shown()
         event.listen(engine, "handle_error", _make_connection_error)
     return engine
 

@@ -101,6 +101,19 @@ def test_error_hides_the_value_if_row_logging_is_off(url, monkeypatch):
     assert str(2**64) not in message
 
 
+@pytest.mark.parametrize("is_shown", [True, False])
+def test_error_of_a_statement_hides_its_parameters_if_row_logging_is_off(
+    url, is_shown, monkeypatch
+):
+    """A row with a key that exists is an error of SQLAlchemy, which shows all rows of the batch."""
+    if not is_shown:
+        monkeypatch.setenv(LOG_ROWS, "false")
+    lines = [schema(**COLUMNS), *(record("a", id=1, size=424242) for _ in range(2))]
+    with pytest.raises(sa.exc.IntegrityError) as caught:
+        load(SmallTarget, url, *lines)
+    assert ("424242" in str(caught.value)) is is_shown
+
+
 def test_integer_beyond_pythons_digit_limit_is_described_by_its_type(url):
     class Growing(SmallSink):
         def preprocess_record(self, record, context):
