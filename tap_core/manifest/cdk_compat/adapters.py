@@ -35,9 +35,13 @@ from tap_core.manifest.cdk_compat.records import (
     RecordExtractor,
 )
 from tap_core.manifest.cdk_compat.requesters import CdkRequestOption
+from tap_core.manifest.cdk_compat.schema_loaders import (
+    CdkInlineSchemaLoader,
+    CdkJsonFileSchemaLoader,
+)
 from tap_core.manifest.cdk_compat.type_guards import is_list, is_mapping
 from tap_core.manifest.components import error_handlers as our_errors
-from tap_core.manifest.components import partition_routers, transformations
+from tap_core.manifest.components import partition_routers, schema_loaders, transformations
 from tap_core.manifest.components.extractors import SKIPPED_RECORD, extract_records
 from tap_core.manifest.interfaces import TemplateScope
 from tap_core.manifest.interpolation import BoundTemplate
@@ -125,6 +129,19 @@ def _adapt_parent(
     )
 
 
+def _adapt_inline_schema(
+    loader: schema_loaders.InlineSchemaLoader, *_: Any
+) -> CdkInlineSchemaLoader:
+    return CdkInlineSchemaLoader(schema=loader.schema or {}, parameters={})
+
+
+def _adapt_schema_file(
+    loader: schema_loaders.JsonFileSchemaLoader, _owner: StreamOwner, config: Mapping[str, Any]
+) -> CdkJsonFileSchemaLoader:
+    folder = CdkJsonFileSchemaLoader.within(loader.folder)
+    return folder(config=config, parameters={}, file_path=loader.file_path)
+
+
 def _adapt_added_field(
     added: transformations.AddedFieldDefinition, *_: Any
 ) -> CdkAddedFieldDefinition:
@@ -209,6 +226,8 @@ _FACTORIES_BY_TYPE: Final[tuple[tuple[type, _Factory], ...]] = (
     (transformations.AddedFieldDefinition, _adapt_added_field),
     (request_options.RequestOption, _adapt_option),
     (cursor.MinMaxDatetime, _adapt_min_max),
+    (schema_loaders.InlineSchemaLoader, _adapt_inline_schema),
+    (schema_loaders.JsonFileSchemaLoader, _adapt_schema_file),
     (our_errors.HttpResponseFilter, lambda one, _owner, config: CdkHttpResponseFilter(one, config)),
 )
 """Functions that create an adapter, by the type of the component."""
