@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tap_core.manifest.builder import build_component
 from tap_core.manifest.components.declarative_source import ConcurrencyLevel
+from tap_core.manifest.nodes import iterate_nodes
 
 if TYPE_CHECKING:
     from tap_core.http.origins import Origin
@@ -59,7 +60,7 @@ class SharedResources:
         self._make_parent = make_parent
         self._find_parent_names = find_parent_names
         self._names_in_use: frozenset[str] | None = None
-        self._parents: list[tuple[Mapping[str, Any], DeclarativeStreamProtocol]] = []
+        self._parents: list[tuple[Mapping[str, Any], object, DeclarativeStreamProtocol]] = []
         self._signers: list[tuple[Authenticator, Auth]] = []
         self._signer_lock = threading.RLock()
         self._origins: dict[int, set[Origin]] = {}
@@ -144,16 +145,21 @@ class SharedResources:
         finally:
             self._names_in_use = before
 
-    def parent_stream(self, node: Mapping[str, Any]) -> DeclarativeStreamProtocol:
+    def parent_stream(
+        self, node: Mapping[str, Any], child: DeclarativeStreamProtocol
+    ) -> DeclarativeStreamProtocol:
         """Return the parent stream that ``node`` of the manifest declares, to read all its records.
 
-        Equal nodes share one stream.
+        Children with equal nodes share one stream. If the node contains a custom component, each
+        ``child`` has its own stream, because the component's Python object may have a state: for
+        example, a filter may drop records that it has seen before.
         """
-        for known, stream in self._parents:
-            if known is node or known == node:
+        for known, owner, stream in self._parents:
+            if (owner is None or owner is child) and (known is node or known == node):
                 return stream
         parent = self._make_parent(node)
-        self._parents.append((node, parent))
+        is_custom = any("class_name" in part for part in iterate_nodes(node))
+        self._parents.append((node, child if is_custom else None, parent))
         return parent
 
     # Credentials

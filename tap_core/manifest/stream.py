@@ -196,7 +196,7 @@ class ManifestStream(Stream):
 
     def parent(self, node: Mapping[str, Any]) -> DeclarativeStreamProtocol:
         """Return the parent stream that ``node`` declares, to read all of its records."""
-        return self._shared.parent_stream(node)
+        return self._shared.parent_stream(node, self)
 
     def resume_from(self, position: Any) -> DeclarativeStreamProtocol:
         """Return a copy of this parent stream that resumes from the stored state ``position``.

@@ -8,7 +8,7 @@ from textwrap import dedent
 
 import pytest
 
-from tests.http.server import page, serving
+from tests.http.server import ReceivedRequest, Reply, page, serving
 from tests.manifest.running import asked, manifest, run, stream
 
 PLACE = "source_declarative_manifest.components"
@@ -24,6 +24,21 @@ REQUESTER = f"""
 
         def get_request_params(self, **kwargs):
             return {{"fields": ",".join(self.schema_loader.get_json_schema()["properties"])}}
+"""
+FILTER = f"""
+    from dataclasses import dataclass
+    from {CDK}.extractors.record_filter import RecordFilter
+
+    @dataclass
+    class Once(RecordFilter):
+        def __post_init__(self, parameters):
+            self._seen = set()
+
+        def filter_records(self, records, stream_state, stream_slice=None, **kwargs):
+            for record in records:
+                if record["id"] not in self._seen:
+                    self._seen.add(record["id"])
+                    yield record
 """
 
 
@@ -54,3 +69,34 @@ def test_custom_requester_can_contain_a_schema_loader(tmp_path: Path, loader: st
         ran = run(manifest(tmp_path, declared), server)
     assert ran.records("items") == [{"id": 1}]
     assert asked(server) == ["/items?fields=id,at"]
+
+
+def test_each_child_stream_has_its_own_custom_components_of_the_parent(tmp_path: Path):
+    """As in airbyte-cdk: what a filter has seen for one child has no effect on another child."""
+    write_components(tmp_path, FILTER)
+    parent = stream("parents", "/parents").replace(
+        "        extractor:",
+        f"        record_filter: {{type: CustomRecordFilter, class_name: {PLACE}.Once}}\n"
+        "        extractor:",
+    )
+    router = """
+    partition_router:
+      type: SubstreamPartitionRouter
+      parent_stream_configs:
+        - {type: ParentStreamConfig, stream: "#/streams/0", parent_key: id, partition_field: of}
+    """
+    children = [
+        stream(name, f"/{name}/{{{{ stream_partition.of }}}}", retriever=router)
+        for name in ("first", "second")
+    ]
+
+    def answer(request: ReceivedRequest) -> Reply:
+        ids = [1, 2, 1] if request.path == "/parents" else [int(request.path[-1])]
+        return page(*({"id": one} for one in ids))
+
+    with serving() as server:
+        server.answers_by(answer)
+        ran = run(manifest(tmp_path, parent, *children), server)
+    for name in ("parents", "first", "second"):
+        assert [one["id"] for one in ran.records(name)] == [1, 2]
+    assert asked(server).count("/parents") == 1  # its response is cached
