@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias, cast
 from tap_core.manifest.decimal_conversion import decimals_to_floats
 from tap_core.types import JsonSchema, Record
 
-__all__ = ["make_normalizer"]
+__all__ = ["convert_value", "make_normalizer", "resolve_reference"]
 
 _Convert: TypeAlias = Callable[[Any], Any]
 
@@ -40,6 +40,27 @@ def make_normalizer(schema: JsonSchema) -> Callable[[Record], None]:
     return _Compiler(schema).compile_nested(schema)
 
 
+def convert_value(value: Any, schema: Mapping[str, Any]) -> Any:
+    """Return a value converted to the type in its JSON Schema; values inside it are unchanged."""
+    convert = _make_conversion(schema)
+    return convert(value) if convert else value
+
+
+def resolve_reference(schema: Any, root: Any) -> Mapping[str, Any]:
+    """Return a JSON Schema with its ``$ref`` followed; {} if the reference has no target.
+
+    ``root`` is the document that contains the schema.
+    """
+    for _ in range(_MAX_REFERENCES):
+        path = schema.get("$ref") if isinstance(schema, Mapping) else None
+        if not isinstance(path, str):
+            break
+        schema = root
+        for step in path.lstrip("#/").split("/"):
+            schema = schema.get(step, {}) if isinstance(schema, Mapping) else {}
+    return cast(Mapping[str, Any], schema) if isinstance(schema, Mapping) else {}
+
+
 class _Compiler:
     """Compiler from a JSON Schema to functions that convert record values to the schema's types.
 
@@ -52,7 +73,7 @@ class _Compiler:
 
     def compile_nested(self, schema: Any) -> _Convert:
         """Return a function that converts the values inside an object or list, in place."""
-        schema = self._resolve_reference(schema)
+        schema = resolve_reference(schema, self._root)
         convert = self._compiled.get(id(schema))
         if convert is None:
             steps: list[_Convert] = []
@@ -104,19 +125,8 @@ class _Compiler:
 
         Return None if the schema has neither ``properties`` nor ``items``.
         """
-        schema = self._resolve_reference(schema)
+        schema = resolve_reference(schema, self._root)
         return self.compile_nested(schema) if {"properties", "items"} & schema.keys() else None
-
-    def _resolve_reference(self, schema: Any) -> Mapping[str, Any]:
-        """Return a JSON Schema with its ``$ref`` followed; {} if the reference has no target."""
-        for _ in range(_MAX_REFERENCES):
-            path = schema.get("$ref") if isinstance(schema, Mapping) else None
-            if not isinstance(path, str):
-                break
-            schema = self._root
-            for step in path.lstrip("#/").split("/"):
-                schema = schema.get(step, {}) if isinstance(schema, Mapping) else {}
-        return cast(Mapping[str, Any], schema) if isinstance(schema, Mapping) else {}
 
 
 def _apply_steps(steps: list[_Convert], value: Any) -> None:

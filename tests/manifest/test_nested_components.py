@@ -8,6 +8,7 @@ from textwrap import dedent
 
 import pytest
 
+from tap_core.manifest.cdk_compat.records import TransformConfig, TypeTransformer
 from tests.http.server import ReceivedRequest, Reply, page, serving
 from tests.manifest.running import asked, manifest, run, stream
 
@@ -100,3 +101,22 @@ def test_each_child_stream_has_its_own_custom_components_of_the_parent(tmp_path:
     for name in ("parents", "first", "second"):
         assert [one["id"] for one in ran.records(name)] == [1, 2]
     assert asked(server).count("/parents") == 1  # its response is cached
+
+
+def test_type_transformer_converts_a_value_before_the_values_inside_it():
+    """As airbyte-cdk: the function gets a list before its items are converted to their type."""
+    both = TransformConfig.DefaultSchemaNormalization | TransformConfig.CustomSchemaNormalization
+    transformer = TypeTransformer(both)
+    transformer.registerCustomTransform(
+        lambda value, _: [json.dumps(one) for one in value] if isinstance(value, list) else value
+    )
+    record = {"list": [{"key": "k"}], "object": {"n": "4"}}
+    schema = {
+        "definitions": {"number": {"type": "integer"}},
+        "properties": {
+            "list": {"type": ["null", "array"], "items": {"type": ["null", "string"]}},
+            "object": {"type": "object", "properties": {"n": {"$ref": "#/definitions/number"}}},
+        },
+    }
+    transformer.transform(record, schema)
+    assert record == {"list": ['{"key": "k"}'], "object": {"n": 4}}

@@ -22,7 +22,11 @@ from tap_core.manifest.components import decoders as ours
 from tap_core.manifest.components.extractors import DpathExtractor
 from tap_core.manifest.dpath import set_at
 from tap_core.manifest.literals import get_literal_types
-from tap_core.manifest.type_normalization import make_normalizer
+from tap_core.manifest.type_normalization import (
+    convert_value,
+    make_normalizer,
+    resolve_reference,
+)
 
 __all__ = [
     "CdkAddFields",
@@ -258,37 +262,47 @@ class TypeTransformer:
 
     @staticmethod
     def default_convert(original_item: Any, subschema: dict[str, Any]) -> Any:
-        """Convert a value to the type in its JSON Schema.
+        """Convert a value to the type in its JSON Schema; values inside it are unchanged.
 
         A value that cannot be converted is returned unchanged.
         """
-        holder = {"value": original_item}
-        make_normalizer({"type": "object", "properties": {"value": subschema}})(holder)
-        return holder["value"]
+        return convert_value(original_item, subschema)
 
     def transform(self, record: dict[str, Any], schema: Mapping[str, Any]) -> None:
         """Convert the values of a record in place; the flags of the constructor select how."""
-        if TransformConfig.DefaultSchemaNormalization in self._config:
-            make_normalizer(cast(dict[str, Any], schema))(record)
         if self._custom_normalizer is not None:
-            _convert_nested(record, schema, self._custom_normalizer)
+            _convert_nested(record, schema, self._convert, schema)
+        elif TransformConfig.DefaultSchemaNormalization in self._config:
+            make_normalizer(cast(dict[str, Any], schema))(record)
+
+    def _convert(self, value: Any, schema: dict[str, Any]) -> Any:
+        """Convert one value to its type if the flags say so, then with the custom function."""
+        if TransformConfig.DefaultSchemaNormalization in self._config:
+            value = self.default_convert(value, schema)
+        return value if self._custom_normalizer is None else self._custom_normalizer(value, schema)
 
 
 def _convert_nested(
-    value: Any, schema: Mapping[str, Any], convert: Callable[[Any, dict[str, Any]], Any]
+    value: Any,
+    schema: Mapping[str, Any],
+    convert: Callable[[Any, dict[str, Any]], Any],
+    root: Mapping[str, Any],
 ) -> None:
     """Convert the members of an object, or the items of a list, in place and recursively.
 
     Members that the schema does not describe are not converted. ``convert`` receives a value and
     its JSON Schema, and returns the new value. It is called for a parent before its children.
+    ``root`` is the schema of the record, in which references are resolved.
     """
     if is_dict(value):
         properties: Mapping[str, Any] = schema.get("properties") or {}
-        for name, one in properties.items():
+        for name, declared in properties.items():
             if name in value:
+                one: Any = resolve_reference(declared, root)
                 value[name] = convert(value[name], one)
-                _convert_nested(value[name], one, convert)
-    elif is_list(value) and is_dict(items := schema.get("items")):
-        for place, one in enumerate(value):
-            value[place] = convert(one, items)
-            _convert_nested(value[place], items, convert)
+                _convert_nested(value[name], one, convert, root)
+    elif is_list(value) and is_dict(schema.get("items")):
+        items: Any = resolve_reference(schema["items"], root)
+        for place, item in enumerate(value):
+            value[place] = convert(item, items)
+            _convert_nested(value[place], items, convert, root)
