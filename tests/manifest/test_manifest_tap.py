@@ -567,6 +567,27 @@ class TestDatesFromSettings:
         with pytest.raises(ConfigurationError, match=r"Stream 'items': .*the setting 'from'"):
             tap.check_streams()
 
+    def test_error_of_another_component_names_no_setting(self, tmp_path: Path):
+        declared = stream("items", "/i", more=CURSOR.replace(START, f'"{FROM}"')).replace(
+            "{type: DpathExtractor, field_path: [data]}",
+            "{type: CustomRecordExtractor, class_name: source_declarative_manifest.components.X}",
+        )
+        (tmp_path / "components.py").write_text("import not_installed_anywhere", encoding="utf-8")
+        config = {"url": "http://127.0.0.1:9", "from": "2024-01-02"}
+        with pytest.raises(ConfigurationError, match=r"'items'.*not_installed_any") as raised:
+            make_tap_class(manifest(tmp_path, declared))(config=config).check_streams()
+        assert "'from'" not in str(raised.value)
+
+    def test_error_of_the_end_names_its_setting(self, tmp_path: Path):
+        given = "\"{{ (config['until'] ~ '').year.real }}\""
+        declared = stream(
+            "items", "/i", more=CURSOR.replace(START, f'"{FROM}"').replace(END, given)
+        )
+        config = {"url": "http://127.0.0.1:9", "from": "2024-01-02", "until": "2024-01-03"}
+        with pytest.raises(ConfigurationError, match=r"end_datetime.*setting 'until'") as raised:
+            make_tap_class(manifest(tmp_path, declared))(config=config).check_streams()
+        assert "'from'" not in str(raised.value)
+
     def test_secret_used_as_a_date_is_not_shown(self, tmp_path: Path):
         given = "\"{{ config['api_key'] }}\""
         declared = stream("items", "/i", more=CURSOR.replace(START, given))
