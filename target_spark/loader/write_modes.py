@@ -21,6 +21,7 @@ from target_spark.columns import (
     IS_CURRENT,
     METADATA_COLUMNS,
     ORDINAL,
+    TABLE_VERSION,
     ColumnSource,
     TableSchema,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "build_version_delete",
     "check_scd2_compatible",
     "find_distinct_key",
+    "find_version_column",
     "format_key",
     "get_merge_keys",
     "has_other_versions",
@@ -104,6 +106,7 @@ def get_merge_keys(
         and column.name not in METADATA_COLUMNS
     )
     cursor = table_schema.column_fed_by(request.cursor) if request.cursor else None
+    version = table_schema.column_fed_by(TABLE_VERSION, ColumnSource.METADATA)
     has_generations = table_schema.column_fed_by(GENERATION, ColumnSource.METADATA) is not None
     removed = table_schema.column_fed_by(CDC_DELETED_AT) if has_generations else None
     least = options.least_version
@@ -119,6 +122,7 @@ def get_merge_keys(
         by_cursor=bool(options.by_cursor),
         outdated=(GENERATION, least) if has_generations and least is not None else None,
         removed=None if removed is None else removed.name,
+        version=None if version is None else version.name,
     )
 
 
@@ -136,7 +140,7 @@ def make_empty_frame(spark: SparkSession, table_schema: TableSchema) -> DataFram
 
 
 def build_version_delete(
-    request: CommitRequest, table_schema: TableSchema, version: int, column: str
+    request: CommitRequest, table_schema: TableSchema, version: int, source: str
 ) -> VersionDelete:
     """Return a `VersionDelete`, which deletes the rows of all table versions but ``version``.
 
@@ -145,15 +149,25 @@ def build_version_delete(
             as deleted.
         table_schema: The table schema.
         version: The Singer table version to keep.
-        column: The column that holds the table version.
+        source: The metadata column with the table version, as `find_version_column` takes it.
     """
     return VersionDelete(
         version,
         deleted=None if request.hard_delete else DELETED_AT,
         at=datetime.now(timezone.utc),
         history=table_schema.column_fed_by(IS_CURRENT, ColumnSource.METADATA) is not None,
-        column=column,
+        column=find_version_column(table_schema, source),
     )
+
+
+def find_version_column(table_schema: TableSchema | None, source: str) -> str:
+    """Return the name of the column that holds the table version of a row.
+
+    It is the metadata column ``source``, but has another name if a property has its name. If the
+    schema is unknown (None) or lacks the column, return ``source``.
+    """
+    fed = table_schema and table_schema.column_fed_by(source, ColumnSource.METADATA)
+    return fed.name if fed else source
 
 
 def has_other_versions(

@@ -51,6 +51,7 @@ class MergeKeys:
         removed: Column with the deletion time from a change-data-capture source (Airbyte). If it is
             not null in the newest row of a key, the table row is removed. None if there is no such
             column.
+        version: Column with the Singer table version; None if there is no such column.
         unique_rows: Number of rows of the batch, if Spark holds them in memory and no two have the
             same key. `latest_by_key` then need not remove older rows, and Spark can read the batch
             twice without a copy on disk. None if Spark reads the rows from files, or if keys may be
@@ -68,6 +69,7 @@ class MergeKeys:
     by_cursor: bool = False
     outdated: tuple[str, int] | None = None
     removed: str | None = None
+    version: str | None = None
     unique_rows: int | None = None
 
 

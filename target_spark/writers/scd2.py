@@ -34,7 +34,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812
 
-from target_spark.columns import IS_CURRENT, TABLE_VERSION, VALID_FROM, VALID_TO
+from target_spark.columns import IS_CURRENT, VALID_FROM, VALID_TO
 from target_spark.tables.identifiers import quote
 from target_spark.writers.base import MergeKeys
 from target_spark.writers.deduplication import sort_rows
@@ -127,7 +127,7 @@ def build_scd2_merge(target: str, batch: DataFrame, keys: MergeKeys) -> Merge:
     ended = {VALID_TO: source_column(_AT), IS_CURRENT: "false"}
     if keys.deleted is not None and not keys.hard_delete:
         ended[keys.deleted] = source_column(_MARK)
-    touched = {TABLE_VERSION: source_column(TABLE_VERSION)} if TABLE_VERSION in columns else {}
+    touched = {} if keys.version is None else {keys.version: source_column(keys.version)}
     history = HistoryMerge(columns, keys.columns, ended, touched, current=IS_CURRENT)
     return history.merge(target, {BEGIN, END, TOUCH} if touched else {BEGIN, END})
 
@@ -172,8 +172,8 @@ def _get_versions(events: DataFrame, table: DataFrame, keys: MergeKeys) -> DataF
     """Return the row versions of an SCD2 table whose keys occur in the records ``events``."""
     cursor = F.lit(None).cast("string") if keys.cursor is None else _col(keys.cursor)
     deleted = F.lit(None).cast("string") if keys.deleted is None else _col(keys.deleted)
-    has_versions = TABLE_VERSION in table.columns
-    table_version = _col(TABLE_VERSION) if has_versions else F.lit(None).cast("bigint")
+    no_version = F.lit(None).cast("bigint")
+    table_version = no_version if keys.version is None else _col(keys.version)
     rows = table.select(
         *(
             _col(key).alias(name)
@@ -407,13 +407,14 @@ def _number_changes(events: DataFrame, keys: MergeKeys) -> DataFrame:
             _LAST: F.lead(_col(keys.order)).over(by_key).isNull(),
         }
     )
-    if TABLE_VERSION in numbered.columns:  # of equal records, the last one sets the table version
+    if keys.version is not None:  # of equal records, the last one sets the table version
         same = Window.partitionBy(*map(_col, keys.columns), F.col(_NUMBER)).orderBy(
             _col(keys.order)
         )
         whole = same.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-        numbered = numbered.withColumn(TABLE_VERSION, F.last(TABLE_VERSION).over(whole))
-        other = ~_col(TABLE_VERSION).eqNullSafe(F.col(_VERSION_BEFORE))
+        version = _col(keys.version)
+        numbered = numbered.withColumn(keys.version, F.last(version).over(whole))
+        other = ~version.eqNullSafe(F.col(_VERSION_BEFORE))
         unchanged = (F.col(_NUMBER) == 0) & F.col(_LAST) & F.col(_STATE).isNotNull()
         return numbered.withColumn(_TOUCHES, unchanged & other)
     return numbered.withColumn(_TOUCHES, F.lit(False))  # noqa: FBT003

@@ -10,8 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from target_spark.columns import (
+    TABLE_VERSION,
+    ColumnOptions,
+    merge_table_schemas,
+    schema_from_json_schema,
+)
 from target_spark.errors import IncompleteError
 from target_spark.loader.version_tracker import VersionTracker
+from target_spark.loader.write_modes import find_version_column
 from tests.target.warehouse import (
     ID,
     ID_AND_NAME,
@@ -116,6 +123,22 @@ def test_rows_received_after_the_activation_are_never_deleted(
     assert {step for step in after if not isinstance(step, str)} <= {versions.activated}
     rows = [step for step in steps if not isinstance(step, str)]
     assert not rows or versions.activated in rows
+
+
+# The column
+
+
+def test_column_of_the_version_has_another_name_if_a_property_has_its_name() -> None:
+    document = {"properties": {**ID, "_sdc_table_version": {"type": "integer"}}}
+    before, after = (
+        schema_from_json_schema(document, ["id"], ColumnOptions(table_version=versioned))
+        for versioned in (False, True)
+    )
+    merged, _ = merge_table_schemas(before, after, lambda _old, _new: False)
+    assert find_version_column(merged, TABLE_VERSION) == "_sdc_table_version_2"
+    assert find_version_column(after, TABLE_VERSION) == TABLE_VERSION
+    assert find_version_column(before, TABLE_VERSION) == TABLE_VERSION
+    assert find_version_column(None, TABLE_VERSION) == TABLE_VERSION
 
 
 # Tables
@@ -275,6 +298,21 @@ def test_rows_without_a_version_are_not_deleted_by_the_activation(delta: Warehou
     assert states == [1]
     assert delta.rows("a", "id") == [(0,), (1,)]
     assert any("not of the version" in note for note in delta.counts("a")["notes"])
+
+
+@pytest.mark.thorough
+@spark_marked
+@pytest.mark.parametrize("mode", ["upsert", "append", "scd2"])
+def test_property_with_the_name_of_the_version_column_does_not_decide_what_is_deleted(
+    delta: Warehouse, mode: str
+) -> None:
+    described = schema("a", {**ID, "_sdc_table_version": {"type": "integer"}}, "id")
+    for version in (1, 2):
+        rows = [versioned("a", version, id=number, _sdc_table_version=7) for number in (1, version)]
+        loaded = [described, *rows, activate("a", version), state(version)]
+        assert delta.load(*loaded, hard_delete=True, write_mode=mode) == [version]
+    assert delta.counts("a")["deleted"] == (2 if mode == "append" else 0)
+    assert set(delta.rows("a", "_sdc_table_version", "_sdc_table_version_2")) == {(7, 2)}
 
 
 @pytest.mark.thorough
