@@ -47,12 +47,17 @@ __all__ = [
     "TokenFieldNames",
     "TokenRequest",
     "TokenResponse",
+    "check_token_length",
     "collect_payload_secrets",
     "parse_oauth_error",
     "parse_token_response",
 ]
 
 _LONGEST_DESCRIPTION = 300
+
+_LONGEST_TOKEN = 65_536
+"""Maximum length of a token in characters. Servers accept shorter headers, and texts are searched
+for all encodings of a token, so that longer ones would take minutes."""
 
 _PUBLIC = frozenset({"audience", "client_id", "grant_type", "redirect_uri", "resource", "scope"})
 """Form fields that are not secret; messages hide the values of all other fields."""
@@ -345,12 +350,24 @@ def parse_token_response(
     if not access_token:
         raise _make_error(outcome, endpoint, f"the response has no {names.access_token}", secrets)
     refresh_token = names.get_value(document, names.refresh_token)
+    check_token_length(access_token, endpoint)
+    check_token_length(refresh_token, endpoint)
     return TokenResponse(
         sent_at=outcome.sent_at,
         access_token=access_token,
         refresh_token=refresh_token if isinstance(refresh_token, str) and refresh_token else None,
         expires_in=names.get_value(document, names.expires_in),
     )
+
+
+def check_token_length(token: Any, endpoint: str = "the source") -> None:
+    """Raise an AccessTokenError if a token of a response is too long; ``endpoint`` sent it."""
+    if isinstance(token, str) and len(token) > _LONGEST_TOKEN:
+        raise AccessTokenError(
+            f"The response of {endpoint} has a token of {len(token):,} characters, more than"
+            f" {_LONGEST_TOKEN:,}. No server accepts such a token: check the address and the name"
+            " of the field with the token."
+        )
 
 
 def _parse_object(response: requests.Response) -> dict[str, Any] | None:

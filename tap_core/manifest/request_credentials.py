@@ -20,7 +20,12 @@ import requests
 
 from tap_core.authenticators import APIAuthenticatorBase, OAuthAuthenticator
 from tap_core.authenticators.oauth import refresh_margin_seconds
-from tap_core.authenticators.token_endpoint import TokenFieldNames, TokenRequest, TokenResponse
+from tap_core.authenticators.token_endpoint import (
+    TokenFieldNames,
+    TokenRequest,
+    TokenResponse,
+    check_token_length,
+)
 from tap_core.http.request import HTTPRequest
 from tap_core.incremental.datetime_formats import get_format
 from tap_core.manifest.errors import ManifestError
@@ -155,9 +160,13 @@ class ExpiringToken:
         """Request a new token and cache it until shortly before it expires.
 
         From then on, messages and logs hide the token.
+
+        Raises:
+            AccessTokenError: The token is too long.
         """
         with self._update_lock:
             token, ends_at = self._get()
+            check_token_length(token)
             if ends_at is not None:
                 lifetime = (ends_at - utc_now()).total_seconds()
                 ends_at -= timedelta(seconds=refresh_margin_seconds(max(0.0, lifetime)))

@@ -2,7 +2,7 @@
 
 The secrets of a plugin are hidden as long as the plugin exists. The secrets of the last 32 deleted
 plugins stay hidden, because their threads may still write logs. Of an authenticator, the tokens of
-its last 100 token requests are hidden.
+its last 100 token requests are hidden, fewer if they are very long.
 """
 
 from __future__ import annotations
@@ -36,6 +36,12 @@ _LATEST: Final = 100
 An API may issue a token for each request. Other threads may still use those before the latest.
 """
 
+_MOST_CHARACTERS: Final = 1_000_000
+"""Maximum length of all secrets of one owner, except for those of its latest registration.
+
+A server chooses the length of its tokens, and their encodings take a hundred times as much.
+"""
+
 
 class _Registry:
     """Thread-safe registry of secret values, each added for an owner object such as a plugin."""
@@ -55,7 +61,7 @@ class _Registry:
             if id(owner) not in self._owned:
                 weakref.finalize(owner, self._release_owner, id(owner)).atexit = False
             earlier = self._owned.get(id(owner), ())
-            self._owned[id(owner)] = (*earlier, secrets)[-_LATEST:]
+            self._owned[id(owner)] = _keep_latest((*earlier, secrets))
             self._all = None
 
     def _release_owner(self, owner: int) -> None:
@@ -82,9 +88,19 @@ class _Registry:
                 # If a finalizer runs between the two copies, the secrets it moves are in both.
                 owned = list(self._owned.values())
                 parts = owned + list(self._ended)
-                values = (value for part in parts for secrets in part for value in secrets.values)
-                joined = self._all = Secrets.from_values(values)
+                joined = self._all = Secrets.join(secrets for part in parts for secrets in part)
         return joined
+
+
+def _keep_latest(registrations: tuple[Secrets, ...]) -> tuple[Secrets, ...]:
+    """Return the latest registrations of an owner that are within the limits, oldest first."""
+    length, first = 0, len(registrations)
+    while first and len(registrations) - first < _LATEST:
+        length += sum(map(len, registrations[first - 1].values))
+        if length > _MOST_CHARACTERS and first < len(registrations):
+            break
+        first -= 1
+    return registrations[first:]
 
 
 _registry: Final = _Registry()

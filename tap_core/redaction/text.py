@@ -127,6 +127,15 @@ class Secrets:
         """Return a set of the values that have at least 3 characters, or 4 if they are numbers."""
         return cls(tuple(_sort_longest_first(filter(_is_long_enough, values))))
 
+    @classmethod
+    def join(cls, parts: Iterable[Secrets]) -> Secrets:
+        """Return the union of sets of secrets. Encodings that a set has computed are used again."""
+        parts = list(parts)
+        joined = cls.from_values(value for part in parts for value in part.values)
+        forms = _sort_longest_first(form for part in parts for form in part.forms)
+        vars(joined)["forms"] = tuple(forms)  # the cached property
+        return joined
+
     @cached_property
     def forms(self) -> tuple[str, ...]:
         """The secret values in all encodings that may occur in a text, longest first."""

@@ -192,6 +192,13 @@ def test_response_without_a_token_is_an_error(server, caplog, reply, reason):
     assert not any(secret in everything(error, caplog) for secret in SECRETS)
 
 
+@pytest.mark.parametrize("field", ["access_token", "refresh_token"])
+def test_very_long_token_is_an_error(server, field):
+    """SEC13: all texts are searched for a token, which takes a minute for one of ten megabytes."""
+    server.answers(Reply({"access_token": "abc", field: "x" * 65_537}))
+    assert "has a token of 65,537 characters, more than 65,536" in str(failure(login(server)))
+
+
 def test_failed_certificate_verification_is_not_retried():
     refused = requests.exceptions.SSLError("CERTIFICATE_VERIFY_FAILED")
     assert not RequestOutcome(utc_now(), error=refused).is_retryable

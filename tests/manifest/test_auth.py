@@ -469,6 +469,13 @@ def test_session_token_is_requested_by_the_login_requester(server, how, header, 
     assert asked.headers["Authorization"] == f"Basic {base64.b64encode(b'me:p').decode()}"
 
 
+def test_very_long_session_token_is_an_error(server):
+    """SEC13: all texts are searched for a token, which takes a minute for one of ten megabytes."""
+    server.answers(Reply({"data": {"token": "x" * 65_537}}))
+    with pytest.raises(AccessTokenError, match="a token of 65,537 characters"):
+        signed(SESSION.replace("ANY", BEARER), url=server.url, user="me")
+
+
 @pytest.mark.parametrize(("duration", "logins"), [("PT0.001S", 2), ("PT1H", 1)])
 def test_expired_session_token_is_renewed(server, duration, logins):
     server.answers(Reply({"data": {"token": "s1"}}))

@@ -16,6 +16,7 @@ import pytest
 
 from tap_core.logging import ConsoleFormatter, StructuredFormatter
 from tap_core.redaction import redact, register_secrets
+from tap_core.redaction import text as redaction_text
 from tap_core.redaction.log_records import RedactingFormatter, format_error
 from tap_core.redaction.process_secrets import forget_secrets
 from tap_core.redaction.text import Secrets
@@ -119,6 +120,39 @@ def test_number_of_tokens_of_an_owner_that_are_hidden_is_bounded():
         register_secrets(owner, Secrets.from_values([f"token-{number:03}", "in-use"]))
         register_secrets(owner, Secrets())
     assert redact("token-049 token-050 token-149 in-use") == "token-049 *** *** ***"
+
+
+def test_length_of_the_tokens_of_an_owner_that_are_hidden_is_bounded():
+    """SEC13: a server may send a token of megabytes for each request; the latest is hidden."""
+
+    class Owner:
+        pass
+
+    owner = Owner()
+    for number in range(8):
+        register_secrets(owner, Secrets.from_values([f"{number}" * 300_000]))
+    shown = redact("".join(f"{number}" * 300_000 for number in range(8)))
+    assert shown == "".join(f"{number}" * 300_000 for number in range(5)) + "***" * 3
+    register_secrets(owner, Secrets.from_values(["x" * 2_000_000]))
+    assert redact("7" * 300_000 + "x" * 2_000_000) == "7" * 300_000 + "***"
+
+
+def test_encodings_of_secrets_are_computed_once(monkeypatch):
+    """SEC13: they take seconds for a long token, and there may be a new one for each request."""
+
+    class Owner:
+        pass
+
+    encoded = []
+    encode = redaction_text._encode
+    monkeypatch.setattr(
+        redaction_text, "_encode", lambda value: encoded.append(value) or encode(value)
+    )
+    owner = Owner()
+    for number in range(3):
+        register_secrets(owner, Secrets.from_values([f"token-{number}"]))
+        assert redact(f"token-0 token-{number}") == "*** ***"
+    assert encoded == ["token-0", "token-1", "token-2"]
 
 
 def test_secrets_can_be_registered_from_several_threads():
