@@ -4,7 +4,8 @@ Clouds serve a machine's credentials at such addresses, over plain HTTP and with
 tap followed a redirect or a link to such an address, it would write the credentials into a table. A
 tap may read from such an address only if its code or its settings contain the address.
 
-Sources: RFC 3927 and RFC 4291 for link-local addresses; the documentation of the clouds for others.
+Sources: RFC 3927 and RFC 4291 for link-local addresses, RFC 6052 and RFC 8215 for NAT64, and the
+documentation of the clouds for others.
 """
 
 from __future__ import annotations
@@ -27,10 +28,16 @@ _METADATA: Final = tuple(
             "192.0.0.192/32",  # Oracle Cloud
             "fd00:ec2::/32",  # AWS
             "fd20:ce::/32",  # Google Cloud
+            "fd00:c1::a9fe:a9fe/128",  # Oracle Cloud
+            "fd00:100::100:200/128",  # Alibaba Cloud
+            "fd00:a9fe:a9fe::1/128",  # Akamai (Linode)
+            "fd00:42::42/128",  # Scaleway
         ),
     )
 )
-_EMBEDDED: Final = tuple(map(ip_network, ("::/96", "::ffff:0:0/96", "64:ff9b::/96")))
+_EMBEDDED: Final = tuple(
+    map(ip_network, ("::/96", "::ffff:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48"))
+)
 """IPv6 networks whose addresses end with an IPv4 address; a system may connect to the latter."""
 _SIX_TO_FOUR: Final = ip_network("2002::/16")
 
