@@ -32,6 +32,7 @@ from tap_core.compat.slow_imports import without_collections
 from tap_core.config.loading import (
     EnvironmentConfig,
     check_nesting,
+    copy_config_schema,
     deep_copy_config,
     fill_defaults,
     merge_missing_config_jsonschema,
@@ -250,7 +251,7 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def _full_schema(cls) -> JsonSchema:
-        schema: JsonSchema = deep_copy_config(cls.config_jsonschema)
+        schema = copy_config_schema(cls)
         cls.append_builtin_config(schema)
         return schema
 

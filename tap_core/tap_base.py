@@ -8,6 +8,7 @@ state is marked as unfinished, so that a target does not consider the sync compl
 from __future__ import annotations
 
 import contextlib
+import inspect
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
@@ -637,7 +638,8 @@ def _check_discovered(found: Any) -> Iterable[Stream]:
     """Yield the streams that ``discover_streams`` returned.
 
     Raises:
-        DiscoveryError: It returned None, or a class in place of a stream.
+        DiscoveryError: It returned None, a class in place of a stream, or a stream whose schema is
+            not a dict.
     """
     if found is None:
         raise DiscoveryError(
@@ -650,6 +652,12 @@ def _check_discovered(found: Any) -> Iterable[Stream]:
             raise DiscoveryError(
                 f"discover_streams() returned the class {name} in place of a stream. Return"
                 f" {name}(self)."
+            )
+        declared = inspect.getattr_static(stream, "schema", None)
+        if hasattr(declared, "to_dict"):
+            raise DiscoveryError(
+                f"The schema of stream '{stream.name}' is a {type(declared).__name__}, and not a"
+                " dict: append .to_dict() to it."
             )
         yield stream
 

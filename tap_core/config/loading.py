@@ -20,7 +20,7 @@ from typing import Any
 
 from tap_core.config.dotenv_file import read_dotenv
 from tap_core.config.similar_names import find_similar
-from tap_core.exceptions import ConfigFileError, ConfigValidationError
+from tap_core.exceptions import ConfigFileError, ConfigurationError, ConfigValidationError
 from tap_core.limits.memory import (
     DOCUMENT_BYTES,
     InputTooLargeError,
@@ -41,6 +41,7 @@ __all__ = [
     "EnvironmentConfig",
     "check_nesting",
     "coerce_text",
+    "copy_config_schema",
     "deep_copy_config",
     "env_var_name",
     "fill_defaults",
@@ -430,6 +431,22 @@ def _fill_setting(config: dict[str, Any], name: str, schema: JsonSchema) -> None
         config.setdefault(name, deep_copy_config(schema["default"]))
     if name in config:
         fill_defaults(config[name], schema)
+
+
+def copy_config_schema(plugin: Any) -> JsonSchema:
+    """Return a deep copy of the config schema of a plugin class.
+
+    Raises:
+        ConfigurationError: The schema is not a dict.
+    """
+    schema: JsonSchema = plugin.config_jsonschema
+    if hasattr(schema, "to_dict"):
+        raise ConfigurationError(
+            f"{plugin.__name__}.config_jsonschema is a {type(schema).__name__}, and not a dict:"
+            " append .to_dict() to it."
+        )
+    copy: JsonSchema = deep_copy_config(schema)
+    return copy
 
 
 def merge_missing_config_jsonschema(

@@ -129,8 +129,19 @@ def setting_path(parts: Iterable[str | int]) -> str:
 def _format_error(error: _Fault, schema: JsonSchema) -> str:
     """Return the message for a validation error: setting's path and fault, but no secrets."""
     path = setting_path(error.absolute_path)
-    message = _without_value(error) if _shows_secret(error, schema) else _with_value(error)
+    if _shows_secret(error, schema):
+        message = _without_value(error)
+    elif "propertyNames" in error.absolute_schema_path:
+        message = f"the name {error.message}{_suggest_own_setting(error.instance, path, schema)}"
+    else:
+        message = _with_value(error)
     return f"{path}: {message}" if path else message
+
+
+def _suggest_own_setting(name: str, path: str, schema: JsonSchema) -> str:
+    """Return advice about an invalid name inside the setting ``path``; "" if there is none."""
+    is_setting = name in (schema.get("properties") or {})
+    return f". '{name}' is a setting of its own: move it out of '{path}'" if is_setting else ""
 
 
 def _with_value(error: _Fault) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import datetime as dt
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
@@ -50,9 +49,6 @@ __all__ = ["CursorSlice", "ManifestReader"]
 
 _SLICE_ERRORS: Final = (FatalAPIError, RetriableAPIError, RequestException, FailedRecordsError)
 """Errors that may concern a single slice; the other slices are then still read."""
-
-_EDGE: Final = re.compile(r"\.incremental_sync\b.*?\b(start|end)_datetime\b", re.DOTALL)
-"""Message of a `ManifestError` about a cursor's start or end."""
 
 
 class CursorSlice(NamedTuple):
@@ -150,21 +146,23 @@ class ManifestReader(WindowReader):
     def check_edges(self) -> None:
         """Raise ConfigurationError if the cursor's start or end is not a valid datetime.
 
-        Also raise it if another component of the stream cannot be created.
+        Raise ManifestError if the stream cannot be built from its declaration.
         """
         try:
             cursor = self.stream.incremental_sync
         except ManifestError as error:
-            edge = _EDGE.search(str(error))
-            raise self.make_edge_error(str(error), edge[1] if edge else "") from None
+            message = str(error)
+            wrong = [edge for edge in ("start", "end") if f"{edge}_datetime" in message]
+            if not wrong:
+                raise
+            raise self.make_edge_error(message, wrong[0]) from None
         if cursor is not None:
             self.find_time_range(cursor)
 
     def find_edge_settings(self, message: str, name: str) -> set[str]:  # noqa: ARG002
         """Return the config keys in the template of the cursor's start or end.
 
-        ``name`` is "start" or "end", or "" for an error of another component. ``message`` is
-        ignored.
+        ``name`` is "start" or "end". ``message`` is ignored.
         """
         node = self._components.incremental_node.get("incremental_sync") or {}
         declared = node.get(f"{name}_datetime")

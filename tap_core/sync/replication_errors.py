@@ -23,7 +23,8 @@ def require_replication_key(name: str, key: str | None) -> str:
     if not key:
         raise StreamSetupError(
             f"Could not detect replication key for '{name}' stream"
-            f" (replication method={REPLICATION_INCREMENTAL})"
+            f" (replication method={REPLICATION_INCREMENTAL}): name one in the catalog or in the"
+            " class, or use the method FULL_TABLE."
         )
     return key
 

@@ -24,11 +24,15 @@ _MAX_NAMES: Final = 5
 
 
 def warn_of_likely_mistakes(tap: SyncTap, streams: Sequence[SyncStream]) -> None:
-    """Log a warning if no stream is selected, or if a state or a primary key has no effect.
+    """Log a warning if no stream is found or selected, or if a state or primary key has no effect.
 
     ``streams`` are the streams of the sync.
     """
     selected = [stream for stream in streams if stream.selected]
+    if not tap.streams:
+        tap.logger.warning(
+            "The tap has no stream, so no record is read: its discovery returned none."
+        )
     if streams and not selected:
         tap.logger.warning(
             "No stream is selected, so no record is read. Select streams in the catalog"

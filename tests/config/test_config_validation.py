@@ -80,6 +80,18 @@ def test_known_name_is_suggested_for_a_misspelled_one_in_an_object():
     assert fault.endswith(". Did you mean 'write_mode'?")
 
 
+def test_invalid_name_in_an_object_is_explained():
+    spark = {"type": "object", "propertyNames": {"pattern": "^spark[.]"}}
+    schema = {"properties": {"master": {"type": "string"}, "spark": spark}}
+    assert validate_config({"spark": {"fs.a": 1, "master": "local"}}, schema) == [
+        "spark: the name 'fs.a' does not match '^spark[.]'",
+        (
+            "spark: the name 'master' does not match '^spark[.]'. 'master' is a setting of its own:"
+            " move it out of 'spark'"
+        ),
+    ]
+
+
 def test_similar_choice_is_suggested_without_null():
     schema = {"properties": {"format": {"enum": ["delta", "parquet", None]}}}
     assert validate_config({"format": "detla"}, schema) == [

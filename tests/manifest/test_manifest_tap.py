@@ -588,6 +588,13 @@ class TestDatesFromSettings:
             make_tap_class(manifest(tmp_path, declared))(config=config).check_streams()
         assert "'from'" not in str(raised.value)
 
+    def test_wrong_name_of_a_component_is_not_blamed_on_the_setting(self, tmp_path: Path):
+        declared = stream("items", "/i", more=CURSOR.replace(START, f'"{FROM}"'))
+        path = manifest(tmp_path, declared)
+        path.write_text(path.read_text().replace("DeclarativeStream", "DeclarativeStrem"))
+        with pytest.raises(ManifestError, match=r"Did you mean 'DeclarativeStream'[?]$"):
+            make_tap_class(path)(config={"url": "http://127.0.0.1:9"}).check_streams()
+
     def test_secret_used_as_a_date_is_not_shown(self, tmp_path: Path):
         given = "\"{{ config['api_key'] }}\""
         declared = stream("items", "/i", more=CURSOR.replace(START, given))

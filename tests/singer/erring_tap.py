@@ -104,7 +104,13 @@ class TapErr(Bare):
             return None
         if KIND == "class":
             return [Rows]
+        if KIND == "schema":
+            Rows.schema = th.PropertiesList(th.Property("id", th.IntegerType))
+        if KIND == "empty":
+            return []
         return [{"pages": Pages, "loop": Pages, "incomplete": Incomplete}.get(KIND, Rows)(self)]
 
 
+if KIND == "config schema":
+    Bare.config_jsonschema = th.PropertiesList(th.Property("token", th.StringType))
 (Bare if KIND == "bare" else TapErr).cli()

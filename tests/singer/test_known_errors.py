@@ -81,6 +81,22 @@ def run(tmp_path):
             ("discover_streams() returned the class Rows in place of a stream. Return Rows(self)."),
         ),
         (
+            "schema",
+            {},
+            (
+                "The schema of stream 'rows' is a PropertiesList, and not a dict: append .to_dict()"
+                " to it."
+            ),
+        ),
+        (
+            "config schema",
+            {},
+            (
+                "TapErr.config_jsonschema is a PropertiesList, and not a dict: append .to_dict()"
+                " to it."
+            ),
+        ),
+        (
             "incomplete",
             {},
             "The class Incomplete lacks url_base, which its base class requires: define it there.",
@@ -94,7 +110,10 @@ def run(tmp_path):
             ),
         ),
     ],
-    ids=["record", "none", "discover_streams", "no streams", "class", "abstract", "setting"],
+    ids=[
+        *("record", "none", "discover_streams", "no streams", "class", "schema", "config schema"),
+        *("abstract", "setting"),
+    ],
 )
 def test_known_error_is_one_sentence(run, kind, settings, sentence):
     done = run(kind, **settings)
@@ -151,6 +170,7 @@ def test_records_are_closed_before_the_error_is_reported(run):
 @pytest.mark.parametrize(
     "kind, words",
     [
+        ("empty", "The tap has no stream, so no record is read: its discovery returned none."),
         ("key", "Stream 'rows': its schema does not declare the primary key 'row_id'"),
         (
             "deselected",

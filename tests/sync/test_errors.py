@@ -147,6 +147,7 @@ def test_forced_incremental_stream_requires_a_replication_key(on_path):
     kind.__init__ = forcing(kind.__init__)
     _, error = failed(ValueError, kind)
     assert "Could not detect replication key for 'a' stream" in str(error)
+    assert str(error).endswith("in the catalog or in the class, or use the method FULL_TABLE.")
 
 
 def forcing(init):
