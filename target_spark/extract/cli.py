@@ -22,6 +22,7 @@ from tap_core.events import Checkpoint, SchemaEvent, StreamId
 from tap_core.exceptions import (
     CatalogFileError,
     ConfigurationError,
+    ConfigValidationError,
     StateFileError,
 )
 from tap_core.parsing.command_line import read_input_file
@@ -127,11 +128,12 @@ def _load_tap(
         else _split_settings(config_input.config, tap_class, plugin)
     )
     catalog, state = _read_files(arguments)
-    tap = tap_class(
-        config=tap_config,
-        catalog=catalog,
-        parse_env_config=(tap_input or config_input).parse_env,
-    )
+    with _naming_tap_settings("--tap-config" if tap_input else "--config"):
+        tap = tap_class(
+            config=tap_config,
+            catalog=catalog,
+            parse_env_config=(tap_input or config_input).parse_env,
+        )
     redactors.append(make_redactor(tap.config, tap_class._full_schema()))  # noqa: SLF001
     _check_stream_names(tap, arguments.here)
     tap.config_file = tap_input.file if tap_input else None
@@ -152,6 +154,22 @@ def _load_tap(
     reading = _TapSync(target, tap, source, options, arguments.here, state)
     faults = target.run_load(ProtocolBinding(SingerReader(), options), reading, retries_tasks=True)
     return 1 if faults else 0
+
+
+@contextmanager
+def _naming_tap_settings(option: str) -> Iterator[None]:
+    """Context manager that says, in errors about the tap's settings, which option passes them.
+
+    Raises:
+        ConfigurationError: The block raised a `ConfigValidationError`.
+    """
+    try:
+        yield
+    except ConfigValidationError as error:
+        raise ConfigurationError(
+            f"The settings of the tap, which {option} passes, are not valid:"
+            f" {'; '.join(error.errors or [str(error)])}."
+        ) from error
 
 
 class _TapSync:

@@ -62,7 +62,10 @@ def write_settings(folder: Path, name: str, **settings: Any) -> str:
             ["--tap", "tap_flights.tap:TapFlights", "--here", "flight"],
             "--here names 'flight', which is no stream of the tap. Did you mean 'flights'? Its",
         ),
-        (["--tap", TAP], "'visits' is a required property"),
+        (
+            ["--tap", TAP],
+            "The settings of the tap, which --config passes, are not valid: 'visits' is a required",
+        ),
         (["--tap", "tap_flights.tap:TapFlights"], "'path' is a required property"),
     ],
 )
