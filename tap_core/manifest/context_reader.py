@@ -144,9 +144,11 @@ class ManifestReader(WindowReader):
     # Windows
 
     def check_edges(self) -> None:
-        """Raise ConfigurationError if the cursor's start or end is not a valid datetime.
+        """Check that the cursor's start and end are valid datetimes.
 
-        Raise ManifestError if the stream cannot be built from its declaration.
+        Raises:
+            ConfigurationError: The start or the end is not valid; the error names its setting.
+            ManifestError: The stream cannot be built from its declaration.
         """
         try:
             cursor = self.stream.incremental_sync

@@ -574,7 +574,7 @@ class TestDatesFromSettings:
         )
         (tmp_path / "components.py").write_text("import not_installed_anywhere", encoding="utf-8")
         config = {"url": "http://127.0.0.1:9", "from": "2024-01-02"}
-        with pytest.raises(ConfigurationError, match=r"'items'.*not_installed_any") as raised:
+        with pytest.raises(ConfigurationError, match=r"streams\[0\].*not_installed_any") as raised:
             make_tap_class(manifest(tmp_path, declared))(config=config).check_streams()
         assert "'from'" not in str(raised.value)
 
