@@ -135,7 +135,7 @@ class ManifestReader(WindowReader):
 
         None means no filter. The paginator counts only records that pass the filter.
         """
-        cursor, record_filter = self.stream.incremental_sync, self.stream._record_filter
+        cursor, record_filter = self.stream.incremental_sync, self.stream._cursor_record_filter
         if cursor is None or record_filter is None or not cursor.is_client_side_incremental:
             return None
         admits: Callable[[Record], bool] = record_filter.admits
@@ -251,7 +251,9 @@ class ManifestReader(WindowReader):
         reader = cursor.make_reader(declarative, self._find_position(context))
         for cursor_slice in reader.slices():
             copied = copy.copy(stream)
-            cast("ManifestReader", copied._reader).current_slice = CursorSlice(reader, cursor_slice)
+            cast("ManifestReader", copied._context_reader).current_slice = CursorSlice(
+                reader, cursor_slice
+            )
             for record in copied.request_records(context):
                 if reader.observe(record, cursor_slice):
                     yield record

@@ -66,7 +66,7 @@ class ManifestStream(Stream):
     max_parallel_windows: int = 1
     """Number of threads that read time windows of one partition concurrently."""
 
-    _record_filter: CursorRecordFilter | None = None
+    _cursor_record_filter: CursorRecordFilter | None = None
     """Filter for the records of the current window; None if the API filters them."""
 
     _failed_records: FailedRecords | None = None
@@ -137,9 +137,9 @@ class ManifestStream(Stream):
         return self.components.datetime_cursor
 
     @property
-    def _reader(self) -> ManifestReader:
+    def _context_reader(self) -> ManifestReader:
         """Reader that yields the records of a partition by slices or time windows."""
-        return self._get_reader(
+        return self._get_context_reader(
             lambda stream: ManifestReader(
                 stream, self.components, self._slices, is_resumed=self._resume_document is not None
             )
@@ -168,7 +168,7 @@ class ManifestStream(Stream):
             self._replace_components(self.components.rebuild(self._has_known_state))
 
     def _replace_components(self, components: StreamComponents) -> None:
-        self.components, self._own_reader = components, None
+        self.components, self._own_context_reader = components, None
         vars(self).pop("_selection", None)  # cached, made by the former components
 
     def _write_starting_replication_value(self, context: Context | None) -> None:
@@ -192,7 +192,7 @@ class ManifestStream(Stream):
 
     def read_slice(self, context: Context | None) -> Iterator[Record]:
         """Yield the transformed records of one slice, for child streams of this stream."""
-        return self._reader.read_slice(context)
+        return self._context_reader.read_slice(context)
 
     def parent(self, node: Mapping[str, Any]) -> DeclarativeStreamProtocol:
         """Return the parent stream that ``node`` declares, to read all of its records."""
@@ -255,37 +255,37 @@ class ManifestStream(Stream):
             FailedRecordsError: Records were skipped; raised after all other records are yielded.
         """
         failed = self._failed_records = FailedRecords(self.name, self.primary_keys, self.log)
-        yield from self._reader.read(context)
+        yield from self._context_reader.read(context)
         failed.check()
 
     def request_records(self, context: Context | None) -> Iterable[Record]:
         """Request all pages of a stream slice or of its time window, and yield their records."""
         self._shared.log_warnings(self.components.warnings, self.log)
-        client, retriever = self._client, self.components.declared.retriever
+        client, failed = self._client, self._failed_records
+        retriever, reader = self.components.declared.retriever, self._context_reader
         if isinstance(retriever, CustomRetriever):
             yield from retriever.records(
-                self._reader.make_scope(context), self.schema, self._read_with_simple_retriever
+                reader.make_scope(context), self.schema, self._read_with_simple_retriever
             )
             return
         if isinstance(retriever, AsyncRetriever):
-            yield from self._read_job(retriever, self._reader.make_scope(context))
+            yield from self._read_job(retriever, reader.make_scope(context))
             return
         reset, cursor = self.retriever.pagination_reset, self.incremental_sync
-        failed = self._failed_records
         restarts = RestartLimiter(reset, cursor, self.components.error_handler.max_tries)
         while True:
-            scope = client.scope = self._reader.make_scope(context)
+            scope = client.scope = reader.make_scope(context)
             pages = self.components.make_page_loop(
                 cast(DeclarativeStreamProtocol, self),
                 scope,
                 self._selection,
                 may_change_documents=client.fixed_scope is not None,
                 on_page_read=restarts.count_page,
-                admits=self._reader.admits,
+                admits=reader.admits,
                 on_failure=None if failed is None else failed.add,
             )
             records = client.read_pages(
-                pages, self._make_request, context, lambda: self._reader.has_ended
+                pages, self._make_request, context, lambda: reader.has_ended
             )
             try:
                 yield from restarts.track_records(records)
@@ -349,7 +349,7 @@ class ManifestStream(Stream):
         Raises:
             SyncError, requests.exceptions.RequestException: The request failed.
         """
-        scope = self._client.scope = self._reader.make_scope(None)
+        scope = self._client.scope = self._context_reader.make_scope(None)
         return self._client.send(finalize_request(self.retriever.requester.request(scope)))
 
     def _read_with_simple_retriever(self, context: Context | None) -> Iterable[Record]:
@@ -360,7 +360,7 @@ class ManifestStream(Stream):
         copied = copy.copy(self)
         copied.components = copy.copy(self.components)
         copied.components.declared = replace(self.components.declared, retriever=self.retriever)
-        copied._reader.current_slice = self._reader.current_slice
+        copied._context_reader.current_slice = self._context_reader.current_slice
         return copied.request_records(context)
 
     # Pages
@@ -379,7 +379,7 @@ class ManifestStream(Stream):
             return finalize_request(request)
         for router in retriever.routers:
             router.put(request, scope)
-        self._reader.add_slice_options(request, scope)
+        self._context_reader.add_slice_options(request, scope)
         return finalize_request(request)
 
     # Record selection
@@ -393,7 +393,7 @@ class ManifestStream(Stream):
         copied = copy.copy(self)
         copied._replace_components(self.components.with_retriever(retriever))
         copied.schema = {}
-        copied._record_filter = copied._failed_records = None
+        copied._cursor_record_filter = copied._failed_records = None
         return copied
 
     @cached_property

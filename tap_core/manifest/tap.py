@@ -107,7 +107,7 @@ class ManifestTap(Tap):
         """Raise ConfigurationError if the start or end date of a stream's cursor is invalid."""
         for stream in self.streams.values():
             if isinstance(stream, ManifestStream):
-                stream._reader.check_edges()
+                stream._context_reader.check_edges()
 
     def check_connection(self) -> None:
         """Read one record of each stream that the manifest's ``check`` names.

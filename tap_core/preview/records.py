@@ -99,7 +99,7 @@ def _read_context(
 ) -> Iterator[tuple[Record, Context | None]]:
     stream.context = MappingProxyType(dict(context)) if context else None
     bookmark_context = begin_partition(stream, context, None)
-    admits = stream._reader.begin_preview(context)
+    admits = stream._context_reader.begin_preview(context)
     added: Mapping[str, Any] = (bookmark_context or {}) if stream.add_context_to_records else {}
     child_context = None if context is None else copy.copy(context)
     try:
@@ -113,4 +113,4 @@ def _read_context(
             if record is not None and (admits is None or admits(record)):
                 yield {**added, **record}, child_context
     finally:
-        stream._reader.end()
+        stream._context_reader.end()

@@ -144,7 +144,7 @@ class SQLStream(Stream, abc.ABC):
     @primary_keys.setter
     def primary_keys(self, new_value: Sequence[str]) -> None:
         self._singer_catalog_entry.metadata.root.table_key_properties = new_value
-        self._plan = None
+        self._sync_plan = None
 
     @overridable_property
     def namespace(self) -> str | None:
@@ -403,7 +403,7 @@ def _sorts_by_collation(stream: SQLStream) -> bool:
     """
     if is_any_overridden(stream, SQLStream, "apply_query_filters", "build_query", "get_records"):
         return False
-    return stream._reader.make_comparator().kind is ValueKind.TEXT  # noqa: SLF001
+    return stream._context_reader.make_comparator().kind is ValueKind.TEXT  # noqa: SLF001
 
 
 def _get_streaming_options(connection: sa.Connection) -> dict[str, Any]:

@@ -145,8 +145,8 @@ class Stream(abc.ABC):
     """True if one process must read all contexts, because that process counts the stream's jobs."""
 
     _HOOKS: ClassVar[Mapping[str, Any]] = {}
-    _plan: Plan | None = None
-    _own_reader: ContextReader | None = None
+    _sync_plan: Plan | None = None
+    _own_context_reader: ContextReader | None = None
     _primary_keys: Sequence[str] | None = None
     _replication_key: str | None = None
     _schema: JsonSchema | None = None
@@ -233,7 +233,7 @@ class Stream(abc.ABC):
     @primary_keys.setter
     def primary_keys(self, new_value: Sequence[str]) -> None:
         self._primary_keys = new_value
-        self._plan = None
+        self._sync_plan = None
 
     @overridable_property
     def replication_key(self) -> str | None:
@@ -246,12 +246,12 @@ class Stream(abc.ABC):
         Example:
             replication_key = "updated_at"
         """
-        return self._replication_key or self._reader.cursor_field
+        return self._replication_key or self._context_reader.cursor_field
 
     @replication_key.setter
     def replication_key(self, new_value: str | None) -> None:
         self._replication_key = new_value
-        self._plan = None
+        self._sync_plan = None
 
     @overridable_property
     def replication_method(self) -> str:
@@ -274,7 +274,7 @@ class Stream(abc.ABC):
         stream is not treated as sorted.
         """
         if self._state_partitioning_keys is None:
-            return self._reader.state_partitioning_keys
+            return self._context_reader.state_partitioning_keys
         return self._state_partitioning_keys
 
     @state_partitioning_keys.setter
@@ -409,7 +409,7 @@ class Stream(abc.ABC):
     @selected.setter
     def selected(self, value: bool | None) -> None:
         self.metadata.root.selected = value
-        self._mask, self._plan = self.metadata.resolve_selection(), None
+        self._mask, self._sync_plan = self.metadata.resolve_selection(), None
 
     def apply_catalog(self, catalog: Catalog) -> None:
         """Apply keys, replication method, schema and selection of an input catalog.
@@ -418,7 +418,7 @@ class Stream(abc.ABC):
         replication key removes the stream's own key, as in the Meltano Singer SDK.
         """
         self._tap_input_catalog = catalog
-        self._plan = self._metadata = None
+        self._sync_plan = self._metadata = None
         self._mask = None if self.tap_stream_id in catalog else SelectionMask({(): False})
         entry = catalog.get_stream(self.name)
         if entry is None:
@@ -609,8 +609,8 @@ class Stream(abc.ABC):
         Values of date-time keys, and of the key of ``incremental_sync``, are compared. For any
         other key the bookmark is returned. Override it for keys such as epoch seconds.
         """
-        if self._reader.has_cursor:
-            return self._reader.find_later(value, start_date_value)
+        if self._context_reader.has_cursor:
+            return self._context_reader.find_later(value, start_date_value)
         if self.is_timestamp_replication_key:
             return max(value, start_date_value, key=self._parse_datetime)
         return value
@@ -623,7 +623,7 @@ class Stream(abc.ABC):
         identifiers or log positions. With ``incremental_sync``, which has an end time, it is None.
         """
         del context
-        if self._reader.has_cursor or not self.is_timestamp_replication_key:
+        if self._context_reader.has_cursor or not self.is_timestamp_replication_key:
             return None
         return datetime.fromtimestamp(self._initialized_at / 1000.0, tz=timezone.utc)
 
@@ -661,7 +661,7 @@ class Stream(abc.ABC):
 
     def _parse_datetime(self, value: str) -> datetime:
         """Parse a date-time; a value without a time zone is UTC."""
-        found = self._reader.parse_datetime(value)
+        found = self._context_reader.parse_datetime(value)
         return parse_state_datetime(self, value) if found is None else found
 
     def _write_replication_key_signpost(
@@ -708,15 +708,15 @@ class Stream(abc.ABC):
         sync.engine.sync_stream(self, context)
 
     @property
-    def _reader(self) -> ContextReader:
+    def _context_reader(self) -> ContextReader:
         """`ContextReader` that reads this stream, one partition after the other."""
-        return self._get_reader(ContextReader)
+        return self._get_context_reader(ContextReader)
 
-    def _get_reader(self, make_reader: Callable[[Any], _Reader]) -> _Reader:
+    def _get_context_reader(self, make_reader: Callable[[Any], _Reader]) -> _Reader:
         """Return the `ContextReader` of this stream; ``make_reader`` creates it on first use."""
-        if self._own_reader is None or self._own_reader.stream is not self:
-            self._own_reader = make_reader(self)
-        return cast("_Reader", self._own_reader)
+        if self._own_context_reader is None or self._own_context_reader.stream is not self:
+            self._own_context_reader = make_reader(self)
+        return cast("_Reader", self._own_context_reader)
 
     def _prepare_for_threads(self, threads: int) -> None:  # noqa: B027 - for overrides
         """Create objects that the threads will share, such as an HTTP session, before they read."""

@@ -33,7 +33,9 @@ def make_route(stream: Any, authenticator: Auth) -> Route:
     """
 
     def has_credentials(request: requests.PreparedRequest) -> bool:
-        return not adds_no_credentials(authenticator) or has_secrets(request, stream._secrets())
+        return not adds_no_credentials(authenticator) or has_secrets(
+            request, stream._known_secrets()
+        )
 
     return Route(
         lambda origin: origin in _find_own_origins(stream),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GraphQLStream"]
 
-_LONGEST_MESSAGES = 500
+_MAX_LENGTH = 500
 _MOST_SEARCHED = 100_000
 """Maximum number of characters of a text that are searched for secrets."""
 
@@ -96,7 +96,7 @@ class GraphQLStream(RESTStream[_TToken], abc.ABC, Generic[_TToken]):
         errors = document.get("errors") if isinstance(document, dict) else None
         if not errors:
             return
-        messages = redact(self._secrets().hide_values(_join_messages(errors)))[:_LONGEST_MESSAGES]
+        messages = redact(self._known_secrets().hide_values(_join_messages(errors)))[:_MAX_LENGTH]
         if document.get("data") is None:
             raise FatalAPIError(f"The query failed: {messages}")
         self.logger.warning("The response has data and errors: %s", messages)

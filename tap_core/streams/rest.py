@@ -159,7 +159,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     """Number of threads that may read time windows. Set it above 1 only if this stream, and the
     code it uses, is thread-safe. Contexts that are synced in threads read one window at a time."""
 
-    _record_filter: CursorRecordFilter | None = None
+    _cursor_record_filter: CursorRecordFilter | None = None
     """Filter for the records of the current window; None if the API filters them."""
 
     _first_origin: Origin | None = None
@@ -184,7 +184,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         self._http_headers: dict[str, str] = {}
         self._http_method = http_method
         self._requests_session: requests.Session | None = make_session()
-        self._proxies = ProxyCache()
+        self.__proxies = ProxyCache()
         install_redaction()
         super().__init__(name=name, schema=schema, tap=tap)
 
@@ -358,7 +358,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         data = self.prepare_request_payload(context, next_page_token)
         url, headers, method = self.get_url(context), self.http_headers, self.http_method
         request = HTTPRequest(url, method, params, headers, data)
-        return self._build_request(request, lambda: request.params)
+        return self.__build_request(request, lambda: request.params)
 
     def _prepare_request(
         self, *, context: Context | None, page: BaseAPIPaginator[Any]
@@ -367,9 +367,9 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         request = self.get_http_request(
             page=PageContext(stream_context=context, next_page_token=page.current_value)
         )
-        return self._build_request(request, request.encode_params)
+        return self.__build_request(request, request.encode_params)
 
-    def _build_request(
+    def __build_request(
         self, request: HTTPRequest, find_params: Callable[[], Any]
     ) -> requests.PreparedRequest:
         """Prepare a request, with the bounds of the current time window if there is one.
@@ -396,14 +396,14 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         Only after status 401, send it again if the authenticator can renew its access token.
         """
         authenticator = bind_authenticator(self.authenticator, self)
-        send = partial(self._send, prepared_request, context, authenticator)
+        send = partial(self.__send, prepared_request, context, authenticator)
         response = send_with_renewal(send, authenticator, self.log, self.tolerated_http_errors)
         self.validate_response(response)
         if response.status_code < HTTPStatus.BAD_REQUEST:
-            self._check_body(response)
+            self._check_response_body(response)
         return response
 
-    def _send(
+    def __send(
         self,
         request: requests.PreparedRequest,
         context: Context | None,
@@ -417,8 +417,8 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
             authenticator,
             rate_limit=self.rate_limit,
             session=self.requests_session,
-            secrets=self._secrets,
-            proxies=self._proxies,
+            secrets=self._known_secrets,
+            proxies=self.__proxies,
             timeout=self.timeout,
             allow_redirects=self.allow_redirects,
             route=make_route(self, authenticator),
@@ -431,7 +431,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         self._write_request_duration_log(self.path or "", response, context, tags)
         return response
 
-    def _secrets(self) -> Secrets:
+    def _known_secrets(self) -> Secrets:
         """Return the values of secret settings, which must not appear in messages."""
         return collect_secrets(self.config, getattr(self._tap, "config_jsonschema", None))
 
@@ -465,9 +465,9 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
     def response_error_message(self, response: requests.Response) -> str:
         """Return the error message for a failed response, without secrets."""
-        return describe_failure(response, self._secrets(), self.path)
+        return describe_failure(response, self._known_secrets(), self.path)
 
-    def _check_body(self, response: requests.Response) -> None:
+    def _check_response_body(self, response: requests.Response) -> None:
         """Raise an error for an invalid body, to cause a retry. The default does nothing."""
 
     # Retries
@@ -538,18 +538,18 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     # Pages and records
 
     @property
-    def _reader(self) -> WindowReader:
+    def _context_reader(self) -> WindowReader:
         """Reader of this stream's partitions. If the stream has a cursor, it reads time windows."""
-        return self._get_reader(WindowReader)
+        return self._get_context_reader(WindowReader)
 
     def get_records(self, context: Context | None) -> Iterable[Record]:
         """Yield the records of a partition; with ``incremental_sync``, time window by window."""
-        return self._reader.read(context)
+        return self._context_reader.read(context)
 
     def request_records(self, context: Context | None) -> Iterable[Record]:
         """Request all pages for a partition or parent record, and yield the records."""
         paginator = self.get_new_paginator() or SinglePagePaginator()
-        prepare = self._choose_request_builder(context, paginator)
+        prepare = self.__choose_request_builder(context, paginator)
         tries = RetryState(self._request)
         decorated = self.request_decorator(tries)
         sent: list[requests.PreparedRequest] = []
@@ -568,19 +568,18 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
                 self.update_sync_costs(sent[0], response, context)
                 return response
 
-            def log_stop(pages: int) -> None:
-                self.log(
-                    "Pagination stopped after %d pages because no records were found in the last"
-                    " response",
-                    pages,
-                )
-
-            with annotate_errors(self.name, sent, tries, self._secrets):
+            reader = self._context_reader
+            log_stop = partial(
+                self.log,
+                "Pagination stopped after %d pages because no records were found in the last"
+                " response",
+            )
+            with annotate_errors(self.name, sent, tries, self._known_secrets):
                 yield from iterate_records(
-                    paginator, fetch, self._parse_checked, log_stop, lambda: self._reader.has_ended
+                    paginator, fetch, self.__parse_checked, log_stop, lambda: reader.has_ended
                 )
 
-    def _choose_request_builder(
+    def __choose_request_builder(
         self, context: Context | None, paginator: BaseAPIPaginator[Any]
     ) -> Callable[[], requests.PreparedRequest]:
         """Return a function that builds a request, by `prepare_request` if it is overridden."""
@@ -593,7 +592,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         )
         return lambda: self.prepare_request(context, paginator.current_value)
 
-    def _parse_checked(self, response: requests.Response) -> Iterable[Record]:
+    def __parse_checked(self, response: requests.Response) -> Iterable[Record]:
         """Return the records of a response; none if its error status is a tolerated one."""
         if response.status_code in self.tolerated_http_errors:
             return ()
@@ -710,9 +709,9 @@ class RESTStream(_HTTPStream[_TToken], abc.ABC, Generic[_TToken]):
         """
         if is_empty_body(response):
             return iter(())
-        return extract_jsonpath(self.records_jsonpath, parse_json(response, self._secrets))
+        return extract_jsonpath(self.records_jsonpath, parse_json(response, self._known_secrets))
 
-    def _check_body(self, response: requests.Response) -> None:
+    def _check_response_body(self, response: requests.Response) -> None:
         """Parse the JSON body immediately, so that a truncated body leads to a retry.
 
         If the class overrides `parse_response`, only the completeness of the body is checked.
@@ -720,7 +719,7 @@ class RESTStream(_HTTPStream[_TToken], abc.ABC, Generic[_TToken]):
         if type(self).parse_response is not RESTStream.parse_response:
             check_content_length(response)
         elif isinstance(response, JSONResponse) and not is_empty_body(response):
-            self._check_document(response.read(self._secrets, self.next_page_token_jsonpath))
+            self._check_document(response.read(self._known_secrets, self.next_page_token_jsonpath))
 
     def _check_document(self, document: Any) -> None:
         """Raise an error if a parsed JSON body reports an error. The default does nothing."""

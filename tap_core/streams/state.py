@@ -56,7 +56,7 @@ def make_state_manager(stream: SyncStream, document: StateDocument) -> StreamSta
         is_sorted=stream.is_sorted,
         check_sorted=stream.check_sorted,
         document=document,
-        order=stream._reader.make_comparator(),
+        order=stream._context_reader.make_comparator(),
         partition_limit=resolve_limit(
             stream.name,
             stream.state_partition_limit,
@@ -72,7 +72,7 @@ def find_first_value(stream: SyncStream) -> Any:
     records.
     """
     if stream._read_range is None:
-        return stream._reader.start_date
+        return stream._context_reader.start_date
     return stream.state_manager.order.to_state_value(stream._read_range.start)
 
 

@@ -78,7 +78,7 @@ class WindowedStreamProtocol(SyncStream, Protocol):
 
     stream_interval: TimeWindow | None
     max_parallel_windows: int
-    _record_filter: CursorRecordFilter | None
+    _cursor_record_filter: CursorRecordFilter | None
     _sync_costs: dict[str, int]
 
     @property
@@ -165,7 +165,7 @@ class WindowReader(ContextReader):
 
         It can be True only for a data feed, that is, if records are sorted from newest to oldest.
         """
-        record_filter = self.stream._record_filter
+        record_filter = self.stream._cursor_record_filter
         return record_filter is not None and record_filter.is_past
 
     @property
@@ -303,7 +303,7 @@ class WindowReader(ContextReader):
     def end(self) -> None:
         """End the reading of a partition, and stop the threads that read its windows."""
         current, self._current = self._current, None
-        self.stream.stream_interval = self.stream._record_filter = None
+        self.stream.stream_interval = self.stream._cursor_record_filter = None
         if current is not None:
             current.threads.__exit__(*sys.exc_info())  # `close` would hide the error from the pool
 
@@ -493,5 +493,5 @@ def _read_window(
     stream: WindowedStreamProtocol, window: TimeWindow, current: _WindowPass
 ) -> Iterable[Record]:
     """Set ``window`` as the time window that a stream reads, and return its records."""
-    stream.stream_interval, stream._record_filter = window, current.record_filter
+    stream.stream_interval, stream._cursor_record_filter = window, current.record_filter
     return stream.request_records(current.context)

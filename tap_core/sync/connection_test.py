@@ -34,10 +34,10 @@ def read_one_record(stream: SyncStream) -> None:
 
 def _pull_first(stream: SyncStream, context: Context | None) -> None:
     begin_partition(stream, context, None)
-    stream._reader.begin_trial(context)
+    stream._context_reader.begin_trial(context)
     records = iter(call_get_records(stream, context))
     try:
         next(records, None)
     finally:
         close_records(records)
-        stream._reader.end()
+        stream._context_reader.end()

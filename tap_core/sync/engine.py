@@ -245,7 +245,7 @@ def _distribute_windows(stream: SyncStream, run: SyncRun, context: Context | Non
     """
     if stream.state_partitioning_keys is not None:
         return False
-    intervals = stream._reader.find_intervals(context)
+    intervals = stream._context_reader.find_intervals(context)
     if len(intervals) < 2:  # noqa: PLR2004
         return False
     bookmark = begin_partition(stream, context, None)
@@ -279,7 +279,9 @@ def sync_work_unit(stream: SyncStream, unit: WorkUnit) -> Mapping[str, Any]:
             stream.sync(context=context)
     else:
         window = (
-            nullcontext() if unit.interval is None else stream._reader.reading_only(unit.interval)
+            nullcontext()
+            if unit.interval is None
+            else stream._context_reader.reading_only(unit.interval)
         )
         with window:
             sync_context(stream, context)
@@ -344,7 +346,7 @@ def closing_records(stream: SyncStream, records: Iterable[Any]) -> Iterator[None
     try:
         yield
     finally:
-        stream._reader.end()
+        stream._context_reader.end()
         close_records(records)
 
 
@@ -424,7 +426,7 @@ def _read_records(
     As far as the stream needs it, the records are post-processed and filtered, and child streams
     are synced. ``bookmark`` contains the items of ``context`` that identify its bookmark.
     """
-    admits = stream._reader.begin(context)
+    admits = stream._context_reader.begin(context)
     records = run.guarded(call_get_records(stream, context))
     extra: Context = (bookmark or {}) if stream.add_context_to_records else {}
     if plan.post_processes or plan.syncs_children or extra or admits is not None:

@@ -194,7 +194,7 @@ class SyncStream(Protocol):
     _origin: Any
     _read_range: KeyRange | None
     _initialized_at: int
-    _plan: Any
+    _sync_plan: Any
     _stream_maps: Any
     _config: dict[str, Any]
     _input_schema: JsonSchema | None
@@ -252,7 +252,7 @@ class SyncStream(Protocol):
     @property
     def state_manager(self) -> StreamStateManager: ...
     @property
-    def _reader(self) -> ContextReader: ...
+    def _context_reader(self) -> ContextReader: ...
 
     def log(self, message: str, *args: Any, level: int = ..., **kwargs: Any) -> None: ...
     def preprocess_context(self, context: Context) -> Context: ...

@@ -111,7 +111,7 @@ def _write_changes(
 def _change_schema(stream: SyncStream, run: SyncRun) -> None:
     """Write the changed schema of a stream. Rows buffered with the old schema are written first."""
     run.open(None)
-    stream._plan = None
+    stream._sync_plan = None
     if stream._tap.has_mapper:
         stream._tap.mapper.register_raw_stream_schema(
             stream.name, stream.effective_schema, list(stream.primary_keys)

@@ -101,7 +101,7 @@ class _PartitionSync:
         stream = self.stream
         child_context = None if context is None else copy.copy(context)
         self._is_sent = make_resend_filter(stream, context)
-        self._admits = stream._reader.begin(context)
+        self._admits = stream._context_reader.begin(context)
         results = self.run.guarded(call_get_records(stream, context))
         with closing_records(stream, results):
             yield from self._process_results(results, context, child_context, bookmark)

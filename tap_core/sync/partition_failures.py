@@ -39,7 +39,7 @@ class ContextFailures:
         try:
             yield
         except Exception as error:
-            if not self._stream._reader.continues_after(error):
+            if not self._stream._context_reader.continues_after(error):
                 raise
             with self._lock:
                 self._first = self._first or error

@@ -82,9 +82,9 @@ def get_plan(stream: SyncStream) -> Plan:
     """Return the sync plan of a stream for the calling thread; create it at the first call."""
     run = stream._tap.run
     stream = run.get_thread_stream(stream)
-    cached: tuple[SyncRun, Plan] | None = stream._plan
+    cached: tuple[SyncRun, Plan] | None = stream._sync_plan
     if cached is None or cached[0] is not run:
-        cached = stream._plan = (run, _compile_plan(stream, run))
+        cached = stream._sync_plan = (run, _compile_plan(stream, run))
     return cached[1]
 
 

@@ -50,7 +50,7 @@ class StreamCompletion:
         for stream, roots in self._roots.items():
             has_failed = any(one.name in failed for one in roots)
             if roots[-1] is root and stream.selected and not has_failed:
-                stream._reader.complete(saw_all=self._saw_all(stream))
+                stream._context_reader.complete(saw_all=self._saw_all(stream))
                 _emit_progress(stream, Progress.COMPLETE)
 
     def begin(self, root: SyncStream) -> None:

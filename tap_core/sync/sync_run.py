@@ -449,6 +449,6 @@ def _copy_stream(stream: Any) -> Any:
     """
     copied = copy.copy(stream)
     copied._origin = copied._origin or stream
-    copied._plan = None
+    copied._sync_plan = None
     copied._sync_costs = {}
     return copied

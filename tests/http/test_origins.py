@@ -615,7 +615,7 @@ def test_requests_sent_with_the_stream_session_are_checked(server, source, other
 
 
 def test_rest_and_graphql_streams_share_the_origin_check():
-    assert GraphQLStream._send is RESTStream._send
+    assert GraphQLStream._request is RESTStream._request
 
 
 def test_sent_request_has_no_hooks_of_the_origin_check(server, source):

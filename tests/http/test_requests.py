@@ -505,3 +505,14 @@ def test_https_address_of_a_server_without_tls_is_an_error_of_the_configuration(
     )
     assert "cannot be reached: wrong version number [stream 'users'" in sentence
     assert "try 1]" in sentence
+
+
+def test_stream_may_have_own_members_for_sending_and_reading(source):
+    own = ("_build_request", "_check_body", "_get_reader", "_parse_checked", "_plan", "_proxies")
+    own += ("_reader", "_record_filter", "_secrets", "_send")
+    source.server.answers(page(ONE))
+    stream = source.stream()
+    for name in own:
+        setattr(stream, name, name)
+    assert list(stream._sync_records(write_messages=False)) == [ONE]
+    assert [getattr(stream, name) for name in own] == list(own)

@@ -397,8 +397,8 @@ def test_changed_schema_starts_a_new_batch_file(tmp_path):
     def rows(self, context):
         yield ROWS[0]
         self._tap.run.write_schema(
-            next(iter(self._plan[1].schemas)).__class__(
-                self._plan[1].stream, schema(id=INTEGER), ("id",)
+            next(iter(self._sync_plan[1].schemas)).__class__(
+                self._sync_plan[1].stream, schema(id=INTEGER), ("id",)
             )
         )
         yield ROWS[1]
