@@ -14,7 +14,7 @@ class FileKind(IntEnum):
     """Kind of a Fivetran batch file, which determines how its rows change the table.
 
     The files of a request are applied in the order of these values: from earliest-start files,
-    which occur only in history mode, to delete files.
+    which occur only in history mode (a table of row versions), to delete files.
     """
 
     EARLIEST_START = 0

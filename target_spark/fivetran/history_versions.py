@@ -100,6 +100,8 @@ class VersionedSchema:
 def parse_versioned_schema(fivetran_schema: FivetranSchema, table: str) -> VersionedSchema:
     """Find the columns that history mode requires, such as the start time, in a table's schema.
 
+    In history mode, a table keeps all versions of its rows.
+
     Args:
         fivetran_schema: The columns of the table.
         table: The name of the table, for messages.

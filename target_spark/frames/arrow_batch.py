@@ -100,7 +100,7 @@ class ArrowBatch:
 def read_arrow_batch(
     paths: Sequence[str], table_schema: TableSchema, metadata: BatchMetadata
 ) -> ArrowBatch:
-    """Read rows from spool files into an Arrow table, without Spark.
+    """Read rows from spool files (JSON lines on disk) into an Arrow table, without Spark.
 
     Args:
         paths: Local paths or ``file:`` URLs of the spool files.

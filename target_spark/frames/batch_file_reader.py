@@ -90,7 +90,8 @@ _TO_JSON_OPTIONS: Final = (
 class BatchFileFrame:
     """Description of the spool files that Spark has written from the files of BATCH messages.
 
-    An ordinal is the position of a row or message in the input.
+    Spool files have rows as lines of JSON. An ordinal is the position of a row or message in the
+    input.
 
     Attributes:
         paths: The folders of the spool files.
@@ -174,7 +175,7 @@ def spool_lines_from_files(
     path: str,
     ordinal_shift: int,
 ) -> BatchFileFrame:
-    """Read the files of BATCH messages, and write their rows to spool files.
+    """Read the files of BATCH messages, and write their rows to spool files (JSON lines).
 
     Args:
         spark: The session of the calling thread.
@@ -214,8 +215,9 @@ def assign_ordinals(
 ) -> None:
     """Copy spool files, and increase each row's ordinal by the line count of earlier batch files.
 
-    The ordinal of a row is its position in the input. In the original files, a BATCH message counts
-    as one position. In the copy, each line of its files counts as one.
+    Spool files have rows as lines of JSON. The ordinal of a row is its position in the input. In
+    the original files, a BATCH message counts as one position. In the copy, each line of its files
+    counts as one.
 
     Args:
         spark: The session of the calling thread.

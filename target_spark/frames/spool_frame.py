@@ -258,7 +258,7 @@ class SpoolFrame:
         return _add_columns(lines, extract_nested(self._table_schema))
 
     def _read_records(self, *, parse_numbers: bool) -> DataFrame:
-        """Return the lines of the spool files with their records as structs, and batch columns."""
+        """Return the rows in the spool files: records as structs, and columns of batch metadata."""
         table_schema, meta = self._table_schema, self._table_schema.has_meta
         record = record_type(table_schema, parse_numbers=parse_numbers)
         lines = self._read_lines(record, meta=meta)

@@ -81,7 +81,7 @@ class CommitRequest:
 
     @property
     def nbytes(self) -> int:
-        """Size in bytes of the rows in the spool files of all batches."""
+        """Size in bytes of the rows that all batches keep on disk in spool files."""
         return sum(batch.nbytes for batch in self.batches)
 
     @property

@@ -266,7 +266,7 @@ class Loader:
             self._pipeline.queue_batch(stream)
 
     def _add_spooled_rows(self, event: SpooledRows) -> None:
-        """Queue the commit of a batch of rows that other processes have written to spool files.
+        """Queue the commit of a batch of rows that other processes have written to files.
 
         The other processes are usually Spark workers, which read partitions of a stream.
         """

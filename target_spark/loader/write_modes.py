@@ -96,7 +96,7 @@ def get_merge_keys(
     """Return the rules for merging a stream's rows into its table.
 
     The rules include the key columns, the columns that order several rows with the same key, and
-    the effect of delete records.
+    the effect of records with a deletion time.
     """
     compared = (
         column.name

@@ -107,7 +107,7 @@ def _messages() -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Build class archives for the installed Java and Spark; return the exit code.
+    """Build class archives, with which Spark starts faster, and return the exit code.
 
     Args:
         arguments: The table formats, by default Delta and Parquet. If ``arguments`` is None, the

@@ -180,7 +180,7 @@ class SparkSettings:
     engine_idle_seconds: float = 1800
 
     def with_task_retries(self) -> SparkSettings:
-        """Return a copy of the settings in which Spark retries failed tasks and uses no engine.
+        """Return settings with which Spark retries failed tasks and is not shared with other runs.
 
         For a local master, the number of attempts is part of the master URL: ``local[4]`` becomes
         ``local[4,2]``. A cluster retries by default.
@@ -530,7 +530,8 @@ class Session:
     def stop(self) -> None:
         """Stop Spark and wait until its JVM has ended.
 
-        Kill the JVM if it has not ended after 30 seconds (900 if it writes a class archive).
+        Kill the JVM if it has not ended after 30 seconds (900 if it writes an archive of Java
+        classes).
         """
         self._thread.join()
         self._closing = True

@@ -70,7 +70,7 @@ class Identity:
 
 
 def find_differences(identity: Identity, engine_parts: Mapping[str, str]) -> list[str]:
-    """Return the sorted names of the `Identity.parts` in which a run and an engine differ.
+    """Return the sorted names of `Identity.parts` in which a run and a shared Spark differ.
 
     These are settings, program versions and environment variables.
 

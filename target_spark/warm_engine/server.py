@@ -300,7 +300,7 @@ def main(arguments: Mapping[str, Any]) -> None:
 
 
 def _redirect_output(folder: EngineFolder) -> int:
-    """Redirect standard output and standard error of this engine process to its log file.
+    """Redirect standard output and error of this shared Spark process to its log file.
 
     Return a file descriptor of the previous standard output.
     """

@@ -118,6 +118,8 @@ def initial_versions(batch: DataFrame, keys: MergeKeys) -> DataFrame:
 def build_scd2_merge(target: str, batch: DataFrame, keys: MergeKeys) -> Merge:
     """Return the MERGE that applies the changes of a batch to an SCD2 table.
 
+    An SCD2 table keeps all versions of each row.
+
     Args:
         target: The SQL name of the table.
         batch: The rows of the batch, from which `compute_changes` computes the changes.
@@ -154,7 +156,8 @@ def build_conversion_sql(target: str, micros: int, deleted: str | None) -> str:
 def _add_times_and_values(batch: DataFrame, keys: MergeKeys) -> DataFrame:
     """Add to each record its time in microseconds since 1970, and the values to compare.
 
-    The values are a struct of the columns ``keys.compared``. It is null for a delete record.
+    The values are a struct of the columns ``keys.compared``. It is null for a record that deletes a
+    row.
     """
     state = _make_value_struct(keys.compared)
     if keys.deleted is not None:
