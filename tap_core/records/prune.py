@@ -98,7 +98,8 @@ def pop_deselected_record_properties(
 def compile_pruner(mask: SelectionMask) -> RecordPruner | None:
     """Compile a function that deletes the deselected properties of a record, in place.
 
-    Return None if all properties are selected. Later changes of ``mask`` have no effect.
+    Return None if all properties are selected. ``mask`` has the selection of each property in the
+    catalog; later changes of it have no effect.
     """
     tree = get_deselected_names(mask)
     if mask[()]:

@@ -163,6 +163,8 @@ def reset_state_progress_markers(
 ) -> dict[str, Any] | None:
     """Delete the progress markers that an earlier, unfinished sync left in a state dict.
 
+    They contain the latest replication key value of an unsorted stream.
+
     Returns:
         The deleted markers without their key ``Note``, or None if there were none.
     """
@@ -299,7 +301,10 @@ def _warn_once(order: ReplicationKeyComparator | None, sentence: str) -> None:
 
 
 def is_state_non_resumable(stream_or_partition_state: Mapping[str, Any]) -> bool:
-    """Return True if a state dict has progress markers. An interruption would lose them."""
+    """Return True if a state dict has progress markers, which an interruption would lose.
+
+    They contain the latest replication key value of an unsorted stream.
+    """
     return (
         PROGRESS_MARKERS in stream_or_partition_state
         or _OLD_PROGRESS_MARKERS in stream_or_partition_state
@@ -309,7 +314,8 @@ def is_state_non_resumable(stream_or_partition_state: Mapping[str, Any]) -> bool
 def is_final(stream_or_partition_state: Mapping[str, Any]) -> bool:
     """Return True if a state dict has no values that exist only during a sync.
 
-    Such values are the progress markers, the signpost and the starting value.
+    Such values are the progress markers (of an unsorted stream), the signpost (the upper limit of
+    the bookmark) and the starting value.
     """
     return stream_or_partition_state.keys().isdisjoint(_KEYS_DURING_SYNC)
 
@@ -319,8 +325,9 @@ def finalize_state_progress_markers(
 ) -> dict[str, Any] | None:
     """Store the progress marker of a state dict as the bookmark at the end of a stream.
 
-    If the signpost (the bookmark's upper limit) is smaller than the marker by ``order``, the
-    signpost becomes the bookmark. The signpost, the markers and the starting value are deleted.
+    The marker is the latest value of an unsorted stream. If the signpost (the bookmark's upper
+    limit) is smaller than the marker by ``order``, the signpost becomes the bookmark. The signpost,
+    the markers and the starting value are deleted.
 
     Returns:
         The deleted markers other than the replication key and its value, or None.
@@ -334,9 +341,10 @@ def promote_progress_markers(
 ) -> dict[str, Any] | None:
     """Store the progress marker of a state dict as the bookmark while the stream is still read.
 
-    If the signpost (the bookmark's upper limit) is smaller than the marker by ``order``, the
-    signpost becomes the bookmark. The signpost and the markers are deleted. Unlike in
-    `finalize_state_progress_markers`, the starting value is kept.
+    The marker is the latest value of an unsorted stream. If the signpost (the bookmark's upper
+    limit) is smaller than the marker by ``order``, the signpost becomes the bookmark. The signpost
+    and the markers are deleted. Unlike in `finalize_state_progress_markers`, the starting value is
+    kept.
 
     Returns:
         The deleted markers other than the replication key and its value, or None.

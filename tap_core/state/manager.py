@@ -117,7 +117,7 @@ class StreamStateManager:
     def is_sorted(self) -> bool:
         """True if the stream is sorted, so that records advance the bookmark directly.
 
-        If it is False, records advance a progress marker.
+        If it is False, records advance a progress marker, which becomes the bookmark at the end.
         """
         return self._is_sorted and self.state_partitioning_keys is None
 
@@ -284,7 +284,8 @@ class StreamStateManager:
     def finalize_state(self, state: dict[str, Any] | None = None) -> None:
         """Store the progress marker in a state dict as the bookmark, after all records are read.
 
-        ``state`` is the state dict of a partition; by default it is that of the stream.
+        The marker is the latest value of an unsorted stream. ``state`` is the state dict of a
+        partition; by default it is that of the stream.
         """
         state = self.stream_state if state is None else state
         bookmarks.finalize_state_progress_markers(state, order=self.order)
@@ -298,7 +299,7 @@ class StreamStateManager:
         state: dict[str, Any] | None = None,
         partitions: Iterable[Context] | None = None,
     ) -> None:
-        """Store progress markers as bookmarks at the end of a stream or partition.
+        """Store progress markers as bookmarks at the end of an unsorted stream or partition.
 
         Args:
             state: State dict to finalize; if it is passed, ``partitions`` is ignored.
@@ -315,7 +316,7 @@ class StreamStateManager:
     def close_window(
         self, context: Context | None, *, replication_key: str, until: str | None = None
     ) -> None:
-        """Store the progress marker of a partition as its bookmark at the end of a time window.
+        """Store the progress marker of an unsorted partition as its bookmark after a time window.
 
         Unlike in `finalize_state`, the starting value is kept, because more windows may follow.
 
@@ -381,7 +382,7 @@ class StreamStateManager:
     def is_state_non_resumable(self, context: Context | None = None) -> bool:
         """Return True if an interruption would lose the progress of a partition or stream.
 
-        This is the case while its state dict has progress markers.
+        This is the case while its state dict has progress markers, as for an unsorted stream.
         """
         return bookmarks.is_state_non_resumable(self.get_context_state(context))
 

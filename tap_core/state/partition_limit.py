@@ -167,8 +167,8 @@ class PartitionLimit:
     def finish_all(self, *, ended: bool) -> None:
         """Include all unfinished partitions in the shared bookmark that have no entry in the state.
 
-        If ``ended`` is True, the progress marker of a partition first becomes its bookmark.
-        Otherwise the marker is deleted.
+        If ``ended`` is True, the progress marker of a partition (its latest value) first becomes
+        its bookmark. Otherwise the marker is deleted.
         """
         for state in list(self._beyond.values()):
             if ended:

@@ -170,7 +170,8 @@ def advance_bookmark(stream: SyncStream, record: Record, context: Context | None
 def finalize_state(stream: SyncStream, state: dict[str, Any] | None) -> None:
     """Replace the progress markers in a state dict by a bookmark with their value.
 
-    ``state`` is the state dict of a partition; None means that of the stream.
+    Markers are the latest value of an unsorted stream. ``state`` is the state dict of a partition;
+    None means that of the stream.
     """
     stream._tap.run.settle_bookmarks()
     stream.state_manager.finalize_state(state)
