@@ -60,7 +60,7 @@ from target_spark.loader.write_modes import (
     build_version_delete,
     check_scd2_compatible,
     find_distinct_key,
-    find_version_column,
+    find_metadata_column,
     format_key,
     get_merge_keys,
     has_other_versions,
@@ -828,7 +828,7 @@ class BatchWriter:
     def has_other_versions(self, table: Table, version: int) -> bool:
         """Return True if the table has rows of another Singer table version, not yet deleted."""
         prepared_columns = self._tables[table.key].prepared_columns
-        column = find_version_column(prepared_columns, self._version_column)
+        column = find_metadata_column(prepared_columns, self._version_column)
 
         def step() -> bool:
             return has_other_versions(self._writer, self._engine.spark(), table, version, column)

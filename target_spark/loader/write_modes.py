@@ -42,7 +42,7 @@ __all__ = [
     "build_version_delete",
     "check_scd2_compatible",
     "find_distinct_key",
-    "find_version_column",
+    "find_metadata_column",
     "format_key",
     "get_merge_keys",
     "has_other_versions",
@@ -149,22 +149,22 @@ def build_version_delete(
             as deleted.
         table_schema: The table schema.
         version: The Singer table version to keep.
-        source: The metadata column with the table version, as `find_version_column` takes it.
+        source: The metadata column with the table version, as `find_metadata_column` takes it.
     """
     return VersionDelete(
         version,
         deleted=None if request.hard_delete else DELETED_AT,
         at=datetime.now(timezone.utc),
         history=table_schema.column_fed_by(IS_CURRENT, ColumnSource.METADATA) is not None,
-        column=find_version_column(table_schema, source),
+        column=find_metadata_column(table_schema, source),
     )
 
 
-def find_version_column(table_schema: TableSchema | None, source: str) -> str:
-    """Return the name of the column that holds the table version of a row.
+def find_metadata_column(table_schema: TableSchema | None, source: str) -> str:
+    """Return the name of a table's metadata column ``source``, such as `_sdc_table_version`.
 
-    It is the metadata column ``source``, but has another name if a property has its name. If the
-    schema is unknown (None) or lacks the column, return ``source``.
+    It differs from ``source`` if a property of this name fills a column of the table. If the schema
+    is unknown (None) or lacks the column, return ``source``.
     """
     fed = table_schema and table_schema.column_fed_by(source, ColumnSource.METADATA)
     return fed.name if fed else source
@@ -269,14 +269,22 @@ def _has_repeated_keys(rows: DataFrame, keys: Sequence[str], mode: WriteMode) ->
 
 
 def check_scd2_compatible(request: CommitRequest, table_schema: TableSchema) -> None:
-    """Raise an error if a commit request would upsert or append rows to an scd2 table.
+    """Raise an error if a commit request would corrupt the history of an scd2 table.
 
-    An scd2 table keeps all versions of each row, which these write modes would corrupt. Such a
+    An scd2 table keeps all versions of each row, which an upsert or append would corrupt. Such a
     table is recognized by the columns in ``table_schema``.
 
     Raises:
-        UnsupportedError: The table is an scd2 table, and the write mode is upsert or append.
+        UnsupportedError: The table is an scd2 table, and the write mode is upsert or append; or the
+            write mode is scd2, and a property already fills a column with a name of the history.
     """
+    taken = [name for name in HISTORY_COLUMNS if find_metadata_column(table_schema, name) != name]
+    if taken:
+        raise UnsupportedError(
+            f"Table {request.table.name} has values of stream {request.stream} in column"
+            f" {', '.join(taken)}, which write_mode scd2 needs for its history. Load the stream"
+            " into another table, or set its write_mode to upsert."
+        )
     unfed = {column.name for column in table_schema.columns if not column.is_fed}
     if HISTORY_COLUMNS.keys() <= unfed and request.mode in {WriteMode.UPSERT, WriteMode.APPEND}:
         raise UnsupportedError(

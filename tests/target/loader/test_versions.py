@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tap_core.events import StreamId
 from target_spark.columns import (
     TABLE_VERSION,
     ColumnOptions,
+    diff_with_table,
     merge_table_schemas,
     schema_from_json_schema,
 )
-from target_spark.errors import IncompleteError
+from target_spark.config.options import WriteMode
+from target_spark.errors import IncompleteError, UnsupportedError
 from target_spark.loader.version_tracker import VersionTracker
-from target_spark.loader.write_modes import find_version_column
+from target_spark.loader.write_modes import check_scd2_compatible, find_metadata_column
+from target_spark.tables.table import Table
 from tests.target.warehouse import (
     ID,
     ID_AND_NAME,
@@ -135,10 +140,25 @@ def test_column_of_the_version_has_another_name_if_a_property_has_its_name() -> 
         for versioned in (False, True)
     )
     merged, _ = merge_table_schemas(before, after, lambda _old, _new: False)
-    assert find_version_column(merged, TABLE_VERSION) == "_sdc_table_version_2"
-    assert find_version_column(after, TABLE_VERSION) == TABLE_VERSION
-    assert find_version_column(before, TABLE_VERSION) == TABLE_VERSION
-    assert find_version_column(None, TABLE_VERSION) == TABLE_VERSION
+    assert find_metadata_column(merged, TABLE_VERSION) == "_sdc_table_version_2"
+    assert find_metadata_column(after, TABLE_VERSION) == TABLE_VERSION
+    assert find_metadata_column(before, TABLE_VERSION) == TABLE_VERSION
+    assert find_metadata_column(None, TABLE_VERSION) == TABLE_VERSION
+
+
+def test_history_is_not_stored_in_a_column_that_a_property_fills() -> None:
+    document = {"properties": {**ID, "_sdc_is_current": {"type": "boolean"}}}
+    upserted, versions = (
+        schema_from_json_schema(document, ["id"], ColumnOptions(history=history))
+        for history in (False, True)
+    )
+    fitted, _ = diff_with_table(versions, upserted.types, lambda _old, _new: False, {})
+    request: Any = SimpleNamespace(
+        table=Table("/t/a", "a"), stream=StreamId("a"), mode=WriteMode.SCD2
+    )
+    with pytest.raises(UnsupportedError, match="in column _sdc_is_current, which write_mode scd2"):
+        check_scd2_compatible(request, fitted)
+    check_scd2_compatible(request, versions)  # the property has another column in a new table
 
 
 # Tables
