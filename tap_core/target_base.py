@@ -120,7 +120,7 @@ class Target(PluginBase, abc.ABC):
         self._sinks_to_clear: list[Sink] = []
         self._router = InputRouter(self)
         self._states = StateEmitter(self._emit_state)
-        self._states.is_early = not self._overrides("drain_all")
+        self._states.is_early = not self._overrides("drain_all", "process_endofpipe")
         self._max_parallelism: int | None = None
         self._has_ended = False
         self._reset_max_record_age()
@@ -210,9 +210,9 @@ class Target(PluginBase, abc.ABC):
     def _heartbeat_seconds(self) -> float:
         return min(_MAX_HEARTBEAT_SECONDS, max(0.01, self._MAX_RECORD_AGE_IN_MINUTES * 60 / 4))
 
-    def _overrides(self, hook: str) -> bool:
-        """Return True if the target's class overrides the method named ``hook``."""
-        return getattr(type(self), hook) is not getattr(Target, hook)
+    def _overrides(self, *hooks: str) -> bool:
+        """Return True if the target's class overrides one of the methods named ``hooks``."""
+        return any(getattr(type(self), hook) is not getattr(Target, hook) for hook in hooks)
 
     def _assert_line_requires(self, message_dict: dict[str, Any], requires: set[str]) -> None:
         GenericSingerReader.assert_line_requires(message_dict, requires)
@@ -509,7 +509,7 @@ class Target(PluginBase, abc.ABC):
         self._states.release()
         if not self._has_ended:
             self._clean_up()
-        if not self._overrides("drain_all"):
+        if not self._overrides("drain_all", "process_endofpipe"):
             self._states.emit()
 
 

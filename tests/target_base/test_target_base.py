@@ -189,6 +189,26 @@ def test_target_that_overrides_drain_all_decides_when_states_are_written():
     ]
 
 
+def test_states_are_written_after_an_overridden_process_endofpipe_has_stored_the_records():
+    def process_endofpipe(self):
+        self.notes.append(("stored",))
+        NotingTarget.process_endofpipe(self)
+
+    kind = made(NotingSink, process_endofpipe=process_endofpipe)
+    notes = fed(*LOAD, kind=kind, batch_size_rows=2)
+    assert notes[2:] == [
+        ("batch", "a", [1, 2]),
+        ("stored",),
+        ("batch", "a", [3]),
+        ("clean", "a"),
+        ("state", 2),
+    ]
+    failed = target(kind, batch_size_rows=2)
+    with pytest.raises(InvalidInputLine):
+        failed.listen(io.StringIO("".join([*LOAD, "no message\n"])))
+    assert "state" not in {note[0] for note in failed.notes}
+
+
 def test_overridden_hook_may_assign_the_latest_state():
     def process(self, message_dict):
         self._latest_state = {"merged": message_dict["value"]}
