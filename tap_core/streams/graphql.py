@@ -13,7 +13,7 @@ import abc
 from typing import TYPE_CHECKING, Any, Generic
 
 from tap_core.compat.author_overrides import overridable_property
-from tap_core.exceptions import FatalAPIError
+from tap_core.exceptions import FatalAPIError, MissingMethodError
 from tap_core.redaction import redact
 from tap_core.streams.rest import RESTStream, _TToken
 
@@ -61,12 +61,12 @@ class GraphQLStream(RESTStream[_TToken], abc.ABC, Generic[_TToken]):
         A text that does not start with ``query`` is sent as ``query { text }``.
 
         Raises:
-            NotImplementedError: The class does not define a query.
+            MissingMethodError: The class does not define a query.
 
         Example:
             query = "users(first: $first, after: $after) { id name }"
         """
-        raise NotImplementedError("GraphQLStream `query` is not defined.")
+        raise MissingMethodError(f"Stream '{self.name}': `query` is not defined in its class.")
 
     def prepare_request_payload(
         self, context: Context | None, next_page_token: _TToken | None
