@@ -17,7 +17,7 @@ from decimal import Decimal
 from functools import lru_cache, partial
 from typing import Any
 
-from tap_core.limits.operations import check_time_format
+from tap_core.limits.bounded_operations import check_time_format
 from tap_core.parsing.datetimes import assume_utc
 
 __all__ = ["DatetimeFormat", "get_format"]

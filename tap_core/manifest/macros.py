@@ -22,7 +22,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tap_core.incremental.datetime_formats import get_format
 from tap_core.incremental.durations import ISODuration, parse_duration
-from tap_core.limits.operations import TEMPLATE_LENGTH, check_time_format
+from tap_core.limits.bounded_operations import TEMPLATE_LENGTH, check_time_format
 from tap_core.limits.regex import compile_pattern, search
 from tap_core.parsing.datetimes import parse_datetime, utc_now
 

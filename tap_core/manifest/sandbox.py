@@ -23,7 +23,7 @@ from jinja2.sandbox import SandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 from tap_core.exceptions import LimitExceededError
-from tap_core.limits.operations import TEMPLATE_LENGTH, TEMPLATE_SECONDS, Bounds, weight
+from tap_core.limits.bounded_operations import TEMPLATE_LENGTH, TEMPLATE_SECONDS, Bounds, weight
 from tap_core.manifest.decimal_conversion import as_float, convert_each, decimals_to_floats
 from tap_core.manifest.macros import FILTERS, MACROS
 

@@ -19,7 +19,6 @@ from tap_core.exceptions import SyncError
 from tap_core.http.request import HTTPRequest
 from tap_core.incremental.cursor import DatetimeBasedCursor
 from tap_core.manifest.async_jobs import AsyncJobReader, poll_sleep
-from tap_core.manifest.client import ManifestClient
 from tap_core.manifest.components.async_retriever import AsyncRetriever
 from tap_core.manifest.components.pagination_reset import (
     RestartLimiter,
@@ -32,6 +31,7 @@ from tap_core.manifest.components.requester import finalize_request
 from tap_core.manifest.components.retrievers import CustomRetriever, SimpleRetriever
 from tap_core.manifest.context_reader import ManifestReader
 from tap_core.manifest.failed_records import FailedRecords
+from tap_core.manifest.http_client import ManifestClient
 from tap_core.manifest.interfaces import DeclarativeStreamProtocol, TemplateScope
 from tap_core.manifest.page_loop import PageToken
 from tap_core.manifest.schema_loading import SchemaLoader, load_schema

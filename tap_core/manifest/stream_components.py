@@ -349,11 +349,11 @@ def _get_parameters(node: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _keep_bookmark_only(cursor: Any) -> Any:
-    """Return a cursor that stores the same bookmarks, but does not change requests or records.
+    """Return a copy of a cursor that stores bookmarks, but does not change requests or records.
 
-    It is for the full-refresh stream of a StateDelegatingStream, which has no cursor itself: the
-    incremental stream resumes from the bookmark. Return None for a custom cursor, whose Python
-    class may change the requests.
+    A StateDelegatingStream reads its full-refresh stream with this copy of its incremental stream's
+    cursor. The next sync then resumes the incremental stream from the bookmark. Return None for a
+    custom cursor, whose Python class may change the requests.
     """
     if isinstance(cursor, IncrementingCountCursor):
         return replace(cursor, start_value_option=None)

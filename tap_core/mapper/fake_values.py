@@ -15,7 +15,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final
 
-from tap_core.limits.operations import Bounds
+from tap_core.limits.bounded_operations import Bounds
 from tap_core.mapper.functions import NotAllowedError
 
 __all__ = ["FakeValues"]

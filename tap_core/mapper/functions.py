@@ -19,7 +19,7 @@ from time import monotonic
 from types import ModuleType
 from typing import Any
 
-from tap_core.limits.operations import (
+from tap_core.limits.bounded_operations import (
     GROWING_METHODS,
     TEMPLATE_SECONDS,
     Bounds,

@@ -638,10 +638,10 @@ class SQLConnector:
             return str(sql_type)
 
     def _merge_column_types(self, current: _Type, new: _Type) -> _Type:
-        """Return a column type for values of both ``current`` and ``new``.
+        """Return a column type that can store values of both ``current`` and ``new``.
 
-        It is ``new`` if ``current`` would round or truncate its values. It is also ``new`` if that
-        is wider and columns may be altered. Otherwise it is the result of `merge_sql_types`.
+        Return ``new`` if values of ``new`` would be rounded or truncated in the current column, or
+        if ``new`` is wider and columns may be altered; else the result of `merge_sql_types`.
         """
         if self._dialect.name != "sqlite" and (  # SQLite's columns store any value unchanged
             loses_precision(current, new) or (self.allow_column_alter and is_wider(current, new))

@@ -432,8 +432,8 @@ class StreamStateManager:
     ) -> dict[str, Any]:
         """Return the state dict of the partition that ``context`` identifies.
 
-        The result is that of ``take``, a method of the state document. Only for a partition beyond
-        the maximum number of partitions, it is a dict that is not part of the state.
+        It is what ``take`` returns, a method of the state document. If the stream has more
+        partitions than its maximum, a further partition gets a dict that is not part of the state.
         """
         partition, limit = self.get_state_partition_context(context), self._limit_of_run
         if not partition or limit.is_idle or self._has_entry(partition):

@@ -2,7 +2,7 @@
 
 Public members, signatures and underscore hooks are those of the Meltano Singer SDK 0.54, so that a
 tap migrates by changing an import. Helpers that call no method of the stream are in
-`tap_core.http`; those that do are in `tap_core.streams.http_requests` and ``credential_route``.
+`tap_core.http`; those that do are in `tap_core.streams.http_requests` and ``credential_origins``.
 
 Credentials are sent only to the origin of ``url_base`` and to `allowed_hosts`. This also applies to
 a URL that comes from a response (the next page, a record's URL, a redirect). Log messages and
@@ -64,7 +64,7 @@ from tap_core.parsing.jsonpath import extract_jsonpath
 from tap_core.redaction import Secrets, collect_secrets, redact_url
 from tap_core.redaction.process_secrets import install_redaction
 from tap_core.streams.core import Stream
-from tap_core.streams.credential_route import (
+from tap_core.streams.credential_origins import (
     find_first_origin,
     make_route,
     make_session_authenticator,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
 from tap_core.sync.concurrency import apply_user_limit, get_thread_count
-from tap_core.sync.log_sync import is_read_from_log, sync_change_log
+from tap_core.sync.log_based_sync import is_read_from_log, sync_change_log
 from tap_core.sync.stream_completion import StreamCompletion
 from tap_core.sync.stream_selection import get_synced_children, is_synced
 from tap_core.sync.sync_warnings import warn_of_likely_mistakes

@@ -32,12 +32,11 @@ class CommitRequest:
         mode: Append, upsert, overwrite or scd2.
         batches: One closed batch, or all batches of an overwrite. An overwrite without batches
             removes all rows of the table.
-        ledger: The record of uncommitted batches, which holds back states until this commit is
-            made.
-        waiting: The key in ``ledger`` under which states are held back: the stream, or for a
-            deletion of rows `LoadedStream.deletion_key`.
-        upto: A position in the input. After the commit, the stream's batches that begin at or
-            before it count as committed.
+        ledger: Record of uncommitted batches. It holds back states until this commit is made.
+        waiting: Key in ``ledger`` of the states that wait for this commit: the stream, or
+            `LoadedStream.deletion_key` for a deletion of rows.
+        upto: Position in the input. The commit covers the stream's batches that begin at or before
+            this position.
         layout: Partitioning, clustering and file size of a new table.
         hard_delete: True if a delete record removes the row; False if it sets the row's deletion
             time.

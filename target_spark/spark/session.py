@@ -225,7 +225,7 @@ def find_missing_package() -> str:
 
 
 def check_packages() -> None:
-    """Check that the Python packages are installed that loads need with and without a JVM.
+    """Check that the Python packages that every load needs are installed.
 
     Raises:
         SparkUnavailableError: A package is missing.

@@ -65,7 +65,7 @@ class Identity:
 
     @property
     def key(self) -> str:
-        """Hash of `parts`; the folder of the shared Spark process is named after it."""
+        """Hash of `parts` (settings, versions, variables); it names the shared Spark's folder."""
         return _digest(json.dumps(self.parts, sort_keys=True))
 
 

@@ -48,7 +48,7 @@ LAYERS: dict[str, int] = {
     "tap_core.parsing.varint_decoding": 1,  # variable-length integers
     "tap_core.limits.environment": 1,  # limits set by environment variables
     "tap_core.limits.regex": 1,  # regular expressions with a time limit
-    "tap_core.limits.operations": 1,
+    "tap_core.limits.bounded_operations": 1,
     # Schema, configuration, catalog, HTTP -----------------------------------------------
     "tap_core.typing": 2,  # th.*: JSON Schema written as Python
     "tap_core.schema": 2,  # references, normal form, where a stream's schema comes from
@@ -381,7 +381,7 @@ HEAVY: dict[str, LibraryUse] = {
             "tap_core.http",
             "tap_core.telemetry",
             "tap_core.redaction.http",
-            "tap_core.streams.credential_route",
+            "tap_core.streams.credential_origins",
             "tap_core.streams.http_requests",
             "tap_core.streams.rest",
             "tap_core.authenticators",

@@ -31,7 +31,7 @@ from tap_core.pagination import BaseAPIPaginator, BaseHATEOASPaginator
 from tap_core.protocols.error_classification import failure_type, summarize_error
 from tap_core.redaction import Secrets
 from tap_core.streams import GraphQLStream, RESTStream
-from tap_core.streams.credential_route import make_route
+from tap_core.streams.credential_origins import make_route
 from tests.http.certificates import over_tls, write_certificate
 from tests.http.conftest import Source, Users
 from tests.http.server import ReceivedRequest, Reply, Server, page, serving

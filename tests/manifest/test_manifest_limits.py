@@ -12,7 +12,7 @@ import pytest
 from jinja2 import UndefinedError
 
 from tap_core.exceptions import LimitExceededError
-from tap_core.limits.operations import TEMPLATE_SECONDS
+from tap_core.limits.bounded_operations import TEMPLATE_SECONDS
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interpolation import compile_template
 from tap_core.manifest.lint import lint_manifest

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tap_core.exceptions import MapExpressionError
-from tap_core.limits.operations import TEMPLATE_SECONDS
+from tap_core.limits.bounded_operations import TEMPLATE_SECONDS
 from tap_core.mapper.expressions import ExpressionScope, UnknownNameError, compile_expression
 from tap_core.mapper.expressions import parse_expression as parse
 from tap_core.mapper.functions import NotAllowedError, map_functions

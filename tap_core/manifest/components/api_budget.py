@@ -182,7 +182,7 @@ class MovingWindowCallRatePolicy:
 
     @property
     def limits(self) -> RateLimits | None:
-        """Limits for the request counters: one moving time window per rate."""
+        """Limits on requests: for each rate, at most ``limit`` in any period of its length."""
         return RateLimits("moving", tuple((rate.limit, rate.seconds) for rate in self.rates))
 
 

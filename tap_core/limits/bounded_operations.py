@@ -133,7 +133,10 @@ def _collect_integers(values: Iterable[Any]) -> list[int]:
 
 
 def _find_integers(text: str) -> list[int]:
-    """Return the integers in a text: 5 and 12 for ``a5b12``. Twelve digits exceed any limit."""
+    """Return the integers in a text: 5 and 12 for ``a5b12``.
+
+    Of longer integers, only the first twelve digits are used: that is more than any limit.
+    """
     return [int(digits[:12]) for digits in _DIGITS.findall(text)]
 
 
