@@ -170,7 +170,9 @@ def to_parent_state(state: Mapping[str, Any] | None, cursor_field: str) -> dict[
 def to_cdk_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
     """Convert the state of a stream to airbyte-cdk's format.
 
-    A state that is not in the format of this SDK is returned unchanged.
+    The state of slices also gets the keys by which migrations recognize the current format:
+    ``state``, the latest cursor of all slices, and ``parent_state``. A state that is not in the
+    format of this SDK is returned unchanged.
     """
     if not _is_own_format(state):
         return state
@@ -181,7 +183,17 @@ def to_cdk_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
         for entry in state["partitions"]
         if (cursor := to_cursor_state(entry, str(entry.get("replication_key"))))
     ]
-    return {"use_global_cursor": False, "states": states}
+    latest: Mapping[str, Any] = max(
+        (one["cursor"] for one in states),
+        key=lambda cursor: [*map(str, cursor.values())],
+        default={},
+    )
+    return {
+        "use_global_cursor": False,
+        "states": states,
+        "state": latest,
+        "parent_state": {},
+    }
 
 
 def iterate_parent_nodes(stream: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -120,3 +120,38 @@ def test_type_transformer_converts_a_value_before_the_values_inside_it():
     }
     transformer.transform(record, schema)
     assert record == {"list": ['{"key": "k"}'], "object": {"n": 4}}
+
+
+def test_state_migration_for_an_older_format_ignores_the_own_state_of_slices(tmp_path: Path):
+    """As in airbyte-cdk, whose current states of slices have the key ``state``."""
+    write_components(
+        tmp_path,
+        f"""
+    from {CDK}.migrations.state_migration import StateMigration
+
+    class Old(StateMigration):
+        def should_migrate(self, stream_state):
+            return bool(stream_state) and "state" not in stream_state
+
+        def migrate(self, stream_state):
+            return {{}}
+    """,
+    )
+    router = "partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b]}"
+    more = f"""
+    incremental_sync:
+      type: DatetimeBasedCursor
+      cursor_field: at
+      datetime_format: "%Y-%m-%d"
+      start_datetime: "2024-01-01"
+      start_time_option: {{type: RequestOption, inject_into: request_parameter, field_name: since}}
+    state_migrations:
+      - {{type: CustomStateMigration, class_name: {PLACE}.Old}}
+    """
+    path = manifest(tmp_path, stream("items", "/items", retriever=router, more=more))
+    with serving() as server:
+        server.answers(page({"id": 1, "at": "2024-02-03"}))
+        first = run(path, server)
+        server.asked.clear()
+        run(path, server, state=first.state)
+    assert asked(server) == ["/items?since=2024-02-03"] * 2
