@@ -66,6 +66,7 @@ class SimulatedSnapshot:
     files: tuple[str, ...] = ()
     transactions: Mapping[str, int] = field(default_factory=dict)
     fields: Sequence[T.StructField] = tuple(FIELDS)
+    partition_columns: tuple[str, ...] = ()
     takes_files: bool = True
 
     def has_files(self) -> bool:

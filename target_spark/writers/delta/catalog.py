@@ -228,7 +228,7 @@ def get_partition_columns(spark: SparkSession, table: Table) -> tuple[str, ...]:
     """Return the names of a Delta table's partition columns, without Spark if it is local."""
     snapshot = read_table_snapshot(table)
     if snapshot is not None:
-        return tuple(snapshot.table.metadata().partition_columns)
+        return snapshot.partition_columns
     return get_layout(spark, table)[0]
 
 

@@ -88,6 +88,7 @@ class DeltaSnapshot:
         version: The version number.
         fields: The columns as Spark types.
         properties: The table properties.
+        partition_columns: The names of the partition columns.
         takes_files: True if rows may be added by committing Parquet files without Spark. False if
             the table has features, such as partitions or constraints, that only Spark supports.
         takes_rewrites: True if rows may also be updated, deleted or overwritten without Spark.
@@ -100,6 +101,7 @@ class DeltaSnapshot:
     version: int
     fields: tuple[T.StructField, ...]
     properties: Mapping[str, str]
+    partition_columns: tuple[str, ...]
     takes_files: bool
     takes_rewrites: bool
 
@@ -158,6 +160,7 @@ def read_snapshot(folder: Path) -> DeltaSnapshot | None:
         table.version(),
         fields,
         properties,
+        tuple(metadata.partition_columns),
         takes_files,
         takes_rewrites,
     )
