@@ -41,8 +41,8 @@ class StreamScheduler:
 
     def __init__(self, tap: SyncTap, run: SyncRun) -> None:
         # Only some protocols report the end of each stream, and so which streams are complete.
-        reports_ends = getattr(run.protocol_writer, "tells_ends", False)
-        self._continues_after_error = tap.continue_on_stream_error and reports_ends
+        self._reports_ends = getattr(run.protocol_writer, "tells_ends", False)
+        self._continues_after_error = tap.continue_on_stream_error and self._reports_ends
         self._failures: dict[str, Exception] = {}
         self._run = run
         self._streams = streams = list(tap.streams.values())
@@ -90,7 +90,7 @@ class StreamScheduler:
         try:
             self._sync_alone(stream)
         except Exception as error:
-            self._run.stream_errors[stream.name] = error
+            self._remember_error(stream, error)
             if not self._continues_after_error or self._run.is_broken:
                 raise
             self._failures[stream.name] = error
@@ -155,9 +155,18 @@ class StreamScheduler:
         try:
             self._sync_root(stream)
         except Exception as error:
-            self._run.stream_errors[stream.name] = error
+            self._remember_error(stream, error)
             raise
         self._unfinished.remove(stream.name)
+
+    def _remember_error(self, stream: SyncStream, error: Exception) -> None:
+        """Add an error to `SyncRun.stream_errors`, if the protocol reports the end of each stream.
+
+        Otherwise the error is not kept, because its traceback keeps the connections of the stream
+        open.
+        """
+        if self._reports_ends:
+            self._run.stream_errors[stream.name] = error
 
     def _sync_root(self, stream: SyncStream) -> None:
         """Sync a top-level stream and its children, finalize its state and write ACTIVATE_VERSION.

@@ -109,7 +109,10 @@ class SyncRun:
         self.tallies: dict[str, Tally] = {}
         """Record counters by stream name."""
         self.stream_errors: dict[str, Exception] = {}
-        """Errors that ended streams, by stream name, in the order in which they occurred."""
+        """Errors that ended streams, by stream name, in the order in which they occurred.
+
+        It is empty unless the protocol reports the end of each stream.
+        """
         self.meter_stack: ExitStack | None = None
         self.chunk_bytes: int = getattr(writer, "chunk_bytes", CHUNK_BYTES)
         """Size of the buffered rows at which they are written."""

@@ -72,6 +72,7 @@ def read(
             for name, error in tap.run.stream_errors.items():
                 has_children = bool(tap.streams[name].descendent_streams)
                 report_error(error, None if has_children else ids.get(name))
+        tap.run.stream_errors.clear()
         raise
 
 
