@@ -22,18 +22,18 @@ PROTOCOLS = 21
 LARGER: dict[str, tuple[int, int]] = {
     "AccessTokenError": (39, 5),
     "FolderTap": (929, 3),
-    "GraphQLStream": (1486, 4),
-    "ManifestStream": (1158, 2),
+    "GraphQLStream": (1484, 4),
+    "ManifestStream": (1157, 2),
     "ManifestTap": (977, 3),
     "NotJSONError": (23, 5),
-    "RESTStream": (1412, 3),
+    "RESTStream": (1411, 3),
     "ResponseTooLargeError": (19, 5),
     "ResponseTooSlowError": (19, 5),
     "SQLStream": (1012, 2),
     "SQLTap": (906, 3),
     "TruncatedBodyError": (27, 5),
     "UntrustedHostError": (21, 5),
-    "_HTTPStream": (1333, 2),
+    "_HTTPStream": (1332, 2),
 }
 """Classes above a limit, with their lines and links today; neither may grow.
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 import pytest
 
+from tests.typing_api.pyright_check import check_folder
+
 ROOT = Path(__file__).resolve().parents[2]
 TAP = Path(__file__).with_name("authors_tap.py")
-PYRIGHT = Path(sysconfig.get_path("scripts")) / "basedpyright"
 OVERRIDES = """
 from typing import Any
 from tap_core import BatchSink, GraphQLStream, RESTStream, SQLSink, SQLStream, Stream, Target
@@ -111,16 +110,7 @@ def test_type_error_in_a_tap_is_found_by_mypy(
 
 def test_pyright_accepts_plain_values_in_place_of_properties(tmp_path: Path) -> None:
     (tmp_path / "overrides.py").write_text(OVERRIDES)
-    settings = {"extraPaths": [str(ROOT)], "typeCheckingMode": "strict", "pythonVersion": "3.10"}
-    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
-    done = subprocess.run(
-        [PYRIGHT, "--pythonpath", sys.executable, "--outputjson"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    found = json.loads(done.stdout)["generalDiagnostics"]
+    found = check_folder(tmp_path, "strict")
     errors = [item["message"] for item in found if item["severity"] == "error"]
     assert errors
     assert [text for text in errors if "not_a_member" not in text] == []
