@@ -43,7 +43,6 @@ class StreamScheduler:
         # Only some protocols report the end of each stream, and so which streams are complete.
         self._reports_ends = getattr(run.protocol_writer, "tells_ends", False)
         self._continues_after_error = tap.continue_on_stream_error and self._reports_ends
-        self._failures: dict[str, Exception] = {}
         self._run = run
         self._streams = streams = list(tap.streams.values())
         self._logger = tap.logger
@@ -76,11 +75,11 @@ class StreamScheduler:
                 self._sync_or_record_error(stream)
             elif stream is parallel[0]:
                 self._sync_in_parallel(parallel)
-            if stream.name not in self._failures:
-                self._completion.complete(stream, self._failures)
-        if self._failures:
-            self._unfinished = list(self._failures)
-            raise next(iter(self._failures.values()))
+            if stream.name not in self._run.stream_errors:
+                self._completion.complete(stream, self._run.stream_errors)
+        if self._run.stream_errors:
+            self._unfinished = list(self._run.stream_errors)
+            raise next(iter(self._run.stream_errors.values()))
 
     def _sync_or_record_error(self, stream: SyncStream) -> None:
         """Sync a stream. Store its error if the other streams are still synced; else raise it.
@@ -93,7 +92,6 @@ class StreamScheduler:
             self._remember_error(stream, error)
             if not self._continues_after_error or self._run.is_broken:
                 raise
-            self._failures[stream.name] = error
             self._logger.error(  # noqa: TRY400 - the traceback of the first error is logged at the end
                 "Stream '%s' failed; the other streams are still synced. %s", stream.name, error
             )

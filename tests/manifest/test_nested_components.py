@@ -11,9 +11,8 @@ import pytest
 from tap_core.manifest.cdk_compat.records import TransformConfig, TypeTransformer
 from tests.http.server import ReceivedRequest, Reply, page, serving
 from tests.manifest.running import asked, manifest, run, stream
+from tests.manifest.test_custom_components import CDK, MIGRATED, PLACE
 
-PLACE = "source_declarative_manifest.components"
-CDK = "airbyte_cdk.sources.declarative"
 REQUESTER = f"""
     from dataclasses import dataclass
     from {CDK}.requesters.http_requester import HttpRequester
@@ -138,16 +137,7 @@ def test_state_migration_for_an_older_format_ignores_the_own_state_of_slices(tmp
     """,
     )
     router = "partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b]}"
-    more = f"""
-    incremental_sync:
-      type: DatetimeBasedCursor
-      cursor_field: at
-      datetime_format: "%Y-%m-%d"
-      start_datetime: "2024-01-01"
-      start_time_option: {{type: RequestOption, inject_into: request_parameter, field_name: since}}
-    state_migrations:
-      - {{type: CustomStateMigration, class_name: {PLACE}.Old}}
-    """
+    more = MIGRATED.replace("NAME", "Old")
     path = manifest(tmp_path, stream("items", "/items", retriever=router, more=more))
     with serving() as server:
         server.answers(page({"id": 1, "at": "2024-02-03"}))
