@@ -136,8 +136,8 @@ class FixedWindowCounter:
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:
         """Lower the number of remaining requests to the number that the API reported.
 
-        ``left`` is that number, and ``seconds`` the time until the window ends. Each is None if the
-        API did not report it.
+        ``left`` is that number, and ``seconds`` the time until the window ends. Either is missing
+        (None) if the API did not report it.
         """
         [(limit, length)] = terms.rates
         with self._lock:

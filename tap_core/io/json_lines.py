@@ -211,7 +211,7 @@ def read_message_type(line: bytes) -> tuple[bytes, object]:
     """Return the line of a message, in a form that can be decoded, and the message's ``type``.
 
     A RECORD message that is nested too deeply to decode is repaired: its content below 64 levels is
-    replaced by blanks. Any other line is unchanged. A missing type is None.
+    replaced by blanks. Any other line is unchanged. A missing type becomes None.
 
     Raises:
         RecursionError: A message of another type is nested too deeply.

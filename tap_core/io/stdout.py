@@ -207,7 +207,7 @@ def _write_text(stream: Any, data: memoryview) -> int:
 def wait_until_writable(descriptor: int, timeout: float | None = None) -> None:
     """Wait until an output descriptor accepts data, for at most ``timeout`` seconds.
 
-    After that time, raise BrokenPipeError. If ``timeout`` is None, there is no time limit.
+    After that time, raise BrokenPipeError. None is no time limit.
     """
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)

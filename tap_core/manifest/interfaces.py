@@ -157,7 +157,7 @@ class ErrorHandler(Protocol):
     ) -> float | None:
         """Return the seconds to wait after ``tries`` attempts; None for the default wait.
 
-        ``response`` is None after a broken connection.
+        After a broken connection, ``response`` is missing (None).
         """
 
 
@@ -305,7 +305,7 @@ class DeclarativeStreamProtocol(Protocol):
         """Send one request and return the response; only for copies from `with_request_only`."""
 
     def request_records(self, context: None, /) -> Iterable[Record]:
-        """Yield the records of all pages of a stream without slices; ``context`` is None."""
+        """Yield the records of all pages of a stream without slices, and thus without a context."""
 
     def iterate_records(self, retriever: Any) -> Iterable[Record]:
         """Yield the records of another retriever, such as a schema loader's, without slices."""
@@ -338,5 +338,5 @@ class DeclarativeStreamProtocol(Protocol):
     def resume_position(self) -> Any:
         """State that this parent stream has reached, as JSON, for `resume_from` in the next sync.
 
-        It is None for a stream that `resume_from` did not create.
+        A stream that `resume_from` did not create has none.
         """

@@ -45,7 +45,7 @@ def _infer_type(
     """Infer the type of an expression's values from its text: ``int(a)`` is an integer.
 
     If the text shows no type, return the type in ``existing``, the property's schema before the
-    map. If ``existing`` is None, return the string type.
+    map. Without ``existing``, return the string type.
     """
     if expression == "record":
         return th.CustomType(record)

@@ -267,7 +267,7 @@ def compile_flattener(
 
     Args:
         flattened_schema: Result of `flatten_schema`. An object that is a column in this schema is
-            not split into several columns. If it is None, no object is split.
+            not split into several columns. With None, no object is split.
         max_level: Number of nesting levels to flatten. Deeper objects become JSON text.
         separator: Text between the names of an object and its property in a column name.
         max_key_length: Column names of this many characters or more are shortened.

@@ -75,7 +75,7 @@ class Metadata:
     Attributes:
         inclusion: ``available``, ``automatic`` or ``unsupported``.
         selected: Choice of the user: True, False, or None for no choice.
-        selected_by_default: Choice of the tap that applies if ``selected`` is None.
+        selected_by_default: Choice of the tap, used without an explicit ``selected``.
     """
 
     class InclusionType(str, enum.Enum):

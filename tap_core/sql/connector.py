@@ -359,7 +359,7 @@ class SQLConnector:
 
         Columns and keys are passed as SQLAlchemy has reflected them. The key properties of the
         entry are the columns in ``reflected_pk``, an empty list for a table without a primary key.
-        If ``reflected_pk`` is None, the key properties are the columns of the first unique index.
+        Without ``reflected_pk``, the key properties are the columns of the first unique index.
         The replication method is empty, because the user chooses it.
         """
         stream = f"{schema_name}-{table_name}" if schema_name else table_name

@@ -23,7 +23,7 @@ __all__ = ["KeyRange", "ReadRange", "parse_range"]
 class ReadRange:
     """Range of replication key values from ``start``, inclusive, to ``end``, exclusive, as text.
 
-    If ``end`` is None, the range has no end.
+    With ``end=None``, the range has no end.
     """
 
     start: str

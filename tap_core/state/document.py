@@ -130,7 +130,7 @@ class StateDocument:
     def change(self, stream_id: str, partition_context: Context | None = None) -> dict[str, Any]:
         """Return the state dict of a partition or stream, for the caller to change.
 
-        The stream's own dict is returned if ``partition_context`` is None. A missing dict is
+        Without a ``partition_context``, the stream's own dict is returned. A missing dict is
         created. The cached JSON text of the dict is discarded. The caller must hold ``lock`` until
         the change is complete.
         """

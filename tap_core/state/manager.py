@@ -130,7 +130,7 @@ class StreamStateManager:
     def get_context_state(self, context: Context | None) -> dict[str, Any]:
         """Return the state dict of the partition that ``context`` identifies.
 
-        If the context is None, return the state dict of the stream. A missing dict is created.
+        Without a context, return the state dict of the stream. A missing dict is created.
         """
         return self._get_state(context, self.document.context_state)
 

@@ -157,7 +157,7 @@ def _to_common_type(left: Any, right: Any) -> tuple[Any, Any]:
 def make_comparator(property_schema: Any, stream: str = "") -> ReplicationKeyComparator:
     """Return the comparator for the values of a property, chosen by the property's JSON Schema.
 
-    If ``property_schema`` is None, values are compared as text. ``stream`` is the name of the
+    Without a ``property_schema``, values are compared as text. ``stream`` is the name of the
     property's stream, for warnings.
     """
     kinds = set(_kinds(property_schema))

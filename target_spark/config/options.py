@@ -107,7 +107,7 @@ class QuarantineLimit:
     def is_exceeded(self, quarantined: int, rows: int) -> bool:
         """Return True if a stream has more quarantined rows than ``share`` allows.
 
-        Return False if ``share`` is None.
+        Return False without a ``share``.
 
         Args:
             quarantined: The number of quarantined rows of the stream.

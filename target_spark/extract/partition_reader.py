@@ -170,7 +170,7 @@ def _read_context(
 ) -> bool:
     """Read one context (partition) of a stream with retries. Return True if it has records.
 
-    If ``part`` is None, read the whole stream.
+    Without a ``part``, read the whole stream.
 
     Raises:
         FrameError: All attempts failed.

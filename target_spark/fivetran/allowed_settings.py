@@ -196,7 +196,7 @@ _RULES: Final = tuple(
 def find_value_pattern(key: str) -> re.Pattern[str] | None:
     """Return the pattern of allowed values for the Spark property ``key`` in a gRPC call.
 
-    If a call must not set the property, the result is None.
+    Return None if a call must not set the property.
     """
     return next((value for pattern, value in _RULES if pattern.fullmatch(key)), None)
 

@@ -145,7 +145,7 @@ def _apply_request(
     """Return an existing column with the changes that an AlterTable request makes to it.
 
     A DECIMAL that is requested without precision and scale keeps its current precision and scale.
-    If ``requested`` is None, the request lacks the column, which stays as a non-key column.
+    A column that the request lacks stays, as a non-key column.
     """
     if requested is None:
         return replace(old, is_key=False)

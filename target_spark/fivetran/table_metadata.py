@@ -38,7 +38,7 @@ def dump_metadata(*fivetran_schemas: FivetranSchema) -> str:
 def load_metadata(text: str | None) -> tuple[FivetranSchema, ...]:
     """Return the Fivetran schemas that a table property stores as ``text``, newest first.
 
-    If ``text`` is None, because the table has no such property, the result is empty.
+    Without ``text``, because the table has no such property, the result is empty.
 
     Raises:
         ValueError: The text cannot be parsed.

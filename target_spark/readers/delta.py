@@ -40,7 +40,7 @@ def read_runs(folder: Path, /) -> Mapping[str, int]:
 
 
 def open_table(folder: Path, version: int | None, /) -> DeltaTable:
-    """Open a Delta table at the given version, or at the newest if ``version`` is None.
+    """Open a Delta table at a version; without ``version``, at the newest.
 
     Raises:
         TableError: deltalake cannot read the table's log, or the log names files that are not in

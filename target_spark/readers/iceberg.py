@@ -46,7 +46,7 @@ def read_runs(folder: Path, /) -> Mapping[str, int]:
 def open_table(folder: Path, version: int | None, /) -> DataScan:
     """Return a scan of all columns of an Iceberg table, at the snapshot with the id ``version``.
 
-    If ``version`` is None, the scan reads the newest snapshot.
+    Without a ``version``, the scan reads the newest snapshot.
 
     Raises:
         TableError: The table was removed in the meantime.

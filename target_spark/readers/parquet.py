@@ -39,7 +39,7 @@ def read_runs(folder: Path, /) -> Mapping[str, int]:
 def open_table(folder: Path, version: int | None, /) -> pyarrow.dataset.Dataset | None:
     """Open a Parquet table as it was after the commit with the number ``version``.
 
-    If ``version`` is None, open the newest version. Return None if the table has no files.
+    Without a ``version``, open the newest one. Return None if the table has no files.
 
     Raises:
         TableError: The manifest is not valid, or names a file that is not in the folder.
@@ -55,7 +55,7 @@ def open_table(folder: Path, version: int | None, /) -> pyarrow.dataset.Dataset 
 def get_schema(table: pyarrow.dataset.Dataset | None, /) -> pa.Schema:
     """Return the columns of an open Parquet table as an Arrow schema.
 
-    If ``table`` is None, because the table has no files, the schema is empty.
+    Without a ``table``, because it has no files, the schema is empty.
     """
     import pyarrow as pa
 
@@ -65,7 +65,7 @@ def get_schema(table: pyarrow.dataset.Dataset | None, /) -> pa.Schema:
 def read_rows(table: pyarrow.dataset.Dataset | None, columns: Sequence[str], /) -> pa.Table:
     """Read columns of all rows of an open Parquet table into an Arrow table.
 
-    If ``table`` is None, because the table has no files, the result is empty.
+    Without a ``table``, because it has no files, the result is empty.
     """
     if table is None:
         return get_schema(table).empty_table()

@@ -63,7 +63,7 @@ class CdkBackoffStrategy:
         """Return the seconds to wait before the next attempt; None uses the default backoff.
 
         By default the older method ``backoff(response, attempt_count)`` is called, if the class has
-        one. For an exception the default result is None.
+        one. For an exception it returns None by default.
         """
         backoff = getattr(self, "backoff", None)
         if backoff is None or not isinstance(response_or_exception, requests.Response):

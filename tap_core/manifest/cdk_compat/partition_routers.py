@@ -135,7 +135,7 @@ class CdkStream:
         stream_slice: Any = None,
         stream_state: Any = None,  # noqa: ARG002
     ) -> Iterator[Record]:
-        """Yield the parent stream's records in a slice; in all slices if ``stream_slice`` is None.
+        """Yield the parent stream's records in a slice, by default in all slices.
 
         The other arguments are ignored.
         """

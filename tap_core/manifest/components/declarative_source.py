@@ -114,7 +114,7 @@ def are_streams_available(manifest: Manifest, config: Mapping[str, Any], node: M
 class DynamicStreamCheckConfig:
     """Maximum number of streams that the connection check reads for one dynamic stream.
 
-    A dynamic stream generates several streams. If `stream_count` is None, all of them are read.
+    A dynamic stream generates several streams. Without a `stream_count`, all of them are read.
     """
 
     dynamic_stream_name: str

@@ -280,7 +280,7 @@ class CompositeErrorHandler:
     def max_seconds(self) -> float | None:
         """Maximum time in seconds for all attempts of a request: the maximum of all handlers.
 
-        Handlers without a limit are ignored. The result is None (no limit) if no handler has a
+        Handlers without a limit are ignored. Return None (no limit) if no handler has a
         limit.
         """
         limits = (handler.max_seconds for handler in self.error_handlers)

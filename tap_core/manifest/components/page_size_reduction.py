@@ -136,7 +136,7 @@ def validate_reduction(
 
     Raises:
         ManifestError: The combination is not supported, or a response filter has the action
-            ``REDUCE_PAGE_SIZE`` but ``reduction`` is None.
+            ``REDUCE_PAGE_SIZE`` without a ``reduction``.
     """
     has_filter = matches_action(_ACTION, requester.error_handler)
     if reduction is None:

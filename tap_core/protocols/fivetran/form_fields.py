@@ -343,7 +343,7 @@ def _build_union_choice(
 ) -> FieldSpec:
     """Return the dropdown that selects an alternative of a union of objects.
 
-    Its value is stored in the property ``key``, or not at all if ``key`` is None.
+    Its value is stored in the property ``key``, or not at all without a ``key``.
 
     Args:
         schema: Schema of the object.

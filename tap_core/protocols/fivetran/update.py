@@ -165,7 +165,7 @@ def _apply_selection(
 ) -> tuple[Sequence[SourceTable], Callable[[TableId], TableSelection | None]]:
     """Set the catalog of a tap, so that it selects the user's tables and columns.
 
-    If ``selection`` is None, the catalog has the tap's default selection.
+    Without a ``selection``, the catalog has the tap's default selection.
 
     Returns:
         The Fivetran tables of the tap, and a function that returns the column selection of a table,

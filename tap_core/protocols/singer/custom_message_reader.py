@@ -73,7 +73,7 @@ class GenericSingerReader(abc.ABC, Generic[_Line]):
     @property
     @abc.abstractmethod
     def default_input(self) -> IO[_Line]:
-        """The file that `process_lines` reads if its argument ``file_input`` is None."""
+        """The file that `process_lines` reads by default."""
 
     @staticmethod
     def assert_line_requires(line_dict: dict[str, Any], requires: set[str]) -> None:

@@ -742,10 +742,7 @@ def _row_count_error(
 
 
 def find_empty_snapshot(spark: SparkSession, table: Table) -> tuple[bool, int | None]:
-    """Return a tuple: True if an Iceberg table has no rows, and the id of its newest snapshot.
-
-    The id is None if the table has no snapshot.
-    """
+    """Return True if an Iceberg table has no rows, and the id of its newest snapshot or None."""
     newest = next(snapshots(spark, table), None)
     is_empty = newest is None or newest.summary.get("total-records") == "0"
     return is_empty, None if newest is None else newest.id
