@@ -1,4 +1,4 @@
-"""Errors for unreachable databases and invalid database URLs, without passwords.
+"""Errors of databases, without passwords, and without values of rows if these are not shown.
 
 SQLAlchemy's connection errors are replaced by `DatabaseUnreachableError`. The password is also
 removed from the driver's error, because tracebacks print its message.
@@ -14,7 +14,7 @@ from sqlalchemy import event, exc
 
 from tap_core.exceptions import ConfigurationError
 from tap_core.redaction import HIDDEN, Secrets
-from tap_core.redaction.row_values import are_rows_shown
+from tap_core.redaction.row_values import LOG_ROWS, are_rows_shown
 
 __all__ = [
     "DatabaseUnreachableError",
@@ -22,6 +22,10 @@ __all__ = [
     "parse_url",
     "translate_url_errors",
 ]
+
+_VALUE_ERRORS = (exc.DataError, exc.IntegrityError)
+"""Errors whose messages contain values, such as "Key (email)=(ann@example.org) already exists"."""
+_HIDDEN_MESSAGE = f"the database's message is hidden, because {LOG_ROWS} hides values of rows"
 
 
 class DatabaseUnreachableError(ConfigurationError, exc.OperationalError):
@@ -45,11 +49,12 @@ def install_error_translation(engine: sa.Engine) -> sa.Engine:
     """Make an engine raise `DatabaseUnreachableError` if it cannot connect; return the engine.
 
     If messages must not contain record values, SQLAlchemy's errors do not show the parameters of a
-    statement. An object that is not a SQLAlchemy engine is returned unchanged.
+    statement, nor the driver's message about a value or a violated constraint. An object that is
+    not a SQLAlchemy engine is returned unchanged.
     """
     if isinstance(engine, sa.Engine):  # `create_engine` of a subclass may return another object
         engine.hide_parameters = engine.hide_parameters or not are_rows_shown()
-        event.listen(engine, "handle_error", _make_connection_error)
+        event.listen(engine, "handle_error", _translate_error)
     return engine
 
 
@@ -94,15 +99,28 @@ def _unreadable_url() -> ConfigurationError:
     )
 
 
-def _make_connection_error(context: sa.engine.ExceptionContext) -> BaseException | None:
+def _translate_error(context: sa.engine.ExceptionContext) -> BaseException | None:
     """Return the error to raise for a failed connection; None if another operation failed.
 
     SQLAlchemy calls this function for its event ``handle_error``. For None, it raises its own
     error.
     """
-    original, engine = context.original_exception, context.engine
-    if engine is None or context.connection is not None:
-        return None
+    if context.engine is not None and context.connection is None:
+        return _make_connection_error(context.original_exception, context.engine)
+    if isinstance(context.sqlalchemy_exception, _VALUE_ERRORS) and not are_rows_shown():
+        _hide_message(context.sqlalchemy_exception, context.original_exception)
+    return None
+
+
+def _hide_message(error: exc.DBAPIError, original: BaseException) -> None:
+    """Remove the driver's message from its error and from SQLAlchemy's; keep the error's type."""
+    name = type(original).__name__
+    original.args = (_HIDDEN_MESSAGE,)
+    error.args = (f"({name}) {_HIDDEN_MESSAGE}",)
+
+
+def _make_connection_error(original: BaseException, engine: sa.Engine) -> DatabaseUnreachableError:
+    """Return the error for a failed connection, from the driver's error."""
     url = engine.url
     password = str(url.password or "")
     original.args = tuple(
