@@ -70,7 +70,7 @@ def run_destination_command(context: typer.Context) -> int:
 
 
 class _CommandState:
-    """State of a running Airbyte command: target class, output, and secrets to remove."""
+    """State of a running Airbyte command: target class, output, and secrets to redact."""
 
     def __init__(self, plugin: type[CommandTarget], wire: StdoutWriter) -> None:
         self.plugin = plugin
@@ -79,11 +79,11 @@ class _CommandState:
         self._hide: Callable[[str], str] = str
 
     def hide(self, text: str) -> str:
-        """Return ``text`` without the secrets of the settings."""
+        """Return ``text`` with each secret of the settings replaced by a placeholder."""
         return self._hide(text)
 
     def read_settings(self, path: str) -> ConfigInput:
-        """Read a settings file, and remove its secrets from all further output.
+        """Read the settings file at ``path``, and redact its secrets in all further output.
 
         Raises:
             ConfigFileError: The file cannot be read.
@@ -96,8 +96,8 @@ class _CommandState:
         """Create the target with the settings in ``config_input``; redact their secrets in output.
 
         Raises:
-            ConfigurationError: ``after_load`` is set, but no environment variable of this machine's
-                operator allows it.
+            ConfigurationError: ``after_load`` is set, but this machine's operator has not allowed
+                this setting with an environment variable.
             ConfigValidationError: Settings are invalid; the message lists all errors.
         """
         config = _parse_spark_settings(config_input.config)

@@ -48,7 +48,7 @@ def error_body(fault: BaseException, hide: Callable[[str], str]) -> dict[str, An
 
     Args:
         fault: The exception.
-        hide: Function that returns a text without the secrets of the settings.
+        hide: Function that redacts the secrets of the settings in a text.
     """
     name = type(fault).__qualname__
     return {

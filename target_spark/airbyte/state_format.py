@@ -63,7 +63,7 @@ class PerStreamStateFormat:
         return b"[%b]" % b",".join(each.state for each in states)
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
-        """Count quarantined rows of a stream; its next state reports them as rejected."""
+        """Add ``rows`` quarantined rows to the count that a stream's next state reports."""
         self._rejected[stream] += rows
         self._rejected[_GLOBAL_SCOPE] += rows
 

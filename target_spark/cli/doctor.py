@@ -138,9 +138,7 @@ def checks(
 def _read_configuration(
     validate: Callable[[ConfigInput], Mapping[str, Any]], config_args: Sequence[str]
 ) -> tuple[Mapping[str, Any], list[str]]:
-    """Read and validate the settings files.
-
-    The parameters are those of `checks`.
+    """Read the settings files in ``config_args``, and check the settings with ``validate``.
 
     Returns:
         The settings and a list of error texts. Without errors, the list is empty. With errors, the
@@ -252,7 +250,7 @@ def _get_pyspark_version() -> str:
 
 
 def _describe_jars(config: Mapping[str, Any]) -> str:
-    """Return a text that names the required jars, and says if each is here or will be downloaded.
+    """Return a text that names each required jar: present on this machine, or to be downloaded.
 
     Raises:
         SparkUnavailableError: The format does not support this Spark version, or a configured jar
@@ -416,8 +414,8 @@ def _check_security(
 ) -> Iterator[Check]:
     """Yield a warning for each missing Spark protection against other users, such as encryption.
 
-    If ``spark`` is given, its effective settings are checked, including those of
-    ``spark-defaults.conf``; else the settings of the target, ``config``.
+    With ``spark``, the effective settings of this session are checked, including those of
+    ``spark-defaults.conf``. Without it, the Spark settings in the target's ``config`` are checked.
     """
     spark_settings = settings.spark_settings(config)
     if spark_settings.remote:
@@ -547,10 +545,10 @@ def _remove_created_afterwards(spark: SparkSession, table: Table) -> Iterator[No
 
 
 def _check_tables(config: Mapping[str, Any], options: LoadOptions, spark: SparkSession) -> Check:
-    """Return a warning if another job or program wrote a table in the configured locations.
+    """Check that no other job or program wrote a table in the configured locations.
 
-    The check fails if the tables cannot be listed. If it is ok, its text has the id of the run that
-    stored the last state of the job.
+    The result is a warning if one did, and ``failed`` if the tables cannot be listed. If it is
+    ``ok``, its text has the id of the run that stored the last state of the job.
     """
     jobs = (settings.get_job_name(config), *settings.former_jobs(config))
     try:

@@ -186,7 +186,8 @@ def _add_lateness(
     ``since_commit`` is the time since the last commit. ``behind`` is the time from the newest row
     to the end of the stream's last run.
 
-    ``rows`` has one row per run and stream. At least one row belongs to the stream of the table.
+    ``rows`` are rows of the table of runs, each of one run and stream. At least one of them is of
+    the stream to which ``table`` belongs.
     """
     ended = max(row["ended"] for row in rows if row["stream"] == table["stream"])
     commit, newest = table.get("last_commit"), table.get("newest_row")
@@ -200,11 +201,11 @@ def _add_lateness(
 def _show_document(
     text: str | None, clean: Callable[[str], str], *, is_record: bool = False
 ) -> str | None:
-    """Return the JSON text of a state or a record, indented and shortened; None for None.
+    """Return the JSON text of a state or a record, indented and shortened; or None without a text.
 
-    Secrets and control characters are removed with the function ``clean``. Numbers keep all their
-    digits. If ``is_record`` is True, the values are hidden if the settings forbid messages to show
-    values of rows.
+    The function ``clean`` redacts secrets and escapes control characters. Numbers keep all their
+    digits. If ``is_record`` is True and the settings forbid that messages show values of rows, the
+    values are hidden.
     """
     if text is None:
         return None

@@ -87,9 +87,10 @@ def get_job_metadata(
 
 
 def get_expected_metadata(tables: Iterable[RecoveredTable]) -> ExpectedMetadata:
-    """Return the commit metadata that tables must still have when the run first reads them.
+    """Return the commit metadata that each table must have when the run first reads the table.
 
-    ``tables`` are the existing tables in all locations to which the run loads.
+    Other metadata at that time means that the table has changed. ``tables`` are the existing tables
+    in all locations to which the run loads.
     """
     return ExpectedMetadata(
         {each.table.key: None if each.unknown else each.marker or NO_METADATA for each in tables}

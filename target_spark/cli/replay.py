@@ -298,8 +298,8 @@ class ReplayWriter(BatchWriter):
     def _get_unloaded_records(self, spark: SparkSession, table: Table) -> DataFrame:
         """Return the quarantined records without those that an interrupted replay has loaded.
 
-        If that replay has committed rows, the last commit of ``table``, the stream's table, has its
-        id. An additional column numbers the records in the order of their quarantine.
+        If that replay has committed its rows, its id is in the last commit of ``table``, the
+        stream's table. An additional column numbers the records in the order of their quarantine.
         """
         quarantined = self._writer.rows(spark, self._quarantine_table)
         missing = {
@@ -379,7 +379,8 @@ def _decode_record(
 ) -> Rows | None:
     """Convert the JSON text ``raw`` of a quarantined record to a record event.
 
-    Return None if it is not a JSON object. ``version`` is that of the Singer RECORD message.
+    Return None if ``raw`` is not a JSON object. ``extracted_at`` and ``version`` are values of the
+    Singer RECORD message: its ``time_extracted`` and its table version.
     """
     head: dict[str, Any] = {
         "type": "RECORD",

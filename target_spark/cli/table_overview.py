@@ -114,9 +114,9 @@ def read_table(
 
 
 def to_json(config: Mapping[str, Any], overview: Any) -> str:
-    """Return ``overview``, a result of `list_runs` or `show_table`, as JSON without secrets.
+    """Return ``overview``, a result of `list_runs` or `show_table`, as JSON text.
 
-    Times are in ISO 8601. ``config`` has the secrets.
+    Times are in ISO 8601. Secrets, such as those in the settings ``config``, are redacted.
     """
     hide = make_redactor(config)
     document = json.loads(json.dumps(overview, default=_format_time))
@@ -125,13 +125,13 @@ def to_json(config: Mapping[str, Any], overview: Any) -> str:
 
 
 def describe_runs(config: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
-    """Format ``rows``, the result of `list_runs`, as lines of text without secrets."""
+    """Format ``rows``, the result of `list_runs`, as text; redact secrets of ``config`` in it."""
     text = _join_redacted(config, _format_runs(rows))
     return text or "The table of runs has no run of this stream."
 
 
 def describe_table(config: Mapping[str, Any], overview: Mapping[str, Any]) -> str:
-    """Format ``overview``, the result of `show_table`, as lines of text without secrets."""
+    """Format ``overview``, the result of `show_table`, as text; redact secrets of ``config``."""
     return _join_redacted(config, _format_table(overview))
 
 
@@ -150,7 +150,11 @@ def open_reader(config: Mapping[str, Any], options: LoadOptions) -> Iterator[Tab
 def read_run_rows(
     reader: TableReader, options: LoadOptions, limit: int, stream: str | None = None
 ) -> list[dict[str, Any]]:
-    """Return the last runs as `list_runs` does, with an open reader of tables."""
+    """Return the last runs of target-spark, newest first, with one item per run and stream.
+
+    Raises:
+        TableError: There is no table of runs.
+    """
     found = _find_runs(reader, options, limit, stream)
     if found is None:
         raise TableError(

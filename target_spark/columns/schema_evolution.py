@@ -228,7 +228,7 @@ def _mark_unfed_columns(columns: Sequence[Column]) -> tuple[Column, ...]:
     another column. All other columns are left out of the written rows (feed NOTHING).
 
     Returns:
-        All columns, including those that have values, in the same order.
+        All columns in the same order. Columns that the stream fills are unchanged.
     """
     filled = {column.source for column in columns if column.feed is ColumnSource.PROPERTY}
     return tuple(
@@ -326,7 +326,7 @@ class _Merge:
         return index if index is not None and self.columns[index].name == column.name else None
 
     def _match_or_add(self, new: Column) -> None:
-        """Assign a column of the new schema to the table column of its name, or add a column.
+        """Assign a column of the new schema to the table column of the same name, or add one.
 
         If that table column has another type and cannot be widened, ``<name>__<type>`` is used,
         such as ``amount__double``. If the name belongs to another property, a number is appended,
@@ -353,9 +353,9 @@ class _Merge:
             number += 1
 
     def _keep_unfilled(self, new: Column) -> None:
-        """Add ``new``, a column that records do not fill, or widen the table column of its name.
+        """Add a column that records do not fill to the table, or widen the one of the same name.
 
-        This is done only under the policy EVOLVE, and never to a column of another property.
+        Do nothing unless the policy is EVOLVE. A table column of another property is not changed.
         """
         if self._rules.policy is not OnSchemaChange.EVOLVE:
             return
@@ -377,8 +377,8 @@ class _Merge:
     def _is_free(self, index: int, new: Column) -> bool:
         """Return True if the values of ``new`` may be written to the table column at ``index``.
 
-        Return False if another property fills that column, or if another property that a schema
-        of this run declares filled it before.
+        Return False if another property fills that column. Return False also if another property
+        filled it before and is declared by a schema of this run.
         """
         column = self.columns[index]
         if index in self._claimed or (not self._path and is_internal(column.name)):
@@ -396,11 +396,10 @@ class _Merge:
         return source in self._new_properties or (ColumnSource.PROPERTY, source) in self._by_feed
 
     def _may_be_of_property(self, index: int, new: Column) -> bool:
-        """Return True if a table column may belong to the property of the column ``new``.
+        """Return True if the table column at ``index`` may store the property of ``new``.
 
-        ``index`` is the index of the table column. It may if its property has the same name,
-        ignoring case. A table of another program stores no property names, so any of its columns
-        may belong to the property.
+        That is so if its property has the same name, ignoring case. A table of another program
+        has no stored property names, so any of its columns may store the property.
         """
         has_same_name = fold_case(self.columns[index].source) == fold_case(new.source)
         return has_same_name or not self._rules.has_sources

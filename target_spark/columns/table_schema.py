@@ -208,9 +208,9 @@ class TableSchema:
         key_sources: Names of the properties that fill the key columns, in the same order.
         truncate_timestamps: True to truncate date-times to microseconds. False to quarantine rows
             with more digits.
-        filled: Names of the properties that fill text partition columns of a Delta table. If one of
-            them is one of the `PARTITION_NULLS`, the row is quarantined, because Delta would store
-            null.
+        filled: Names of the properties that fill text partition columns of a Delta table. Rows in
+            which such a property has a value of `PARTITION_NULLS` are quarantined, because Delta
+            would store null.
         nulls_invalid_values: True to load a row with conversion errors and write null instead of
             the bad values, unless a key or the deletion time is bad. False to quarantine the row.
         on_change: The policy for an existing table whose columns differ.
@@ -234,7 +234,7 @@ class TableSchema:
         """Property name of each column or struct field that is named differently in the table.
 
         Each key is the quoted path of a column or field, and each value the name of its property:
-        ``{"`user_id`": "user-id"}``. In a path, ``element`` stands for the items of an array. Names
+        ``{"`user_id`": "user-id"}``. In a path, ``element`` means the items of an array. Names
         that differ only in case are left out.
         """
         return dict(_find_renamed(self.columns))
@@ -283,7 +283,7 @@ class TableSchema:
         return replace(self, columns=(*self.columns, column))
 
     def with_filled(self, partition_columns: Collection[str]) -> TableSchema:
-        """Return a copy in which the properties of text partition columns are in ``filled``.
+        """Return a copy that also has the properties of text partition columns in ``filled``.
 
         Args:
             partition_columns: Names of columns in which the table stores `PARTITION_NULLS` as null.

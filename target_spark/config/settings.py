@@ -528,7 +528,7 @@ def _fits_schema(name: str, value: Any) -> bool:
 def _iterate_faults(config: Mapping[str, Any], refused: frozenset[str]) -> Iterator[str]:
     """Yield an error text for each error in settings that fit the JSON Schema.
 
-    ``refused`` are the names of the settings that do not fit it; ``config`` lacks them.
+    ``refused`` has the names of settings that the JSON Schema rejects. ``config`` lacks these.
     """
     if not get_location(config) and refused.isdisjoint(_LOCATION_SETTINGS):
         yield (

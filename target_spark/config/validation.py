@@ -253,7 +253,8 @@ def _check_location(
 ) -> Iterator[str]:
     """Yield an error text for each invalid catalog, database or table name.
 
-    ``prefix``, ``own`` and ``merged`` are an item of `iterate_settings`.
+    ``own`` has the settings of one stream as the user wrote them, and ``merged`` its effective
+    settings. Or both have the settings for all streams. ``prefix`` precedes names in the text.
     """
     levels = split_identifier(merged.get("catalog"), merged.get("database"))
     if not levels or uses_paths(table_format, merged.get("catalog")):

@@ -112,8 +112,8 @@ def _load_tap(
 ) -> int:
     """Run the tap, and return the exit code of `run_tap`.
 
-    Functions that remove secrets are added to ``redactors`` as soon as the settings are known, so
-    that the caller can redact an error of any later step.
+    Functions that redact secrets in a text are added to ``redactors`` as soon as the settings are
+    known, so that the caller can redact an error of any later step.
     """
     tap_class = import_tap_class(arguments.tap)
     config_input = ConfigInput.from_cli_args(*arguments.config)
@@ -158,7 +158,7 @@ def _load_tap(
 
 @contextmanager
 def _naming_tap_settings(option: str) -> Iterator[None]:
-    """Context manager that says, in errors about the tap's settings, which option passes them.
+    """Context manager that names ``option``, which passes the tap's settings, in errors about them.
 
     Raises:
         ConfigurationError: The block raised a `ConfigValidationError`.
@@ -245,7 +245,7 @@ class _TapSync:
             use_job_rate_limit(self._tap, server.address)
 
     def _log_and_redact(self, error: Exception) -> ReadingError:
-        """Log an error of the tap, and return it as a `ReadingError` whose text has no secrets."""
+        """Log an error of the tap. Return a `ReadingError` with its text, with secrets redacted."""
         hide = make_redactor(self._tap.config, self._tap._full_schema())  # noqa: SLF001
         level = logging.DEBUG if is_known_error(error) else logging.ERROR
         self._tap.logger.log(level, "The tap failed.", exc_info=error)
@@ -387,7 +387,7 @@ class _LoaderOutput:
     def polling(self) -> Iterator[None]:
         """Context manager that calls `Loader.poll` twice a second in a thread during the block.
 
-        So batches of the maximum age are committed while the tap waits for its source.
+        So batches that reach their maximum age are committed even while the tap sends no records.
         """
         ended = threading.Event()
         thread = threading.Thread(

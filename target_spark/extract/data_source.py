@@ -82,7 +82,7 @@ class TapDataSource(DataSource):
         raise UnsupportedError(_NO_STREAMING)
 
     def _get_options(self) -> ReadOptions:
-        """Return the parsed options of `spark.read`, completed by those of `register_source`.
+        """Return the options of `spark.read`, parsed, with defaults from `register_source`.
 
         They are parsed once, and pickled with this object.
         """
@@ -101,10 +101,10 @@ class TapReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> list[TapPartition]:
-        """Return one input partition of Spark for each group of partitions of the tap's stream.
+        """Return the Spark input partitions, each with some of the partitions of the tap's stream.
 
-        If the stream is a child stream, the tap has one partition per parent record, and reads all
-        parent records to list them.
+        A child stream has one partition per parent record, so the tap reads all parent records to
+        list its partitions.
         """
         from target_spark.extract.partition_reader import plan_groups
 
@@ -120,7 +120,7 @@ class TapReader(DataSourceReader):
 
 @dataclass
 class TapPartition(InputPartition):
-    """Input partition of Spark: partitions of a tap's stream that one Spark task reads."""
+    """Spark input partition: one or more partitions of a tap's stream, read by one Spark task."""
 
     group: PartitionGroup
 

@@ -266,7 +266,7 @@ class _RecordBatchOutput:
         self._bodies, self._pending_bytes = [], 0
 
     def end(self) -> bool:
-        """Complete the Arrow stream in the file. Return True if it has records, else False."""
+        """Complete the Arrow stream in the file. Return True if the file has records."""
         if self._writer is None:
             return False
         self._writer.close()

@@ -315,7 +315,7 @@ class _Client:
         self._wire: BinaryIO | None = None
 
     def reserve(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Ask the server to reserve ``weight`` requests of budget ``name``; return its answer."""
+        """Ask the server to reserve ``weight`` requests of the rate limit ``name``."""
         return self._call(_RateLimitMessage(name, _replace_infinity(terms), weight))
 
     def lower(
@@ -329,9 +329,9 @@ class _Client:
         self._call(_RateLimitMessage(name, _replace_infinity(terms), 0, left, seconds))
 
     def _call(self, message: _RateLimitMessage) -> Reservation:
-        """Send a message, up to three times more after connection errors; return the response.
+        """Send a message to the rate limit server, and return its response.
 
-        The pauses before the retries are 0.5, 1 and 2 seconds.
+        After a connection error, send it again, up to three times, after 0.5, 1 and 2 seconds.
         """
         line = msgspec.json.encode(message) + b"\n"
         pauses = (_FIRST_PAUSE_SECONDS * 2**number for number in range(_RETRIES))
@@ -430,7 +430,8 @@ class _SlotCounter:
     ) -> None:
         """Delay all later requests until the API resets its limit, if no requests are ``left``.
 
-        The reset is in ``seconds`` or, if that is None, after the longest period of ``terms``.
+        The API resets it in ``seconds``. Without this number, the delay is the longest period of
+        the rate limit (``terms``).
         """
         if left == 0:
             wait = max(period for _, period in terms.rates) if seconds is None else seconds

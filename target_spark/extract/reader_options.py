@@ -83,7 +83,7 @@ class ReadOptions:
         return select_single_stream(self.source.new(self.state), self.stream)
 
     def describe_error(self, error: BaseException) -> str:
-        """Return the class name and text of an error, without secrets of the tap's settings."""
+        """Return the class name and text of an error; redact the secrets of the tap's settings."""
         return describe_error(self.source, error)
 
 
@@ -148,7 +148,7 @@ def _discover_stream(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
 
 
 def _find_stream(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
-    """Return the schema of a stream and its name in the tap, from its name after stream maps.
+    """Find a stream by its name after stream maps. Return its schema, and its name in the tap.
 
     Stream maps may rename streams.
 

@@ -27,7 +27,7 @@ _NOT_RETRIED: Final = (ConfigurationError, InvalidStreamSortException)
 class RetriesExhaustedError(Exception):
     """Error for a function that failed in all attempts, or with an error that is not retried.
 
-    The message is the text of the last error without secrets.
+    The message is the text of the last error, with secrets redacted.
     """
 
 
@@ -46,7 +46,7 @@ def with_retries(
         step: The function to call.
         tries: The maximum number of attempts, at least 1.
         where: A description of the operation, for the beginning of log messages.
-        describe: A function that returns the text of an error, without secrets.
+        describe: A function that returns the text of an error, with secrets redacted.
         not_retried: Types of exceptions that are not retried, in addition to configuration errors.
 
     Raises:

@@ -52,7 +52,7 @@ class TapSpec:
     read_range: ReadRange | None = field(default=None, compare=False)
 
     def new(self, state: Mapping[str, Any] | None = None) -> Tap:
-        """Create the tap, and apply the job's rate limits and the range of a backfill.
+        """Create the tap that this object describes, with the job's rate limits and backfill range.
 
         Args:
             state: The Singer state to load into the tap; None for a full sync.
@@ -124,7 +124,7 @@ def get_tap(source: TapSpec) -> Tap:
 
 
 def describe_error(source: TapSpec, error: BaseException) -> str:
-    """Return the class name and the text of an error, without secrets of the tap's settings."""
+    """Return the class name and text of an error; redact the secrets of the tap's settings."""
     try:
         schema = import_tap_class(source.tap)._full_schema()  # noqa: SLF001
     except ConfigurationError:  # without a schema, names alone identify secrets

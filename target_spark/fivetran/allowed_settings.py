@@ -202,7 +202,7 @@ def find_value_pattern(key: str) -> re.Pattern[str] | None:
 
 
 def _find_stream_settings(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the settings of all streams in the setting ``streams``, as ``(name, value)``."""
+    """Yield the name and value of each setting of a single stream, from the setting ``streams``."""
     streams = config.get("streams")
     for settings in streams.values() if isinstance(streams, Mapping) else ():
         if isinstance(settings, Mapping):

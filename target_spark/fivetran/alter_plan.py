@@ -158,5 +158,8 @@ def _apply_request(
 
 
 def _marked_keys(fivetran_schema: FivetranSchema) -> tuple[DestinationColumn, ...]:
-    """Return the columns marked as keys, without the id column that `FivetranSchema.keys` adds."""
+    """Return the columns that are marked as keys; empty if no column is marked.
+
+    Unlike `FivetranSchema.keys`, it never adds the column ``_fivetran_id``.
+    """
     return tuple(column for column in fivetran_schema.columns if column.is_key)

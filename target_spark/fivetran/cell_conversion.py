@@ -273,9 +273,13 @@ def _slice_bytes(texts: Any, end: int) -> Any:
 
 
 def _check_range(values: Any, as_number: Any, first: int, last: int) -> Any:
-    """Return an array of dates or timestamps; raise ValueError if one is out of bounds.
+    """Return ``values``, an array of dates or timestamps, if all are within bounds.
 
-    Converted to integers (Arrow type ``as_number``), they must be from ``first`` to ``last``.
+    The bounds ``first`` and ``last`` are integers; the values are read as the Arrow integer type
+    ``as_number``.
+
+    Raises:
+        ValueError: A value is out of bounds.
     """
     bounds = pc.min_max(values.view(as_number)).as_py()
     if bounds["min"] is not None and not first <= bounds["min"] <= bounds["max"] <= last:

@@ -193,7 +193,7 @@ def _parse_columns(
 def _find_first_invalid_utf8(block: bytes, count: int, null: str) -> int:
     """Return the index of the first CSV row with invalid UTF-8.
 
-    The arguments are those of `_parse_columns`.
+    ``count`` is the number of columns in the header, and ``null`` the cell text that means NULL.
 
     Raises:
         FileFaultError: A row has more or fewer cells than the header.

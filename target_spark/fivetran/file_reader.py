@@ -160,8 +160,8 @@ def split_rows(chunks: Iterable[bytes], make_error: Callable[[str], Exception]) 
 def _find_last_row_end(chunk: bytes, is_open: bool) -> tuple[int, bool]:
     """Return the offset after the last complete row in a chunk of a CSV file; 0 if there is none.
 
-    The second item is True if the chunk ends inside a quoted cell. ``is_open`` is True if it begins
-    inside one.
+    The second item is True if the chunk ends inside a quoted cell. ``is_open`` is True if the chunk
+    begins inside a quoted cell.
     """
     is_open_after = is_inside = is_open ^ bool(chunk.count(_QUOTE) & 1)  # each quote toggles it
     end = len(chunk)
@@ -260,7 +260,7 @@ class _DecryptingFile:
         return b"" if self._is_done else self._read_end()
 
     def _read_end(self) -> bytes:
-        """Return the last decrypted bytes without the padding.
+        """Return the last decrypted bytes of the batch file, without the padding.
 
         Raises:
             BatchFileLoadError: The padding is invalid.

@@ -180,8 +180,8 @@ def _find_base_versions(
 ) -> DataFrame:
     """Return the row versions in ``table`` from which a batch copies unmodified values.
 
-    The result has the columns of ``versions``, the versions that the batch writes. Its rows differ
-    from these by the file kind `FileKind.EARLIEST_START` in the column `OP`.
+    ``versions`` are the versions that the batch writes. The result has the same columns, but its
+    rows have `FileKind.EARLIEST_START` in the column `OP`, to distinguish them from ``versions``.
 
     For each row in ``versions``, the first of these that exists is returned:
 

@@ -178,10 +178,10 @@ def collapse_by_key(
 
 
 def _last_set_value(column: DestinationColumn) -> Expression:
-    """Return a Spark aggregate expression for the last value that rows of a key set in a column.
+    """Return a Spark aggregate expression for the last value of a column in the rows of each key.
 
-    The expression is evaluated per key. Its result is a struct with the value, which may be null.
-    If no row changes the column, the result itself is null.
+    Rows that do not change the column are ignored. The result is a struct with the value, which may
+    be null. If no row of the key changes the column, the result itself is null.
     """
     is_set = ~F.col(quote(unmodified_flag(column)))
     value = F.struct(column_ref(column).alias("is"))

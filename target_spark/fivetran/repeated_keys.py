@@ -37,7 +37,7 @@ class KeyCollector:
 
     Args:
         fivetran_schema: The columns of the batch.
-        existing: The table. If a key has another type there, a repeated key is assumed, because
+        existing: The table. If a key has another type in the table, a repeated key is assumed, as
             different values may become equal in that type, such as the texts ``1`` and ``01``.
     """
 

@@ -183,7 +183,7 @@ class _RowConverter:
     def values(self, cells: Mapping[str, Any], rows_before: int) -> Iterator[Any]:
         """Convert a block of rows to Arrow arrays, and yield one array per column.
 
-        The columns are those of `RowReader.schema` in the same order, without the last, `ORDINAL`.
+        The arrays are in the order of `RowReader.schema`, but without its last column, `ORDINAL`.
 
         Args:
             cells: The columns of the file as arrays of texts, by their names in the header.
@@ -237,7 +237,8 @@ class _RowConverter:
 def _null_unmodified(cells: Any | None, flags: Any | None) -> Any | None:
     """Return a column's cells, with null in place of each cell whose flag is true (unmodified).
 
-    ``flags`` is None if the column has no flags. If ``cells`` is None, so is the result.
+    Without ``flags``, the cells are returned unchanged. ``cells`` and the result are None if the
+    file lacks the column.
     """
     if cells is None or flags is None or not pc.any(flags).as_py():
         return cells

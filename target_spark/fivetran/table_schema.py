@@ -94,7 +94,7 @@ class FivetranSchema:
 
     @property
     def by_name(self) -> Mapping[str, DestinationColumn]:
-        """Columns by their names in Fivetran."""
+        """Columns of the table by their names in Fivetran."""
         return {column.name: column for column in self.columns}
 
 

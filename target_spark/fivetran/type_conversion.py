@@ -189,7 +189,7 @@ def _lose_all(_value: str, _old: str, new: str) -> _ConversionStep:
 
 
 def _exact_step(converted: str) -> _ConversionStep:
-    """Return the conversion step for SQL (``converted``) that yields null, not an inexact value."""
+    """Return a conversion step for the SQL ``converted``, whose value is exact or else null."""
     return _ConversionStep(converted, f"({converted}) IS NOT NULL")
 
 

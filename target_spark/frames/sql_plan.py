@@ -344,10 +344,10 @@ def count_missing_timezones(table_schema: TableSchema) -> Mapping[str, str]:
 
 
 def _count_zoneless(value: str, type_: ColumnType, depth: int = 0) -> Iterator[str]:
-    """Yield SQL that counts the date-times without a time zone in each part of a value.
+    """Yield SQL expressions that count the date-times without a time zone in parts of a value.
 
-    ``depth`` is the number of enclosing SQL lambda functions; argument names contain it to be
-    unique.
+    The sum of their results is the count for the value. ``depth`` is the number of enclosing SQL
+    lambda functions. It is part of the argument names, to make them unique.
     """
     if isinstance(type_, Timestamp | LocalTimestamp):
         yield f"if({has_no_timezone(value)}, 1, 0)"

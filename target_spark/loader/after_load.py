@@ -76,7 +76,7 @@ class Action:
     def label(self, hide: Callable[[str], str]) -> str:
         """Return a name of the action for messages, such as ``after_load.0 (OPTIMIZE sales)``.
 
-        The function ``hide`` removes secrets from the statement or command. Long texts are
+        The function ``hide`` redacts secrets in the statement or command. Long texts are
         shortened.
         """
         if self.sql is None:
@@ -137,7 +137,7 @@ def run_actions(
         actions: The actions.
         report: The report of the run, which has the outcome of the load.
         loaded: The tables and Spark of the run; None if the run could not begin.
-        hide: A function that removes secrets from a text.
+        hide: A function that redacts secrets in a text.
         interrupted: Event that is set by a signal. It ends the running program and skips the rest.
     """
     outcome, error = split_outcome(report.as_dict()["outcome"])
@@ -174,7 +174,8 @@ def _run_action(
 ) -> str | None:
     """Run one SQL statement or program after a load; return None on success, else an error text.
 
-    A text is, for example, ``failed: exit code 1``. See `run_actions` for the arguments.
+    An error text is, for example, ``failed: exit code 1``. The function ``hide`` redacts secrets in
+    it. A signal sets ``interrupted``, which ends a program early.
     """
     try:
         if action.sql is None:
@@ -233,8 +234,8 @@ def _run_command(
 ) -> str | None:
     """Run a program with the report as JSON on its standard input, and log its output.
 
-    Return None on success, else a text such as ``failed: exit code 1``. ``hide`` removes secrets
-    from the output. Setting ``interrupted`` ends the program early.
+    Return None on success, else a text such as ``failed: exit code 1``. ``hide`` redacts secrets in
+    the output. Setting ``interrupted`` ends the program early.
     """
     with tempfile.TemporaryFile() as document:
         document.write(json.dumps(report.as_dict()).encode() + b"\n")
@@ -301,10 +302,10 @@ def _end_processes(process: subprocess.Popen[bytes]) -> None:
 def _log_output(
     pipe: IO[bytes], setting: str, hide: Callable[[str], str], kept: deque[str] | None
 ) -> None:
-    """Log each line of a program's output, after ``hide`` has removed the secrets.
+    """Log each line of a program's output, with secrets redacted by the function ``hide``.
 
     Log messages begin with ``setting``, the path of the action in the settings. If ``kept`` is not
-    None, the lines are also appended to it.
+    None, the redacted lines are also appended to it.
     """
     with pipe:
         for text in _read_lines(pipe, hide):
@@ -314,7 +315,7 @@ def _log_output(
 
 
 def _read_lines(pipe: IO[bytes], hide: Callable[[str], str]) -> Iterator[str]:
-    """Yield the non-blank lines of a pipe, without the secrets that ``hide`` removes.
+    """Yield the non-blank lines of a pipe, with secrets redacted by the function ``hide``.
 
     A line of more than 8,192 characters is yielded in pieces of this length. A line of more than 1
     MiB is cut off after about 1 MiB.

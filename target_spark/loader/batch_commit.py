@@ -186,7 +186,7 @@ class _TableProgress:
     def begin_after(
         self, marker: CommitMetadata, table: Table, expected: CommitMetadata | None
     ) -> None:
-        """Store the commit metadata that earlier runs left in the table. Later calls do nothing.
+        """Store the last commit metadata of earlier runs in the table. Later calls do nothing.
 
         Args:
             marker: The newest commit metadata in the table, or `NO_METADATA`.
@@ -195,8 +195,8 @@ class _TableProgress:
                 from; None if unknown.
 
         Raises:
-            TableError: The two differ. So the table was restored or removed and lacks rows that the
-                state covers, or another run has loaded newer rows.
+            TableError: ``marker`` and ``expected`` differ, because the table was restored or
+                removed and lacks rows before the state, or another run has loaded newer rows.
         """
         if self.earlier_metadata is None:
             if expected is not None and not expected.has_same_batch(marker):
@@ -266,7 +266,7 @@ class BatchWriter:
         return None if last is None else last.state
 
     def expect(self, expected: ExpectedMetadata) -> None:
-        """Store the commit metadata that tables must have; `write` fails if they have other."""
+        """Store the commit metadata that tables must have; else the first write to them fails."""
         self._expected = expected
         self._run_started = expected.find_run_start(self._run.started, self._run.jobs)
 

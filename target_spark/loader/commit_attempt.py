@@ -117,7 +117,7 @@ class Verified:
 
     @property
     def rows(self) -> int:
-        """Number of rows written."""
+        """Number of rows that the commit wrote to the table."""
         return 0 if self.written is None else self.counts.rows
 
 

@@ -159,7 +159,7 @@ class CommitPipeline:
     # Called by the input thread
 
     def add_open_bytes(self, stream: LoadedStream, nbytes: int) -> None:
-        """Add the size of rows that were just received to `open_bytes`.
+        """Add the size of rows that were just received to the bytes not yet queued for a commit.
 
         Rows of streams that overwrite their table are not counted.
         """

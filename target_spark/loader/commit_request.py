@@ -80,22 +80,22 @@ class CommitRequest:
 
     @property
     def nbytes(self) -> int:
-        """Size in bytes of the rows that all batches keep on disk in spool files."""
+        """Size in bytes of this request's rows, which its batches keep on disk in spool files."""
         return sum(batch.nbytes for batch in self.batches)
 
     @property
     def has_large_rows(self) -> bool:
-        """True if a row has 2 MiB or more."""
+        """True if a row of this request has 2 MiB or more."""
         return any(batch.has_large_rows for batch in self.batches)
 
     @property
     def received_at(self) -> datetime:
-        """Time (UTC) at which the first row was received; 1970-01-01 if there are no batches."""
+        """Time (UTC) at which the request's first row was received; 1970-01-01 without batches."""
         return _to_utc_datetime(self.batches[0].received_at if self.batches else 0)
 
     @property
     def closed_at(self) -> datetime:
-        """Time (UTC) at which the last batch was closed; 1970-01-01 if there are no batches."""
+        """Time (UTC) at which the request's last batch was closed; 1970-01-01 without batches."""
         return _to_utc_datetime(self.batches[-1].closed_at if self.batches else 0)
 
 

@@ -30,7 +30,12 @@ def retry_with_engine(
     If the run used a Spark process that several runs share, and this process has ended, the run
     starts its own process and calls the function again.
 
-    ``engine`` is the Spark process of the run. The other arguments are those of `retry_transient`.
+    Args:
+        engine: The Spark process of the run.
+        step: The function to call.
+        operation: A description of the operation, for the beginning of messages.
+        before_retry: A function that is called with the exception before a retry.
+        stopping: An event that is set to stop the run. Failures after that are not retried.
 
     Raises:
         TargetSparkError: The Spark process ended; the message has the reason.

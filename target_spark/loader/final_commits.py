@@ -207,8 +207,8 @@ class FinalCommits:
     def _has_other_versions(self, stream: LoadedStream) -> bool:
         """Return True if a stream's table has rows of versions other than the activated one.
 
-        If it has, add a note for the user to the report; otherwise, emit the states that waited for
-        the deletion.
+        If it has such rows, add a note for the user to the report. Otherwise, emit the states that
+        waited for their deletion.
         """
         self._engine.begin()
         version = stream.versions.activated

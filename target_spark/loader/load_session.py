@@ -41,7 +41,7 @@ class LoadSession:
 
 
 class CommandTarget(Protocol):
-    """Interface of the target class, as the commands and servers that run a load use it."""
+    """Interface of a target class that validates settings, maps streams and runs a load."""
 
     name: str
     config_args: tuple[str, ...]
@@ -75,7 +75,7 @@ class CommandTarget(Protocol):
         """Set the function that is called at the first interrupt signal; None removes it."""
 
     def load(self, source: BinaryIO, binding: ProtocolBinding) -> list[BaseException]:
-        """Load the records of a byte stream, as `TargetSpark.load` describes."""
+        """Load the records of the messages in ``source``; return the errors, empty on success."""
 
     def run_load(
         self,
@@ -84,4 +84,7 @@ class CommandTarget(Protocol):
         *,
         retries_tasks: bool = False,
     ) -> list[BaseException]:
-        """Load the events that ``feed`` passes to the loader; see `TargetSpark.run_load`."""
+        """Call ``feed`` to pass events to the loader, and load them; return the errors.
+
+        ``retries_tasks`` is True to let a local Spark retry failed tasks.
+        """
