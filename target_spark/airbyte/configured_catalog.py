@@ -177,7 +177,7 @@ def _build_schema_event(stream: ConfiguredStream, *, with_keys: bool) -> SchemaE
 
 
 def _build_column_names(paths: Sequence[_Path], schema: Mapping[str, object]) -> dict[_Path, str]:
-    """Return the column name of each primary key and cursor field, by its path in the record.
+    """Return the column names of primary key and cursor fields, by each field's path in the record.
 
     The path of a nested property is joined by dots: ``("a", "b")`` -> "a.b". If another column has
     this name, ``_`` is appended.

@@ -372,7 +372,7 @@ def _run_with_target(
     """Create the target, call ``act`` with it, and return the exit code that ``act`` returns.
 
     ``config`` has the values of the option ``--config``. If an exception is raised, print its text
-    without secrets to standard error, and return 1.
+    to standard error, with secrets redacted, and return 1.
     """
     hide: Callable[[str], str] = str
     try:

@@ -122,7 +122,7 @@ def checks(
 ) -> Iterator[Check]:
     """Run the checks of `target-spark doctor` one after the other, and yield their results.
 
-    The texts of the results contain no secrets.
+    Secrets in the texts of the results are redacted.
 
     Args:
         validate: A function that validates the configuration. It returns the settings, or raises

@@ -144,7 +144,9 @@ def reload_records(
     *,
     overwrite: bool,
 ) -> ReplayResult:
-    """Load the records in a stream's quarantine table again as `replay` does, with a running Spark.
+    """Load the records in a stream's quarantine table again, in a Spark process that is running.
+
+    Records that are not loaded stay in the quarantine table.
 
     Args:
         engine: The Spark process of the run.

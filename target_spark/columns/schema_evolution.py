@@ -467,7 +467,7 @@ class _Merge:
         """Assign a new column to a table column, and widen the table column if necessary.
 
         Args:
-            index: The index of the table column; or None.
+            index: The index of the table column; None if there is no such column.
             new: The column of the new schema.
 
         Returns:

@@ -286,7 +286,8 @@ class TableSchema:
         """Return a copy that also has the properties of text partition columns in ``filled``.
 
         Args:
-            partition_columns: Names of columns in which the table stores `PARTITION_NULLS` as null.
+            partition_columns: Names of columns in which the table stores certain texts, the
+                `PARTITION_NULLS`, as null.
         """
         sources = (
             column.source

@@ -32,7 +32,8 @@ class AuthenticatedConnections:
     """The open connections of a server whose clients authenticate with a secret key.
 
     At most 64 connections may be unauthenticated. If a new connection exceeds this number or
-    ``limit``, the oldest unauthenticated one is closed or, if there is none, the longest idle one.
+    ``limit``, the oldest unauthenticated connection is closed. If all are authenticated, the one
+    that was idle longest is closed.
 
     Args:
         limit: The maximum number of open connections.

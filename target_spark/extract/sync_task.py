@@ -241,7 +241,7 @@ class _PartitionOutput:
 def _build_record_batch(stream: int, lines: bytes) -> Any:
     """Return an Arrow record batch with one row: ``stream``, the number of a stream, and ``value``.
 
-    The value is the text of ``lines``, lines of JSON, as binary without the last newline.
+    The value is ``lines``, one or more lines of JSON, as binary without the last newline.
     """
     import pyarrow as pa
 

@@ -97,7 +97,7 @@ def _read_rows(
 ) -> Iterator[Any]:
     """Yield the rows of batch files as Arrow record batches, in a Spark worker.
 
-    ``batches`` are record batches whose only column has the indexes in ``files`` of those to read.
+    The only column of ``batches`` has the indexes of the files to read in the list ``files``.
     """
     for batch in batches:
         for index in batch.column(0).to_pylist():

@@ -25,8 +25,8 @@ class BatchStats:
 
     Attributes:
         rows: The number of rows by kind of file. Kinds without rows are left out.
-        repeats: True if a primary key may occur twice in the files of the kinds that the caller of
-            `count_rows` compares; False if it certainly does not.
+        repeats: True if a primary key may occur twice in the files whose keys `count_rows` has
+            compared; False if each key certainly occurs only once.
     """
 
     rows: Mapping[FileKind, int]

@@ -207,7 +207,8 @@ def _replace_infinite_floats(texts: Any, values: Any, overflown: Any) -> Any:
     """Replace infinity by the largest FLOAT, in rows whose text is a finite number.
 
     Fivetran writes the largest FLOAT rounded up, as 3.4028237e38, which Arrow parses as infinity.
-    The same applies to negative numbers. ``overflown`` is true for each such row.
+    The same applies to negative numbers. ``overflown`` is a boolean array that is true in the rows
+    to change.
 
     Raises:
         ValueError: A number is larger than 3.4028237e38, or the values are not FLOAT.

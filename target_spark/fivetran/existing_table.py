@@ -41,7 +41,8 @@ class ExistingTable:
         ref: The quoted name of the table for SQL statements.
         fivetran_schema: The columns with their Fivetran types, in table order.
         types: The DDL type of each column, by its name in the table.
-        partition_columns: The partition columns in which `PARTITION_NULLS` are stored as null.
+        partition_columns: The partition columns in which the table stores certain texts, the
+            `PARTITION_NULLS`, as null.
     """
 
     table: Table
@@ -70,7 +71,7 @@ class ExistingTable:
 
 
 class TableLookup:
-    """Lookup of a table, repeated before each attempt of a gRPC call to change the table.
+    """Lookup of one table, which a gRPC call repeats before each attempt to change the table.
 
     The first lookup stores the id of the table. If another table has replaced the table since then,
     a later lookup raises an error.

@@ -239,8 +239,8 @@ def build_changes(
 def _aggregate_version_ends(rows: DataFrame, schema: VersionedSchema) -> DataFrame:
     """Return the times at which a history mode batch removes or ends versions, by row.
 
-    ``rows`` are those of all files of the batch. The result has one row per key in earliest-start
-    or delete files, with two times that may be null:
+    ``rows`` has the rows of all files of the batch. The result has one row per key in
+    earliest-start or delete files, with two times that may be null:
 
     - The earliest start time. The row's versions in the table that start at or after this time
       are removed, and the active version ends 1 ms before it.

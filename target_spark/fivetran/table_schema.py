@@ -88,7 +88,7 @@ class FivetranSchema:
 
     @property
     def non_key_columns(self) -> tuple[DestinationColumn, ...]:
-        """Columns that are not in `keys`, in table order."""
+        """Columns that do not belong to the primary key (`keys`), in table order."""
         keys = self.keys
         return tuple(column for column in self.columns if column not in keys)
 

@@ -120,7 +120,7 @@ def change_entry(fields: str, field: str, reason: str) -> str:
 
     Args:
         fields: The SQL of an array with one item per field that was set to null.
-        field: The SQL of the path of a field. It refers to an item of ``fields`` as ``f``.
+        field: The SQL of a field's path. In this SQL, ``f`` is one item of ``fields``.
         reason: Airbyte's code for the reason, such as `UNCASTABLE`.
     """
     change = f"named_struct('field', {field}, 'change', 'NULLED', 'reason', {sql_literal(reason)})"

@@ -203,7 +203,10 @@ def _read_lines(path: str) -> list[_Line]:
 
 
 def _refuse_partition_nulls(table_schema: TableSchema, by_source: Mapping[str, pa.Array]) -> None:
-    """Raise `UnsupportedBatchError` if a partition column has a text that Delta stores as null."""
+    """Raise `UnsupportedBatchError` if a partition column has a text that Delta stores as null.
+
+    ``by_source`` has the values of each column, by the name of its property.
+    """
     for source in table_schema.filled:
         if not PARTITION_NULLS.keys().isdisjoint(by_source[source].to_pylist()):
             raise UnsupportedBatchError(f"{source}: a text that a partition stores as null")

@@ -293,7 +293,10 @@ class ArrowConverter:
         return self._to_scalar_array(type_, values, path)
 
     def _to_scalar_array(self, type_: ColumnType, values: list[Any], path: _Path) -> pa.Array:
-        """Convert all scalar values together, or one by one if a value has a less common form."""
+        """Convert scalar values to an Arrow array.
+
+        All are converted together or, if a value has a less common form, one by one.
+        """
         if self._counts_zoneless and isinstance(type_, Timestamp):
             count = sum(map(_has_no_timezone, map(_get_text, values)))
             self.zoneless += Counter({path[0]: count})

@@ -137,7 +137,7 @@ class _Block:
 
 
 class _BlockStart(NamedTuple):
-    """First ordinal (input position) and table version of the lines of a block."""
+    """First ordinal (input position) and table version of the lines in one section of a file."""
 
     ordinal: int
     version: int | None
@@ -255,8 +255,8 @@ def _create_scans(
 ) -> Iterator[_Scan]:
     """Yield `_Scan` objects with the DataFrames that read one group of files.
 
-    ``group`` has the indexes of the files in ``files``. One DataFrame reads all of them. Only for
-    Parquet files with incompatible column types, there is a separate DataFrame for each file.
+    ``group`` has the indexes of the group's files in ``files``. One DataFrame reads all of them,
+    unless they are Parquet files with incompatible column types: then each file has its DataFrame.
     """
     indexes: dict[str, list[int]] = defaultdict(list)
     for index in group:

@@ -26,7 +26,7 @@ class EventReader(Protocol):
         """Parse a chunk of the input, and yield the events of all lines that it completes."""
 
     def close(self) -> Iterator[Event]:
-        """Signal the end of the input and yield the remaining events."""
+        """Tell the parser that the input has ended, and yield the remaining events."""
 
     def iterate_warnings(self) -> Iterator[str]:
         """Yield notes for the user about the whole input, such as ignored messages.

@@ -282,7 +282,7 @@ class Loader:
     def reserve(self, count: int) -> int:
         """Reserve ``count`` consecutive ordinals (input positions), and return the first one.
 
-        Other processes, such as Spark workers, then number the rows that they read with them.
+        Other processes, such as Spark workers, use them to number the rows that they read.
         """
         first = self._ordinal
         self._ordinal += count
