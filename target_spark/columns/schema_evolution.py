@@ -392,7 +392,7 @@ class _Merge:
         return self._may_be_of_property(index, new)
 
     def _is_declared(self, source: str) -> bool:
-        """Return True if the new schema, or an earlier one of this run, declares a property."""
+        """Return True if a schema of this run, the new or an earlier one, declares a property."""
         return source in self._new_properties or (ColumnSource.PROPERTY, source) in self._by_feed
 
     def _may_be_of_property(self, index: int, new: Column) -> bool:

@@ -619,7 +619,7 @@ def _default_job(config: Mapping[str, Any], location: str) -> str:
 def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings with default values added, and without settings that are null.
 
-    If ``strict`` is set, so are the settings that it implies, such as ``misfits: quarantine``.
+    With ``strict``, the settings that it implies are set as well, such as ``misfits: quarantine``.
     """
     defaults = {
         name: setting["default"]

@@ -110,7 +110,7 @@ def _load_tap(
     arguments: RunArguments,
     redactors: list[Callable[[str], str]],
 ) -> int:
-    """Run the tap, and return the exit code of `run_tap`.
+    """Run the tap and load its records into tables. Return the exit code: 0, or 1 after an error.
 
     Functions that redact secrets in a text are added to ``redactors`` as soon as the settings are
     known, so that the caller can redact an error of any later step.

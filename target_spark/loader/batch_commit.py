@@ -255,7 +255,7 @@ class BatchWriter:
 
     @property
     def can_widen(self) -> CanWiden:
-        """Function that tells if the table format can change a column's type (DDL) to another."""
+        """Function that returns True if the table format can change one type (DDL) to another."""
         return self._writer.can_widen
 
     @property

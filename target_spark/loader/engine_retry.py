@@ -34,7 +34,7 @@ def retry_with_engine(
         engine: The Spark process of the run.
         step: The function to call.
         operation: A description of the operation, for the beginning of messages.
-        before_retry: A function that is called with the exception before a retry.
+        before_retry: A function that is called with the exception after each failure.
         stopping: An event that is set to stop the run. Failures after that are not retried.
 
     Raises:
