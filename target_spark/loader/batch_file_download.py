@@ -45,7 +45,7 @@ of them mostly waits for the response of the storage."""
 def downloaded_files(
     spark: SparkSession, files: Sequence[BatchFile], folder: SpoolFolder, limits: FileLimits
 ) -> Iterator[list[BatchFile]]:
-    """Context manager: check batch files, download remote ones, and yield the files to read.
+    """Context manager that checks batch files, downloads remote ones, and yields those to read.
 
     In each yielded file, ``copy`` is the path of the local copy, or "" if Spark reads the URL.
     The copies are in a subfolder of ``folder``, and are deleted when the block ends.

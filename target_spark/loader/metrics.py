@@ -19,7 +19,7 @@ _LOAD: Final = "load"
 
 @contextmanager
 def job_timer(faults: Sequence[object]) -> Iterator[None]:
-    """Context manager around a whole run: log the run's duration as a Singer metric.
+    """Context manager that logs the duration of a whole run, its block, as a Singer metric.
 
     ``faults`` is the list of the run's errors. If it is not empty when the block ends, the run is
     logged as failed.
