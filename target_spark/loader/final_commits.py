@@ -159,17 +159,24 @@ class FinalCommits:
         """Return an error that lists the tables with old rows, or None if there are no such tables.
 
         These tables were not overwritten, or have rows of old Singer table versions, because their
-        streams may be incomplete.
+        streams may be incomplete. If a table has no such rows, emit the states that waited for
+        their deletion.
         """
         faults = []
         if self._not_overwritten:
             streams = ", ".join(self._not_overwritten)
             faults.append(f"The tables of {streams} were not overwritten and are unchanged")
-        not_deleted = ", ".join(
-            str(stream.id) for stream in self._not_deleted if self._has_other_versions(stream)
-        )
+        not_deleted = []
+        for stream in self._not_deleted:
+            if self._has_other_versions(stream):
+                text = "rows of other versions stay: the stream may be incomplete"
+                self._pipeline.add_remark(stream.id, text)
+                not_deleted.append(str(stream.id))
+            else:
+                self._release_without_deletion(stream)
         if not_deleted:
-            faults.append(f"The tables of {not_deleted} still have rows of other versions")
+            streams = ", ".join(not_deleted)
+            faults.append(f"The tables of {streams} still have rows of other versions")
         if not faults:
             return None
         signs = _SIGNS_OF_STATUS if self._by_status else _SIGNS_OF_STATES
@@ -205,19 +212,10 @@ class FinalCommits:
         self._pipeline.delete_versions(stream, ordinal)
 
     def _has_other_versions(self, stream: LoadedStream) -> bool:
-        """Return True if a stream's table has rows of versions other than the activated one.
-
-        If it has such rows, add a note for the user to the report. Otherwise, emit the states that
-        waited for their deletion.
-        """
+        """Return True if a stream's table has rows of versions other than the activated one."""
         self._engine.begin()
-        version = stream.versions.activated
-        if version is not None and self._pipeline.writer.has_other_versions(stream.table, version):
-            text = "rows of other versions stay: the stream may be incomplete"
-            self._pipeline.add_remark(stream.id, text)
-            return True
-        self._release_without_deletion(stream)
-        return False
+        version, writer = stream.versions.activated, self._pipeline.writer
+        return version is not None and writer.has_other_versions(stream.table, version)
 
     def _release_without_deletion(self, stream: LoadedStream) -> None:
         """Cancel the deletion of old Singer table versions, and emit the states waiting for it."""
