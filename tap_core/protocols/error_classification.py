@@ -222,9 +222,9 @@ def is_token_error(error: BaseException) -> bool:
 
 
 def find_tls_fault(error: BaseException) -> str | None:
-    """Return the text that identifies a TLS error of the library requests; None for other errors.
+    """Return the phrase in a TLS error of the library requests that identifies its cause.
 
-    It is a key in `_TLS_ADVICE`. A retry cannot solve such an error.
+    It is a key in `_TLS_ADVICE`. A retry cannot solve such an error. Return None for other errors.
     """
     if "requests.exceptions.SSLError" not in _iterate_class_names(error):
         return None

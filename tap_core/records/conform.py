@@ -178,7 +178,7 @@ _conform_primitive_property = conform_primitive
 
 
 def get_primitive_conversion() -> Callable[[Any, JsonSchema], Any]:
-    """Return the function that converts single values, by default `conform_primitive`.
+    """Return the function that converts a single value to JSON, by default `conform_primitive`.
 
     Many SQL taps replace it, to format dates and times in another way, by assigning a function to
     ``tap_core.helpers._typing._conform_primitive_property``.
@@ -191,7 +191,7 @@ def get_primitive_conversion() -> Callable[[Any, JsonSchema], Any]:
 
 
 def is_conversion_replaced() -> bool:
-    """Return True if a tap converts single values with its own function."""
+    """Return True if a tap has replaced the function that converts a single value to JSON."""
     return get_primitive_conversion() is not conform_primitive
 
 

@@ -145,7 +145,7 @@ class TypedRecordSerializer(RecordSerializer):
         return self._encode_slowly(record)
 
     def body(self, record: Record) -> Any:
-        """Return the encoded record, from the fast function or, if it fails, the slow one."""
+        """Return a record encoded with ``encode`` or, if this fails, with ``encode_slowly``."""
         try:
             return self.encode(record)
         except ENCODING_ERRORS:

@@ -157,7 +157,7 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
         return self.normalize_schema(dict(schema)) if isinstance(schema, Mapping) else schema
 
     def _remove_enum_and_pattern(self, schema: JsonSchema) -> JsonSchema:
-        """Return the schema after `handle_enum` and `handle_pattern`, which remove keywords.
+        """Remove ``enum`` and ``pattern`` from a schema with `handle_enum` and `handle_pattern`.
 
         If a subclass keeps the ``enum`` and the schema allows null, null is added to the ``enum``.
         """

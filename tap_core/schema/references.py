@@ -240,9 +240,9 @@ def _make_scope(
 
 
 def _describe_cause(error: BaseException) -> str:
-    """Return the error of a failed look-up of a document, in parentheses, or an empty text.
+    """Return in parentheses why a referenced document was not found, or "" if this is unknown.
 
-    ``error`` is an exception of the library ``referencing``. It wraps the error twice.
+    ``error`` is an exception of the library ``referencing``. It wraps the original error twice.
     """
     reason = error.__cause__ and error.__cause__.__cause__
     return f" ({type(reason).__name__}: {reason})" if reason else ""

@@ -143,7 +143,7 @@ def _digest(value: Any) -> bytes:
 
 
 def _describe_scalar(value: Any) -> str:
-    """Return a text for a JSON scalar, equal for equal values, and never a prefix of another."""
+    """Return a text for a JSON scalar. Equal scalars have one text, a prefix of no other text."""
     kind = value.__class__
     if value != value:  # noqa: PLR0124  NaN equals only itself
         text = f"nan {id(value)}"

@@ -157,7 +157,7 @@ class StateMessage(Message):
 
 @dataclass
 class ActivateVersionMessage(Message):
-    """ACTIVATE_VERSION message: declares all rows of a stream with another version obsolete."""
+    """ACTIVATE_VERSION message: all rows of the stream that have another version are obsolete."""
 
     stream: str
     version: int

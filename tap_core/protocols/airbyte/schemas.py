@@ -100,9 +100,9 @@ def _transform(
 
 
 def _add_hint(schema: JsonSchema) -> JsonSchema:
-    """Return a schema with an ``airbyte_type`` hint, if its JSON type alone is not precise enough.
+    """Return a schema for Airbyte: with its union rewritten and an ``airbyte_type`` hint added.
 
-    A hint in the schema is kept.
+    The hint is added if the JSON type alone is not precise enough. An existing hint is kept.
     """
     schema = _rewrite_union(schema)
     if _HINT in schema:
@@ -155,7 +155,7 @@ def _rewrite_union(schema: JsonSchema) -> JsonSchema:
 
 
 def _can_merge(rest: Mapping[str, Any], choice: Mapping[str, Any]) -> bool:
-    """Return True if ``choice``, the only alternative of a union, can replace the union.
+    """Return True if ``choice``, a union's only alternative apart from null, can replace the union.
 
     ``choice`` must have a type, and neither ``enum`` nor ``const``. ``rest``, the keywords next to
     the union, must be annotations such as ``title``.

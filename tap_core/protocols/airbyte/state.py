@@ -224,9 +224,10 @@ def to_state_document(
 
 
 def to_singer_state(input_state: InputState, streams: Mapping[str, SyncStream]) -> dict[str, Any]:
-    """Convert a parsed Airbyte state completely to a Singer state, for messages about it.
+    """Convert a parsed Airbyte state to a Singer state that log messages and warnings can describe.
 
-    ``bookmarks`` has the states of unknown streams too, but not those of streams to reset.
+    Its ``bookmarks`` also contain streams that the tap does not have. Streams that must be reset
+    are left out.
     """
     known = {stream_id(stream) for stream in streams.values()}
     unknown = {
@@ -254,7 +255,7 @@ def _collect_bookmarks(
 
 
 def _is_restarted(stream: SyncStream, state: Any) -> bool:
-    """Return True if a sync reads a stream from its start.
+    """Return True if a sync reads a stream from its start instead of resuming it.
 
     This is the case without a state (None) and with the replication method FULL_TABLE.
     """

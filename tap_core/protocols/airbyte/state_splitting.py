@@ -52,7 +52,7 @@ class StreamStates:
         """Number of records since the last state, by stream name."""
 
     def begin(self, name: str) -> None:
-        """Mark a stream as started. From now on, `update` returns messages for its states."""
+        """Mark a stream as started, so that STATE messages are made for its states from now on."""
         self._running.setdefault(name, False)
 
     def count(self, name: str, records: int) -> None:

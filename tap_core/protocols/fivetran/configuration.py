@@ -254,9 +254,9 @@ def _normalize_objects(settings: dict[str, Any], schema: Schema) -> dict[str, An
 
 
 def _matches_branch(branch: Schema, flattened: FlattenedSchema, values: Mapping[str, Any]) -> bool:
-    """Return True if an object of the settings belongs to one alternative of a union of objects.
+    """Return True if an object in the settings matches one alternative of a union of objects.
 
-    It must have the constants that this alternative requires, and no undeclared properties.
+    It must contain each constant that the alternative declares, and no undeclared properties.
 
     Args:
         branch: Schema of the alternative.
@@ -274,7 +274,8 @@ def _matches_branch(branch: Schema, flattened: FlattenedSchema, values: Mapping[
 def _is_not_entered(values: Mapping[str, Any], schema: Schema) -> bool:
     """Return True if the user has probably not filled in the form fields of an object.
 
-    The form then sends the initial values of the fields, and they do not match the schema.
+    This is assumed if the object has only the initial values of the form, and if these values do
+    not match the schema.
     """
     return _is_initial_value(values, schema) and bool(validate_config(values, dict(schema)))
 

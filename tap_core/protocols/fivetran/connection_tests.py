@@ -29,7 +29,7 @@ def run_test(
     """Run a connection test of a tap: the test ``NAME`` calls the tap's method ``check_NAME()``.
 
     Args:
-        tests: Names of the tap's tests. For another name, no tap is created.
+        tests: Names of the tap's tests. A test with another name fails, and no tap is created.
         make_tap: Creates the tap.
         name: Name of the test, such as "connection".
         hide: Returns a text with its secrets redacted.

@@ -64,7 +64,7 @@ def make_connector_service(
 
 
 def _make_task(text: str) -> Any:
-    """Return an UpdateResponse with a Task message, an error that Fivetran shows to the user."""
+    """Return an UpdateResponse with a Task: the error message ``text``, for Fivetran's users."""
     return proto_messages.UpdateResponse(task=proto_messages.Task(message=text))
 
 

@@ -100,7 +100,7 @@ class _FormPosition:
         path: Property names from the root of the settings to the place.
         prefix: Start of the names of the form fields, such as ``"database."``.
         label: Label of a form field for this place.
-        title: Title of the place, which labels of the form fields inside it contain.
+        title: Title of the place. The labels of the form fields inside it contain this title.
         is_required: True if the place and all objects around it are required.
         is_secret: True if the place or an object around it is secret.
     """
@@ -148,8 +148,8 @@ def iterate_names(fields: Iterable[FieldSpec]) -> Iterator[str]:
 def _build_object_fields(schema: Schema, position: _FormPosition) -> list[FieldSpec]:
     """Return the form fields for the properties of an object in the settings.
 
-    ``position`` is the place of the object. A conditional field is part of the field that its
-    condition tests.
+    ``position`` is the place of the object. A field that is shown only for certain values of
+    another field is not in the list itself, but among the ``dependents`` of that other field.
     """
     flattened = flatten_schema(schema)
     conditions = parse_conditions(flattened)

@@ -139,7 +139,7 @@ class JsonLogHandler:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Log for one gRPC call, with its own secrets and warnings, during the ``with`` block.
+        """Context manager for the log of one gRPC call, which runs in the ``with`` block.
 
         Secrets registered in the block are redacted until the call has ended and for some time
         after. A warning that is repeated in the block is logged once.

@@ -69,7 +69,7 @@ _Host = Annotated[
 
 
 def _make_count_option(flag: str, text: str) -> Any:
-    """Return an option for a number above zero. ``text`` is its line in the help."""
+    """Return a command-line option for a number above zero. ``text`` is its help text."""
     return typer.Option(flag, metavar="N", show_default=True, callback=_check_count, help=text)
 
 

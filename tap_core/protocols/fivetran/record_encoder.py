@@ -115,9 +115,9 @@ class _IntegerCache(dict[int, bytes]):
     """Cache of the encoded values of an integer column, by value. Only small values are cached.
 
     Args:
-        entry: Encoder of the bytes before a value, such as the column's name.
-        bits: Size of the column's integer type.
-        refuse: Raises the error for an integer that needs more bits.
+        entry: Encoder of the protobuf bytes before a value, such as the column's name.
+        bits: Size in bits of the column's integer type.
+        refuse: Function that raises the error for an integer that needs more bits.
     """
 
     def __init__(self, entry: _Entry, bits: int, refuse: Callable[[Any], NoReturn]) -> None:
@@ -168,7 +168,7 @@ class _Entry:
         return self._before(len(_NULL_VALUE)) + _NULL_VALUE
 
     def _before(self, length: int) -> bytes:
-        """Return the protobuf bytes (name) that precede a ``ValueType`` of ``length`` bytes."""
+        """Return the bytes of a column's map entry before its value, which has ``length`` bytes."""
         inside = (
             encode_length_delimited(_ENTRY_KEY_TAG, self.name)
             + _ENTRY_VALUE_TAG

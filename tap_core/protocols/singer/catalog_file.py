@@ -193,7 +193,7 @@ def find_unknown_streams(
 def _get_known_schema(stream: SyncStream) -> Mapping[str, Any] | None:
     """Return a stream's schema, to compare it with a catalog.
 
-    Return None if a ``schema`` property of the tap's code computes it, which may send requests.
+    Return None if the tap's own code computes the schema in a property: this may send requests.
     """
     attribute = getattr_static(stream, "schema", None)
     if isinstance(attribute, Mapping):
