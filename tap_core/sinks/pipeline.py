@@ -164,7 +164,7 @@ def _handle_invalid(sink: Sink, validate: _Step) -> _Step:
 
 
 def _compile_parsing(sink: Sink) -> _Step:
-    """Return a function that replaces the date and time texts of a record, in place."""
+    """Return a function that parses the date and time texts of a record, in place."""
     if _is_overridden(sink, "_parse_timestamps_in_record"):
         hook = sink._parse_timestamps_in_record
 

@@ -45,7 +45,7 @@ class StateEmitter:
             self.release()
 
     def release(self) -> None:
-        """Call `emit`, unless states must wait until all sinks are drained (see ``is_early``)."""
+        """Write the newest state that is ready, unless states wait until all sinks are drained."""
         if self.is_early:
             self.emit()
 

@@ -113,7 +113,10 @@ def _translate_error(context: sa.engine.ExceptionContext) -> BaseException | Non
 
 
 def _hide_message(error: exc.DBAPIError, original: BaseException) -> None:
-    """Remove the driver's message from its error and from SQLAlchemy's; keep the error's type."""
+    """Replace the messages of the driver's error ``original`` and of SQLAlchemy's ``error``.
+
+    The new messages show only the error's type, because the driver's may contain row values.
+    """
     name = type(original).__name__
     original.args = (_HIDDEN_MESSAGE,)
     error.args = (f"({name}) {_HIDDEN_MESSAGE}",)

@@ -132,7 +132,7 @@ def _lacks_time_zone(column_type: sa.types.TypeEngine[Any]) -> bool:
 
 
 def _to_utc(instant: datetime) -> datetime:
-    """Convert a datetime with an offset to UTC without one; return any other unchanged."""
+    """Convert a datetime with a time zone to a naive one in UTC; return a naive one unchanged."""
     if instant.tzinfo is None:
         return instant
     return instant.astimezone(timezone.utc).replace(tzinfo=None)

@@ -71,8 +71,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 class TextRule(NamedTuple):
     """Rule for converting a column's values, such as dates, to text while rows are read.
 
-    ``kinds`` and ``others`` define the Python types of the values to convert. Values of other types
-    stay unchanged.
+    Only values of certain Python types are converted: those in ``kinds`` or, if ``others`` is True,
+    all types that are not in ``kinds``.
     """
 
     kinds: frozenset[type]

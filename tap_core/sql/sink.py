@@ -316,10 +316,10 @@ class SQLSink(BatchSink, Generic[_C]):
     def _find_unstorable_value(
         self, reason: BaseException, plan: _Plan, records: list[Record]
     ) -> UnstorableValueError:
-        """Return the error for a rejected batch; its message has the rejected value, if found.
+        """Return the error for a batch that the database rejects because of a value.
 
-        To find the value, rows are inserted again in a transaction. Errors of this search are
-        ignored.
+        The message shows this value if it is found. To find it, rows are inserted again on trial;
+        errors of this search are ignored. ``reason`` is the driver's error.
         """
         cell = None
         with (

@@ -244,7 +244,7 @@ class BookmarkCursor:
             raise InvalidStreamSortException(format_sort_error(self.replication_key, new, old))
 
     def _start(self) -> None:
-        """Start the progress markers of an unsorted stream. The next `settle` writes them."""
+        """Begin to track an unsorted stream's progress; `settle` then writes a progress marker."""
         self._is_started = self._needs_markers = True
         if self._on_first_marker is not None:
             self._on_first_marker()

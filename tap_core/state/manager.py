@@ -135,9 +135,9 @@ class StreamStateManager:
         return self._get_state(context, self.document.context_state)
 
     def get_state_partition_context(self, context: Context | None) -> Context | None:
-        """Return the items of a context that identify its bookmark; None if the context is None.
+        """Return the items of a context that identify its bookmark, or None without a context.
 
-        Only items with a key in ``state_partitioning_keys`` are returned; if that is None, all.
+        They are the items with a key in ``state_partitioning_keys``, by default all items.
         """
         keys = self.state_partitioning_keys
         if context is None or keys is None:
@@ -157,7 +157,7 @@ class StreamStateManager:
 
     @_locked
     def share(self, context: Context | None = None) -> None:
-        """Disable the cache for a state dict that the tap's code may change at any time.
+        """Do not cache the JSON text of a state dict that the tap's code may change at any time.
 
         ``context`` identifies the partition; None means the stream. From now on the dict is encoded
         again for each STATE message.
@@ -432,8 +432,9 @@ class StreamStateManager:
     ) -> dict[str, Any]:
         """Return the state dict of the partition that ``context`` identifies.
 
-        It is what ``take`` returns, a method of the state document. If the stream has more
-        partitions than its maximum, a further partition gets a dict that is not part of the state.
+        ``take`` is a method of the state document that returns the state dict of a partition. It is
+        not called for a partition beyond the stream's maximum number of partitions. Such a
+        partition gets a dict that is not part of the state.
         """
         partition, limit = self.get_state_partition_context(context), self._limit_of_run
         if not partition or limit.is_idle or self._has_entry(partition):

@@ -112,7 +112,9 @@ class PartitionLimit:
         return state
 
     def pass_limit(self, state: dict[str, Any], partitions: int) -> None:
-        """Set ``partition_limit_reached`` in the stream's state, and log a warning.
+        """Record in a stream's state (``partition_limit_reached``) that it has too many partitions.
+
+        Also log a warning.
 
         Args:
             state: State dict of the stream.
@@ -165,7 +167,7 @@ class PartitionLimit:
             self._lowest.add(state)
 
     def finish_all(self, *, ended: bool) -> None:
-        """Include all unfinished partitions in the shared bookmark that have no entry in the state.
+        """Include all unfinished partitions without an entry in the state in the shared bookmark.
 
         If ``ended`` is True, the progress marker of a partition (its latest value) first becomes
         its bookmark. Otherwise the marker is deleted.

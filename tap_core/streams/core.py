@@ -758,7 +758,7 @@ class Stream(abc.ABC):
         sync.overridable_loop.check_record_limit(self, current_record_index)
 
     def _abort_sync(self, abort_reason: Exception) -> None:
-        """Write the state, then raise AbortedSyncPausedException or AbortedSyncFailedException."""
+        """Write the state, then raise an error that says if the next sync can resume from it."""
         sync.overridable_loop.abort_sync(self, abort_reason)
 
     @final

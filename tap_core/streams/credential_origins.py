@@ -27,7 +27,7 @@ __all__ = ["find_first_origin", "make_route", "make_session_authenticator"]
 
 
 def make_route(stream: Any, authenticator: Auth) -> Route:
-    """Return the rules for the hosts that may receive the credentials of an authenticator.
+    """Return the rules that say to which hosts an authenticator's credentials may be sent.
 
     ``stream`` is an HTTP stream.
     """
@@ -61,11 +61,11 @@ def make_session_authenticator(stream: Any, authenticator: Auth) -> Auth:
 
 
 def find_first_origin(stream: Any, request: requests.PreparedRequest) -> Origin | None:
-    """Return the origin of a pagination's first request, if it may receive credentials.
+    """Return the origin of ``request``, a pagination's first, if it may receive credentials.
 
-    Return None for the origin of ``url_base``, which may receive them anyway. For a child stream,
-    the URL may contain values of a parent record. The result is then None unless the URL without
-    these values has the same origin.
+    Return None for the origin of ``url_base``, which may receive them anyway. The URL of a child
+    stream may contain values of a parent record. Return None, too, if these values determine the
+    origin.
     """
     origin = parse_origin(request.url)
     if origin is None or origin == _find_base_origin(stream):

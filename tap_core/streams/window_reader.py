@@ -286,7 +286,7 @@ class WindowReader(ContextReader):
         return record_filter
 
     def begin_preview(self, context: Context | None) -> Callable[[Record], bool] | None:
-        """Prepare to read a partition without changing its state; return a filter like `begin`."""
+        """Prepare to read a partition without changing its state; return a filter of records."""
         cursor = self.stream.incremental_sync
         if cursor is None:
             return None
@@ -361,7 +361,8 @@ class WindowReader(ContextReader):
     def make_edge_error(self, message: str, name: str) -> ConfigurationError:
         """Return the error for a cursor's start or end that is not a valid date-time.
 
-        ``name`` is ``start`` or ``end``. The error names the settings that contain the wrong value.
+        ``name`` is ``start`` or ``end``. The text of the error is ``message``, and the names of the
+        settings that contain the wrong value.
         """
         named = sorted(self.find_edge_settings(message, name))
         if named:

@@ -35,7 +35,7 @@ __all__ = ["SyncStream", "SyncTap"]
 
 
 class SyncTap(Protocol):
-    """Interface of a tap: the members of `tap_core.Tap` that the sync and the commands use."""
+    """Interface of a tap as the sync and the commands use it: streams, settings, state, output."""
 
     name: str
     has_shared_state: bool

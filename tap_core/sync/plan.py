@@ -48,7 +48,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Plan(ChunkSource):
-    """Decisions about the sync of a stream that are made once, before its first record.
+    """Sync plan of one stream: decisions that are made once, before its first record.
 
     Examples are the compiled record encoder and the number of threads.
     """

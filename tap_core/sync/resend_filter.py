@@ -98,7 +98,7 @@ def _get_state(stream: SyncStream, context: Context | None) -> Mapping[str, Any]
 
 
 def _index_partitions(entries: Any) -> dict[Hashable, Mapping[str, Any]]:
-    """Return the entries of a ``partitions`` list by context; of several the first one."""
+    """Return the entries of a ``partitions`` list by context; of equal contexts, only the first."""
     found: dict[Hashable, Mapping[str, Any]] = {}
     for entry in entries or ():
         context = entry.get("context") if isinstance(entry, Mapping) else None

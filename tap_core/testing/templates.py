@@ -208,7 +208,7 @@ class AttributeTestTemplate(StreamTestTemplate):
 
     @cached_property
     def non_null_attribute_values(self) -> list[Any]:
-        """Values of the tested property in all records, without nulls. Warn without values."""
+        """Values except null of the tested property in all records. Warn if there are no values."""
         all_values = (record.get(self.attribute_name) for record in self.stream_records)
         values = [value for value in all_values if value is not None]
         if not values and not self.ignore_no_records:
