@@ -84,7 +84,7 @@ def compile_record_check(
 
 
 def _divide(names: list[str]) -> list[list[str]]:
-    """Return the names in lists of at most `_MAX_INLINE_PROPERTIES`."""
+    """Split a list of property names into lists of at most `_MAX_INLINE_PROPERTIES` names."""
     starts = range(0, len(names), _MAX_INLINE_PROPERTIES)
     return [names[start : start + _MAX_INLINE_PROPERTIES] for start in starts]
 

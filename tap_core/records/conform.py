@@ -73,7 +73,7 @@ def compile_conformer(
             objects and lists.
         unmapped: Function that is called with the paths of a record's dropped properties, which the
             schema does not declare.
-        schema_name: Beginning of the error about a schema without properties.
+        schema_name: Beginning of the error message about a schema without properties.
 
     Returns:
         A function that takes a record and returns a new one. At level ``NONE`` it returns the same

@@ -171,7 +171,7 @@ def compile_serializer(
         encode: Function that encodes a record with JSON values.
         unmapped: Function that is called with the paths of properties that ``schema`` does not
             declare.
-        schema_name: Beginning of the error about a schema without properties.
+        schema_name: Beginning of the error message about a schema without properties.
     """
     prune = compile_pruner(mask)
     conform = compile_conformer(schema, level, unmapped, schema_name)

@@ -36,10 +36,10 @@ _PYTHON_LINES: Final = ("Traceback (", "\nThe above exception", "\nDuring handli
 
 
 class CleanRecord(logging.LogRecord):
-    """Log record whose message has no secrets and no control characters."""
+    """Log record in whose message secrets are redacted and control characters escaped."""
 
     def getMessage(self) -> str:  # noqa: N802  the name of the base class
-        """Return the message on one line, without secrets.
+        """Return the message on one line, with its secrets redacted.
 
         If the arguments do not match the format, the message is returned unformatted: an exception
         would make `logging` print the arguments, including secrets.
@@ -55,14 +55,14 @@ _classes: Final[dict[type, type[CleanRecord]]] = {logging.LogRecord: CleanRecord
 
 
 def _get_clean_class(kind: type[logging.LogRecord]) -> type[logging.LogRecord]:
-    """Return a subclass of a log record class that removes secrets from its message."""
+    """Return a subclass of a log record class that redacts the secrets in its message."""
     if kind not in _classes:
         _classes[kind] = type(f"Clean{kind.__name__}", (CleanRecord, kind), {})
     return _classes[kind]
 
 
 def _redact(text: str, *, by_name: bool = True) -> str:
-    """Remove secrets from a text with the function passed to `install_log_redaction`, if any.
+    """Redact the secrets in a text with the function passed to `install_log_redaction`, if any.
 
     ``by_name`` is True to also hide values after a secret name, as in ``password=x``. It is False
     to hide only registered secrets.
@@ -74,9 +74,9 @@ _installed: Final[list[_Redact]] = []
 
 
 def install_log_redaction(redact: _Redact) -> None:
-    """Remove secrets from all log records that are created from now on.
+    """Redact the secrets in all log records that are created from now on.
 
-    ``redact`` is the function that removes secrets from a text. Later calls keep the first
+    ``redact`` is the function that redacts the secrets in a text. Later calls keep the first
     function.
     """
     if not _installed:
@@ -87,7 +87,7 @@ def install_log_redaction(redact: _Redact) -> None:
 
 
 class _CleanFactory:
-    """Log record factory that wraps another factory and removes secrets from its records."""
+    """Log record factory that wraps another factory and redacts the secrets in its records."""
 
     is_clean = True
 
@@ -95,12 +95,12 @@ class _CleanFactory:
         self._make = make
 
     def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
-        """Create a log record without secrets; the arguments are those of `logging.LogRecord`."""
+        """Create a redacted log record; the arguments are those of `logging.LogRecord`."""
         return clean_record(self._make(*args, **kwargs))
 
 
 def clean_record(record: logging.LogRecord) -> logging.LogRecord:
-    """Remove secrets and control characters from a log record in place, and return the record."""
+    """Redact the secrets and escape the control characters in a log record, in place; return it."""
     if isinstance(record, CleanRecord):
         return record
     record.__class__ = _get_clean_class(type(record))
@@ -116,7 +116,7 @@ def clean_record(record: logging.LogRecord) -> logging.LogRecord:
 
 
 class RedactingFormatter(logging.Formatter):
-    """Formatter that wraps a user's formatter and removes secrets from its output."""
+    """Formatter that wraps a user's formatter and redacts the secrets in its output."""
 
     def __init__(self, inner: logging.Formatter) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class RedactingFormatter(logging.Formatter):
             vars(inner)["formatException"] = _format_exc_info
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format a log record with the wrapped formatter, and remove secrets from the text."""
+        """Format a log record with the wrapped formatter, and redact the secrets in the text."""
         _clean_extras(clean_record(record))
         try:
             return _redact(self._inner.format(record))
@@ -151,7 +151,7 @@ def _format_exc_info(exc_info: _ExcInfo) -> str:
 
 
 def format_error(error: BaseException | _ExcInfo, redact: _Redact) -> str:
-    """Return the traceback of an error as text without secrets; each message is one line."""
+    """Return the traceback of an error as text with redacted secrets; each message is one line."""
     if isinstance(error, BaseException):
         error = (type(error), error, error.__traceback__)
     trace = traceback.TracebackException(*error)
@@ -160,7 +160,7 @@ def format_error(error: BaseException | _ExcInfo, redact: _Redact) -> str:
 
 
 def _clean_parts(trace: traceback.TracebackException, redact: _Redact) -> Iterator[str]:
-    """Yield the lines of a traceback, without secrets and control characters."""
+    """Yield the lines of a traceback, with secrets redacted and control characters escaped."""
     for part in trace.format():
         is_from_python = part.lstrip(" |+-").startswith(
             _PYTHON_LINES

@@ -131,17 +131,17 @@ def redact(text: str, *, by_name: bool = True) -> str:
 
 
 def redact_line(text: str) -> str:
-    """Remove secrets from a text, and escape its control characters and line breaks."""
+    """Redact the secrets in a text, and escape its control characters and line breaks."""
     return escape_control_characters(redact(text))
 
 
 def redact_lines(text: str) -> str:
-    """Remove secrets from a text, and escape its control characters except line feeds."""
+    """Redact the secrets in a text, and escape its control characters except line feeds."""
     return "\n".join(map(escape_control_characters, redact(text).split("\n")))
 
 
 def install_redaction() -> None:
-    """Remove registered secrets from all log records created from now on.
+    """Redact registered secrets in all log records that are created from now on.
 
     Later calls have no effect.
     """
@@ -149,7 +149,7 @@ def install_redaction() -> None:
 
 
 def write_to_stderr(text: str) -> None:
-    """Write a text to standard error without its secrets. Errors of writing are ignored."""
+    """Write a text to standard error, with its secrets redacted. Errors of writing are ignored."""
     with contextlib.suppress(AttributeError, OSError, ValueError):
         sys.stderr.write(redact_lines(text))
         sys.stderr.flush()

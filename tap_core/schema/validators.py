@@ -261,8 +261,9 @@ def check_deadline() -> None:
 def _evolve_safely(safe: Any, original: Any) -> Any:
     """Return a version of a validator's ``evolve`` that creates only safe validators.
 
-    jsonschema calls ``evolve`` to create the validator of a subschema. The class of the validator
-    depends on ``$schema``. The new version uses its safe version, and checks the deadline.
+    jsonschema calls ``evolve`` to create the validator of a subschema, whose class depends on
+    ``$schema``. The new version returns a validator of the safe version of that class, and checks
+    the deadline. ``safe`` is the safe class of the parent, and ``original`` the method to wrap.
     """
 
     def evolve(self: Any, **changes: Any) -> Any:

@@ -40,7 +40,7 @@ __all__ = ["InputRouter"]
 
 
 class InputRouter:
-    """Router that passes each event of a target's input to overridden methods and sinks.
+    """Router that passes each event of a target's input to the target's methods and sinks.
 
     It stores the routes of each stream. A route leads to one sink that receives the records.
     """
@@ -54,7 +54,7 @@ class InputRouter:
     # Events
 
     def process_event(self, event: Event, counts: Counter[str]) -> None:
-        """Pass an event of the input to its sink; add its messages, by type, to ``counts``."""
+        """Pass an event of the input to its sinks; count its messages by type in ``counts``."""
         target = self._target
         if isinstance(event, Rows):
             counts["RECORD"] += len(event.rows)

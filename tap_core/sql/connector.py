@@ -188,7 +188,7 @@ class SQLConnector:
 
     @contextmanager
     def _connect(self) -> Iterator[sa.Connection]:
-        """Context manager for a connection that streams query results if the driver can."""
+        """Context manager for a connection that streams query results if the driver supports it."""
         with self._engine.connect().execution_options(stream_results=True) as connection:
             yield connection
 
@@ -519,8 +519,8 @@ class SQLConnector:
     ) -> dict[str, sa.Column[Any]]:
         """Return the columns of a table by name, in the order of the table.
 
-        If ``column_names`` is passed, return only these columns. Upper and lower case do not
-        differ.
+        If ``column_names`` is passed, return only these columns. The names are compared without
+        regard to upper and lower case.
         """
         _, schema, table = self.parse_full_table_name(full_table_name)
         requested = {name.casefold() for name in column_names or ()}
@@ -548,7 +548,7 @@ class SQLConnector:
     # Columns
 
     def column_exists(self, full_table_name: _Name, column_name: str) -> bool:
-        """Return True if a table has the column ``column_name``; upper and lower case differ."""
+        """Return True if a table has the column ``column_name``, written in the same case."""
         return column_name in self.get_table_columns(full_table_name)
 
     def prepare_column(self, full_table_name: _Name, column_name: str, sql_type: _Type) -> None:
@@ -640,8 +640,8 @@ class SQLConnector:
     def _merge_column_types(self, current: _Type, new: _Type) -> _Type:
         """Return a column type that can store values of both ``current`` and ``new``.
 
-        Return ``new`` if values of ``new`` would be rounded or truncated in the current column, or
-        if ``new`` is wider and columns may be altered; else the result of `merge_sql_types`.
+        It is ``new`` if a column of type ``current`` would round or truncate values of ``new``, or
+        if ``new`` is wider and columns may be altered. Otherwise, call `merge_sql_types`.
         """
         if self._dialect.name != "sqlite" and (  # SQLite's columns store any value unchanged
             loses_precision(current, new) or (self.allow_column_alter and is_wider(current, new))

@@ -435,7 +435,7 @@ def _read_start(column: sa.Column[Any], stream: SQLStream, context: Context | No
 
 
 def _find_mismatch(start: Any, column: sa.Column[Any], stream: SQLStream) -> str | None:
-    """Return a description of the values of a column, or None if ``start`` is one of them.
+    """Return a description of a column's valid values, or None if ``start`` is one of them.
 
     Dates and times are checked only for SQLite, which stores them as text. Other databases reject
     an invalid text, and may accept some that Python cannot parse, such as "infinity".

@@ -148,7 +148,7 @@ class StateDocument:
             self._get_encoded(stream_id).touch(partition_context)
 
     def share(self, stream_id: str | None = None, partition_context: Context | None = None) -> None:
-        """Disable the cache for a state dict that the tap's code may change at any time.
+        """Do not cache the JSON text of a state dict that the tap's code may change at any time.
 
         From now on, every `encode` encodes the dict again. A missing partition is created.
 

@@ -269,9 +269,9 @@ class Stream(abc.ABC):
     def state_partitioning_keys(self) -> Sequence[str] | None:
         """Context keys that identify a bookmark, as a sequence of strings.
 
-        With None (the default), each context (partition or parent record) has a bookmark. With an
-        empty list, the stream has one. With any list, several contexts may share a bookmark, so the
-        stream is not treated as sorted.
+        With None (the default), each context (partition or parent record) has a bookmark. An empty
+        list means a single bookmark for the stream. With any list, several contexts may share a
+        bookmark, so the stream is not treated as sorted.
         """
         if self._state_partitioning_keys is None:
             return self._context_reader.state_partitioning_keys
@@ -301,7 +301,7 @@ class Stream(abc.ABC):
 
     @overridable_property
     def partitions(self) -> list[dict[str, Any]] | None:
-        """Partitions of the stream: for each, a dict of the values that identify it; None if none.
+        """Partitions of the stream, each as a dict of its identifying values, or None without any.
 
         They are read in this order. The default returns those in the state. Override it to read the
         stream once per account or region, for example. Each partition has a separate bookmark,

@@ -59,7 +59,7 @@ class BoundedByteQueue:
                 self._turn.notify_all()
 
     def check(self) -> None:
-        """Raise `CallEndedError` if `leave` was called, so that the data would not be read."""
+        """Raise `CallEndedError` if the consumer has called `leave`, and so reads no more data."""
         if self.is_left:
             raise CallEndedError
 

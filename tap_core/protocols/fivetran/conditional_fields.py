@@ -65,7 +65,7 @@ class ConditionalRules:
 
 
 def is_toggle(schema: Schema) -> bool:
-    """Return True if a setup form shows a setting as a toggle: a boolean of two possible values."""
+    """Return True if a form shows a setting as a toggle: a boolean that may be true or false."""
     return get_json_types(schema) - {"null"} == {"boolean"} and len(get_options(schema)) != 1
 
 

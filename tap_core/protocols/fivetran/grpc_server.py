@@ -507,7 +507,7 @@ class _ShutdownThread(threading.Thread):
                 )
 
     def exit_now(self) -> None:
-        """Free the caller's resources for at most five seconds, then exit with code 1."""
+        """Exit with code 1, after at most five seconds for freeing the caller's resources."""
         self._journal.say("WARNING", "Stopped at once: calls under way are cut off.")
         closing = threading.Thread(target=self.close, daemon=True)
         closing.start()

@@ -86,7 +86,7 @@ class JsonLogHandler:
 
     Args:
         origin: Value of ``message-origin`` in each line: the kind of server that writes it.
-        scrub: Removes other text that must not be logged, such as addresses, from a message.
+        scrub: Function that removes addresses and other unwanted text from a message.
     """
 
     def __init__(self, origin: str, scrub: Callable[[str], str] = str) -> None:
@@ -111,7 +111,7 @@ class JsonLogHandler:
                 sys.stdout.flush()
 
     def clean(self, text: str) -> str:
-        """Return a text for Fivetran's log or user: with secrets redacted, and of limited length.
+        """Redact the secrets in a text for Fivetran's log or users, and limit its length.
 
         The secrets of the active gRPC calls and of the latest ended calls are redacted.
         """

@@ -207,8 +207,9 @@ class RequestReceiver:
     def _demote_slow_call(self, call: _ReceivingCall) -> None:
         """Let the next call receive its request, because the request of ``call`` arrives slowly.
 
-        One slow request may continue to arrive in parallel, for 15 seconds. If there is another
-        one, cancel ``call`` or, if the other one's 15 seconds are over, cancel that call.
+        One slow request at a time may continue to arrive in parallel, for 15 seconds. If another
+        call has this right, cancel ``call``. But if the other call's 15 seconds are over, cancel
+        the other call, and give the right to ``call``.
         """
         self._receiving = None
         slow = self._slow

@@ -31,7 +31,7 @@ class TableSelection:
     """Columns of one table that the user has selected in Fivetran.
 
     Attributes:
-        columns: True (selected) or False by column name.
+        columns: Selection by column name: True for a selected column.
         others: True if all columns that are not in ``columns`` are selected.
     """
 
