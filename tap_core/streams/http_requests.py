@@ -83,7 +83,7 @@ def get_user_agent(config: Mapping[str, Any]) -> str:
 
 
 def describe_failure(response: requests.Response, secrets: Secrets, path: str | None) -> str:
-    """Return the error message for a response with an error status, without secrets.
+    """Return the error message for a response with an error status, with secrets redacted.
 
     ``path`` is the path of the stream. The message contains it if the response's URL has no path.
     """
@@ -117,7 +117,7 @@ def annotate_errors(
 
     Args:
         stream: Name of the stream.
-        sent: The request that was sent last; empty if there was none.
+        sent: List with the request that was sent last; empty before the first request.
         tries: Counter of the tries of this request.
         secrets: Function that returns the values to hide in the message.
     """

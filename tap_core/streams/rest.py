@@ -464,7 +464,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
             raise FatalAPIError(self.response_error_message(response), response=response)
 
     def response_error_message(self, response: requests.Response) -> str:
-        """Return the error message for a failed response, without secrets."""
+        """Return the error message for a failed response, with secrets redacted."""
         return describe_failure(response, self._known_secrets(), self.path)
 
     def _check_response_body(self, response: requests.Response) -> None:
@@ -582,7 +582,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     def __choose_request_builder(
         self, context: Context | None, paginator: BaseAPIPaginator[Any]
     ) -> Callable[[], requests.PreparedRequest]:
-        """Return a function that builds a request, by `prepare_request` if it is overridden."""
+        """Return a function that builds a page's request: `prepare_request` if it is overridden."""
         if type(self).prepare_request is _HTTPStream.prepare_request:
             return partial(self._prepare_request, context=context, page=paginator)
         warnings.warn(

@@ -52,9 +52,10 @@ __all__ = [
 def sync_child_contexts(stream: SyncStream, record: Record, child_context: Context | None) -> None:
     """Sync the child streams of a stream for one of its records.
 
-    ``generate_child_contexts``, called with ``child_context``, yields contexts: values of the
-    record that the children need. The children are synced once for each. ``child_context`` is the
-    parent's own context, or the one that ``get_records`` has yielded with the record.
+    The method ``generate_child_contexts`` of the stream yields contexts, which contain the values
+    of the record that the children need. The children are synced once for each context. The method
+    gets ``child_context``: the parent's own context, or the one that ``get_records`` has yielded
+    with the record.
     """
     is_kept = get_plan(stream).child_filter
     for context in stream.generate_child_contexts(record=record, context=child_context):

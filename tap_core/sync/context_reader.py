@@ -25,7 +25,7 @@ __all__ = ["ContextReader"]
 
 
 class ContextReader:
-    """Preparation and cleanup for reading the contexts of a stream without a cursor."""
+    """Helper that prepares and ends the reading of each context of a stream without a cursor."""
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream

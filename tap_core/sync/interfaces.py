@@ -170,7 +170,7 @@ class SyncTap(Protocol):
 
 
 class SyncStream(Protocol):
-    """Interface of a stream: the members of `tap_core.Stream` that the sync uses."""
+    """Interface of a stream as the sync uses it: schema, keys, selection, records and state."""
 
     name: str
     allow_any_replication_key: bool

@@ -67,7 +67,7 @@ def _now_text() -> str:
 
 @dataclass(frozen=True, slots=True)
 class ChunkSource:
-    """Stream of the rows in the buffer of a `SyncRun`, with its table version and stream maps."""
+    """Stream whose rows are in a row buffer: its name, table version and stream maps."""
 
     stream: StreamId
     version: Callable[[], int | None]

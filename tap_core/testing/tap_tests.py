@@ -160,7 +160,7 @@ class StreamReturnsRecordTest(StreamTestTemplate):
 
 
 class StreamCatalogSchemaMatchesRecordTest(StreamTestTemplate):
-    """Test that only warns: of properties in the schema that no record has."""
+    """Test that warns of properties in the schema that no record has. It never fails."""
 
     name = "transformed_catalog_schema_matches_record"
 

@@ -49,9 +49,10 @@ _Predicate: TypeAlias = Callable[[JsonSchema], bool]
 def append_type(type_dict: JsonSchema, new_type: str) -> JsonSchema:
     """Return a copy of a schema that also allows the type ``new_type``, such as ``null``.
 
-    A schema without ``anyOf``, ``oneOf`` and ``type`` allows all types and stays unchanged. In
-    contrast to singer_sdk, a schema is appended to ``anyOf``, instead of the bare name of the type,
-    and nothing to a ``oneOf`` that allows the type, because a value must match only one schema.
+    A schema without ``anyOf``, ``oneOf`` and ``type`` allows all types and stays unchanged. To
+    ``anyOf`` or ``oneOf``, a schema of the type is appended, where singer_sdk appends the bare name
+    of the type. If an option allows the type, none is appended: with ``oneOf``, a value must match
+    only one option.
     """
     result = deepcopy(type_dict)
     keyword = next((word for word in ("anyOf", "oneOf") if word in result), None)
