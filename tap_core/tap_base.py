@@ -635,7 +635,7 @@ def _discover(tap: Tap) -> dict[str, Stream]:
 
 
 def _check_discovered(found: Any) -> Iterable[Stream]:
-    """Yield the streams that ``discover_streams`` returned.
+    """Yield the streams in ``found``, the value that ``discover_streams`` returned.
 
     Raises:
         DiscoveryError: It returned None, a class in place of a stream, or a stream whose schema is

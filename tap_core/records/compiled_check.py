@@ -134,7 +134,10 @@ class _CheckWriter:
         self._write_properties(0, _Object("record", 1, rule, sample, deselected))
 
     def _write_properties(self, indent: int, parent: _Object) -> None:
-        """Generate the code that checks the properties of ``parent``, an object in the sample."""
+        """Generate the code that checks the properties of ``parent``, an object in the sample.
+
+        ``indent`` is the indentation level of the code.
+        """
         self._properties += len(parent.sample)
         if not parent.sample:
             self._write(indent, "pass")
@@ -176,8 +179,9 @@ class _CheckWriter:
     ) -> None:
         """Generate the code that checks the value of ``v<level>``, which may be an object or list.
 
-        ``sample`` is the value in the sample record, and ``below`` are the deselected properties of
-        the object. If some are deselected, only an object with the sample's properties passes.
+        ``sample`` is the value in the sample record, ``rule`` accepts valid values, and ``below``
+        are the deselected properties of the object. If some are deselected, only an object with the
+        sample's properties passes.
         """
         variable, keyword = f"v{level}", "if"
         inner = self._find_sample(level, rule.properties, sample, below)
@@ -199,7 +203,10 @@ class _CheckWriter:
         self._write(indent, f"{keyword} {condition}: return False")
 
     def _write_items(self, indent: int, level: int, rule: ValueRule, sample: Any) -> None:
-        """Generate the code that checks each item of the list in the variable ``v<level>``."""
+        """Generate the code that checks each item of the list in the variable ``v<level>``.
+
+        ``sample`` is this list in the sample record, and ``rule`` accepts valid lists.
+        """
         variable, items = f"v{level}", rule.items
         samples = sample if type(sample) is list else []
         first = next((item for item in samples if type(item) is dict), None)

@@ -278,7 +278,8 @@ def _compile_object(
     """Return a function that converts the properties of an object to the types of its schema.
 
     Properties that the schema does not declare are dropped, unless ``additionalProperties`` allows
-    them. ``parent`` is the dotted path of the object, or None for the record itself.
+    them. The function appends their paths to its second argument, a list. ``parent`` is the dotted
+    path of the object, or None for the record itself.
     """
     keep_unknown = bool(schema.get("additionalProperties"))
     fields = {

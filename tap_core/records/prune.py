@@ -38,7 +38,7 @@ Example: ``{"zip": None, "place": {"city": None}}`` deselects ``zip`` and ``plac
 
 
 def selected_schema(schema: JsonSchema, mask: SelectionMask) -> JsonSchema:
-    """Return a copy of ``schema`` without deselected properties.
+    """Return a copy of ``schema`` without the properties that ``mask`` deselects.
 
     The names of these properties are also removed from ``required``, which may become empty.
     """
@@ -52,7 +52,7 @@ def get_selected_schema(
     schema: JsonSchema,
     mask: SelectionMask,
 ) -> JsonSchema:
-    """Return a copy of ``schema`` without deselected properties; ``stream_name`` is not used."""
+    """Return ``schema`` without the properties that ``mask`` deselects; ignore ``stream_name``."""
     return selected_schema(schema, mask)
 
 
@@ -108,7 +108,7 @@ def compile_pruner(mask: SelectionMask) -> RecordPruner | None:
 
 
 def get_deselected_names(mask: SelectionMask) -> DeselectedNames:
-    """Return the deselected properties of a stream as a tree of names.
+    """Return the properties of a stream that ``mask`` deselects, as a tree of names.
 
     ``{"zip": None, "place": {"city": None}}`` contains the properties ``zip`` and ``place.city``.
     """
@@ -119,7 +119,7 @@ def get_deselected_names(mask: SelectionMask) -> DeselectedNames:
 
 
 def _iterate_deselected(mask: SelectionMask) -> Iterator[tuple[str, ...]]:
-    """Yield the path of each deselected property, such as ``("place", "city")``.
+    """Yield the path of each property that ``mask`` deselects, such as ``("place", "city")``.
 
     For a property in a deselected object, the path of the object is yielded.
     """

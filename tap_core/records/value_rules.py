@@ -143,7 +143,10 @@ def build_value_rule(
 
 
 def _build_item_rule(schema: JsonSchema, *, finite: bool) -> ValueRule:
-    """Return the rule for list items with this schema: it accepts those that need no conversion."""
+    """Return the rule for list items with this schema: it accepts those that need no conversion.
+
+    ``finite`` is True if NaN and infinity need conversion.
+    """
     if is_exclusive_boolean_type(schema):
         return _BOOLEAN_RULE
     anything = _FINITE_JSON_RULE if finite else _JSON_RULE
@@ -154,7 +157,8 @@ def _build_item_rule(schema: JsonSchema, *, finite: bool) -> ValueRule:
 def _build_nested_rule(schema: JsonSchema, *, finite: bool) -> ObjectRule | None:
     """Return the rule for objects with this schema: it accepts those that need no conversion.
 
-    If the schema declares no properties, return None.
+    If the schema declares no properties, return None. ``finite`` is True if NaN and infinity need
+    conversion.
     """
     if not is_object_type(schema) or "properties" not in schema:
         return None

@@ -172,7 +172,10 @@ class _ValueLocation(NamedTuple):
 
 
 def _iterate_secrets(value: Any, location: _ValueLocation) -> Iterator[str]:
-    """Yield the secret strings in a config value, also in objects and arrays of any depth."""
+    """Yield the secret strings in a config value, also in objects and arrays of any depth.
+
+    ``location`` is the location of the value, which determines if the value is secret.
+    """
     rest = [(value, location)]
     while rest:
         value, location = rest.pop()

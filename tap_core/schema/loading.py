@@ -170,7 +170,7 @@ def _fetch(address: str, *, redirects: bool) -> tuple[bytes, str]:
     """Return the content of a URL, and the file suffix for its format, such as ``.json``.
 
     The suffix depends on the content type. If that is neither JSON nor YAML, the suffix of the
-    URL's path is returned.
+    URL's path is returned. ``redirects`` is False to treat a redirect as an error.
 
     Raises:
         ValueError: The URL is neither http nor https.

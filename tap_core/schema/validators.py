@@ -157,7 +157,7 @@ def _describe_scalar(value: Any) -> str:
 def _add_empty_registry(original: Any) -> Any:
     """Return a version of a validator's ``__init__`` with an empty registry of documents.
 
-    A reference to another document is then an error.
+    A reference to another document is then an error. ``original`` is the method to wrap.
     """
 
     def initialize(self: Any, *args: Any, **kwargs: Any) -> None:

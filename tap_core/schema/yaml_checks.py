@@ -145,5 +145,5 @@ def _check_tag(node: yaml.Node) -> None:
 
 
 def _make_error(node: yaml.Node, problem: str) -> yaml.constructor.ConstructorError:
-    """Return the error for a YAML node that is not allowed, with the node's line and column."""
+    """Return the error about a ``problem`` of a YAML node, with the node's line and column."""
     return yaml.constructor.ConstructorError(None, None, problem, node.start_mark)

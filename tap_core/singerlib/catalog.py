@@ -62,7 +62,7 @@ class SelectionMask(dict[Breadcrumb, bool]):
     """
 
     def __missing__(self, breadcrumb: Breadcrumb) -> bool:
-        """Return the selection of the parent property. A stream without an entry is selected."""
+        """Return the parent's selection for a property without an entry; for a stream, True."""
         if len(breadcrumb) < _PARENT_DEPTH:
             return True
         return self[breadcrumb[:-_PARENT_DEPTH]]

@@ -123,7 +123,7 @@ def _hide_message(error: exc.DBAPIError, original: BaseException) -> None:
 
 
 def _make_connection_error(original: BaseException, engine: sa.Engine) -> DatabaseUnreachableError:
-    """Return the error for a failed connection, from the driver's error."""
+    """Return the error for a failed connection of ``engine``, from the driver's error."""
     url = engine.url
     password = str(url.password or "")
     original.args = tuple(

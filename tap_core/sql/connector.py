@@ -940,7 +940,7 @@ class _SchemaReflection:
         return {key: metadata for key, metadata in reflected.items() if metadata is not None}
 
     def _inspect_one(self, inspect_single: Callable[..., _T], name: str) -> _T | None:
-        """Return metadata of one table; if it cannot be read, log a warning and return None."""
+        """Return metadata of the table ``name``; if it cannot be read, warn and return None."""
         try:
             return inspect_single(name, schema=self._schema)
         except DatabaseUnreachableError:
@@ -955,7 +955,7 @@ class _SchemaReflection:
             return None
 
     def _list_names(self, kind: ObjectKind) -> list[str]:
-        """Return the names of all tables, or of all views including materialized views."""
+        """Return the names of all tables or, by ``kind``, of views and materialized views."""
         if kind is ObjectKind.TABLE:
             return self._inspected.get_table_names(schema=self._schema)
         names = self._connector._get_view_names(self._inspected, self._schema)  # noqa: SLF001
@@ -990,7 +990,7 @@ def _make_ddl(statement: str, context: dict[str, object]) -> sa.DDL:
 
 
 def _keeps_values(option: _Type, current: _Type) -> bool:
-    """Return True if a column keeps all its values when its type becomes ``option``."""
+    """Return True if a column of the type ``current`` can become ``option`` without loss."""
     if not is_text(option):
         return str(option) == str(current)
     length = getattr(option, "length", None) or 0  # no length means no limit

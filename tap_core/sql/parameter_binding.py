@@ -120,7 +120,7 @@ def _format_with_space(instant: datetime) -> str:
 
 
 def _has_adapter(dialect: Dialect, kind: type) -> bool:
-    """Return True if a target has registered a conversion for a class with SQLite's driver."""
+    """Return True if a target has registered a conversion for ``kind`` with SQLite's driver."""
     driver: Any = dialect.dbapi
     adapters = getattr(driver, "adapters", {})
     adapter = adapters.get((kind, getattr(driver, "PrepareProtocol", None)))

@@ -146,7 +146,7 @@ class EncodedStreamState:
         return self._around_partitions
 
     def _encode_stale(self, entries: list[Any]) -> None:
-        """Encode and cache the JSON text of the partitions that are new or have changed."""
+        """Encode and cache the JSON text of new and changed partitions in ``entries``."""
         if entries is not self._entries or len(self._texts) > len(entries):
             self._start_list(entries)
         for position in chain(self._stale, self._shared_positions):
@@ -157,7 +157,7 @@ class EncodedStreamState:
             self._texts.append(self._encode_partition(position, entries[position]))
 
     def _encode_partition(self, position: int, entry: Any) -> bytes:
-        """Return the JSON text of a partition, with a leading comma unless it is the first."""
+        """Return the JSON text of the partition ``entry``, after a comma unless it is the first."""
         text = encode_value(entry)
         return b"," + text if position else text
 

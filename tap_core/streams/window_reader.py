@@ -212,7 +212,7 @@ class WindowReader(ContextReader):
     def _iterate_windows(
         self, current: _WindowPass
     ) -> Iterator[tuple[TimeWindow, Iterable[Record]]]:
-        """Yield each time window with its records.
+        """Yield each time window of the reading ``current``, with its records.
 
         The caller must consume the records of a window before it requests the next one.
         """

@@ -229,7 +229,10 @@ class _DescendantStates:
 
 
 def _merge_state(stream: SyncStream, unit: WorkUnit, returned: Mapping[str, Any]) -> None:
-    """Merge ``returned``, a stream's state from another process, into the state of the tap."""
+    """Merge ``returned``, a stream's state from another process, into the state of the tap.
+
+    ``unit`` is the work unit that the process has synced.
+    """
     entries = [entry for entry in returned.get("partitions") or () if "context" in entry]
     if unit.interval is not None:
         _merge_interval(stream, unit, entries[0] if entries else returned)
@@ -246,7 +249,8 @@ def _merge_state(stream: SyncStream, unit: WorkUnit, returned: Mapping[str, Any]
 def _merge_interval(stream: SyncStream, unit: WorkUnit, entry: Mapping[str, Any]) -> None:
     """Advance a bookmark to the end of the time window that another process has read.
 
-    ``entry`` is the state that the process has returned for the partition.
+    ``unit`` is the work unit with the window, and ``entry`` is the state that the process has
+    returned for its partition.
     """
     value, key = entry.get("replication_key_value"), stream.replication_key
     if value is not None and key:

@@ -45,7 +45,7 @@ def is_overridden(stream: Any, *names: str) -> bool:
 
 
 def get_member(owner: type, name: str) -> Any:
-    """Return the member ``name`` of a class without evaluating it.
+    """Return the member ``name`` of the class ``owner`` without evaluating it.
 
     For a property, return the property object.
 

@@ -42,7 +42,7 @@ def call_get_records(stream: SyncStream, context: Context | None) -> Iterable[An
 
 
 def as_record(pulled: Any, stream: str) -> Any:
-    """Convert a value that ``get_records`` has yielded to a dict; return None unchanged.
+    """Convert ``pulled``, a value that ``get_records`` has yielded, to a dict; keep None.
 
     A (record, child context) tuple is converted to its record. The error message names ``stream``.
 

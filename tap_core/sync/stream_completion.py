@@ -42,7 +42,7 @@ class StreamCompletion:
                 self._add(stream, stream)
 
     def complete(self, root: SyncStream, failed: Collection[str] = ()) -> None:
-        """Complete a top-level stream and its descendants: finalize their states, and emit the end.
+        """Complete the stream ``root`` and its descendants: finalize the states, and emit the end.
 
         Several top-level streams may sync the same descendant. It is completed after the last of
         them, and not at all if one of them is in ``failed``, the names of the failed streams.

@@ -142,7 +142,7 @@ class _StateAccumulator:
             raise node.make_error(f"{kind!r} is not a state type: use STREAM, GLOBAL or LEGACY")
 
     def _add_message(self, node: JsonNode) -> None:
-        """Add the state of a STATE message: field ``state`` for Airbyte, ``value`` for Singer."""
+        """Add the state in a STATE message: its ``state`` (Airbyte) or ``value`` (Singer)."""
         state = node.child("state", "value")
         if state.value is None and "value" not in node.members():
             raise state.make_type_error("a state")
@@ -180,7 +180,7 @@ class _StateAccumulator:
 
 
 def _infer_type(members: Mapping[str, Any]) -> str | None:
-    """Return the type of an Airbyte state without the field ``type``, inferred from its fields.
+    """Return the type of an Airbyte state without the field ``type``, inferred from ``members``.
 
     Return "STREAM", "GLOBAL" or "LEGACY", or None for a Singer state.
     """

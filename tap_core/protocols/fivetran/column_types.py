@@ -203,7 +203,7 @@ def _find_common_decimal(types: set[ColumnType]) -> ColumnType:
 
 
 def _count_integer_digits(kind: ColumnType) -> int:
-    """Return the maximum number of digits before the decimal point in a number column."""
+    """Return the maximum number of digits before the decimal point in a ``kind`` column."""
     if kind.type == DataType.DECIMAL:
         return kind.precision - kind.scale
     return len(str(1 << (INTEGER_BITS[kind.type] - 1)))

@@ -153,7 +153,7 @@ def _invert_condition(
     """Return the field name and the field value for which an ``else`` schema applies.
 
     ``condition`` and ``answer`` are those of the ``then`` schema. Return two empty strings unless
-    the field has exactly one other possible value.
+    the field has exactly one other possible value in the settings schema ``flattened``.
     """
     if isinstance(answer, bool):
         return condition, not answer
@@ -173,7 +173,7 @@ def _always_applies(rule: Rule, flattened: FlattenedSchema) -> bool:
     """Return True if a rule's condition is always true, so that the form needs no condition.
 
     This is the case if the condition is true for every value of its field, and the field always has
-    a value.
+    a value. ``flattened`` is the settings schema, which declares the field.
     """
     schema = flattened.properties.get(rule.condition, {})
     given = rule.condition in flattened.required or "default" in schema or is_toggle(schema)

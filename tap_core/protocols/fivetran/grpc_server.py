@@ -276,7 +276,7 @@ class Server:
                 yield _Route(name, rpc.streams, getattr(proto_messages, rpc.request), handler)
 
     def _make_method_handler(self, route: _Route) -> Any:
-        """Return the method handler (``grpc.RpcMethodHandler``) for a method of the service."""
+        """Return the method handler (``grpc.RpcMethodHandler``) for the method ``route``."""
         # gRPC reads only streams of requests on demand. A single request is a stream of one.
         if route.streams:
             return _grpc().stream_stream_rpc_method_handler(partial(self._handle_stream, route))
@@ -312,7 +312,7 @@ class Server:
             yield request
 
     def _handle_unary(self, route: _Route, requests: Iterator[bytes], context: Any) -> bytes:
-        """Run the handler of a gRPC method with one response, and return the encoded response."""
+        """Run the handler of ``route``, a method with one response, and return it encoded."""
         try:
             with self._register_call(route, context) as call:
                 try:
@@ -326,7 +326,7 @@ class Server:
     def _handle_stream(
         self, route: _Route, requests: Iterator[bytes], context: Any
     ) -> Iterator[bytes]:
-        """Run the handler of a gRPC method with several responses, and yield them encoded."""
+        """Run the handler of ``route``, a method with several responses, and yield them encoded."""
         try:
             with self._register_call(route, context) as call:
                 try:
@@ -342,7 +342,7 @@ class Server:
     def _yield_responses(
         self, route: _Route, call: RpcCall, requests: Iterator[bytes], context: Any
     ) -> Iterator[bytes]:
-        """Yield the encoded responses of a gRPC handler, and if it fails, one with the error."""
+        """Yield the encoded responses of a gRPC handler and, if it fails, one with the error."""
         try:
             with self._receive_request(route, call, requests, context) as request:
                 answers = route.handler.answer(request, call)
@@ -361,7 +361,7 @@ class Server:
 
     @contextmanager
     def _register_call(self, route: _Route, context: Any) -> Iterator[RpcCall]:
-        """Register a gRPC call as active during the ``with`` block, and yield its `RpcCall`.
+        """Register a call of the method ``route`` for the ``with`` block, and yield its `RpcCall`.
 
         At the end of the block, the call's callbacks run, and a line about the call is logged.
 

@@ -95,7 +95,11 @@ def _check_entry(entry: Mapping[str, Any], location: str) -> None:
 
 
 def _check_keys(entry: Mapping[str, Any], metadata: list[dict[str, Any]], location: str) -> None:
-    """Raise CatalogFileError if a stream has several replication keys, or a key is no string."""
+    """Raise CatalogFileError if a stream has several replication keys, or a key is not a string.
+
+    ``metadata`` is the list in the catalog ``entry``. ``location`` is the position of the entry,
+    for the message.
+    """
     roots = [each.get("metadata") for each in metadata if not each.get("breadcrumb")]
     of_stream = roots[0] if roots else None
     in_metadata = of_stream.get("replication-key") if isinstance(of_stream, Mapping) else None
@@ -113,7 +117,10 @@ _MAX_BREADCRUMB: Final = 500
 
 
 def _check_breadcrumbs(metadata: Iterable[Any], location: str) -> None:
-    """Raise CatalogFileError if a breadcrumb in ``metadata`` is not a list of at most 500 names."""
+    """Raise CatalogFileError if a breadcrumb in ``metadata`` is not a list of at most 500 names.
+
+    ``location`` is the position of the catalog entry, for the message.
+    """
     for each in metadata:
         breadcrumb = each.get("breadcrumb") or []
         if not isinstance(breadcrumb, list) or len(breadcrumb) > _MAX_BREADCRUMB:
@@ -128,7 +135,10 @@ _SCHEMA_LIST_KEYWORDS: Final = ("anyOf", "oneOf", "allOf")
 
 
 def _check_schema(schema: Any, location: str) -> None:
-    """Raise CatalogFileError if a schema or a subschema has an invalid ``type`` or ``format``."""
+    """Raise CatalogFileError if a schema or a subschema has an invalid ``type`` or ``format``.
+
+    ``location`` is the position of the catalog entry, for the message.
+    """
     if not isinstance(schema, Mapping):
         return
     types = schema.get("type", [])
