@@ -49,7 +49,7 @@ def add_catalog_entry(catalog: Catalog, stream: SyncStream, entry: CatalogEntry)
 
 
 def apply_selection(node: Metadata, *, wanted: bool) -> None:
-    """Select or deselect a property: set ``selected`` in its catalog metadata to ``wanted``.
+    """Select or deselect a property: set ``selected`` to ``wanted`` in ``node``, its metadata.
 
     To deselect a property with the inclusion ``automatic``, change the inclusion to ``available``,
     because Singer always includes automatic properties.

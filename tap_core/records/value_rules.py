@@ -101,7 +101,7 @@ class ObjectRule(NamedTuple):
 def build_object_rule(
     schema: JsonSchema, level: TypeConformanceLevel, *, finite: bool = False
 ) -> ObjectRule:
-    """Return the rule that accepts the records of a stream, or objects, that need no conversion.
+    """Return the rule that accepts objects, such as a stream's records, that need no conversion.
 
     Args:
         schema: Schema with the types to which values are converted.

@@ -54,7 +54,7 @@ class _Registry:
         self._all: Secrets | None = Secrets()
 
     def add(self, owner: object, secrets: Secrets) -> None:
-        """Register secrets of the object ``owner``; see `register_secrets`."""
+        """Register secrets of the object ``owner``, so that they are hidden in messages."""
         if not secrets.values:
             return
         with self._lock:

@@ -41,9 +41,9 @@ _FRACTION_START = 20
 class BookmarkCursor:
     """Tracker of the latest replication key value while a stream or partition is read.
 
-    The attribute ``latest`` starts with the value in the state dict; for an unsorted stream, with
-    that of its progress markers. An equal or greater value becomes the latest value. The effect of
-    a smaller value depends on two arguments:
+    The attribute ``latest`` starts with the bookmark in the state dict or, for an unsorted stream,
+    with the value of its progress markers. An equal or greater value becomes the latest value. The
+    effect of a smaller value depends on two arguments:
 
     - ``check_sorted`` and ``is_sorted``: `InvalidStreamSortException` is raised.
     - ``check_sorted`` and not ``is_sorted``: the value is ignored, so the greatest value is kept.

@@ -193,7 +193,7 @@ class StateDocument:
             return b"".join(chain.from_iterable(self._encode_parts()))
 
     def encode_if_changed(self) -> bytes | None:
-        """Return the state as one line of JSON, or None if it is the one that was written last."""
+        """Return the state as one line of JSON, or None if it equals the state written last."""
         with self.lock:
             if self.last_text is not None and not self._touched and not self._is_shared():
                 return None

@@ -94,8 +94,8 @@ class ReplicationKeyComparator:
     def parse_bound(self, text: str) -> Any:
         """Parse the start or end of the range that a backfill reads.
 
-        For a numeric replication key return a number, otherwise the date-time text itself. Return
-        None if the text is not a number or not a date-time, respectively.
+        For a numeric replication key, return the number, or None for text that is not a number. For
+        other keys, return the text unchanged, or None for text that is not a date-time.
         """
         if self.kind is not ValueKind.NUMBER:
             return None if parse_instant(text) is None else text

@@ -77,8 +77,8 @@ def copy_path(path: tuple[str, ...], record: Record) -> Record:
 def _properties(schema: Any) -> Mapping[str, Any]:
     """Return the ``properties`` of an object schema, or an empty dict.
 
-    If the schema has no ``properties``, those of its first option in ``anyOf`` or ``oneOf`` that
-    has any are returned.
+    If the schema has no ``properties``, return those of the first option in its ``anyOf`` or
+    ``oneOf`` that declares properties.
     """
     if not isinstance(schema, Mapping):
         return {}

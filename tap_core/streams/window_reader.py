@@ -308,9 +308,9 @@ class WindowReader(ContextReader):
             current.threads.__exit__(*sys.exc_info())  # `close` would hide the error from the pool
 
     def _take_pass(self, cursor: DatetimeBasedCursor, context: Context | None) -> _WindowPass:
-        """Return the state for reading a partition in windows: a prepared one, or else a new one.
+        """Return the state for reading a partition in time windows.
 
-        `begin` prepares one before the partition is read. It is used for one reading only.
+        It is the state that `begin` has prepared, which is used for one reading only, or a new one.
         """
         current = self._current
         if current is None or current.is_taken or current.context != context:
@@ -482,7 +482,7 @@ def _has_single_window(cursor: DatetimeBasedCursor) -> bool:
 
 
 def _find_cursor_comparator(comparator: ReplicationKeyComparator) -> CursorComparator | None:
-    """Return ``comparator`` if it is that of a cursor, a `CursorComparator`; else None."""
+    """Return ``comparator`` if it is a `CursorComparator`, made for a cursor; otherwise None."""
     if type(comparator) is ReplicationKeyComparator:
         return None
     from tap_core.incremental.cursor_comparator import CursorComparator  # only for a cursor

@@ -89,8 +89,8 @@ class ContextReader:
     def begin_preview(self, context: Context | None) -> Callable[[Record], bool] | None:  # noqa: ARG002
         """Prepare to read the first records of a context (partition) for a preview to the user.
 
-        A preview changes no state and uses no threads. Return a filter for the records, as `begin`
-        does; None keeps all records.
+        A preview changes no state and uses no threads. Return a filter for the records, a function
+        that returns False for a record to drop, or None to keep all records.
         """
         return None
 

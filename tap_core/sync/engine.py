@@ -339,9 +339,8 @@ def open_child_pool(
 def closing_records(stream: SyncStream, records: Iterable[Any]) -> Iterator[None]:
     """Context manager that releases the resources for reading ``records`` at the end of its block.
 
-    It ends the stream's reader (see `ContextReader.end`) and closes the iterator. Otherwise, after
-    an error, the iterator would be closed while the interpreter shuts down, when it can no longer
-    log.
+    It ends the stream's reader and closes the iterator. Otherwise, after an error, the iterator
+    would be closed while the interpreter shuts down, when it can no longer log.
     """
     try:
         yield

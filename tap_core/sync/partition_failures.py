@@ -22,7 +22,8 @@ __all__ = ["ContextFailures"]
 class ContextFailures:
     """Collector of the errors of partitions, for a sync that continues after such errors.
 
-    Threads share it. The method ``continues_after`` of the stream's reader decides for each error.
+    Threads share it. After each error, the method ``continues_after`` of the stream's reader
+    decides if the sync continues.
     """
 
     def __init__(self, stream: SyncStream) -> None:

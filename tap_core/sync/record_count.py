@@ -39,7 +39,7 @@ class Tally:
     def count_read(self, records: int) -> None:
         """Record that records were read. The metric counts them if ``counts_rows`` is False.
 
-        They always count for `is_due`.
+        They always count for `is_due`, which says when the next state is due.
         """
         with self._lock:
             self._since_state += records

@@ -82,7 +82,7 @@ class StreamScheduler:
             raise next(iter(self._run.stream_errors.values()))
 
     def _sync_or_record_error(self, stream: SyncStream) -> None:
-        """Sync a stream. Store its error if the other streams are still synced; else raise it.
+        """Sync a stream. Store its error if the other streams are synced then; otherwise raise it.
 
         The sync continues if the tap allows it and the protocol reports the end of each stream.
         """

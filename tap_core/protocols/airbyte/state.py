@@ -224,7 +224,7 @@ def to_state_document(
 
 
 def to_singer_state(input_state: InputState, streams: Mapping[str, SyncStream]) -> dict[str, Any]:
-    """Convert a parsed Airbyte state to a Singer state that log messages and warnings can describe.
+    """Convert a parsed Airbyte state to a Singer state, for warnings about states without effect.
 
     Its ``bookmarks`` also contain streams that the tap does not have. Streams that must be reset
     are left out.

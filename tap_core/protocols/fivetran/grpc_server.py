@@ -144,7 +144,7 @@ class RpcCall:
         self.log_note = text
 
     def leave(self, reason: Literal["cancelled", "stopped"]) -> None:
-        """End this gRPC call early, and run the functions of `on_end` in another thread.
+        """End this gRPC call early, and run the functions added by `on_end` in another thread.
 
         ``reason`` is "cancelled" if the client has cancelled the call, or "stopped" if the server
         stops.
@@ -158,7 +158,7 @@ class RpcCall:
             threading.Thread(target=_run_callbacks, args=(callbacks,), daemon=True).start()
 
     def end(self) -> None:
-        """End this gRPC call after its last response, and run the functions of `on_end`."""
+        """End this gRPC call after its last response, and run the functions added by `on_end`."""
         _run_callbacks(self._end_once())
 
     def _end_once(self) -> list[Callable[[], None]]:

@@ -287,7 +287,7 @@ class UpdateWriter:
         self._is_state_due = True
 
     def _record_status(self, event: StreamStatus) -> None:
-        """Store the start time of a stream's tables; at the stream's end, log their rows."""
+        """Store the start time of a stream's tables or, at its end, log their numbers of rows."""
         for progress in self._progress.values():
             if progress.table.stream != event.stream.name:
                 continue

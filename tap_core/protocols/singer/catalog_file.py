@@ -167,9 +167,9 @@ def find_unknown_streams(
 ) -> Iterator[str]:
     """Yield warnings about streams, properties and replication methods that the tap does not have.
 
-    There is one warning for each stream with unknown properties or an unknown method, and one for
-    all unknown streams, which suggests similar streams that are not in the catalog. ``streams`` are
-    the tap's streams by name, with the catalog applied.
+    There is one warning for each stream with unknown properties or an unknown method. One more
+    warning names all unknown streams, and suggests similar streams that the catalog lacks.
+    ``streams`` are the tap's streams by name, with the catalog applied.
     """
     known = {stream.tap_stream_id: stream for stream in streams.values()}
     unknown = []

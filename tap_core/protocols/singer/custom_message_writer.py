@@ -100,7 +100,7 @@ def is_default_writer(writer: Any) -> bool:
 
 
 def make_event_writer(writer: Any) -> SingerWriter | MessageWriterAdapter:
-    """Return a writer of events whose output equals that of a tap's message writer.
+    """Return a writer of events with the same output as ``writer``, a tap's message writer.
 
     For a custom message writer, return an adapter that passes Singer messages to ``writer``.
     """

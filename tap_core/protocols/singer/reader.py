@@ -308,7 +308,7 @@ def _get_cursor(bookmark_properties: Any) -> str | None:
 def _restore_input_bytes(message: _Message, repaired: bytes, line: bytes) -> _Message:
     """Return ``message`` with its record or state as it is in ``line``, the line of the input.
 
-    The message was parsed from ``repaired``, a copy of the line in which text that cannot be
+    The message was parsed from ``repaired``, a copy of the line. In this copy, text that cannot be
     decoded, such as a lone surrogate, is replaced by text of the same length. A record with such
     text becomes a `_TextRecord`.
     """
