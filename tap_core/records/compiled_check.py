@@ -225,8 +225,9 @@ class _CheckWriter:
         """Return an object with the properties that the check of a nested object expects.
 
         It is ``sample``, the nested object in the sample record or, if that has no properties, an
-        object with those that the schema declares. Return None if the generated code would become
-        too large or too deeply nested, or if a property name is not a string.
+        object with those that ``rule`` declares, except deselected ones (``below``). Return None if
+        the generated code would become too large or too deeply nested (``level``), or if a property
+        name is not a string.
         """
         if rule is None:
             return None

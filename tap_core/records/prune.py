@@ -182,8 +182,8 @@ def _make_pruner(tree: DeselectedNames) -> RecordPruner:
 def _make_strict_pruner(selected: frozenset[str], prune: RecordPruner) -> RecordPruner:
     """Return a function that deletes all top-level properties of a record not in ``selected``.
 
-    It is used for a deselected stream, whose properties are deselected by default. It calls
-    ``prune`` afterwards, which deletes the properties of nested objects.
+    This function is for a deselected stream, whose properties are deselected by default. It calls
+    ``prune`` afterwards, which deletes the deselected properties of nested objects.
     """
 
     def prune_strictly(record: dict[Any, Any]) -> None:

@@ -73,7 +73,7 @@ def content_type(response: requests.Response) -> str:
 
 
 def body_excerpt(response: requests.Response, secrets: Secrets) -> str:
-    """Return at most 500 characters of a response body for an error message, without secrets.
+    """Return at most 500 characters of a response body for an error message, secrets redacted.
 
     Return an empty string for binary bodies, for bodies over 16 KiB, and if messages must not show
     row values. HTML is reduced to its text.

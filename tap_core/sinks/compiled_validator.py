@@ -352,7 +352,7 @@ def _get_classes(schema: dict[str, Any]) -> frozenset[type]:
 
 
 def _are_exclusive(branches: list[Any]) -> bool:
-    """Return True if at most one schema of a ``oneOf`` can match a value, by the schemas' types."""
+    """Return True if at most one schema of a ``oneOf`` can match a value, as their types differ."""
     if not all(isinstance(branch, dict) and "type" in branch for branch in branches):
         return False
     classes = [_get_classes(branch) for branch in branches]

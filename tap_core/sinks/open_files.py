@@ -35,7 +35,7 @@ def write_open_files_at_exit() -> None:
 
 
 def _write_open_files() -> None:
-    """Flush the files that are open for writing, then delete unused objects, which closes them."""
+    """Flush the files that are open for writing, then delete the target, which closes them."""
     created = gc.get_objects()  # since the command was called, which has frozen all others
     files = [each for each in created if issubclass(type(each), io.IOBase) and _is_written(each)]
     del created

@@ -797,7 +797,7 @@ class SQLConnector:
     ) -> None:
         """Create a table with a column for each property of a JSON Schema.
 
-        Names in ``primary_keys`` that are not properties are ignored.
+        Names in ``primary_keys`` that are not properties are ignored. So is ``partition_keys``.
 
         Raises:
             NotImplementedError: ``as_temp_table`` is true; override to support temporary tables.

@@ -111,7 +111,7 @@ def get_processors(result: sa.CursorResult[Any]) -> Sequence[ColumnProcessor | N
 
 
 def _get_fetch(result: sa.CursorResult[Any]) -> Callable[[int], Sequence[Sequence[Any]]]:
-    """Return a function that fetches the next n rows of a query result, with n as its argument.
+    """Return a function that fetches a given number of the next rows of a query result.
 
     If possible, it returns the driver's rows, because SQLAlchemy's row objects are slower.
     """

@@ -318,8 +318,8 @@ class SQLSink(BatchSink, Generic[_C]):
     ) -> UnstorableValueError:
         """Return the error for a batch that the database rejects because of a value.
 
-        The message shows this value if it is found. To find it, rows are inserted again on trial;
-        errors of this search are ignored. ``reason`` is the driver's error.
+        The message shows this value if it is found. To find it, rows are inserted again in a
+        transaction; errors of this search are ignored. ``reason`` is the driver's error.
         """
         cell = None
         with (

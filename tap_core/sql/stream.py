@@ -355,7 +355,7 @@ _CONVERSION_ERRORS: Final = (ArithmeticError, LookupError, TypeError, ValueError
 
 @contextmanager
 def _translate_query_errors(stream: SQLStream) -> Iterator[None]:
-    """Context manager for a stream's query, whose errors then name the stream and the remedy.
+    """Context manager that adds the stream and a remedy to the errors of the stream's query.
 
     Raises:
         DataError: SQLAlchemy, the driver or the database could not convert a value to the type of

@@ -58,7 +58,7 @@ class SQLTarget(Target):
         return self._target_connector
 
     def _connector_for(self, connector_class: type[SQLConnector]) -> SQLConnector:
-        """Return the target's connector of a class; create it at the first call.
+        """Return the target's connector of the class ``connector_class``; create it on first use.
 
         All sinks share this connector, so that the load method ``overwrite`` drops each table only
         once per run.

@@ -184,12 +184,12 @@ def write_replication_key_signpost(
 def write_starting_replication_value(
     stream_or_partition_state: dict[str, Any], initial_value: Any
 ) -> None:
-    """Store the replication key value at which this sync starts; None for the beginning."""
+    """Store in a state dict the value at which this sync starts; None for the beginning."""
     stream_or_partition_state[STARTING_MARKER] = to_json_compatible(initial_value)
 
 
 def get_starting_replication_value(stream_or_partition_state: dict[str, Any] | None) -> Any | None:
-    """Return the replication key value at which this sync starts; None for the beginning."""
+    """Return from a state dict the value at which this sync starts; None for the beginning."""
     return (stream_or_partition_state or {}).get(STARTING_MARKER)
 
 

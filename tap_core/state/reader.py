@@ -79,7 +79,8 @@ def _last_complete_line(content: bytes, source: str, error: ValueError) -> tuple
 def _make_syntax_error(source: str, line: int, content: bytes, error: ValueError) -> StateFileError:
     """Return the error for a state file that is not JSON; its message has the line and column.
 
-    ``content`` is the text that ``error`` is about. If it is not UTF-8, the message says so.
+    ``content`` is the text that ``error`` is about, the file ``source`` or its line ``line``. If
+    the text is not UTF-8, the message says so.
     """
     if not is_utf8(content):
         return StateFileError(f"{source}, line {line}: this is not UTF-8 text.")

@@ -27,7 +27,7 @@ def parse_path(key: str, schema: Any) -> tuple[str, ...]:
 
 
 def _find_path(key: str, schema: Any) -> tuple[str, ...]:
-    """Return the path to a replication key in a schema; an empty tuple if it is not there."""
+    """Return the path to a replication key in a schema, or ``()`` if it is not declared there."""
     properties = _properties(schema)
     if key in properties:
         return (key,)

@@ -754,7 +754,7 @@ class Stream(abc.ABC):
         sync.child_streams.sync_children(self, child_context)
 
     def _check_max_record_limit(self, current_record_index: int) -> None:
-        """Abort the sync if it has read `ABORT_AT_RECORD_COUNT` records."""
+        """Abort the sync if ``current_record_index`` has reached `ABORT_AT_RECORD_COUNT`."""
         sync.overridable_loop.check_record_limit(self, current_record_index)
 
     def _abort_sync(self, abort_reason: Exception) -> None:

@@ -61,7 +61,7 @@ def make_session_authenticator(stream: Any, authenticator: Auth) -> Auth:
 
 
 def find_first_origin(stream: Any, request: requests.PreparedRequest) -> Origin | None:
-    """Return the origin of ``request``, a pagination's first, if it may receive credentials.
+    """Return the origin of ``request``, the first of a pagination, if it may receive credentials.
 
     Return None for the origin of ``url_base``, which may receive them anyway. The URL of a child
     stream may contain values of a parent record. Return None, too, if these values determine the

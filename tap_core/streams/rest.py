@@ -321,7 +321,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         return self._requests_session
 
     def _prepare_for_threads(self, threads: int) -> None:
-        """Create the shared session and authenticator, and enlarge the connection pool."""
+        """Create the shared session and authenticator, with enough connections for ``threads``."""
         _ = self.authenticator, self.user_agent
         resize_connection_pool(self.requests_session, threads)
 

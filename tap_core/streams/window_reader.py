@@ -74,7 +74,7 @@ class _WindowPass:
 
 
 class WindowedStreamProtocol(SyncStream, Protocol):
-    """Interface of a stream that can read a context in time windows."""
+    """Interface of a stream that is read in time windows: its cursor, and a request for records."""
 
     stream_interval: TimeWindow | None
     max_parallel_windows: int
@@ -86,7 +86,7 @@ class WindowedStreamProtocol(SyncStream, Protocol):
         """Cursor that defines the time windows; None for a stream without windows."""
 
     def request_records(self, context: Context | None) -> Iterable[Record]:
-        """Return the records of a context in the current time window, ``stream_interval``."""
+        """Return the records of a partition in the current time window, ``stream_interval``."""
 
     def _prepare_for_threads(self, threads: int) -> None: ...
 
@@ -438,8 +438,8 @@ class WindowReader(ContextReader):
     def complete(self, *, saw_all: bool) -> None:
         """Finalize the states of all partitions, and warn of misplaced records in a data feed.
 
-        A data feed is sorted from newest to oldest. A record that comes after an older one is
-        misplaced.
+        ``saw_all`` is True if the sync has read all existing partitions. A data feed is sorted from
+        newest to oldest. A record that comes after an older one is misplaced.
         """
         super().complete(saw_all=saw_all)
         comparator = _find_cursor_comparator(self.stream.state_manager.order)

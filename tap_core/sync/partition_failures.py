@@ -52,7 +52,7 @@ class ContextFailures:
             )
 
     def wrap(self, work: Callable[[Any], object]) -> Callable[[Any], None]:
-        """Return a function that calls ``work`` and stores its error as `record_errors` does.
+        """Return a function that calls ``work`` and handles its error like `record_errors`.
 
         A worker thread calls the function with the thread's copy of the stream.
         """

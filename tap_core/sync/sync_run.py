@@ -76,7 +76,7 @@ class ChunkSource:
     """Compiled stream maps, or None if they change nothing."""
 
     def parts(self, rows: list[Any]) -> Iterable[tuple[StreamId, list[Any]]]:
-        """Return the buffered ``rows`` of the stream as pairs of an output stream and its rows.
+        """Return the buffered ``rows`` of the stream as (output stream, rows) pairs.
 
         There are several pairs if stream maps split the stream.
         """
@@ -338,7 +338,7 @@ class SyncRun:
         return threads.get(threading.get_ident(), self) if threads else self
 
     def get_thread_stream(self, stream: _Stream) -> _Stream:
-        """Return the copy of a stream that this thread uses; in the first thread, the stream.
+        """Return this thread's copy of a stream or, in the first thread, the stream itself.
 
         Each worker thread has a copy, so that threads do not change each other's attributes.
         """

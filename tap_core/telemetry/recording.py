@@ -92,7 +92,7 @@ class Telemetry:
                 self._end_streams()
 
     def _begin_span(self, name: str, parent: Context | None, attributes: Mapping[str, Any]) -> Span:
-        """Start and return an OpenTelemetry span. If traces are off, it records nothing."""
+        """Start and return an OpenTelemetry span. If traces are off, the span records nothing."""
         from opentelemetry.trace import INVALID_SPAN, SpanKind
 
         if self._exporters.tracer is None:

@@ -183,8 +183,8 @@ def _get_declared_decimal(schema: _Schema) -> ColumnType:
 def _make_decimal(integer_digits: int | None, places: int) -> ColumnType:
     """Return a DECIMAL column type with 38 digits, ``places`` of them after the decimal point.
 
-    ``integer_digits`` are needed before the point; None for `MIN_INTEGER_DIGITS`. If the 38 digits
-    do not suffice for both, the scale is at most 18.
+    ``integer_digits`` is the number of digits needed before the point; None means
+    `MIN_INTEGER_DIGITS`. If 38 digits do not suffice for both, the scale is at most 18.
     """
     needed = MIN_INTEGER_DIGITS if integer_digits is None else integer_digits
     if needed + places <= MAX_DIGITS:

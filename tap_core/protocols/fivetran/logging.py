@@ -86,7 +86,7 @@ class JsonLogHandler:
 
     Args:
         origin: Value of ``message-origin`` in each line: the kind of server that writes it.
-        scrub: Function that removes addresses and other unwanted text from a message.
+        scrub: Function that removes addresses and other text that must not be logged.
     """
 
     def __init__(self, origin: str, scrub: Callable[[str], str] = str) -> None:
