@@ -232,10 +232,10 @@ class TargetSpark(PluginBase):
             The errors that occurred, which the report of the run also contains; empty on success.
         """
         with trace_run(self.name, self.get_plugin_version) as trace:
-            faults = self._run_load(binding, feed, retries_tasks=retries_tasks)
-            if faults:
-                trace.fail(faults[0])
-        return faults
+            errors = self._run_load(binding, feed, retries_tasks=retries_tasks)
+            if errors:
+                trace.fail(errors[0])
+        return errors
 
     def _run_load(
         self,
@@ -245,10 +245,10 @@ class TargetSpark(PluginBase):
         retries_tasks: bool,
     ) -> list[BaseException]:
         report = Report(self.config_args)
-        faults: list[BaseException] = []
-        action_faults: list[AfterLoadError] = []
+        errors: list[BaseException] = []
+        action_errors: list[AfterLoadError] = []
         self._actions = _parse_actions(self.config)
-        with self._signals.deferred(), job_timer(faults):
+        with self._signals.deferred(), job_timer(errors):
             try:
                 with (
                     show_progress(report, self.logger) as self._signals.clear_progress,
@@ -257,21 +257,21 @@ class TargetSpark(PluginBase):
                         binding,
                         state_writer,
                         report,
-                        faults,
-                        partial(self._run_actions, report, faults, action_faults),
+                        errors,
+                        partial(self._run_actions, report, errors, action_errors),
                         retries_tasks=retries_tasks,
                     ) as session,
                 ):
-                    self._load(session, feed, report, faults)
+                    self._load(session, feed, report, errors)
             except Exception as error:  # noqa: BLE001  every failure ends in the report
-                if error not in faults:
-                    faults.append(error)
-            self._run_actions(report, faults, action_faults)  # if the run could not begin
+                if error not in errors:
+                    errors.append(error)
+            self._run_actions(report, errors, action_errors)  # if the run could not begin
         for remark in binding.decoder.iterate_warnings():
             self.logger.warning("%s", remark)
             report.add_remark(remark)
-        self._report_outcome(report, faults, action_faults)
-        return [*faults, *action_faults]
+        self._report_outcome(report, errors, action_errors)
+        return [*errors, *action_errors]
 
     # The run
 
@@ -281,7 +281,7 @@ class TargetSpark(PluginBase):
         binding: ProtocolBinding,
         state_writer: StateMessageWriter,
         report: Report,
-        faults: list[BaseException],
+        errors: list[BaseException],
         run_actions: Callable[[_Opened], None],
         *,
         retries_tasks: bool,
@@ -291,7 +291,7 @@ class TargetSpark(PluginBase):
         After the last commit and before Spark ends, the run is appended to the table of runs, and
         ``run_actions`` is called, which runs the actions of the setting ``after_load``.
 
-        An error that the block raises is appended to ``faults``. If ``retries_tasks`` is True, a
+        An error that the block raises is appended to ``errors``. If ``retries_tasks`` is True, a
         local Spark retries failed tasks.
         """
         job, location = settings.get_job_name(self.config), settings.get_location(self.config)
@@ -327,11 +327,11 @@ class TargetSpark(PluginBase):
             stack.callback(lambda: run_actions((loader, engine, options)))
             if self._lineage is not None:
                 stack.callback(self._lineage.record_tables, loader)
-            stack.enter_context(_collecting(faults))
-            stack.callback(self._record_run, loader, engine, options, run, report, faults)
-            stack.callback(_add_failures, loader, faults)
+            stack.enter_context(_collecting(errors))
+            stack.callback(self._record_run, loader, engine, options, run, report, errors)
+            stack.callback(_add_failures, loader, errors)
             stack.enter_context(contextlib.closing(loader))
-            with _collecting(faults):
+            with _collecting(errors):
                 yield LoadSession(loader, engine, folder, run, stack.callback)
         self._signals.engine = None
 
@@ -340,18 +340,18 @@ class TargetSpark(PluginBase):
         session: LoadSession,
         feed: Callable[[LoadSession], None],
         report: Report,
-        faults: list[BaseException],
+        errors: list[BaseException],
     ) -> None:
         """Call ``feed``, which passes the input's events to the loader, and commit the last rows.
 
-        Errors of the input and of commits are appended to the empty list ``faults``.
+        Errors of the input and of commits are appended to the empty list ``errors``.
         """
         loader = session.loader
         try:
             with report.phases.run("reading"):
                 feed(session)
         except _FAULTS_OF_THE_INPUT as error:
-            faults.append(error)
+            errors.append(error)
         if self._signals.stopping.is_set():
             self.logger.info("Stopping: commits in progress finish, no new commit is started.")
             loader.stop()
@@ -362,10 +362,10 @@ class TargetSpark(PluginBase):
                 self.logger.info("%s", _COMMITTING)
                 loader.commit_received()
             else:
-                loader.finish(whole=not faults)
+                loader.finish(whole=not errors)
         except TargetSparkError as error:
-            if error not in faults:
-                faults.append(error)
+            if error not in errors:
+                errors.append(error)
 
     def _process_events(
         self, source: BinaryIO, binding: ProtocolBinding, session: LoadSession
@@ -411,7 +411,7 @@ class TargetSpark(PluginBase):
     # Signals
 
     def call_on_interrupt(self, leave: Callable[[], None] | None) -> None:
-        """Set a function that is called at the first signal to end; None removes it.
+        """Set a function to call at the first signal to end, such as SIGINT; None removes it.
 
         If a signal has already arrived, the function is called at once.
         """
@@ -446,7 +446,7 @@ class TargetSpark(PluginBase):
         options: LoadOptions,
         run: RunInfo,
         report: Report,
-        faults: Sequence[BaseException],
+        errors: Sequence[BaseException],
     ) -> None:
         """Append the run to the table of runs, and write the HTML report if configured.
 
@@ -454,9 +454,9 @@ class TargetSpark(PluginBase):
         """
         if options.dry_run or not options.run_history or not engine.started:
             return
-        report.record_outcome(self._describe_outcome(faults, make_redactor(self.config)))
+        report.record_outcome(self._describe_outcome(errors, make_redactor(self.config)))
         stopping = threading.Event()
-        if any(isinstance(fault, StorageError) for fault in faults):
+        if any(isinstance(error, StorageError) for error in errors):
             stopping.set()  # its retries have just failed
         try:
             load_libraries()
@@ -467,7 +467,7 @@ class TargetSpark(PluginBase):
             append_run(engine, options, run, rows, stopping)
         except Exception as error:  # noqa: BLE001  the run itself is not affected
             failure = f"This run is not in the table {RUNS} (setting run_history)"
-            if first_error_line(error) in map(first_error_line, faults):
+            if first_error_line(error) in map(first_error_line, errors):
                 error = TargetSparkError("the error that ended the run prevents this, too")
             self._warn(report, failure, error)
         if self.config.get("report_html") and not self._signals.stopping.is_set():
@@ -503,13 +503,14 @@ class TargetSpark(PluginBase):
     def _run_actions(
         self,
         report: Report,
-        faults: Sequence[BaseException],
-        action_faults: list[AfterLoadError],
+        errors: Sequence[BaseException],
+        action_errors: list[AfterLoadError],
         opened: _Opened | None = None,
     ) -> None:
-        """Run the actions of the setting ``after_load``; append their errors to ``action_faults``.
+        """Run the actions of the setting ``after_load``; append their errors to ``action_errors``.
 
-        A second call does nothing.
+        ``errors`` are those of the load. ``opened`` has the objects of the load, such as the
+        loader; None if they could not be created. A second call does nothing.
         """
         actions, self._actions = self._actions, ()
         if not actions:
@@ -521,31 +522,34 @@ class TargetSpark(PluginBase):
             loader, engine, options = opened
             loaded = LoadedTables(engine, options.format, loader.get_tables())
         hide = make_redactor(self.config)
-        report.record_outcome(self._describe_outcome(faults, hide))
+        report.record_outcome(self._describe_outcome(errors, hide))
         with (
             report.phases.run("actions after the load"),
             self._signals.only_end_actions() as interrupted,
         ):
-            action_faults += run_actions(actions, report, loaded, hide, interrupted)
+            action_errors += run_actions(actions, report, loaded, hide, interrupted)
 
-    def _describe_outcome(self, faults: Sequence[BaseException], hide: Callable[[str], str]) -> str:
+    def _describe_outcome(self, errors: Sequence[BaseException], hide: Callable[[str], str]) -> str:
         done = STOPPED if self._signals.stopping.is_set() or self._is_interrupted else COMPLETE
-        if not faults:
+        if not errors:
             return done
-        shown, more = list(map(str, faults[:_MOST_ERRORS])), len(faults) - _MOST_ERRORS
+        shown, more = list(map(str, errors[:_MOST_ERRORS])), len(errors) - _MOST_ERRORS
         return hide(" ".join([*shown, f"There are {more} more errors."] if more > 0 else shown))
 
     def _report_outcome(
         self,
         report: Report,
-        faults: Sequence[BaseException],
-        action_faults: Sequence[AfterLoadError],
+        errors: Sequence[BaseException],
+        action_errors: Sequence[AfterLoadError],
     ) -> None:
-        """Log the errors of a run, print its summary, save its report, and call the webhook."""
+        """Log the errors of a run, print its summary, save its report, and call the webhook.
+
+        ``errors`` are those of the load, ``action_errors`` those of the actions after it.
+        """
         hide = make_redactor(self.config)
-        for fault in (*faults, *action_faults):
-            self._log_error(fault, hide)
-        report.record_outcome(self._describe_outcome(faults, hide))
+        for error in (*errors, *action_errors):
+            self._log_error(error, hide)
+        report.record_outcome(self._describe_outcome(errors, hide))
         for text in report.describe_quarantines():
             self.logger.warning("%s", hide(text))
         self._save_report(report)
@@ -566,13 +570,13 @@ class TargetSpark(PluginBase):
 
             send_outcome(self.config["webhook"], report.as_dict())
 
-    def _log_error(self, fault: BaseException, hide: Callable[[str], str]) -> None:
+    def _log_error(self, error: BaseException, hide: Callable[[str], str]) -> None:
         """Log an error of the load, after removing secrets with the function ``hide``.
 
         A traceback is added only for unexpected errors, whose message alone is not sufficient.
         """
-        message = hide(str(fault)) or type(fault).__name__
-        traceback = None if isinstance(fault, _SELF_EXPLANATORY) else fault
+        message = hide(str(error)) or type(error).__name__
+        traceback = None if isinstance(error, _SELF_EXPLANATORY) else error
         self.logger.error("%s", message, exc_info=traceback)
 
     def _save_report(self, report: Report) -> None:
@@ -592,24 +596,24 @@ def _import_commands() -> Any:
 
 
 @contextlib.contextmanager
-def _collecting(faults: list[BaseException]) -> Iterator[None]:
-    """Context manager: append an exception of the block to ``faults``, and raise it again."""
+def _collecting(errors: list[BaseException]) -> Iterator[None]:
+    """Context manager: append an exception of the block to ``errors``, and raise it again."""
     try:
         yield
     except Exception as error:
-        if error not in faults:
-            faults.append(error)
+        if error not in errors:
+            errors.append(error)
         raise
 
 
-def _add_failures(loader: Loader, faults: list[BaseException]) -> None:
-    """Append the errors of failed commits to ``faults``, except those whose text it already has.
+def _add_failures(loader: Loader, errors: list[BaseException]) -> None:
+    """Append the errors of failed commits to ``errors``, unless it has an error of the same text.
 
     If Spark ends, the commits of several threads fail with errors of the same text.
     """
     for failure in loader.failures:
-        if str(failure) not in map(str, faults):
-            faults.append(failure)
+        if str(failure) not in map(str, errors):
+            errors.append(failure)
 
 
 def _parse_actions(config: Mapping[str, Any]) -> tuple[Action, ...]:

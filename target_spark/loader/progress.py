@@ -90,7 +90,7 @@ def _can_move_cursor() -> bool:
 
 
 def _make_draw(report: Report, line: _LiveLine) -> Callable[[], None]:
-    """Return a function that draws the report's current row counts and phases in a live line."""
+    """Return a function that shows the report's current row counts and phases in ``line``."""
     counted: deque[tuple[float, int]] = deque()
 
     def draw() -> None:
@@ -120,7 +120,7 @@ class _LiveLine:
         self._height = 0
 
     def draw(self, text: str) -> None:
-        """Show a text in the last line, cut to its width.
+        """Show a text in the last line of the terminal, cut to the terminal's width.
 
         Nothing is drawn while the terminal is too small or accepts no output, or while this process
         is in the background.
@@ -140,7 +140,7 @@ class _LiveLine:
             self._height = height
 
     def clear(self, wait_seconds: float | None = None) -> None:
-        """Empty the line and let all lines scroll again.
+        """Empty the last line of the terminal, and let all its lines scroll again.
 
         ``wait_seconds`` is the longest wait for a terminal that accepts no output; None to wait
         without limit.

@@ -160,7 +160,7 @@ class Report:
         begin_stream(stream)
 
     def run_commit(self, stream: str) -> AbstractContextManager[None]:
-        """Return a context manager for a commit: progress shows "committing …" during its block."""
+        """Return a context manager: during a commit, the progress display shows "committing …"."""
         with self._lock:
             number = self._get_counts(stream).commits + 1
         return self.phases.run(f"committing {stream} batch {number}")
@@ -265,7 +265,7 @@ class Report:
             self._get_counts(stream).changes.append(change)
 
     def count_zoneless(self, stream: str, columns: Mapping[str, int]) -> None:
-        """Add numbers of date-times without a time zone, by column. They are read as UTC."""
+        """Add each column's number of date-times without a time zone, which are read as UTC."""
         with self._lock:
             known = self._get_counts(stream).zoneless
             for column, count in columns.items():
@@ -381,7 +381,7 @@ class Report:
         ]
 
     def describe_incomplete(self, stream: str) -> str:
-        """Return a text about a stream that says why its states are held back, and its bad rows."""
+        """Return a text about a stream: why its states are held back, and its quarantined rows."""
         counts = self.streams()[stream]
         why = counts.withheld or "the rows of other versions stay in its table"
         return (

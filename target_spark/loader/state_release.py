@@ -106,9 +106,10 @@ class Ledger:
             return self._merge_covered(self._states.covered(self._frontier()))
 
     def release(self) -> None:
-        """Emit the newest state of each stream, and of all streams, whose rows are all committed.
+        """Emit the waiting states whose rows are all committed.
 
-        Of several such states of one stream, only the newest is emitted.
+        Of several such states of one stream, or of all streams together, only the newest is
+        emitted.
         """
         with self._lock:
             for state in self._states.take_releasable(self._frontier()):
@@ -119,8 +120,8 @@ class Ledger:
     def get_uncarried_state(self) -> CoveredState | None:
         """Return the emitted states, merged into one, if no commit has stored the newest yet.
 
-        Otherwise return None. The caller stores the result in a commit without rows, for the next
-        run.
+        Otherwise return None. The next run reads the state from a commit, so the caller stores the
+        result in a commit without rows.
         """
         with self._lock:
             if self._last_emitted <= self._last_carried:

@@ -65,10 +65,11 @@ class VersionTracker:
         self.closed = version in self._seen
 
     def is_old(self, version: int | None) -> bool:
-        """Return True if an overwrite of the table leaves out the rows of a version of this run.
+        """Return True if the rows of a version are left out when the stream overwrites its table.
 
-        The rows are old if ACTIVATE_VERSION has named another version with rows in this run, and
-        none of them came after this message. Rows without a version are never old.
+        This is the case if the last ACTIVATE_VERSION message named another version, this run
+        received rows of that version, and no row of ``version`` came after the message. Rows
+        without a version are never old.
         """
         if self.activated not in self._seen:
             return False

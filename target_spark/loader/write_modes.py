@@ -149,7 +149,7 @@ def build_version_delete(
             as deleted.
         table_schema: The table schema.
         version: The Singer table version to keep.
-        source: The metadata column with the table version, as `find_metadata_column` takes it.
+        source: The metadata column with the table version, such as `_sdc_table_version`.
     """
     return VersionDelete(
         version,
@@ -161,10 +161,10 @@ def build_version_delete(
 
 
 def find_metadata_column(table_schema: TableSchema | None, source: str) -> str:
-    """Return the name of a table's metadata column ``source``, such as `_sdc_table_version`.
+    """Return the name of the column that holds a table's metadata ``source``.
 
-    It differs from ``source`` if a property of this name fills a column of the table. If the schema
-    is unknown (None) or lacks the column, return ``source``.
+    An example of ``source`` is `_sdc_table_version`. The column has this name too, unless a
+    property of the stream has taken it. Without a schema or the column, return ``source``.
     """
     fed = table_schema and table_schema.column_fed_by(source, ColumnSource.METADATA)
     return fed.name if fed else source

@@ -193,7 +193,7 @@ def get_required(key: str) -> Required | None:
 
 
 def exact_conf() -> dict[str, str]:
-    """Return the Spark settings that every session sets, as others would change stored data."""
+    """Return the Spark settings that every session sets; other values would change stored data."""
     return {key: required.value for key, required in REQUIRED.items() if required.is_set}
 
 

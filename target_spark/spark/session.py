@@ -162,8 +162,8 @@ class SparkSettings:
             there is none, or ``never``. An engine is a Spark process that keeps running between
             runs.
         engine_idle_seconds: Idle seconds until an engine ends, if this run starts it.
-        shared: Folders of this machine that remote executors must be able to access, by setting
-            name.
+        shared: Folders of this machine that remote executors must be able to access, by the name of
+            the setting that has the folder.
     """
 
     master: str = "local[*]"
@@ -219,7 +219,7 @@ def find_pyspark_version() -> str:
 
 
 def find_missing_package() -> str:
-    """Return how to install a package that loads need and that is missing; "" if none is."""
+    """Return instructions to install a package that loads need and that is missing, else ""."""
     missing = next((name for name in _PACKAGES if find_spec(name) is None), "")
     return missing and _NOT_INSTALLED.format(_PACKAGES[missing])
 
@@ -401,7 +401,7 @@ def _get_default_database(scratch: str) -> str:
 
 
 def _get_scratch(settings: SparkSettings) -> str:
-    """Return the private folder for temporary files; "" on a cluster, or if there is none.
+    """Return the run's private folder for temporary files; "" on a cluster, or without a folder.
 
     It replaces the default folders of Spark and Hadoop, which all users can read.
     """
@@ -517,9 +517,9 @@ class Session:
         return self._failure
 
     def find_failure(self, error: BaseException) -> TargetSparkError | None:
-        """Return `failure` (or None) after ``error``, which was raised by the use of Spark.
+        """Return the error that ended Spark, or None, after an operation on Spark raised ``error``.
 
-        If the error is a broken connection, first wait up to ten seconds for the JVM's end: the
+        If ``error`` is a broken connection, first wait up to ten seconds for the JVM's end: the
         system closes the connections of a JVM some time before its process has ended.
         """
         has_jvm = self._get_process() is not None
@@ -583,9 +583,9 @@ class Session:
         return getattr(self._gateway, "proc", None)
 
     def _is_disconnect_expected(self) -> bool:
-        """Return True if a broken connection to the JVM has a known cause: the end of the JVM.
+        """Return True if the connection to the JVM broke because the JVM has ended.
 
-        The end is known if this run stops the JVM. Otherwise, wait for it up to ten seconds.
+        Unless this run is stopping the JVM, wait up to ten seconds for its end.
         """
         return self._closing or self._wait_for_jvm_exit()
 

@@ -22,10 +22,11 @@ _ROW_MASK: Final = (1 << _ROW_BITS) - 1
 
 
 def first_in_part(partition: int) -> int:
-    """Return the provisional number of a partition's first row; later rows count up from it.
+    """Return the provisional number of the first row that a Spark worker reads from a partition.
 
-    A provisional number is later converted to the row's ordinal (its position in the input).
-    ``partition`` is the number of the partition, which is unique within the run.
+    Later rows of the partition count up from it. A provisional number is later converted to the
+    row's ordinal (its position in the input), which the worker does not know. ``partition`` is the
+    number of the partition, which is unique within the run.
     """
     return _FIRST_PROVISIONAL + (partition << _ROW_BITS)
 

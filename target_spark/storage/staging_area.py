@@ -97,7 +97,10 @@ class StagingArea:
         return self._address or str(self._folder.path)
 
     def new_address(self, name: str) -> str:
-        """Return an unused URL whose last component starts with ``name``. No file is created."""
+        """Return an unused URL for temporary files. Its last component starts with ``name``.
+
+        No file is created.
+        """
         if self._address is None:
             return to_spark_uri(str(self._folder.new_path(name)))
         return f"{self._address}/{name}-{uuid.uuid4().hex[:12]}"
@@ -149,7 +152,8 @@ class StagingArea:
     def _is_abandoned(self, spark: SparkSession, address: str, name: str) -> bool:
         """Return True if the run that created the folder ``name`` at ``address`` has ended.
 
-        If this is not known, it counts as ended when its folder was not changed for a long time.
+        If this is not known, the run counts as ended if nothing in the folder was changed for a
+        long time.
         """
         if self._is_exclusive and name.startswith(_get_machine_prefix()):
             return True

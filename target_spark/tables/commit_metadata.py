@@ -95,11 +95,11 @@ class CommitMetadata:
             return None
 
     def is_same_run(self, other: CommitMetadata | None) -> bool:
-        """Return True if ``other`` was stored by the same run of the same job."""
+        """Return True if the commit metadata ``other`` is from the same run of the same job."""
         return other is not None and (self.job, self.run) == (other.job, other.run)
 
     def has_same_batch(self, other: CommitMetadata | None) -> bool:
-        """Return True if ``other`` has the same job, run and commit number, so the same batch."""
+        """Return True if the metadata ``other`` has this job, run and batch number."""
         return other is not None and self.is_same_run(other) and self.batch == other.batch
 
     def with_earlier_state(self, before: CommitMetadata | None) -> CommitMetadata:
@@ -147,7 +147,7 @@ class ExpectedMetadata:
     """
 
     def get(self, table: Table) -> CommitMetadata | None:
-        """Return the metadata that a table must have, or None if it is unknown.
+        """Return the metadata expected at the first read of a table, or None if it is unknown.
 
         The result is `NO_METADATA` if the table did not exist. Some catalogs list names in lower
         case: the metadata is unknown if the table was listed under a name of another case.

@@ -99,8 +99,9 @@ def reject_empty_partition_values(
 ) -> TableSchema:
     """Return a table schema in which partition columns of text must not be empty.
 
-    A Delta table would store null in place of `PARTITION_NULLS`, such as an empty string, so the
-    loader quarantines such rows.
+    In a partition column, Delta would store null in place of a value in `PARTITION_NULLS`, such as
+    an empty string, so the loader quarantines rows with such a value.
+
     The attribute ``filled`` of the returned schema lists these columns' properties. For other
     formats than Delta, return ``table_schema`` unchanged.
     """

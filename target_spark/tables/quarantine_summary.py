@@ -65,7 +65,7 @@ class QuarantineSummary:
     reasons: list[Reason] = field(default_factory=list)
 
     def add(self, reasons: Iterable[Reason]) -> None:
-        """Add the errors of further rows, and keep only the 100 most frequent errors."""
+        """Add the errors of further quarantined rows; keep only the 100 most frequent errors."""
         by_text = {each.reason: each for each in self.reasons}
         for each in reasons:
             before = by_text.get(each.reason)

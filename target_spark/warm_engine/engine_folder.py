@@ -136,11 +136,7 @@ class EngineFolder:
         replace_file(self.path / "engine.json", json.dumps(facts))
 
     def read_description(self) -> dict[str, Any]:
-        """Return the facts that `describe` has stored in a file; {} if it is missing or invalid.
-
-        Raises:
-            UntrustedPathError: Another user could have written the file.
-        """
+        """Return the stored facts about the shared Spark process; {} without a valid file."""
         try:
             file = self._open("engine.json", os.O_RDONLY)
         except FileNotFoundError:
@@ -199,7 +195,7 @@ class EngineFolder:
             return receive_message(connection)[0]
 
     def remove_socket(self) -> None:
-        """Delete the socket and the file of `describe`, so that no run connects to this process."""
+        """Delete the socket and the description, so that no run connects to this Spark process."""
         for name in ("socket", "engine.json"):
             (self.path / name).unlink(missing_ok=True)
 

@@ -167,7 +167,7 @@ class Writer(Protocol):
         ...
 
     def get_partition_columns(self, spark: SparkSession, /, table: Table) -> Collection[str]:
-        """Return the partition columns of a table in which `PARTITION_NULLS` are stored as null."""
+        """Return a table's partition columns that store the texts in `PARTITION_NULLS` as null."""
         ...
 
     def alter(self, spark: SparkSession, /, table: Table, changes: Sequence[SchemaChange]) -> None:

@@ -104,7 +104,7 @@ class DryRunWriter:
     def append(
         self, _table: Table, df: DataFrame, _commit: CommitMetadata, _rows: int | None = None
     ) -> CommitStats:
-        """Return the row count. All rows are computed, to find errors, but nothing is written."""
+        """Compute all rows, to find errors, and return their number. A dry run writes nothing."""
         return CommitStats(inserted=_compute_rows(df))
 
     replace = append
@@ -114,7 +114,7 @@ class DryRunWriter:
     ) -> CommitStats:
         """Return the numbers of rows that a MERGE of the batch would insert and update.
 
-        Delete records are counted like other rows. Nothing is written.
+        Delete records are counted like other rows. A dry run writes nothing.
         """
         newest = latest_by_key(df, keys)
         rows = _compute_rows(newest)
@@ -128,7 +128,7 @@ class DryRunWriter:
     def history(
         self, _table: Table, df: DataFrame, _keys: MergeKeys, _commit: CommitMetadata
     ) -> CommitStats:
-        """Compute every row of the batch to find errors. Nothing is written.
+        """Compute every row of the batch to find errors. A dry run writes nothing.
 
         The returned statistics are all 0, because the new row versions (SCD2) are not computed.
         """
@@ -138,9 +138,10 @@ class DryRunWriter:
     def delete_versions(
         self, spark: SparkSession, table: Table, deletion: VersionDelete, _commit: CommitMetadata
     ) -> CommitStats:
-        """Return the number of rows that a run would delete, or mark as deleted, in a table.
+        """Return the number of rows that a real run would delete, or mark as deleted, in a table.
 
-        These are the rows of all Singer table versions but the activated one.
+        These are the rows of all Singer table versions but the activated one. A dry run deletes
+        none.
         """
         if table.key in self._new_tables:
             return CommitStats()

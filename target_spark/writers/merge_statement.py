@@ -142,9 +142,9 @@ def build_upsert(target: str, columns: Sequence[str], keys: MergeKeys) -> Merge:
 def _newer_condition(target: str, keys: MergeKeys) -> str | None:
     """Return a SQL condition, true if a batch row may replace the table row with the same key.
 
-    It may if its replication key is not lower, or if the table row has no replication key or is of
-    an earlier generation (see `MergeKeys.outdated`). Return None if every batch row replaces the
-    table row.
+    The batch row may do so if its replication key is not lower. It may also do so if the table row
+    has no replication key or is of an earlier generation (see `MergeKeys.outdated`). Return None if
+    every batch row replaces the table row.
     """
     if not keys.by_cursor or keys.cursor is None:
         return None

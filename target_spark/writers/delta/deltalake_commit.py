@@ -166,8 +166,11 @@ def merge_rows(
     process. If no row changes, for example because all rows to delete are missing in the table, the
     commit stores only metadata.
 
-    ``rows`` is the batch, with one row per key. The target of ``merge`` must be `MERGE_TARGET`. The
-    other arguments, the result and errors are like those of `commit_files`.
+    ``rows`` is the batch, with one row per key. The target of ``merge`` must be `MERGE_TARGET`.
+    ``marker`` is the metadata to store in the commit, such as the newest state, and ``app_id`` the
+    application id of the Delta transaction. Return True if the commit was made, and False if
+    another writer has committed that version. After an error it is not known if the commit was
+    made.
     """
     merger = snapshot.table.merge(
         rows,
@@ -202,8 +205,10 @@ def delete_other_versions(
 
     The commit is the Delta version that follows ``snapshot``. If no row has another Singer version,
     it stores only metadata. ``deletion`` has the version to keep, and the rule to delete rows or to
-    mark them as deleted. The other arguments, the result and errors are like those of
-    `commit_files`.
+    mark them as deleted. ``marker`` is the metadata to store in the commit, such as the newest
+    state, and ``app_id`` the application id of the Delta transaction. Return True if the commit was
+    made, and False if another writer has committed that version. After an error it is not known if
+    the commit was made.
     """
     table, properties = snapshot.table, _commit_properties(marker, app_id)
     others = f"({_quote_for_datafusion(deletion.column)} IS DISTINCT FROM {deletion.version})"

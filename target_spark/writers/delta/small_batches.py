@@ -45,7 +45,10 @@ class SmallBatch:
 
 
 def latest_rows_by_key(rows: pa.Table, keys: MergeKeys) -> pa.Table:
-    """Return the newest row of each key, as `latest_by_key` returns it for a DataFrame."""
+    """Return the newest row of each key of an Arrow table, without the column ``keys.order``.
+
+    The rules for delete records are those of `latest_by_key`, which takes a DataFrame.
+    """
     import pyarrow as pa
 
     cursor = [keys.cursor] if keys.by_cursor and keys.cursor is not None else []
@@ -69,7 +72,7 @@ def latest_rows_by_key(rows: pa.Table, keys: MergeKeys) -> pa.Table:
 def keep_initial_rows(newest: pa.Table, keys: MergeKeys) -> pa.Table:
     """Return the rows to insert into an empty table: the newest row of each key, unless deleted.
 
-    ``newest`` is a result of `latest_rows_by_key`. `as_initial_rows` is the same for a DataFrame.
+    ``newest`` is a result of `latest_rows_by_key`. `as_initial_rows` does this for a DataFrame.
     """
     removed = [keys.removed] if keys.removed is not None else []
     removed += [keys.deleted] if keys.deleted is not None and keys.hard_delete else []

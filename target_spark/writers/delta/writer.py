@@ -352,7 +352,10 @@ class DeltaWriter:
     def describe_layout_mismatch(
         self, spark: SparkSession, table: Table, table_schema: TableSchema, layout: TableLayout
     ) -> str | None:
-        """Return a Delta table's partitioning and clustering if unlike the settings, else None."""
+        """Describe a Delta table's partitioning and clustering if they differ from the settings.
+
+        Return None if there is no difference.
+        """
         return describe_layout_mismatch(spark, table, table_schema, layout)
 
     def maintain(self, spark: SparkSession, table: Table, options: MaintenanceOptions) -> None:
@@ -379,7 +382,8 @@ class DeltaWriter:
     ) -> None:
         """Fill the SCD2 columns of rows that were loaded before the table was an SCD2 table.
 
-        Each such row becomes a row version; see `build_conversion_sql`.
+        Each such row becomes a row version. If the row's column ``deleted`` is set, the version has
+        ended.
         """
         state = self._tables[table.key]
         if state.is_converted:

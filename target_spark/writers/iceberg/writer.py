@@ -365,7 +365,8 @@ class IcebergWriter:
     ) -> None:
         """Fill the SCD2 columns of rows that were loaded before the table was an SCD2 table.
 
-        Each such row becomes a row version; see `build_conversion_sql`.
+        Each such row becomes a row version. If the row's column ``deleted`` is set, the version has
+        ended.
         """
         state = self._tables[table.key]
         if state.is_converted:
@@ -770,7 +771,7 @@ def _append_nothing(spark: SparkSession, ref: str, marker: str) -> None:
 
 
 def _prepare_empty_write(spark: SparkSession, ref: str) -> DataFrameWriterV2:
-    """Return a Spark writer that appends or overwrites without rows in the table named ``ref``."""
+    """Return Spark's writer of a DataFrame without rows to the table named ``ref``."""
     return spark.table(ref).where(F.lit(False)).writeTo(ref)  # noqa: FBT003
 
 
