@@ -179,8 +179,8 @@ class _LiveLine:
 def _reserve_last_line(height: int) -> str:
     """Return the control sequences that make all lines of a terminal but the last one scroll.
 
-    A line feed first ensures that the cursor is above the last line. Everything below the cursor
-    is erased, such as a live line drawn before the terminal was resized.
+    A line feed first ensures that the cursor is above the last line. Everything below the cursor is
+    erased, such as a progress line drawn before the terminal was resized.
     """
     room = f"\x1bD{_SAVE}\r\x1b[J"
     return f"{_WHOLE_REGION}{room}\x1b[1;{height - 1}r{_RESTORE}\x1b[A"

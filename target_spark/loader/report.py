@@ -144,7 +144,7 @@ class Report:
             self._remarks.append(text)
 
     def add_wait(self, seconds: float) -> None:
-        """Add seconds to the total time that the reading of the input waited for commits."""
+        """Add seconds in which no input was read, because the run waited for commits."""
         with self._lock:
             self._waited_seconds += seconds
 

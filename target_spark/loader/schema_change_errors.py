@@ -21,7 +21,7 @@ __all__ = ["check_not_null_policy", "name_refused_schema"]
 def name_refused_schema(
     stream: StreamId | None, table: Table, policy: OnSchemaChange
 ) -> Iterator[None]:
-    """Context manager: add stream, table and remedy to the message of a forbidden schema change.
+    """Context manager: add stream, table and remedy to the error of a forbidden schema change.
 
     Args:
         stream: The stream of the table; None for a quarantine table, which may always be changed.

@@ -89,8 +89,8 @@ class Ledger:
         earlier one. It may be a state that was emitted already.
 
         Args:
-            stream: The stream whose batches the next commit writes, or
-                `LoadedStream.deletion_key` if it deletes rows of old Singer table versions.
+            stream: The stream whose batches the next commit writes, or `LoadedStream.deletion_key`
+                if the commit deletes rows of old Singer table versions.
             upto: A position in the input. The next commit writes the batches of ``stream`` that
                 begin at or before this position.
         """

@@ -290,7 +290,7 @@ def _find_storage_libraries(
     """Yield the `Library` (set of jars) of each object storage that the run uses, such as S3.
 
     The URLs in ``addresses`` and the Spark settings ``conf`` show which are used. A library is left
-    out if the user provides the first of its requested jars.
+    out if ``user_jars``, the jars that the user provides, contain the first of its requested jars.
 
     Raises:
         SparkUnavailableError: No version of an object storage's jars is known for this version of
@@ -374,7 +374,8 @@ def _find_required_libraries(
 ) -> Iterator[Library]:
     """Yield the `Library` (set of jars) of the table format and of each storage that the run uses.
 
-    A library is left out if the user provides the first of its requested jars.
+    A library is left out if ``user_jars``, the jars that the user provides, contain the first of
+    its requested jars.
     """
     artifacts = required_jars(table_format, spark_version)
     if artifacts and not _has_artifact(artifacts[0], user_jars):

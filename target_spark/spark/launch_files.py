@@ -151,7 +151,7 @@ def _hide_options(key: str, text: str, file: Path) -> str:
 
 
 def _unquote(option: str) -> str:
-    """Return a Java option without the quotes and backslashes of a shell."""
+    """Return a Java option as a shell would read it: without quotes and escaping backslashes."""
 
     def plain(found: re.Match[str]) -> str:
         single, double, escaped = found.groups()

@@ -450,7 +450,7 @@ def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
 
 
 def _iterate_metadata(rows: Rows) -> Iterator[Iterator[msgspec.Raw]]:
-    """Yield one iterator over the Airbyte metadata of the rows, or nothing if they have none.
+    """Yield one iterator over the rows' Airbyte metadata, or nothing if no row has metadata.
 
     The caller unpacks the result into the fields of each line, where metadata is optional.
     """

@@ -52,8 +52,8 @@ class CommitMetadata:
             did.
         uncovered_since: Start, in milliseconds since 1970, of the last run, if it committed rows
             but no state, so that ``state`` is from an earlier run; else None. With log-based
-            replication, such a run may have replaced rows by older versions. A replay is no such
-            run: ``state`` covers the rows that it loads again.
+            replication, such a run may have replaced rows by older versions. A run that loads
+            quarantined rows again does not count, because ``state`` covers these rows.
         key: The key columns as a JSON list, if the run has ensured that no two rows of the table
             have the same key; None if it has not.
         former: Default names of the job in earlier releases. Tables that were loaded under these

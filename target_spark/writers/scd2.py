@@ -324,9 +324,10 @@ def _is_outdated_deletion(mark: Column, recorded: Column) -> Column:
     The table already contains the deletion. Applying the record again would delete a row that was
     inserted since then.
 
-    The column is false if the current row version (SCD2) equals the one that the deletion ended.
-    Then the source has probably only sent that row again. If it has inserted an equal row after the
-    deletion, it sends that row once more after the delete record.
+    The column is false if the current row version (SCD2) equals the one that the deletion ended:
+    the source has probably only sent that row again, so the deletion must be applied again too. If
+    an equal row was really inserted after the deletion, the source sends it once more after the
+    delete record.
 
     Args:
         mark: Column with the deletion time.

@@ -276,7 +276,7 @@ class DeltaWriter:
     def replace(
         self, table: Table, df: DataFrame, commit: CommitMetadata, rows: int | None = None
     ) -> CommitStats:
-        """Replace a table's rows by ``df`` in one commit. ``rows`` is their number, if known."""
+        """Replace a table's rows by ``df`` in one commit. ``rows`` is its row count, if known."""
         return self._write_frame(table, df, commit, "overwrite", rows)
 
     def commit_empty(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:

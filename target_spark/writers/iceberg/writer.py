@@ -234,7 +234,7 @@ class IcebergWriter:
     def replace(
         self, table: Table, df: DataFrame, commit: CommitMetadata, rows: int | None = None
     ) -> CommitStats:
-        """Replace a table's rows by ``df`` in one commit. ``rows`` is their number, if known."""
+        """Replace a table's rows by ``df`` in one commit. ``rows`` is its row count, if known."""
         df, count = counted(df, rows)
 
         def write(ref: str, marker: str) -> None:
