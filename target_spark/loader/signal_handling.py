@@ -46,7 +46,7 @@ class LoadSignals:
 
     @contextlib.contextmanager
     def deferred(self) -> Iterator[None]:
-        """Context manager: let `handle` end the load at a signal that arrives during the block.
+        """Context manager: during the block, `handle` ends the load at a signal, not the process.
 
         Outside the block, `handle` does nothing and returns False.
         """

@@ -202,7 +202,7 @@ class ConnectSession:
         self._is_up = True
 
     def _create_session(self) -> SparkSession:
-        """Create a session with the user's settings and settings that keep values unchanged."""
+        """Create a session with the user's settings and those that keep stored values unchanged."""
         spark = self._connect(self._settings.remote or "")
         with self._guard:
             self._sessions.append(spark)

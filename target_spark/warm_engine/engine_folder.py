@@ -68,7 +68,7 @@ class EngineFolder:
 
     @classmethod
     def find(cls, key: str) -> EngineFolder | None:
-        """Return the folder of the shared Spark process with this key; None if it is missing.
+        """Return the folder of the shared Spark whose settings have the hash ``key``, or None.
 
         Raises:
             UntrustedPathError: Another user owns the folder or has access to it.
@@ -81,7 +81,9 @@ class EngineFolder:
 
     @classmethod
     def make(cls, key: str) -> EngineFolder:
-        """Return the folder of the shared Spark process with this key; create it if it is missing.
+        """Return the folder for a shared Spark process whose settings have the hash ``key``.
+
+        The folder is created if it is missing.
 
         Raises:
             UntrustedPathError: Another user owns the folder or has access to it.

@@ -44,7 +44,7 @@ _PAUSE_SECONDS: Final = 0.1
 
 
 def connect_engine(identity: Identity) -> tuple[EngineFolder, socket.socket] | None:
-    """Connect to the running engine (shared Spark process) that has this identity.
+    """Connect to the engine (shared Spark process) with the settings and versions in ``identity``.
 
     Return its folder and the connection, or None if no such engine is running.
 
