@@ -161,10 +161,10 @@ def build_version_delete(
 
 
 def find_metadata_column(table_schema: TableSchema | None, source: str) -> str:
-    """Return the name of the column that holds a table's metadata ``source``.
+    """Return the name of the table column that holds metadata such as `_sdc_table_version`.
 
-    An example of ``source`` is `_sdc_table_version`. The column has this name too, unless a
-    property of the stream has taken it. Without a schema or the column, return ``source``.
+    The column is named ``source``, unless a property of the stream has taken this name. Without a
+    schema, or if the schema lacks the column, return ``source``.
     """
     fed = table_schema and table_schema.column_fed_by(source, ColumnSource.METADATA)
     return fed.name if fed else source

@@ -276,7 +276,7 @@ class ParquetWriter:
     def _preparing(
         self, table: Table, commit: CommitMetadata
     ) -> Iterator[tuple[CommitManifest, bool]]:
-        """Context manager: lock a table, and yield the manifest to write with a flag.
+        """Context manager: lock a table, and yield the manifest to write, and a flag.
 
         The flag is True if an earlier attempt has already written a manifest with ``commit``.
         """
