@@ -78,7 +78,7 @@ class DeprecatedEnumMeta(EnumMeta):
         return _warn_if_deprecated(super().__getattribute__(name))
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Return the member with the value in ``args``; warn if the member is deprecated.
+        """Return the enumeration member with the value in ``args``; warn if it is deprecated.
 
         With more arguments, create a new enumeration, as `EnumMeta` does.
         """

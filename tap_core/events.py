@@ -52,8 +52,8 @@ class SchemaEvent:
     """Schema of a stream, sent before its first rows and again when it changes.
 
     ``keys`` are the properties that identify a row; without keys, rows are only appended.
-    ``cursor`` is the replication key. ``nested`` maps the name of each key or cursor that is inside
-    an object to its path.
+    ``cursor`` is the replication key. For keys and cursors inside an object, ``nested`` maps their
+    name to their path.
     """
 
     stream: StreamId
@@ -105,8 +105,8 @@ class SpooledRows:
         nbytes: Size of the rows in bytes.
         version: Table version of the rows (see `ActivateVersion`), or None.
         has_deletes: False if no row is a delete record; True if this is unknown.
-        starts: By partition number, the position of the partition's first row among all rows of
-            the input.
+        starts: Dict from partition number to the position of the partition's first row among all
+            rows of the input.
     """
 
     stream: StreamId
@@ -133,8 +133,8 @@ class ActivateVersion:
 class Checkpoint:
     """State of a tap; a target may emit it after it has committed all earlier rows.
 
-    ``state`` is JSON on one line. It is the state of the stream ``scope`` only or, if ``scope`` is
-    None, of all streams.
+    ``state`` is JSON on one line. ``scope`` is the stream to which it belongs; None means that it
+    is the state of all streams.
     """
 
     state: bytes

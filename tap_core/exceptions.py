@@ -204,7 +204,7 @@ class EmptySchemaTypeError(DiscoveryError):
     """Raised if the JSON Schema of a property is empty although its type is needed."""
 
     def __init__(self, *args: object) -> None:
-        """Create the error; ``args`` follow the standard message."""
+        """Create the error; its message is the standard text, followed by ``args``."""
         super().__init__(
             "A property's type was asked for, but its schema is empty. "
             "Is the property missing from the stream's schema?",
@@ -297,7 +297,7 @@ class PartitionsFailedError(FatalSyncError):
 class PaginationLoopError(FatalSyncError, RuntimeError):
     """Raised if a paginator requests the same page again and again.
 
-    It is a `RuntimeError` as well, because singer_sdk raises that.
+    It is a `RuntimeError` as well, because singer_sdk raises a RuntimeError in this case.
     """
 
 

@@ -188,7 +188,7 @@ class HeaderLinkPaginator(BaseHATEOASPaginator):
     """Paginator for APIs that return a ``Link`` header with ``rel="next"`` (RFC 8288)."""
 
     def get_next_url(self, response: Response) -> str | None:
-        """Return the URL of the ``next`` link in the ``Link`` header, or None without one."""
+        """Return the next page's URL from the ``Link`` header, or None without a ``next`` link."""
         return response.links.get("next", {}).get("url")
 
 
@@ -196,14 +196,14 @@ class HeaderLinkPaginator(BaseHATEOASPaginator):
 
 
 class JSONPathPaginator(BaseAPIPaginator[str | None]):
-    """Paginator for APIs that return the next token in the JSON body, at the path ``jsonpath``."""
+    """Paginator for APIs that return the next page's token in the JSON body, at ``jsonpath``."""
 
     def __init__(self, jsonpath: str, *args: Any, **kwargs: Any) -> None:
         super().__init__(None, *args, **kwargs)
         self._jsonpath = jsonpath
 
     def get_next(self, response: Response) -> str | None:
-        """Return the first match of the JSONPath in the response body, or None without one."""
+        """Return the next page's token: the first match of the JSONPath in the body, or None."""
         from tap_core.http.response import parse_first_document
 
         found: str | None = parse_first_document(response, self._jsonpath)
@@ -211,14 +211,14 @@ class JSONPathPaginator(BaseAPIPaginator[str | None]):
 
 
 class SimpleHeaderPaginator(BaseAPIPaginator[str | None]):
-    """Paginator for APIs that return the next token in a header, such as ``X-Next-Page``."""
+    """Paginator for APIs that return the next page's token in a header, such as ``X-Next-Page``."""
 
     def __init__(self, key: str, *args: Any, **kwargs: Any) -> None:
         super().__init__(None, *args, **kwargs)
         self._key = key
 
     def get_next(self, response: Response) -> str | None:
-        """Return the token from the response header, or None if the header is missing."""
+        """Return the next page's token from the paginator's response header; None without it."""
         return response.headers.get(self._key)
 
 
@@ -229,7 +229,7 @@ class PageNumberPaginator(BaseAPIPaginator[int]):
     """Paginator that counts page numbers until `has_more` returns False or a page is empty."""
 
     def get_next(self, response: Response) -> int | None:  # noqa: ARG002
-        """Return the current page number plus 1."""
+        """Return the number of the next page: the current page number plus 1."""
         return self._value + 1
 
 
@@ -246,7 +246,7 @@ class OffsetPaginator(BaseAPIPaginator[int], ABC):
         return self._page_size
 
     def get_next(self, response: Response) -> int | None:  # noqa: ARG002
-        """Return the current offset plus the page size."""
+        """Return the offset of the next page: the current offset plus the page size."""
         return self._value + self._page_size
 
 
@@ -288,5 +288,5 @@ class LegacyStreamPaginator(BaseAPIPaginator[TPageToken | None], Generic[TPageTo
         self.stream = stream
 
     def get_next(self, response: Response) -> TPageToken | None:
-        """Return the next token from the stream's method ``get_next_page_token``."""
+        """Return the next page's token, from the stream's method ``get_next_page_token``."""
         return self.stream.get_next_page_token(response, self.current_value)

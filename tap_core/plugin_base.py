@@ -84,7 +84,7 @@ class CliCommand(Protocol):
         prog_name: str | None = None,
         **extra: Any,
     ) -> Any:
-        """Run the command with ``args``, by default those of ``sys.argv``."""
+        """Run the command with the arguments ``args``, by default ``sys.argv[1:]``."""
 
 
 class EntryPoint:
@@ -92,7 +92,7 @@ class EntryPoint:
 
     Console scripts call it without arguments, so that it uses ``sys.argv``. It can also be called
     with an argument list, or through :meth:`main`, as click's test runner does. Other attributes
-    (``params``, ``help``) are those of the Singer command.
+    (``params``, ``help``) are read from the Singer command.
     """
 
     def __init__(self, plugin: type[PluginBase]) -> None:
@@ -469,7 +469,7 @@ class PluginBase(abc.ABC):
 def _load_config(
     config: Mapping[str, Any] | PurePath | str | Sequence[PurePath | str] | None,
 ) -> dict[str, Any]:
-    """Return a plugin's settings in a new dict; paths of settings files are deprecated."""
+    """Return a plugin's settings as a new dict; passing paths of settings files is deprecated."""
     if not config:
         return {}
     if isinstance(config, Mapping):

@@ -97,7 +97,7 @@ class APIAuthenticatorBase(AuthBase):
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """Read-only config of the stream, with the latest refresh tokens in it (deprecated)."""
+        """Config of the authenticator's stream, with the latest refresh tokens; deprecated."""
         deprecated("The `config` property", "the constructor's arguments")
         return MappingProxyType(self._config)
 
@@ -123,7 +123,10 @@ class APIAuthenticatorBase(AuthBase):
         return self.authenticate_request(r)
 
     def __repr__(self) -> str:
-        """Return the class name and the names of headers and parameters, without their values."""
+        """Return the authenticator's class and the names of its headers and parameters.
+
+        Their values are not shown.
+        """
         attributes = vars(self)
         names = [*attributes.get("auth_headers", ()), *attributes.get("auth_params", ())]
         return f"{type(self).__name__}({', '.join(map(str, names))})"
@@ -189,9 +192,9 @@ def _with_parameters(url: str, parameters: Mapping[str, Any]) -> str:
 
 
 def bind_authenticator(authenticator: Any, stream: Any) -> Any:
-    """Call the method ``attach`` of an authenticator, if it has one; return the authenticator.
+    """Call the method ``attach`` of an authenticator with ``stream``; return the authenticator.
 
-    ``stream`` is the argument of ``attach``.
+    An authenticator without this method is returned as it is.
     """
     attach = getattr(authenticator, "attach", None)
     if callable(attach):

@@ -215,8 +215,8 @@ class OAuthAuthenticator(APIAuthenticatorBase):
     def _request_new_token(self) -> None:
         """Request a new access token, and store the tokens of the response.
 
-        A refresh token in the form data may be outdated, because the server has replaced it during
-        this run. Its latest replacement is then sent.
+        If the server has replaced the refresh token in the form data of the request during this
+        run, the latest replacement is sent instead.
         """
         self.logger.info("Requesting new access token")
         tokens = get_refresh_tokens(self._tap, self._own_refresh_tokens)

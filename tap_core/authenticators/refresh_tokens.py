@@ -43,7 +43,7 @@ class RefreshTokens:
         self._latest.pop(token, None)  # a token that the server issues again is valid again
 
     def with_latest_tokens(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a copy of a tap's settings, with each used refresh token replaced by the latest.
+        """Return a copy of a tap's settings in which the latest tokens replace used refresh tokens.
 
         Refresh tokens in nested settings (inside objects) are replaced too.
         """

@@ -73,7 +73,7 @@ class APIKeyAuthenticator(APIAuthenticatorBase):
     def create_for_stream(
         cls, stream: Any, key: str, value: str, location: Literal["header", "params"]
     ) -> Self:
-        """Return an authenticator for a stream (deprecated: use the constructor)."""
+        """Return an authenticator that sends an API key (deprecated: use the constructor)."""
         _deprecated_for_stream(cls)
         return cls(stream=stream, key=key, value=value, location=location)
 
@@ -94,7 +94,7 @@ class BearerTokenAuthenticator(APIAuthenticatorBase):
 
     @classmethod
     def create_for_stream(cls, stream: Any, token: str) -> Self:
-        """Return an authenticator for a stream (deprecated: use the constructor)."""
+        """Return an authenticator that sends a bearer token (deprecated: use the constructor)."""
         _deprecated_for_stream(cls)
         return cls(stream=stream, token=token)
 
@@ -117,7 +117,7 @@ class BasicAuthenticator(APIAuthenticatorBase):
 
     @classmethod
     def create_for_stream(cls, stream: Any, username: str, password: str) -> Self:
-        """Return an authenticator for a stream (deprecated: use the constructor)."""
+        """Return an authenticator for HTTP Basic credentials (deprecated: use the constructor)."""
         _deprecated_for_stream(cls)
         return cls(stream=stream, username=username, password=password)
 

@@ -171,7 +171,7 @@ class RequestOutcome:
 
     @property
     def is_retryable(self) -> bool:
-        """True if the failure is temporary, so that the request should be sent again."""
+        """True if the attempt failed for a temporary reason, so that a retry may succeed."""
         if self.response is None:
             return isinstance(self.error, RETRYABLE_ERRORS) and not is_permanent_failure(self.error)
         status = self.response.status_code
@@ -179,7 +179,7 @@ class RequestOutcome:
 
     @property
     def status(self) -> int | None:
-        """HTTP status code, or None without a response."""
+        """HTTP status code of the token endpoint's response, or None without a response."""
         return None if self.response is None else self.response.status_code
 
     @property
@@ -361,7 +361,7 @@ def parse_token_response(
 
 
 def check_token_length(token: Any, endpoint: str = "the source") -> None:
-    """Raise an AccessTokenError if a token of a response is too long; ``endpoint`` sent it."""
+    """Raise an AccessTokenError if a token that was received from ``endpoint`` is too long."""
     if isinstance(token, str) and len(token) > _LONGEST_TOKEN:
         raise AccessTokenError(
             f"The response of {endpoint} has a token of {len(token):,} characters, more than"

@@ -86,7 +86,7 @@ def _find_reason_for_loss(file: Path) -> str | None:
 
 
 def is_refresh_token_name(name: str) -> bool:
-    """Return True if a setting's name means a refresh token, such as ``oauth_refreshToken``."""
+    """Return True if a setting's name suggests a refresh token, such as ``oauth_refreshToken``."""
     return "refreshtoken" in name.lower().replace("_", "").replace("-", "")
 
 

@@ -75,7 +75,7 @@ class JSONLinesEncoding(BaseBatchFileEncoding):
     format: str = "jsonl"
 
     def __post_init__(self) -> None:
-        """Emit the warning that this class is deprecated."""
+        """Emit a warning that the class `JSONLinesEncoding` is deprecated."""
         _warn_deprecated("JSONLinesEncoding", "jsonl")
 
 
@@ -86,7 +86,7 @@ class ParquetEncoding(BaseBatchFileEncoding):
     format: str = "parquet"
 
     def __post_init__(self) -> None:
-        """Emit the warning that this class is deprecated."""
+        """Emit a warning that the class `ParquetEncoding` is deprecated."""
         _warn_deprecated("ParquetEncoding", "parquet")
 
 

@@ -79,7 +79,7 @@ class ParquetEncoder:
         self._bodies: list[bytes] = []
 
     def write(self, bodies: Sequence[bytes]) -> None:
-        """Add rows, each a JSON object as bytes."""
+        """Add rows to the file; each row is a JSON object, encoded as bytes."""
         self._bodies.extend(bodies)
 
     def finish(self) -> None:
@@ -120,7 +120,8 @@ def _to_json_text(value: Any) -> str | None:
 def _infer_arrow_type(values: list[Any]) -> pa.DataType | None:
     """Return an Arrow type that fits all values of a property, or None if there is no such type.
 
-    Integers mixed with other numbers are doubles. Objects, lists and other mixtures have no type.
+    Integers mixed with other numbers become doubles. Objects, lists and other mixtures have no
+    type.
     """
     names = {"str": "string", "int": "integer", "bool": "boolean", "float": "number"}
     type_names = {type(value).__name__ for value in values if value is not None}
@@ -292,7 +293,7 @@ def _to_python_values(column: pa.Array) -> list[Any]:
 
 
 def _get_converter(field: pa.Field) -> Callable[[Any], Any] | None:
-    """Return the function that converts each value read from a column; None if none is needed."""
+    """Return the function that converts each value of a column, or None for no conversion."""
     import pyarrow as pa
 
     if JSON_COLUMN_MARKER.items() <= (field.metadata or {}).items():

@@ -100,9 +100,9 @@ def text_columns(metadata: Any) -> list[str]:
 
 
 def get_max_copied_bytes(size: int, bound: Bound) -> int:
-    """Return the maximum size in bytes of a Parquet column's texts, with repeated texts counted.
+    """Return the maximum size of all texts of a Parquet column in bytes, each copy counted.
 
-    It applies to readers that copy a text each time it occurs. The result is the larger of two
+    This limit applies to readers that copy a text each time it occurs. It is the larger of two
     values: 64 times the maximum size of a cell (``bound``), and 100 times the file's ``size`` in
     bytes.
     """

@@ -125,8 +125,8 @@ def _decompress(file: IO[bytes], encoding: BaseBatchFileEncoding, stack: ExitSta
 def _open(address: str, storage: StorageTarget | None, limits: FileLimits) -> IO[bytes]:
     """Open the batch file at a URL for reading.
 
-    If ``storage`` is not None, the file is always read from the storage's folder: a URL elsewhere
-    is replaced by the file of the same name in this folder.
+    With a ``storage``, the file is always read from the storage's folder. For a URL outside of it,
+    the file of the same name in this folder is opened.
 
     Raises:
         ValueError: The URL is not allowed.

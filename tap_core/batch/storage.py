@@ -40,7 +40,7 @@ class StorageTarget:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> StorageTarget:
-        """Return the storage for a dict, the value of the setting ``batch_config.storage``.
+        """Return the storage folder that the setting ``batch_config.storage``, a dict, describes.
 
         Raises:
             ConfigurationError: ``root`` is missing, or a key is unknown.
@@ -57,7 +57,7 @@ class StorageTarget:
         return cls(data["root"], data.get("prefix"), dict(data.get("params") or {}))
 
     def asdict(self) -> dict[str, Any]:
-        """Return the storage as a dict with the keys ``root``, ``prefix`` and ``params``."""
+        """Return the storage folder as a dict with the keys ``root``, ``prefix`` and ``params``."""
         return asdict(self)
 
     @staticmethod
@@ -68,7 +68,7 @@ class StorageTarget:
 
     @classmethod
     def from_url(cls, url: str) -> StorageTarget:
-        """Return the storage for a folder URL; the query of the URL is removed."""
+        """Return the storage folder at a URL; the query of the URL is removed."""
         return cls(root=urlsplit(url)._replace(query="").geturl())
 
     def get_url(self, filename: str) -> str:
@@ -80,7 +80,7 @@ class StorageTarget:
 
     @contextmanager
     def open(self, filename: str, mode: str = "rb") -> Iterator[IO[Any]]:
-        """Open a file in this folder; the ``with`` block closes it. ``mode`` is that of `open`."""
+        """Open a file in this folder; the ``with`` block closes it. ``mode`` is as for `open`."""
         with self.file(filename, mode) as file:
             yield file
 

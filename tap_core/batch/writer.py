@@ -115,7 +115,7 @@ class _GzipJSONLinesEncoder:
         self._write(self._packer.compress(b"\n".join(bodies) + b"\n"))
 
     def finish(self) -> None:
-        """Write the rest of the compressed data and the gzip trailer."""
+        """Write the rest of the compressed data, and the bytes that end a gzip file."""
         self._write(self._packer.flush())
 
 
@@ -170,7 +170,7 @@ class BatchFileWriter:
         self.count += len(bodies)
 
     def close(self) -> str:
-        """Complete the file and return its URL.
+        """Complete and close the batch file, and return its URL.
 
         Raises:
             BatchFileError: Closing failed; the file was deleted.
@@ -196,7 +196,7 @@ class BatchFileWriter:
             raise BatchFileError(f"Batch file {address} cannot be written: {error}") from error
 
     def _discard(self) -> None:
-        """Close and delete the incomplete file; errors are ignored."""
+        """Close and delete the incomplete batch file; errors are ignored."""
         if self._file is not None:
             with suppress(Exception):
                 self._file.close()

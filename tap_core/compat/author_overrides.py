@@ -27,7 +27,7 @@ else:  # pragma: no cover - for pyright
     _T = TypeVar("_T")
 
     class _Property(Generic[_T]):
-        """Type of an overridable property for pyright."""
+        """Type that pyright sees for a property that subclasses may override with a plain value."""
 
         def __get__(self, instance: Any, owner: Any = None, /) -> _T: ...
         def __set__(self, instance: Any, value: _T, /) -> None: ...

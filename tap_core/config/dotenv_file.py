@@ -49,7 +49,7 @@ def read_dotenv(prefix: str, path: StrPath | None = None) -> dict[str, str]:
 def _list_candidates() -> Iterator[Path]:
     """Yield the possible paths of a ``.env`` file: working directory, then project root.
 
-    Yield none if the working directory was removed.
+    Yield nothing if the working directory was removed.
     """
     try:
         here = Path.cwd()

@@ -29,7 +29,7 @@ def suggest(name: str, valid_names: Iterable[str]) -> str:
 
 
 def list_names(names: Sequence[str], most: int = 10) -> str:
-    """Return at most ``most`` names and the number of the others: ``a, b and 3 more``."""
+    """Return at most ``most`` names, and how many more there are: ``a, b and 3 more``."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 

@@ -127,7 +127,7 @@ def setting_path(parts: Iterable[str | int]) -> str:
 
 
 def _format_error(error: _Fault, schema: JsonSchema) -> str:
-    """Return the message for a validation error: setting's path and fault, but no secrets."""
+    """Return the message for a validation error: the setting's path and the fault, no secrets."""
     path = setting_path(error.absolute_path)
     if _shows_secret(error, schema):
         message = _without_value(error)
@@ -139,13 +139,19 @@ def _format_error(error: _Fault, schema: JsonSchema) -> str:
 
 
 def _suggest_own_setting(name: str, path: str, schema: JsonSchema) -> str:
-    """Return advice about an invalid name inside the setting ``path``; "" if there is none."""
+    """Return advice about an invalid name inside the setting ``path``; "" if no advice is known.
+
+    A name that is a top-level setting is probably at the wrong place.
+    """
     is_setting = name in (schema.get("properties") or {})
     return f". '{name}' is a setting of its own: move it out of '{path}'" if is_setting else ""
 
 
 def _with_value(error: _Fault) -> str:
-    """Return the message for a validation error; if possible, it suggests a similar valid name."""
+    """Return the message for a validation error, which may contain the invalid value.
+
+    If possible, it suggests a similar valid name.
+    """
     if error.validator == "additionalProperties":
         known = error.schema.get("properties", {})
         hints = (suggest(name, known) for name in error.instance if name not in known)

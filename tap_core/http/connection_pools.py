@@ -170,9 +170,9 @@ _MOST_DIGITS: Final = 18
 def _parse_head(start: bytes) -> tuple[str, HTTPMessage] | None:
     """Parse the status line and the headers at the start of a common HTTP response.
 
-    Return the reason phrase and the headers. Return None if http.client must parse them: they are
-    incomplete, the status is not 200, or they have folded lines, a multipart type, an invalid
-    length, or characters other than printable ASCII.
+    Return the reason phrase and the headers. Return None if http.client must parse them, because
+    they are incomplete or the status is not 200. The same applies to folded lines, a multipart
+    type, an invalid length, and characters other than printable ASCII.
     """
     text = start[: max(start.find(_HEAD_END), 0)].decode("latin-1")
     first, *lines = text.split("\r\n")

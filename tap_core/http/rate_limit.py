@@ -35,13 +35,15 @@ def get_counters(owner: object) -> RateCounterStore:
 
 
 def use_shared_counters(owner: object, counters: RateCounterStore) -> None:
-    """Make the rate limits of the tap ``owner`` use request counters that processes share."""
+    """Make the rate limits of the tap ``owner`` use ``counters``, which several processes share."""
     with _lock:
         _counters[owner] = counters
 
 
 def _take_slot(counters: RateCounterStore, name: str, requests: float) -> None:
-    """Sleep until the rate limit ``name`` of ``requests`` requests per second allows one more.
+    """Sleep until a rate limit of ``requests`` requests per second allows one more request.
+
+    ``counters`` contains the counter of the limit, under the name ``name``.
 
     Raises:
         ValueError: ``requests`` is not positive.
@@ -65,8 +67,8 @@ def wait_for_slot(owner: Any, stream: str, limit: float | None) -> None:
     """Sleep until the rate limits of a stream and of its tap allow one more request.
 
     The limit of the stream comes first: a slot in the tap's limit is reserved only when the stream
-    can use it at once. If several processes sync the tap, also wait as long as a Retry-After header
-    demands that another process has received.
+    can use it at once. If another process that syncs the same tap has received a Retry-After
+    header, the function also waits for the time in that header.
 
     Args:
         owner: Tap.

@@ -80,7 +80,7 @@ class RateCounterStore(Protocol):
 
     @property
     def is_shared(self) -> bool:
-        """True if the counters include the requests of other processes."""
+        """True if these request counters also count the requests of other processes."""
         ...
 
 
@@ -149,9 +149,9 @@ class FixedWindowCounter:
                 self._ends_at = now + seconds
 
     def _renewed(self, now: float, length: float) -> float:
-        """Return the end of the window at the time ``now``; start a new window if needed.
+        """Return the end time of the current window; if it has ended, start a new window first.
 
-        ``length`` is the length of a window in seconds.
+        ``now`` is the current time, and ``length`` the length of a window in seconds.
         """
         if self._ends_at is None:
             self._ends_at = now + length
@@ -169,7 +169,7 @@ class SlidingWindowCounter:
         self._lock = threading.Lock()
 
     def reserve(self, terms: RateLimits, weight: int) -> Reservation:
-        """Reserve ``weight`` requests; if a rate limit does not allow them yet, return the wait.
+        """Reserve ``weight`` requests if the rate limits allow them now, otherwise return the wait.
 
         ``terms`` contains the rate limits.
         """

@@ -200,7 +200,7 @@ _QUERY_CHARACTERS: Final = frozenset(f"{ascii_letters}{digits}-._~!$&'()*+,;=:@/
 
 
 def _join_query(url: Any, query: Any) -> str | None:
-    """Return a URL with a query string, encoded in the same way as by the requests package.
+    """Return a URL with a query string added, encoded as the requests package would encode it.
 
     Return None for unusual characters; the requests package must then prepare the URL.
     """

@@ -132,9 +132,9 @@ class JSONResponse(requests.Response):
 
         Args:
             secrets: Function that returns the values to hide in error messages.
-            jsonpath: JSONPath that will be passed to `parse_first_document`, or None. If its first
-                match is a string, an integer or missing, it is stored now, because a tap's code may
-                change the document later.
+            jsonpath: JSONPath that will be passed to `parse_first_document`, or None. Its first
+                match is stored now, because a tap's code may change the document later. Only
+                strings, integers and missing values are stored.
         """
         if self._document is _UNREAD:
             self._document = _parse_body(self, secrets)
@@ -202,7 +202,7 @@ def check_content_length(response: requests.Response) -> None:
 
 
 def is_empty_body(response: requests.Response) -> bool:
-    """Return True if the status is 204 or 205 and the body is empty."""
+    """Return True if a response has the status 204 or 205 and an empty body."""
     return response.status_code in _NO_CONTENT and not response.content
 
 
@@ -230,7 +230,7 @@ def check_json_size(response: requests.Response, body: bytes, *, as_text: bool =
 def check_xml_size(response: requests.Response, body: bytes) -> None:
     """Reject XML that would take far more memory as Python objects than as bytes.
 
-    The limit is the same as in `check_json_size`.
+    The limit is four times `JSONResponse.max_bytes`.
 
     Raises:
         ResponseTooLargeError: The size estimated from tags and attributes exceeds the limit.
@@ -241,7 +241,7 @@ def check_xml_size(response: requests.Response, body: bytes) -> None:
 def check_xml_entities(response: requests.Response, body: bytes) -> None:
     """Reject XML that could fill the memory when the entities in its attributes are expanded.
 
-    The limit is the same as in `check_json_size`.
+    The limit is four times `JSONResponse.max_bytes`.
 
     Raises:
         ResponseTooLargeError: The maximum size of the expanded attributes exceeds the limit.
@@ -273,8 +273,8 @@ def _decode_json(response: requests.Response, body: bytes, options: Mapping[str,
     """Decode the JSON body of a response; ``options`` are keyword arguments of `json.loads`.
 
     Raises:
-        Exception: The body is not JSON, or has a value that Python cannot represent. It is one of
-            `_DECODE_ERRORS`: that of msgspec, if msgspec can decode the encoding.
+        Exception: The body is not JSON, or has a value that Python cannot represent. The error is
+            one of `_DECODE_ERRORS`; it comes from msgspec if msgspec supports the encoding.
     """
     check_json_size(response, body)
     refused: Exception = UnicodeDecodeError("utf-8", b"", 0, 0, "another encoding")

@@ -36,8 +36,8 @@ def read_body(
 ) -> None:
     """Read the decoded body of a response into memory, or into the file ``into``.
 
-    Do nothing if the body has already been read. A charset of the response that is not one, such as
-    ``punycode``, is replaced by UTF-8.
+    Do nothing if the body has already been read. If the response declares a codec that is no text
+    encoding, such as ``punycode``, as its charset, UTF-8 is used instead.
 
     Raises:
         ResponseTooLargeError: The body is larger than allowed; the rest is not read.
@@ -100,10 +100,10 @@ def _chunks(
 
 
 class _MemberDecoder(GzipDecoder):
-    """Gzip decoder of urllib3 that reads a member once if the one before it fills a chunk.
+    """Gzip decoder of urllib3, with a correction for data of several gzip members.
 
-    urllib3 then passes the bytes after the complete member to the same decompressor again, which
-    adds them to its unused bytes. So the records of the next members are repeated, or missing.
+    If a member fills a chunk, urllib3 passes the bytes after it to the same decompressor again,
+    which adds them to its unused bytes. So records of the next members are repeated or missing.
     """
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:
@@ -116,7 +116,7 @@ class _MemberDecoder(GzipDecoder):
 
 
 def _use_member_decoder(raw: Any) -> None:
-    """Make a urllib3 response that has not been read decode gzip data with `_MemberDecoder`."""
+    """Set `_MemberDecoder` as the gzip decoder of a urllib3 response that has not been read."""
     if not hasattr(raw, "_init_decoder"):
         return
     with suppress(DecodeError):  # raised again when the body is read
@@ -128,7 +128,7 @@ def _use_member_decoder(raw: Any) -> None:
 
 
 def _read_rest(raw: Any) -> bytes:
-    """Return the last bytes of a deflate body without zlib header, at most some hundred.
+    """Return the last bytes (at most a few hundred) of a deflate body without zlib header.
 
     If a chunk is full when the decompressor has read all data, urllib3 does not ask for the rest.
     """
@@ -187,8 +187,8 @@ def _is_cut_off(decoder: Any) -> bool:
 def _has_gzip_header(decompressor: Any) -> bool:
     """Return True if the bytes after a gzip member can be the header of another member.
 
-    zlib rejects a wrong header only at its second byte. So a copy of ``decompressor``, which has
-    decompressed the received bytes, gets a correct second byte here.
+    zlib rejects a wrong header only at its second byte, which may not have been received. So a copy
+    of ``decompressor`` gets the correct second byte here, after the received bytes.
     """
     try:
         decompressor.copy().decompress(b"\x8b")  # second byte of each gzip member

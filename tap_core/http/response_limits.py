@@ -210,7 +210,7 @@ def make_too_large_error(
 
 
 class _InForce(threading.local):
-    """Limits of the request that a thread sends, and of the response that it reads."""
+    """Limits that apply in a thread to the request that it sends and the response that it reads."""
 
     is_undeclared_host: bool = False
     """True while a request is sent to a host that only a response may have named."""

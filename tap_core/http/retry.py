@@ -168,8 +168,8 @@ def is_permanent_failure(error: Exception) -> bool:
 def _choose_waits(waits: _Waits, *, respect_retry_after: bool) -> _Waits:
     """Yield the seconds to wait after each error, which the retry loop sends into the generator.
 
-    If ``respect_retry_after`` is True and the response has a Retry-After header, the wait is that
-    of the header. Otherwise it comes from the stream's wait generator, ``waits``.
+    If ``respect_retry_after`` is True and the response has a Retry-After header, the header
+    determines the wait. Otherwise it comes from the stream's wait generator, ``waits``.
     """
     error = yield 0.0
     was_immediate = False
@@ -253,6 +253,6 @@ class RetryState:
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the wrapped function, and count the call in ``count``."""
+        """Call the wrapped function, and count the call in the attribute ``count``."""
         self.count += 1
         return self._function(*args, **kwargs)

@@ -82,7 +82,8 @@ class ProxyCache:
     ) -> dict[str, Any]:
         """Return ``{"proxies": ...}`` for a request, to be passed to `requests.Session.send`.
 
-        Return {} for a session that cannot use this cache. It then finds the proxies itself.
+        Return {} for a session that cannot use this cache; the session then finds the proxies
+        itself.
         """
         if type(session) is not requests.Session or session.proxies or not session.trust_env:
             return {}
@@ -186,7 +187,7 @@ class _Exchange:
         return response
 
     def _send_limited(self, request: requests.PreparedRequest) -> requests.Response:
-        """Send one request without following redirects, and read its response within the limits.
+        """Send one request without following redirects; limit the response's size and time.
 
         The body is read before the response hooks of the tap are called. If a hook returns a
         different response, the body of that response is read after the hooks.
@@ -219,7 +220,7 @@ class _Exchange:
             request.hooks = {**hooks, "response": others}
 
     def _read(self, response: requests.Response, *_: Any, **__: Any) -> None:
-        """Read the body of a response within the limits; called as the first response hook."""
+        """Read a response's body within the limits of size and time; called as the first hook."""
         if not self.into_file or response.is_redirect:
             read_body(response, self.limits)
 
@@ -235,8 +236,8 @@ def _find_trusted_certificates(session: requests.Session) -> dict[str, str]:
     """Return the argument ``verify`` of `requests.Session.send`, if the environment has a value.
 
     It is the file or folder with the certificates to trust, which the environment variable
-    ``REQUESTS_CA_BUNDLE`` or ``CURL_CA_BUNDLE`` names. Unlike `requests.Session.request`, the
-    method does not read these variables. Settings of the session take precedence.
+    ``REQUESTS_CA_BUNDLE`` or ``CURL_CA_BUNDLE`` names. `requests.Session.send` does not read these
+    variables, unlike `requests.Session.request`. Settings of the session take precedence.
 
     Raises:
         ConfigurationError: The file or folder does not exist.

@@ -27,9 +27,9 @@ def explain_unsendable(
 ) -> Iterator[None]:
     """Replace an error of the ``with`` block by one that names the faulty header or proxy.
 
-    Errors with another cause are raised unchanged, and so are errors about headers and the proxy's
-    URL that are not of the type ``kind``. The message contains no header value and no password.
-    ``proxy`` is the URL of the request's proxy, or None.
+    Errors with another cause are raised unchanged. An error about a header or the proxy's URL is
+    only replaced if it is of the type ``kind``. The message contains no header value and no
+    password. ``proxy`` is the URL of the request's proxy, or None.
     """
     try:
         yield

@@ -48,7 +48,7 @@ class CursorComparator(ReplicationKeyComparator):
 
     @property
     def is_declared(self) -> bool:
-        """Always True: the cursor declares its formats, and values in other formats are ignored."""
+        """True: the cursor declares its datetime formats, and ignores values in other formats."""
         return True
 
     def instant(self, value: Any) -> dt.datetime | None:
@@ -80,10 +80,10 @@ class CursorComparator(ReplicationKeyComparator):
         return None if found is None else found[0]
 
     def is_plain(self, value: Any) -> bool:
-        """Return True if a value can be compared with others of its format without parsing.
+        """Return True if a cursor value can be compared with others of its format unparsed.
 
-        In such a format, for example ISO 8601 with a time, the order of the texts or numbers is
-        the order of the datetimes.
+        In such a format, for example ISO 8601 with a time, the order of the texts or numbers is the
+        order of the datetimes.
         """
         if not isinstance(value, str):
             return self.cursor.formats[0].is_count or isinstance(value, dt.date)

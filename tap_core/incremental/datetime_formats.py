@@ -280,10 +280,10 @@ def _read_iso(
 
 
 def _reject_or_parse(text: str, slow: Callable[[str], datetime], *, is_certain: bool) -> datetime:
-    """Parse a datetime whose end does not match its format with ``slow``, or raise ValueError.
+    """Handle a datetime whose end does not match its format: call ``slow`` or raise ValueError.
 
-    ``slow`` uses ``strptime``, which accepts more texts. If ``is_certain`` is True, ``strptime``
-    would reject this text too, so the ValueError is raised without it.
+    ``slow`` is a parser with ``strptime``, which accepts more texts. If ``is_certain`` is True,
+    ``strptime`` would reject this text too, so the ValueError is raised without calling it.
     """
     if is_certain:
         raise ValueError(f"{text!r} does not match the end of the format.")

@@ -77,7 +77,7 @@ def open_regular(
 
 
 def trust_fault(status: os.stat_result, owners: Collection[int] = ()) -> str:
-    """Return the reason why a file or folder with a ``status`` must not be trusted; "" for none.
+    """Return the reason why a file or folder must not be trusted, or "" if it may be trusted.
 
     ``owners`` are ids of users that are trusted in addition to the current user and root.
     """
@@ -141,9 +141,9 @@ def check_parents(path: StrPath) -> None:
 
 
 def _parent_write_fault(status: os.stat_result) -> str:
-    """Return "may be written by …" if other users may write to a folder above a path, else "".
+    """Return "may be written by …", for an error message, if other users may write to a folder.
 
-    A group whose only member is the current user may write to it.
+    Return "" otherwise. A group whose only member is the current user may write to the folder.
     """
     fault = write_fault(status)
     if fault and not status.st_mode & stat.S_IWOTH and _is_own_group(status.st_gid):

@@ -34,7 +34,7 @@ _Put: TypeAlias = Callable[[memoryview], int]
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Complete lines to write, with the number of bytes that each write call has written so far."""
+    """Complete lines to write, and the number of bytes that each write call has written."""
 
     lines: memoryview
     counts: list[int] = field(default_factory=list)
@@ -65,9 +65,9 @@ class StdoutWriter:
     @classmethod
     @contextlib.contextmanager
     def open(cls, number: int | None = None) -> Iterator[StdoutWriter]:
-        """Yield a writer to standard output, and redirect all other output to standard error.
+        """Yield a writer of messages to standard output; send all other output to standard error.
 
-        ``number`` is the file descriptor to write to, by default that of ``sys.stdout``.
+        ``number`` is the file descriptor to write to, by default the one of ``sys.stdout``.
         """
         output: Any = sys.stdout
         _flush(output)
@@ -145,7 +145,7 @@ class StdoutWriter:
             self._is_writing = False
 
     def _write_all(self) -> None:
-        """Write the queued lines, oldest first."""
+        """Write the queued lines to the output, oldest first."""
         while self._queue:
             block = self._queue[0]
             is_interrupted = bool(block.counts)  # a signal handler ended an earlier call
@@ -207,7 +207,7 @@ def _write_text(stream: Any, data: memoryview) -> int:
 def wait_until_writable(descriptor: int, timeout: float | None = None) -> None:
     """Wait until an output descriptor accepts data, for at most ``timeout`` seconds.
 
-    After that time, raise BrokenPipeError. None is no time limit.
+    After that time, raise BrokenPipeError. A ``timeout`` of None means no time limit.
     """
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)

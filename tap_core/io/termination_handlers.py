@@ -25,10 +25,10 @@ _REPEAT_SECONDS: Final = 0.1
 
 
 def handle_termination(handle: _Handler) -> None:
-    """Let ``handle`` handle SIGINT, SIGTERM and SIGHUP; call it in the main thread.
+    """Make ``handle`` the handler of SIGINT, SIGTERM and SIGHUP; must run in the main thread.
 
-    A signal that arrives while Python runs a finalizer is sent again. SIGHUP stays ignored if it
-    is.
+    A signal that arrives while Python runs a finalizer is sent again later. If the process ignores
+    SIGHUP already, it continues to ignore it.
     """
     for number in _SIGNALS:
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
@@ -36,7 +36,7 @@ def handle_termination(handle: _Handler) -> None:
 
 
 def is_repetition(number: int, received: Sequence[int]) -> bool:
-    """Return True if a signal belongs to the same request to stop as the signals before it.
+    """Return True if a signal only repeats a request to stop that earlier signals have made.
 
     Ctrl-C sends SIGINT to all processes of a terminal. An orchestrator among them then sends
     SIGTERM to its plugins. When a terminal is closed, the kernel and the shell send SIGHUP each.

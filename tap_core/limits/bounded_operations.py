@@ -164,7 +164,7 @@ class Bounds:
     hint: str = "make it shorter"
 
     def check(self, size: float) -> None:
-        """Raise LimitExceededError if a value of this size is larger than `most`.
+        """Raise LimitExceededError if a size exceeds the limit `most`.
 
         Args:
             size: Number of characters or items of the value.
@@ -409,7 +409,10 @@ def _estimate_strftime(
 
 
 def _estimate_ratio(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
-    """Return ``most + 1``, which is too large, for a Decimal with too many digits, otherwise 0."""
+    """Return an estimate for ``as_integer_ratio`` of a Decimal with too many digits: too large.
+
+    The estimate is ``most + 1`` in this case, otherwise 0.
+    """
     del args, kwargs
     return most + 1 if _count_digits(owner) > _MOST_DIGITS else 0
 

@@ -28,7 +28,7 @@ class Limit:
 
     @cached_property
     def value(self) -> float:
-        """The limit: the number in the environment variable or, without one, the default.
+        """Value of the limit: the number in the environment variable or, if not set, the default.
 
         Raises:
             ConfigurationError: The environment variable is not a positive number.
@@ -47,5 +47,5 @@ class Limit:
 
     @property
     def whole(self) -> int:
-        """The limit, rounded down to an integer."""
+        """Value of the limit, rounded down to an integer."""
         return int(self.value)

@@ -66,7 +66,7 @@ def build_component(
         manifest: The loaded manifest.
         node: The part of the manifest to build; None returns None.
         expected: A component class, or any type hint that a component's field may have.
-        config: The connector's config; None is the same as {}.
+        config: The connector's config; None means {}.
         parameters: The ``$parameters`` for a node that is not a component.
         warn: Function that is called with the message of each problem that is not an error.
 
@@ -101,7 +101,7 @@ class _Position:
         return replace(self, path=path, line=line or self.line)
 
     def for_component(self, cls: Any, node: MappingNode) -> _Position:
-        """Return a copy with the restricted template variables that a component class may use.
+        """Return a copy of this position with the restricted variables of a component class.
 
         Restricted variables, such as ``stream_state``, are available only in the templates of some
         components. A class lists them in its static method ``get_restricted_names``, whose argument
@@ -366,9 +366,9 @@ class Builder:
     def _build_constant(self, expected: FieldType, node: Any, position: _Position) -> Any:
         """Return the value of an option that is evaluated now, because it cannot vary per request.
 
-        Return the marker `UNKNOWN` after reporting a problem in the value. If a template in it uses
-        a config that is not known yet, return a function that gets the config and returns the
-        value. If the option does not accept a function, return `UNKNOWN`.
+        Return the marker `UNKNOWN` after reporting a problem in the value. If a template in the
+        value uses a config that is not known yet, return a function from the config to the value;
+        return `UNKNOWN` if the option accepts no functions.
         """
         if not isinstance(node, str) or not has_template(node):
             return self._coerce(expected, node, position)
@@ -448,8 +448,8 @@ class Builder:
     def _drop_unused_keys(self, cls: type, node: MappingNode) -> MappingNode:
         """Return a component's YAML node without options that have no effect with this config.
 
-        A component class that supports this has a static method ``get_used_keys``. For example,
-        that of SelectiveAuthenticator drops the authenticators that the config does not select.
+        A component class that supports this has a static method ``get_used_keys``. For example, the
+        method of SelectiveAuthenticator drops the authenticators that the config does not select.
         """
         get_used_keys = getattr(cls, "get_used_keys", None)
         if get_used_keys is None or not self.config:

@@ -44,9 +44,10 @@ def find_unknown_options(
 ) -> list[tuple[Any, bool]]:
     """Return (option, is_error) for each option of a component that its class does not define.
 
-    The option is an error if this SDK does not support it, or if no parameter, other component or
-    other version of Airbyte's manifests has an option of its name. If other options of the node are
-    not errors, one of an unknown name is an error only if it looks misspelled.
+    An option is an error if this SDK does not support it. It is also an error if its name occurs
+    nowhere else: as a parameter, in other components or in other versions of Airbyte's manifests.
+    If some unknown options of the node are no errors, the others are errors only if they look
+    misspelled.
 
     Args:
         node: The component's YAML node.

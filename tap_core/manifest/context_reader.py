@@ -380,7 +380,7 @@ class ManifestReader(WindowReader):
     def complete(self, *, saw_all: bool) -> None:
         """Finalize the state of the stream after its last stream slice.
 
-        It consists of the states of all slices, of parent streams and of a global cursor.
+        This state consists of the states of all slices, of parent streams and of a global cursor.
         ``saw_all`` is True if all slices were read.
         """
         super().complete(saw_all=saw_all)

@@ -169,7 +169,7 @@ class _ByteCounter:
         """Add a number of decompressed bytes to the total.
 
         Raises:
-            InputTooLargeError: The total is above the limit and 200 times the compressed size.
+            InputTooLargeError: The total exceeds both the limit and 200 times the compressed size.
         """
         if self._outer is not None:
             self._outer.add(size)

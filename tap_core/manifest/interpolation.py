@@ -78,7 +78,7 @@ _Result = TypeVar("_Result")
 
 
 class Template:
-    """Compiled Jinja template of a manifest; options with equal texts use the same object."""
+    """Compiled Jinja template of a manifest; options with equal texts share one such object."""
 
     __slots__ = ("_render", "is_volatile", "names", "text")
 

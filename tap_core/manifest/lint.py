@@ -86,7 +86,10 @@ def lint_manifest(source: Path | str) -> LintResult:
 
 
 def _check_manifest(manifest: Manifest, problems: list[ManifestProblem]) -> None:
-    """Check a manifest; ``problems`` is its list, to which all problems are appended."""
+    """Check a manifest, and append the problems that are found to ``problems``.
+
+    ``problems`` is the manifest's own list, to which other functions append problems, too.
+    """
     Builder(manifest).build(manifest.tree, DeclarativeSource)
     _check_stream_names(manifest)
     has_errors = any(problem.is_error for problem in problems)

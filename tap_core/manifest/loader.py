@@ -257,7 +257,7 @@ def _compose(text: str) -> yaml.Node | None:
 class _NodeConverter:
     """Converter of PyYAML's nodes to the nodes of a manifest, which have line numbers.
 
-    All aliases of a YAML anchor give the same object.
+    All aliases of a YAML anchor are converted to one shared object.
     """
 
     def __init__(self, duplicate_keys: list[tuple[int, str]]) -> None:

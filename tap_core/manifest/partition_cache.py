@@ -25,8 +25,8 @@ class PartitionCache(Iterable["Context"]):
     """Lazy cache of a stream's partitions; each is a context (a dict of partition values).
 
     Several threads may iterate over it. The first iteration yields the contexts with their extra
-    fields. Later iterations yield plain dicts without these fields, unless ``keeps_extra_fields``
-    is True.
+    fields, which do not identify a partition. Later iterations yield plain dicts without them,
+    unless ``keeps_extra_fields`` is True.
     """
 
     def __init__(self, contexts: Iterator[Context], *, keeps_extra_fields: bool = False) -> None:
@@ -56,7 +56,7 @@ def cartesian_product(routers: Sequence[Callable[[], Iterable[Context]]]) -> Ite
     """Yield all combinations of the slices of several partition routers, as merged contexts.
 
     A context is a dict of partition values. The last router varies fastest. If several routers have
-    a value or an extra field of the same name, that of the first router is used, as in airbyte-cdk.
+    a value or an extra field of one name, the first router's value is used, as in airbyte-cdk.
 
     Args:
         routers: One function for each router, which yields the contexts of the router; at least

@@ -66,7 +66,7 @@ class PropertyChunkReader(PageLoop):
         return self._chunk_index + 1 == len(self._chunks)
 
     def parse(self, response: requests.Response) -> Iterator[Record]:
-        """Yield the records of a page, after the last request if it takes several requests.
+        """Yield the records of a page, once all requests for this page have been sent.
 
         Partial records with equal keys are merged. Records without a key come first, unmerged.
         """

@@ -115,7 +115,7 @@ _current: Final = threading.local()
 
 @contextmanager
 def limit_rendering() -> Iterator[_Rendering]:
-    """Context manager: limit the time and the size of all template renderings of this thread.
+    """Context manager that limits the time and size of all template renderings of this thread.
 
     The limits apply to all renderings inside the block together. A nested block shares the limits
     of the outer block. As a decorator, ``@limit_rendering()`` limits each call of a function.
@@ -532,8 +532,8 @@ def _estimate_join(value: Any, arguments: list[Any], bounds: Bounds) -> int:
 def _estimate_lines(value: Any, arguments: list[Any], _bounds: Bounds) -> int:
     """Return an upper bound for the size of a text to which ``indent`` or ``urlize`` is applied.
 
-    ``arguments`` are those of the filter, of which a part may be added to each line or word. If the
-    bound exceeds the limit, the filter need not run.
+    ``arguments`` are the arguments of the filter, which may add a part of them to each line or
+    word. If the bound exceeds the limit, the filter need not run.
     """
     text = str(value)
     more = sum(one if isinstance(one, int) else len(str(one)) for one in arguments)

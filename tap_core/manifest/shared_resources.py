@@ -36,8 +36,8 @@ class SharedResources:
     Args:
         manifest: Manifest that declares the streams.
         config: Config settings of the connector.
-        overrides: Options that replace those of all cursors, from command-line flags or
-            environment variables.
+        overrides: Cursor options from command-line flags or environment variables, which replace
+            the options of all cursors.
         make_parent: Function that creates a parent stream from its declaration, for child streams
             that read all of its records.
         find_parent_names: Function that yields the names of all parents of selected streams.
@@ -135,7 +135,7 @@ class SharedResources:
 
     @contextmanager
     def caching_parents(self, names: Iterable[str]) -> Iterator[None]:
-        """Context manager: cache the responses of the parent streams ``names`` during the block.
+        """Context manager that caches the responses of the parent streams ``names`` in its block.
 
         Discovery and connection tests use it, because the selected streams are not known yet.
         """
@@ -151,8 +151,8 @@ class SharedResources:
         """Return the parent stream that ``node`` of the manifest declares, to read all its records.
 
         Children with equal nodes share one stream. If the node contains a custom component, each
-        ``child`` has its own stream, because the component's Python object may have a state: for
-        example, a filter may drop records that it has seen before.
+        ``child`` has its own stream. The component's Python object may have a state: a filter, for
+        example, may drop records that it has seen before.
         """
         for known, owner, stream in self._parents:
             if (owner is None or owner is child) and (known is node or known == node):

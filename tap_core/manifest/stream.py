@@ -414,7 +414,7 @@ class ManifestStream(Stream):
 
     @property
     def _client(self) -> ManifestClient:
-        """HTTP client that sends the stream's requests; each copy of the stream has another one."""
+        """HTTP client that sends the requests; each copy of the stream has a separate client."""
         client = self._own_client
         if client.stream is not self or client.components is not self.components:
             client = self._own_client = client.copy_for(self, self.components)

@@ -204,7 +204,7 @@ class StreamComponents:
 
     @cached_property
     def datetime_cursor(self) -> DatetimeBasedCursor | None:
-        """DatetimeBasedCursor with the user's ``cutoff`` and ``boundary``; None for any other."""
+        """DatetimeBasedCursor with the user's ``cutoff``, ``boundary``; None for other cursors."""
         if not self.incremental_node.get("incremental_sync"):
             return None
         cursor = self.declared.incremental_sync
@@ -223,15 +223,15 @@ class StreamComponents:
     def _has_groups(self) -> bool:
         """True if a GroupingPartitionRouter makes one slice of several partitions.
 
-        All slices then share one state: a new partition changes the groups, so that a state stored
-        for a group would not match a group of the next sync.
+        All slices then share one state, because a new partition changes the groups: a state that
+        was stored for a group would not match a group of the next sync.
         """
         routers = self.retriever.routers
         return len(routers) == 1 and isinstance(routers[0], GroupingPartitionRouter)
 
     @cached_property
     def other_cursor(self) -> OtherCursor | None:
-        """Custom or counting cursor; None for a DatetimeBasedCursor or no cursor."""
+        """Custom cursor or IncrementingCountCursor; None for a DatetimeBasedCursor or no cursor."""
         if not self.incremental_node.get("incremental_sync"):
             return None
         cursor = self.declared.incremental_sync

@@ -131,9 +131,9 @@ class StreamSlices:
     def set_first_bookmark(self, context: Context | None, components: StreamComponents) -> None:
         """Set the bookmark of a slice that has none, if the slice starts at the global cursor.
 
-        This is the latest bookmark of all slices, reduced by a lookback window. New slices start
-        there with ``new_slices: global_cursor``, and so do all slices if an airbyte-cdk state has
-        one cursor for all of them. An invalid global cursor is ignored.
+        The global cursor is the latest bookmark of all slices, reduced by a lookback window. With
+        ``new_slices: global_cursor``, new slices start there. All slices do so if an airbyte-cdk
+        state has one cursor for all of them. An invalid global cursor is ignored.
         """
         stream, manager = self._stream, self._stream.state_manager
         if not context or stream.replication_method != REPLICATION_INCREMENTAL:
@@ -163,8 +163,8 @@ class StreamSlices:
     def complete(self, *, has_global_cursor: bool) -> None:
         """Store the state that the slices share, after the last slice was read.
 
-        It consists of the states of parent streams and of the global cursor (the latest bookmark of
-        all slices), if the stream has one.
+        This state consists of the states of parent streams and of the global cursor (the latest
+        bookmark of all slices), if the stream has one.
         """
         stream = self._stream
         get_stream_state(stream)  # writes the records that were read
@@ -174,7 +174,7 @@ class StreamSlices:
             stream._tap.run.checkpoint(required=True)
 
     def store_parent_states(self) -> bool:
-        """Store the states of parent streams in the state; return True if the state has changed.
+        """Store the parent streams' states in this stream's state; return True if it has changed.
 
         The lookback window of an airbyte-cdk state is removed, because all slices were read.
         """

@@ -54,7 +54,7 @@ class StreamTemplate:
     """Variables that templates can read while linting; None in a sync, where all have a value."""
 
     def fill(self, scope: TemplateScope) -> MappingNode:
-        """Apply all component mappings to the template and return the generated stream's node.
+        """Apply all component mappings to the stream template; return the generated stream's node.
 
         ``scope`` contains the template variables of the stream.
 

@@ -188,7 +188,7 @@ def map_functions() -> dict[str, Callable[..., Any]]:
 def reject_name(name: str) -> None:
     """Raise NotAllowedError if an expression must not access an attribute of this name.
 
-    The name is private, or the attribute gives access to interpreter internals.
+    These are private names, and names of attributes that give access to interpreter internals.
     """
     if name.startswith(_HIDDEN_PREFIXES) or name in _HIDDEN:
         raise NotAllowedError(f"the attribute '{name}' is not available to expressions")
@@ -221,7 +221,7 @@ def attribute(value: Any, name: str) -> Any:
 
 
 def _item(value: Any, name: str) -> Any:
-    """Return ``value[name]``, the item of a dict or other container.
+    """Return ``value[name]``: an item of a dict or another container.
 
     Raises:
         NotAllowedError: The value has no such item.
@@ -234,7 +234,7 @@ def _item(value: Any, name: str) -> Any:
 
 
 def checked_size(value: Any) -> Any:
-    """Return a value unchanged after a check of its length.
+    """Check the length of a value, and return the value unchanged.
 
     Raises:
         NotAllowedError: The value has more than 100,000 characters or items.

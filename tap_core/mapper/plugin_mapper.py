@@ -171,7 +171,10 @@ class PluginMapper:
     def _build_maps(
         self, stream_name: str, schema: JsonSchema, key_properties: Sequence[str] | None
     ) -> list[StreamMap]:
-        """Return all maps of a stream: first that of the stream itself, then those of copies."""
+        """Return all maps of a stream: the map of the stream itself, then the maps of its copies.
+
+        A copy is an entry of ``stream_maps`` with ``__source__``: it emits the records again.
+        """
         options = self.flattening_options
         maps: list[StreamMap] = [
             self.default_mapper_type(

@@ -63,7 +63,7 @@ class StreamMap(abc.ABC):
         key_properties: Sequence[str] | None,
         flattening_options: FlatteningOptions | None,
     ) -> None:
-        """Create a map.
+        """Create a stream map.
 
         Args:
             stream_alias: Name of the mapped stream.

@@ -198,7 +198,7 @@ class _TextConversion:
     """Conversion of text, lists of text and flags, in place of typer's conversion with pydantic."""
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:  # noqa: ARG002  typer passes it
-        """Return the value unchanged, or ``()`` if a repeatable parameter has no value."""
+        """Return a parameter's value unchanged, or ``()`` for a repeatable one without a value."""
         is_repeatable = param.multiple or param.nargs == -1
         return () if value is None and is_repeatable else value
 
@@ -280,7 +280,7 @@ def choose_from(*choices: str) -> dict[str, Any]:
 
 
 def reject_empty(context: typer.Context, param: typer.CallbackParam, value: str) -> str:
-    """Return the path of a file that an option names, for ``callback`` of `typer.Option`.
+    """Return the file path that an option has as its value; a ``callback`` of `typer.Option`.
 
     Raises:
         BadParameter: The option has an empty value, as from a shell variable that is not set.

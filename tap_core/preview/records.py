@@ -56,7 +56,7 @@ class _DiscardingWriter:
     """Protocol writer that discards all output, because a preview writes no messages."""
 
     def encode(self, record: Record, /) -> bytes:  # noqa: ARG002
-        """Return ``b""`` in place of an encoded record."""
+        """Return ``b""`` instead of the encoded record, because all output is discarded."""
         return b""
 
     def emit(self, event: Event, /) -> None:

@@ -29,7 +29,7 @@ def preview_stream(make_tap: Callable[[], SyncTap], name: str, limit: int) -> No
     """Print the HTTP requests and the first records of a stream, and check its schema.
 
     Args:
-        make_tap: Function that creates the tap. Requests during its creation, such as those of
+        make_tap: Function that creates the tap. Requests during its creation, for example by
             discovery, are printed too.
         name: Name of the stream.
         limit: Maximum number of records to read and print.

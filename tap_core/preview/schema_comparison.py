@@ -39,7 +39,7 @@ class PropertyComparison:
 
     @property
     def problem(self) -> str:
-        """Difference as text, such as ``not in the schema``; empty if values and schema agree."""
+        """Difference of records and schema, such as ``not in the schema``; "" if they agree."""
         if self.declared is None:
             return "not in the schema"
         if not self.found:

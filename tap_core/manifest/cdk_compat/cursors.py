@@ -390,4 +390,4 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
         return bool(values[0])
 
     def _send_log(self, level: Any, message: str) -> None:
-        """Discard a warning of a record without a cursor value; the stream logs its own warning."""
+        """Discard the warning about a record without a cursor value; the stream logs one."""

@@ -62,8 +62,8 @@ class CdkBackoffStrategy:
     def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
         """Return the seconds to wait before the next attempt; None uses the default backoff.
 
-        By default the older method ``backoff(response, attempt_count)`` is called, if the class has
-        one. For an exception it returns None by default.
+        By default, call the older method ``backoff(response, attempt_count)``, if the class has
+        one, and return None for an exception.
         """
         backoff = getattr(self, "backoff", None)
         if backoff is None or not isinstance(response_or_exception, requests.Response):

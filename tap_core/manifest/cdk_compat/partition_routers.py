@@ -324,8 +324,8 @@ def _get_injected_values(
 ) -> Mapping[str, Any]:
     """Return the values that a request option adds to one part of a request, such as its headers.
 
-    ``kind`` is the part, and ``value`` the value to send, such as that of a partition. Return {} if
-    the option adds nothing to this part, or if ``value`` is empty.
+    ``kind`` is the part of the request, and ``value`` the value to send, for example of a
+    partition. Return {} if the option adds nothing to this part, or if ``value`` is empty.
     """
     target: MutableMapping[str, Any] = {}
     if option is not None and option.inject_into == kind and value:

@@ -276,7 +276,7 @@ class TypeTransformer:
             make_normalizer(cast(dict[str, Any], schema))(record)
 
     def _convert(self, value: Any, schema: dict[str, Any]) -> Any:
-        """Convert one value to its type if the flags say so, then with the custom function."""
+        """Convert a value to its schema's type and with the custom function, if enabled."""
         if TransformConfig.DefaultSchemaNormalization in self._config:
             value = self.default_convert(value, schema)
         return value if self._custom_normalizer is None else self._custom_normalizer(value, schema)

@@ -214,7 +214,7 @@ class HTTPAPIBudget:
         counters: RateCounterStore,
         sleep: Callable[[float], object],
     ) -> None:
-        """Wait until the budget allows a request, and count the request.
+        """Wait until the rate limits of the API budget allow a request, and count the request.
 
         ``counters`` are the request counters of the tap. ``sleep`` is called with the seconds of
         each wait.

@@ -106,7 +106,7 @@ class AsyncRetriever:
 
     @cached_property
     def simple(self) -> SimpleRetriever:
-        """Synchronous retriever with the same requester, partition routers and record selector.
+        """Synchronous retriever with this one's requester, partition routers and record selector.
 
         It is used by code that works with any kind of retriever.
         """

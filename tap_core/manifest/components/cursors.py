@@ -65,7 +65,7 @@ class _NumberComparator(ReplicationKeyComparator):
 
     @property
     def is_declared(self) -> bool:
-        """True: the values must be numbers, and a value that is not a number is ignored."""
+        """True: cursor values must be numbers, and values of other types are ignored."""
         return True
 
     def is_usable(self, value: Any) -> bool:

@@ -351,7 +351,7 @@ def _call_method(instance: Any, method: str, *args: Any, **kwargs: Any) -> Any:
 
 
 class CustomErrorHandler(Custom):
-    """Error handler that calls ``interpret_response`` and ``backoff_time`` of the Python class."""
+    """Error handler that calls a connector's class: ``interpret_response`` and ``backoff_time``."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("interpret_response",)
 

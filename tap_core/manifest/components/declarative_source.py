@@ -130,9 +130,9 @@ class DynamicStreamCheckConfig:
 class CheckStream:
     """Connection check that reads the first record of each named stream.
 
-    Without `stream_names` it reads those of all streams; with an empty list it reads nothing, as in
-    airbyte-cdk. It fails if a request fails; a stream without records passes. `config_overrides`
-    are settings, without templates, that apply to the check only.
+    Without `stream_names` it reads the first record of all streams; with an empty list it reads
+    nothing, as in airbyte-cdk. It fails if a request fails; a stream without records passes.
+    `config_overrides` are settings, without templates, that apply to the check only.
     """
 
     stream_names: list[str] | None = None

@@ -186,7 +186,7 @@ class HttpResponseFilter:
     def find_resolution(
         self, response: requests.Response, scope: TemplateScope
     ) -> ResponseResolution | None:
-        """Return the filter's action, message and failure type for a response that matches it.
+        """Return this response filter's action, message and failure type for a matching response.
 
         Return None if the response does not match, or if the filter has no action.
         """
@@ -351,7 +351,7 @@ class ExponentialBackoffStrategy:
         """Return `factor` times 2 to the power of ``tries`` (seconds), plus a jitter if declared.
 
         ``tries`` is the number of attempts so far. The random jitter is between 0 and 2 times
-        `jitter_range_in_seconds`. A `factor` of 0 is the same as none, as in airbyte-cdk.
+        `jitter_range_in_seconds`. A `factor` of 0 means the default factor, as in airbyte-cdk.
         """
         seconds = (self.factor or _FACTOR) * 2.0**tries
         return _add_jitter(seconds, self.jitter_range_in_seconds)
@@ -376,7 +376,10 @@ class _HeaderBackoff:
             raise ManifestError(f"`regex` is not a valid regular expression: {error}.") from None
 
     def _parse_header(self, response: requests.Response | None) -> float | None:
-        """Return the number in the header; None if there is no response, header or number."""
+        """Return the number in the declared response header as a float.
+
+        Return None if there is no response, no such header or no number in it.
+        """
         text = None if response is None else response.headers.get(self.header)
         if not text:
             return None
@@ -398,7 +401,9 @@ class WaitTimeFromHeader(_HeaderBackoff):
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds in the header; None if the header is missing or no positive number.
+        """Return the seconds to wait that the response header contains.
+
+        Return None if the header is missing or its value is not a positive number.
 
         Raises:
             FatalAPIError: The wait is `max_waiting_time_in_seconds` or longer.
@@ -419,7 +424,7 @@ class WaitUntilTimeFromHeader(_HeaderBackoff):
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds until the timestamp in the header, but at least `min_wait`.
+        """Return the seconds until the time in the response header, but at least `min_wait`.
 
         Without `min_wait`, return None if the header is missing or the timestamp is in the past.
 
@@ -446,10 +451,10 @@ class WaitTimeFromResponse:
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds to wait before a retry; None unless the template is a positive number.
+        """Return the seconds to wait; None unless the template renders as a positive number.
 
-        A template that fails on a response is logged and returns None: the body of an error may
-        have another form than that for which the template was written.
+        If the template fails on a response, log this and return None: the body of an error response
+        may have another structure than the one for which the template was written.
 
         Raises:
             FatalAPIError: The wait is `max_waiting_time_in_seconds` or longer.
@@ -476,7 +481,7 @@ def _add_jitter(seconds: float, jitter_range: float | None) -> float:
 
 
 def _check_wait(seconds: float, limit: float | None, response: requests.Response | None) -> None:
-    """Raise FatalAPIError if a wait is at least ``limit`` seconds; None means one day."""
+    """Raise FatalAPIError if a wait is ``limit`` seconds or longer; a limit of None is one day."""
     limit = LONGEST_WAIT if limit is None else limit
     if seconds >= limit:
         raise FatalAPIError(

@@ -89,7 +89,7 @@ class ResponseToFileExtractor(BoundedReader):
 
 
 def _make_unique_names(header: list[str]) -> list[str]:
-    """Return unique column names for a CSV header, numbered like those of pandas.
+    """Return unique column names for a CSV header, with numbers added as pandas adds them.
 
     For example, ``['id', '', 'id']`` becomes ``['id', 'Unnamed: 1', 'id.1']``. A number is skipped
     if another column already has the name: ``['a', 'a', 'a.1']`` becomes ``['a', 'a.2', 'a.1']``.

@@ -300,8 +300,8 @@ class UnionPartitionRouter:
     """Partition router that yields the slices of several routers, but no value twice.
 
     All slices have the same partition field. Other values, such as ``parent_slice``, become extra
-    fields, which are not stored in the state. So the state of a slice is the same, whichever router
-    has yielded the slice.
+    fields, which are not stored in the state. So the state of a slice does not depend on the router
+    that has yielded the slice.
     """
 
     partition_routers: list[PartitionRouter]
@@ -327,7 +327,7 @@ class UnionPartitionRouter:
     def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
         """Yield a context (a dict of partition values) for each distinct value of the routers.
 
-        The order is that of the routers.
+        The values are in the order of the routers.
 
         Raises:
             ManifestError: A slice has no value for the partition field.

@@ -106,7 +106,10 @@ class CombinedExtractor:
     def replace_decoder(
         self,
     ) -> Callable[[Decoder], Callable[[requests.Response], Iterator[Any]]] | None:
-        """Function that replaces the decoder; None if all extractors take decoded documents."""
+        """Function that replaces a decoder by one that passes on the undecoded response.
+
+        Each extractor then decodes the response itself. None if all take decoded documents.
+        """
         if not any(getattr(one, "replace_decoder", None) for one in self.extractors):
             return None
         return lambda decoder: lambda response: iter((_UndecodedResponse(response, decoder),))
@@ -114,8 +117,8 @@ class CombinedExtractor:
     def extract(self, document: Any) -> Iterator[Any]:
         """Yield the records that the extractors find in a document, according to `mode`.
 
-        An empty record is replaced by `SKIPPED_RECORD` if `skip_empty_records` is set. Such markers
-        are no match.
+        An empty record is replaced by `SKIPPED_RECORD` if `skip_empty_records` is set. For
+        ``first_match``, such a marker does not count as a record.
         """
         for extractor in self.extractors:
             if isinstance(document, _UndecodedResponse):
@@ -152,7 +155,7 @@ class RecordFilter:
     condition: Condition = False
 
     def keeps(self, record: Record, scope: TemplateScope) -> bool:
-        """Return True if the condition is true for the record.
+        """Return True if the filter's template `condition` is true for a record.
 
         Without a condition, return False, as in airbyte-cdk.
         """
@@ -169,7 +172,8 @@ RecordPredicate: TypeAlias = RecordFilter | CustomRecordFilter
 class _RecordSteps:
     """Processing steps for each record: transformations, filter, normalization of the values.
 
-    ``before`` contains the transformations that run before the filter, ``after`` the other ones.
+    ``before`` contains the transformations that run before the filter, ``after`` those that run
+    after it.
     """
 
     before: _Changes = field(default_factory=list)

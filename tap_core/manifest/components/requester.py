@@ -348,8 +348,8 @@ def _join_url(base: str, path: str) -> str:
 def _can_append_path(folder: str) -> bool:
     """Return True if a simple relative path can be appended to a base URL.
 
-    Appending has then the same result as `urljoin`, and is faster. ``folder`` is the base URL with
-    a final slash.
+    Appending then gives the result of `urljoin`, but faster. ``folder`` is the base URL with a
+    final slash.
     """
     return urljoin(folder, "a/b") == f"{folder}a/b"
 

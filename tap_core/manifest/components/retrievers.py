@@ -51,9 +51,9 @@ class SimpleRetriever:
     def __post_init__(self) -> None:
         """Raise ManifestError for combinations of options that are not supported.
 
-        The requester or the paginator may not support a page size reduction. A pagination reset
-        with a record limit cannot be combined with a record filter, nor an OffsetIncrement with the
-        union of extractors.
+        They are: a page size reduction that the requester or the paginator does not support; a
+        pagination reset with a record limit and a record filter; an OffsetIncrement and an
+        extractor that yields the union of several extractors.
         """
         validate_reduction(self.page_size_reduction, self.requester, self.paginator)
         reset = self.pagination_reset

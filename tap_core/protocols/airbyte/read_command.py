@@ -40,8 +40,8 @@ def read(
         configured: Configured catalog of the sync.
         input_state: State from which the streams resume.
         write: Called with complete lines of JSON.
-        report_error: Called with the error of each stream that failed, and with the stream; with
-            None instead if the error may be that of one of its child streams.
+        report_error: Called with each error, and with the stream that failed. The stream is None if
+            the error may concern a child stream instead.
 
     Raises:
         CatalogFileError: A stream does not support the configured cursor field.

@@ -553,8 +553,8 @@ def _index_by_name(expected: Iterable[StreamId]) -> dict[str, StreamId]:
 def _restore_input_bytes(message: _Message, repaired: bytes, line: bytes) -> _Message:
     """Return ``message`` with its record or state as it is in ``line``, the line of the input.
 
-    The message was parsed from ``repaired``, a copy of the line in which text that cannot be
-    decoded, such as a lone surrogate, is replaced by text of the same length. A record with such
+    The message was parsed from ``repaired``. This is a copy of the line in which text that cannot
+    be decoded, such as a lone surrogate, is replaced by text of equal length. A record with such
     text becomes a `_TextBody`.
     """
     if isinstance(message, _State):
