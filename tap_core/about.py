@@ -51,8 +51,8 @@ class AboutInfo:
         requirement: Argument of ``pip install`` that installs the plugin, such as ``tap-x`` or
             ``tap-core-sdk[spark]``; "" if this is not known.
         documentation_url: URL of the plugin's documentation, or None.
-        combinations: JSON Schema keywords, such as ``anyOf``, that require one of several groups
-            of settings. They apply in addition to the keywords in ``settings``.
+        combinations: JSON Schema keywords, such as ``anyOf``, that require one of several groups of
+            settings. These keywords apply in addition to those in ``settings``.
     """
 
     name: str
@@ -376,8 +376,8 @@ def documentation_url(package_metadata: Any) -> str | None:
 def changelog_url(package_metadata: Any) -> str | None:
     """Return the changelog URL in a package's metadata, or None.
 
-    The URL is found by its label, which must be one of the well-known labels for changelogs in the
-    Python Packaging User Guide, such as ``changelog``.
+    The URL must have one of the labels that the Python Packaging User Guide lists for changelogs,
+    such as ``changelog``.
     """
     wanted = ("changelog", "change log", "changes", "release notes", "what's new", "history")
     return _project_url(package_metadata, wanted)

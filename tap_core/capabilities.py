@@ -48,7 +48,7 @@ class DeprecatedEnum(Enum):
     deprecation: str | None
 
     def __new__(cls, value: object, deprecation: str | None = None) -> DeprecatedEnum:  # noqa: PYI034
-        """Create a member; for a deprecated one, ``deprecation`` names its replacement."""
+        """Create an enumeration member; ``deprecation`` names the replacement, if deprecated."""
         member = object.__new__(cls)
         member._value_ = value
         member.deprecation = deprecation

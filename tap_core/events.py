@@ -34,7 +34,7 @@ class StreamId:
     namespace: str | None = None
 
     def __str__(self) -> str:
-        """Return ``namespace.name``, or only the name."""
+        """Return the stream as ``namespace.name``, or only its name if it has no namespace."""
         return f"{self.namespace}.{self.name}" if self.namespace else self.name
 
 

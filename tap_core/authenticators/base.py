@@ -166,7 +166,7 @@ def deprecated(member: str, instead: str, *, calls: int = 1) -> None:
 def _find_stream(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Return the stream among the arguments of an authenticator's constructor, or None.
 
-    It is the first positional argument or the keyword argument ``stream``.
+    The stream is the first positional argument or the keyword argument ``stream``.
     """
     first = args[0] if args else None
     if hasattr(first, "config") and hasattr(first, "tap_name"):

@@ -24,8 +24,8 @@ _Item = TypeVar("_Item")
 def lazy_chunked_generator(iterable: Iterable[_Item], chunk_size: int) -> Iterator[Iterator[_Item]]:
     """Split an iterable into chunks, and yield an iterator over the items of each chunk.
 
-    A chunk has at most ``chunk_size`` items. They are read when the chunk is requested, so only one
-    chunk at a time is in memory.
+    A chunk has at most ``chunk_size`` items. Its items are read when the chunk is requested, so
+    only one chunk at a time is in memory.
     """
     items = iter(iterable)
     while chunk := list(itertools.islice(items, chunk_size)):

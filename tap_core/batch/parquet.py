@@ -66,7 +66,7 @@ class ParquetEncoder:
     """Encoder of one Parquet file, which collects all rows in memory and then writes the file."""
 
     def __init__(self, file: IO[bytes], schema: JsonSchema, compression: str | None) -> None:
-        """Create an encoder.
+        """Create an encoder that writes one Parquet file.
 
         Args:
             file: Open file to write to.

@@ -38,7 +38,8 @@ _AZURE_HOST: Final = re.compile(
 def get_allowed_schemes(config: Any) -> frozenset[str]:
     """Return the URL schemes from which a target may read batch files.
 
-    They are those of object stores and those in the setting ``batch_schemes``.
+    The result contains the schemes of object stores, and the schemes in the setting
+    ``batch_schemes``.
     """
     configured: Iterable[Any] = config.get(SCHEMES_SETTING) or ()
     return SCHEMES | {str(scheme).lower().removesuffix("://") for scheme in configured}

@@ -89,8 +89,8 @@ def _get_texts(schema: Schema, keywords: tuple[str, ...]) -> Any:
 def _get_label(texts: Any, number: int, value: str) -> str:
     """Return the title or description of one ``enum`` value, or "" if it has none.
 
-    ``texts`` contains the titles or descriptions of all values. It is a list with the index
-    ``number``, or a dict with the key ``value``.
+    ``texts`` contains the titles or descriptions of all values, either in a list, at the index
+    ``number``, or in a dict, under the key ``value``.
     """
     if isinstance(texts, dict):
         return str(texts.get(value) or "")

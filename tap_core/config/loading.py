@@ -218,9 +218,8 @@ def _warn_of_misspelled_variables(
 ) -> None:
     """Log a warning for each environment variable whose name is probably misspelled.
 
-    A name is probably misspelled if it starts with ``prefix``, is not the variable of a setting,
-    and resembles a variable that could be set but is not. The variable for the log level is never
-    reported.
+    Such a name starts with ``prefix``, but no setting has this variable. It resembles the variable
+    of a setting, which is not set. The variable for the log level is never reported.
     """
     known = {env_var_name("", setting) for setting in settings}
     unset = [name for name in known if prefix + name not in variables]

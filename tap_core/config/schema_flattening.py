@@ -90,7 +90,7 @@ def flatten_schema(schema: Schema) -> FlattenedSchema:
 
 
 def _drop_null(alternatives: Any) -> list[Schema]:
-    """Return the schemas in the value of ``oneOf`` or ``anyOf``, without that of the type null."""
+    """Return the schemas in the value of ``oneOf`` or ``anyOf``, except a schema of type null."""
     found = alternatives if isinstance(alternatives, list) else []
     return [each for each in found if isinstance(each, Mapping) and each.get("type") != "null"]
 

@@ -21,7 +21,8 @@ _SPELLINGS: Final = {"ids": "IDs", "oauth": "OAuth", "urls": "URLs"}
 def make_label(title: str, above: str) -> str:
     """Return the label of a setting inside an object: "Database: Port" for ``title`` "Port".
 
-    ``above`` is the title of the object. It is left out if it is empty or part of ``title``.
+    ``above`` is the title of the object. The object's title is left out if it is empty or part of
+    ``title``.
     """
     return title if not above or above.casefold() in title.casefold() else f"{above}: {title}"
 

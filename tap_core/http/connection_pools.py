@@ -121,8 +121,8 @@ class _Response(HTTPResponse):
     def begin(self) -> None:
         """Read the status line and the headers of the response.
 
-        Common responses are parsed without the email parser of http.client, which is slow;
-        http.client reads all others, and interim responses are skipped (RFC 9110, section 15.2).
+        Common responses are parsed without the slow email parser of http.client, all others with
+        it. Interim responses are skipped (RFC 9110, section 15.2).
 
         Raises:
             RemoteDisconnected: The connection was closed before the end of the headers. http.client

@@ -66,8 +66,8 @@ def _make_limits(requests: float) -> RateLimits:
 def wait_for_slot(owner: Any, stream: str, limit: float | None) -> None:
     """Sleep until the rate limits of a stream and of its tap allow one more request.
 
-    The limit of the stream comes first: a slot in the tap's limit is reserved only when the stream
-    can use it at once. If another process that syncs the same tap has received a Retry-After
+    The limit of the stream comes first, so that a slot in the tap's limit is reserved only when the
+    stream can use it at once. If another process that syncs the same tap has received a Retry-After
     header, the function also waits for the time in that header.
 
     Args:

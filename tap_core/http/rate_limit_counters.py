@@ -104,7 +104,10 @@ class LeakyBucket:
         return Reservation(begin - now, is_taken=True)
 
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:  # noqa: ARG002
-        """If no requests remain (``left`` is 0), block all time slots for ``seconds`` seconds."""
+        """If the API reports that no requests remain (``left`` is 0), block all slots for a time.
+
+        ``seconds`` is the length of this time; if it was not reported, nothing is blocked.
+        """
         if left == 0 and seconds is not None:
             with self._lock:
                 self._free_at = max(self._free_at, time.monotonic() + seconds)

@@ -126,7 +126,8 @@ def build_body_arguments(data: Any, *, as_json: bool) -> dict[str, Any]:
     """Return the keyword arguments of `requests.Request` for the body ``data``.
 
     ``as_json`` is True to send the body as JSON. A JSON body with a ``Decimal`` is serialized here,
-    because the json module rejects decimals; the result then also contains the Content-Type header.
+    because the json module rejects decimals. In this case, the result also contains the
+    Content-Type header.
     """
     if not as_json:
         return {"data": data}
@@ -168,7 +169,7 @@ def _prepare_plain(
 ) -> requests.PreparedRequest:
     """Prepare a request as ``session.prepare_request`` does, but faster.
 
-    It is correct only for a session that adds nothing but headers (see `_adds_headers_only`).
+    The result is correct only if the session adds nothing but headers (`_adds_headers_only`).
     """
     ready = requests.PreparedRequest()
     ready.prepare_method(request.method)

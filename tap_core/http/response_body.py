@@ -185,7 +185,7 @@ def _is_cut_off(decoder: Any) -> bool:
 
 
 def _has_gzip_header(decompressor: Any) -> bool:
-    """Return True if the bytes after a gzip member can be the header of another member.
+    """Return True if the bytes after a gzip member can begin another gzip member.
 
     zlib rejects a wrong header only at its second byte, which may not have been received. So a copy
     of ``decompressor`` gets the correct second byte here, after the received bytes.

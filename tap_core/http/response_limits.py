@@ -122,8 +122,8 @@ class Deadline:
     def longest_silence(self, left: float) -> float:
         """Return the number of seconds without data after which a connection is closed.
 
-        It is half of the time limit or, if that is more, half of the remaining seconds ``left``, as
-        for a large file. The other half is left for a retry.
+        The result is half of the time limit, or half of the remaining seconds ``left`` if that is
+        more, as for a large file. The other half is left for a retry.
         """
         return max(left, self.limits.max_response_seconds or 0.0) / 2
 
@@ -168,8 +168,8 @@ class ReadingTime:
     """Limit on the processor time that a thread uses to read the records of one response.
 
     The time between two chunks of the body counts. It includes the processing of records, but no
-    waiting. It does not count if the thread sends a request or reads another response in between,
-    for example for a child stream.
+    waiting. The time does not count if the thread sends a request or reads another response in
+    between, for example for a child stream.
     """
 
     def __init__(self, most: float | None, limit: float = 0.0) -> None:

@@ -235,8 +235,8 @@ class _Exchange:
 def _find_trusted_certificates(session: requests.Session) -> dict[str, str]:
     """Return the argument ``verify`` of `requests.Session.send`, if the environment has a value.
 
-    It is the file or folder with the certificates to trust, which the environment variable
-    ``REQUESTS_CA_BUNDLE`` or ``CURL_CA_BUNDLE`` names. `requests.Session.send` does not read these
+    The value is the path of the trusted certificates (a file or folder) in the environment variable
+    ``REQUESTS_CA_BUNDLE`` or ``CURL_CA_BUNDLE``. `requests.Session.send` does not read these
     variables, unlike `requests.Session.request`. Settings of the session take precedence.
 
     Raises:

@@ -38,9 +38,9 @@ _NO_DURATION = ISODuration(0, dt.timedelta())
 class MinMaxDatetime:
     """Datetime with an optional minimum and maximum, for the start or end of a cursor.
 
-    The datetime, the minimum and the maximum are each a string, or a function that takes the tap's
-    config and returns a string. The format of the strings is ``datetime_format`` or, if this is
-    empty, one of the cursor's datetime formats.
+    Each of the three is a string, or a function that takes the tap's config and returns a string.
+    The format of the strings is ``datetime_format`` or, if this is empty, one of the cursor's
+    datetime formats.
     """
 
     datetime: str | Callable[[Mapping[str, Any]], str]
@@ -295,9 +295,9 @@ class DatetimeBasedCursor:
     ) -> Iterator[TimeWindow]:
         """Yield consecutive time windows of the length ``step`` from ``lower`` to ``end``.
 
-        There is a single window if ``step`` is not set, and also for a data feed, which returns the
-        newest records first and cannot be filtered by time. ``reads_end`` is True if an interrupted
-        sync may have left unread records at ``lower``; see `split_into_windows`.
+        Without a ``step`` there is a single window. A data feed also has a single window, because
+        it returns the newest records first and cannot be filtered by time. ``reads_end`` is True if
+        an interrupted sync may have left unread records at ``lower``; see `split_into_windows`.
         """
         spans = split_into_windows(
             lower,

@@ -59,7 +59,7 @@ class CursorComparator(ReplicationKeyComparator):
             return None
 
     def is_usable(self, value: Any) -> bool:
-        """Return True if a value can be a bookmark, because it matches a format of the cursor."""
+        """Return True if a cursor value can become a bookmark: it matches one of the formats."""
         return self.instant(value) is not None
 
     def warn_unusable(self, value: Any) -> None:

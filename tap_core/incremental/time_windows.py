@@ -68,8 +68,8 @@ class ClampPolicy:
     def ceiling(self, instant: datetime) -> datetime:
         """Return the first start of a day, week or month (see ``target``) at or after a datetime.
 
-        The first day of a week or month counts as its start: for any time on this day, return the
-        beginning of the day.
+        The whole first day of a week or month counts as its start: for any time on this day, return
+        its midnight.
         """
         begun = self.floor(instant)
         if begun == instant or (self.target != "DAY" and begun.date() == instant.date()):

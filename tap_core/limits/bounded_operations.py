@@ -334,7 +334,8 @@ class Bounds:
 def _estimate_padding(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
     """Return the maximum size of the text that a padding method such as ``ljust`` returns.
 
-    It is the largest integer among the arguments of the call: any of them can set the width.
+    This is the largest integer among the arguments of the call, because any of them can set the
+    width.
     """
     del owner, most
     return max(

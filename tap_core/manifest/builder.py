@@ -80,7 +80,8 @@ def build_component(
 class _Position:
     """Position of a YAML node in the manifest: its path of keys and its line, for error messages.
 
-    It also contains the ``$parameters`` and the restricted template variables of the node.
+    It also contains the ``$parameters`` of the node, and those template variables that only few
+    components may use.
     """
 
     path: str
@@ -255,8 +256,8 @@ class Builder:
     def _convert_list(self, expected: FieldType, node: list[Any], position: _Position) -> Any:
         """Convert each item of a YAML list to the item type of ``expected``.
 
-        Return the marker `UNKNOWN` if an item has a problem, which was reported, or if it depends
-        on a config that is not known yet.
+        Return the marker `UNKNOWN` if an item has a problem (after reporting it), or if the item
+        depends on a config that is not known yet.
         """
         inner = expected.item
         if inner is None:
@@ -467,8 +468,9 @@ class Builder:
     ) -> Iterable[tuple[str, FieldType]]:
         """Return the name and the expected type of each option of a component class.
 
-        A class can narrow the types depending on other options in ``node``: its static method
-        ``literal_types`` returns the Python types that a rendered template may be parsed as.
+        A class can narrow the types, depending on other options in ``node``. Its static method
+        ``literal_types`` then returns the Python types to which a rendered template may be
+        converted.
         """
         get_literal_types = getattr(component, "literal_types", None)
         if get_literal_types is None:

@@ -204,8 +204,8 @@ def _run_tap(manifest: Path, overrides: Mapping[str, str], arguments: Sequence[s
 def _find_config_file(arguments: Sequence[str]) -> Path | None:
     """Return the path of the config file if ``--config`` names exactly one file; otherwise None.
 
-    The path is needed before the tap parses its arguments: stream discovery may refresh a token and
-    write it to the config file.
+    The path is needed before the tap parses its arguments, because stream discovery may refresh a
+    token and write it to the config file.
     """
     words = iter(arguments)
     pairs = (word.partition("=") for word in words)

@@ -52,7 +52,7 @@ _SLICE_ERRORS: Final = (FatalAPIError, RetriableAPIError, RequestException, Fail
 
 
 class CursorSlice(NamedTuple):
-    """Slice of a custom or counting cursor, with the reader that yielded the slice."""
+    """Slice of a custom cursor or IncrementingCountCursor, with the reader that yielded it."""
 
     reader: CursorReader
     cursor_slice: CdkStreamSlice
@@ -97,13 +97,14 @@ class ManifestReader(WindowReader):
 
     @property
     def start_date(self) -> Any:
-        """Start value for a slice without a bookmark; None for a custom or counting cursor."""
+        """Start for a slice without a bookmark; None unless the cursor is a DatetimeBasedCursor."""
         return None if self._components.other_cursor is not None else super().start_date
 
     def make_comparator(self) -> ReplicationKeyComparator:
         """Return the comparator for replication key values.
 
-        A custom or counting cursor compares the values itself; other streams use the default.
+        A custom cursor or IncrementingCountCursor has its own comparator; other streams use the
+        default one.
         """
         cursor, default = self._components.other_cursor, super().make_comparator()
         return default if cursor is None else cursor.make_comparator(self.stream.name, default)
@@ -111,7 +112,7 @@ class ManifestReader(WindowReader):
     def find_later(self, value: str, start_date: str) -> str:
         """Return the later of a bookmark and a start date.
 
-        With a custom or counting cursor, return the bookmark.
+        With a custom cursor or IncrementingCountCursor, return the bookmark.
         """
         if self._components.other_cursor is not None:
             return value
@@ -300,7 +301,7 @@ class ManifestReader(WindowReader):
         """Return (partition values, cursor interval) of the current slice.
 
         The cursor interval is the part of a slice that the cursor adds, such as ``{"start": 5}``.
-        It is {} if the stream has no custom or counting cursor.
+        It is {} unless the stream has a custom cursor or an IncrementingCountCursor.
         """
         extra_fields = getattr(context, "extra_fields", None)
         partition = PartitionSlice(context or {}, extra_fields=extra_fields)
@@ -334,10 +335,10 @@ class ManifestReader(WindowReader):
         return copy.deepcopy(state or to_cursor_state(manager.stream_state, key))
 
     def _close_slice(self, context: Context | None, state: Mapping[str, Any] | None) -> None:
-        """Store the state of a custom or counting cursor after all records of a slice are written.
+        """Store the state of a custom cursor after all records of a slice are written.
 
-        ``state`` is the state after the slice. If it is None, the cursor uses an ordinary bookmark,
-        and nothing is stored.
+        ``state`` is the state after the slice. An IncrementingCountCursor has an ordinary bookmark
+        instead: ``state`` is then None, and nothing is stored.
         """
         stream = self.stream
         if state is None or stream.replication_method != REPLICATION_INCREMENTAL:

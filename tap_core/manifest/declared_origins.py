@@ -76,8 +76,9 @@ def make_component_route(
 ) -> Route:
     """Return the rules for sending a component's own request, such as a token request.
 
-    It may be sent only to the origin (scheme, host, port) of its URL. ``node`` is the declaration
-    of the component's stream. ``requires_https`` returns True if credentials need HTTPS.
+    Such a request may be sent only to the origin (scheme, host, port) of its URL. ``node`` is the
+    declaration of the component's stream. ``requires_https`` returns True if credentials need
+    HTTPS.
     """
     own = parse_origin(request.url)
     return Route(

@@ -98,8 +98,8 @@ class BoundedReader:
     def bound(self, data: object = None) -> Bound:
         """Return the size limit for a document, line or row of a byte stream.
 
-        It is `max_unpacked_bytes` if set. Otherwise it is the limit of ``data``, the stream of the
-        outer decoder, or 64 MiB if ``data`` has no limit.
+        The limit is `max_unpacked_bytes` if that is set. Otherwise it is the limit of ``data``, the
+        stream of the outer decoder, or 64 MiB if ``data`` has no limit.
         """
         if self.max_unpacked_bytes is not None:
             return Bound(self.max_unpacked_bytes, f"{_SETTING} of the decoder")

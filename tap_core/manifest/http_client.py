@@ -382,7 +382,7 @@ class ManifestClient:
 
     @property
     def _error_handler(self) -> ErrorHandler:
-        """Error handler of the current request: that of a component, or that of the stream."""
+        """Error handler of the current request: a component's, or else the stream's handler."""
         return self._component_handler or self.components.error_handler
 
     def _add_retries(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -457,8 +457,8 @@ class ManifestClient:
     def _check_body(self, response: requests.Response) -> None:
         """Parse a JSON body as soon as it is received, so that a truncated body leads to a retry.
 
-        If the record extractor reads the response itself, only the length of the body is checked,
-        because the body need not be JSON.
+        If the record extractor reads the response itself, the body may have any format, so only its
+        length is checked.
         """
         retriever = self.components.retriever
         if getattr(retriever.record_selector.extractor, "replace_decoder", None) is not None:

@@ -327,8 +327,8 @@ class DeclarativeStreamProtocol(Protocol):
     def keep_parent_state(self, parent: str, position: Any) -> None:
         """Store the state of a parent stream in the state of this child stream.
 
-        It is stored after all slices read so far are synced. ``parent`` is the name of the parent
-        stream, ``position`` its `resume_position`.
+        The parent's state is stored after all slices read so far are synced. ``parent`` is the name
+        of the parent stream, ``position`` its `resume_position`.
         """
 
     def resume_from(self, position: Any) -> DeclarativeStreamProtocol:

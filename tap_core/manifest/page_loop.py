@@ -141,7 +141,7 @@ class PageLoop:
     def _keep_first(self, documents: Iterator[Any]) -> Iterator[Any]:
         """Yield the documents of a response, and keep the first one for the paginator's templates.
 
-        It is not kept if the processing of records may change it.
+        The first document is not kept if the processing of records may change it.
         """
         self._first_document = None
         for document in documents:
@@ -152,7 +152,7 @@ class PageLoop:
     def _read_document(self, response: requests.Response) -> Any:
         """Return the first document of a response for the paginator's templates; {} without one.
 
-        It is decoded again if the processing of records may have changed it.
+        The document is decoded again if the processing of records may have changed it.
         """
         if self._is_pristine:
             return {} if self._first_document is None else self._first_document

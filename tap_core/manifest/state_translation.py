@@ -170,9 +170,9 @@ def to_parent_state(state: Mapping[str, Any] | None, cursor_field: str) -> dict[
 def to_cdk_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
     """Convert the state of a stream to airbyte-cdk's format.
 
-    The state of slices also gets the keys by which migrations recognize the current format:
-    ``state``, the latest cursor of all slices, and ``parent_state``. A state that is not in the
-    format of this SDK is returned unchanged.
+    If the state has slices, the keys ``state`` (the latest cursor of all slices) and
+    ``parent_state`` are added, by which migrations recognize the current format. A state that is
+    not in the format of this SDK is returned unchanged.
     """
     if not _is_own_format(state):
         return state

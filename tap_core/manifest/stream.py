@@ -133,7 +133,7 @@ class ManifestStream(Stream):
 
     @property
     def incremental_sync(self) -> DatetimeBasedCursor | None:
-        """DatetimeBasedCursor with the user's ``cutoff`` and ``boundary``; None for any other."""
+        """DatetimeBasedCursor with the user's ``cutoff`` and ``boundary``; None if not declared."""
         return self.components.datetime_cursor
 
     @property
@@ -220,8 +220,9 @@ class ManifestStream(Stream):
     def resume_position(self) -> Any:
         """State that this parent stream has reached, for `resume_from` in the next sync.
 
-        It is None for a stream that `resume_from` did not create. It is read after the last slice,
-        because each slice may change a bookmark that several slices share.
+        Only a stream that `resume_from` created has such a state; others have None. The state is
+        read after the last slice, because each slice may change a bookmark that several slices
+        share.
         """
         if self._resume_document is None:
             return None
@@ -303,8 +304,8 @@ class ManifestStream(Stream):
     def _read_halves(self, context: Context | None, error: SyncError) -> Iterator[Record]:
         """Split the current time window in two, and yield the records of both halves.
 
-        ``error`` is the API's error for the whole window. It is raised if the manifest does not
-        declare that windows may be split.
+        ``error`` is the API's error for the whole window. This error is raised if the manifest does
+        not declare that windows may be split.
         """
         splitting, cursor = self.retriever.request_window_splitting, self.incremental_sync
         if splitting is None or cursor is None or self.stream_interval is None:
@@ -368,7 +369,7 @@ class ManifestStream(Stream):
     def _make_request(self, token: PageToken) -> HTTPRequest:
         """Return the request for a page.
 
-        It has the options of the paginator, the partition routers and the cursor.
+        The request has the options of the paginator, the partition routers and the cursor.
         """
         retriever, scope = self.retriever, token.scope
         self._client.scope = scope

@@ -121,7 +121,7 @@ class StreamComponents:
     def incremental_node(self) -> Mapping[str, Any]:
         """Node of the manifest that declares the incremental sync.
 
-        It is the stream's own node or, for a StateDelegatingStream, the node of its incremental
+        This is the stream's own node, but for a StateDelegatingStream the node of its incremental
         stream.
         """
         found: Mapping[str, Any] = self.node.get("incremental_stream", self.node)
@@ -204,7 +204,7 @@ class StreamComponents:
 
     @cached_property
     def datetime_cursor(self) -> DatetimeBasedCursor | None:
-        """DatetimeBasedCursor with the user's ``cutoff``, ``boundary``; None for other cursors."""
+        """DatetimeBasedCursor with the user's ``cutoff`` and ``boundary``; None if not declared."""
         if not self.incremental_node.get("incremental_sync"):
             return None
         cursor = self.declared.incremental_sync
@@ -292,7 +292,7 @@ class StreamComponents:
     def is_state_expired(self, state: Mapping[str, Any], stream: str) -> bool:
         """Return True if a state is too old for a sync to resume from it.
 
-        It is too old if its latest bookmark is older than ``api_retention_period``, or if no
+        A state is too old if its latest bookmark is older than ``api_retention_period``, or if no
         bookmark is a datetime. Return False if the manifest does not set this option, or if the
         stream has no DatetimeBasedCursor.
         """

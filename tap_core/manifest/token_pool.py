@@ -200,8 +200,8 @@ class TokenRotator:
     def _compute_delay(self, quota: TokenQuota) -> float:
         """Return the seconds by which to delay a request because the quotas are nearly used up.
 
-        The delay spreads the remaining requests over the quota window. It is 0 if a token has more
-        requests left than the reserve that the manifest declares.
+        The delay spreads the remaining requests over the quota window. The result is 0 if a token
+        has more requests left than the reserve that the manifest declares.
         """
         declared, states = self._declared, self._get_states(quota)
         fraction, minimum = declared.budget_reserve_fraction, declared.budget_min_reserve

@@ -279,7 +279,7 @@ class _Translator:
         return None if node is None else self.translate(node)
 
     def bind(self, value: Any) -> ast.expr:
-        """Store a value as a variable of the generated code; return the node that loads it."""
+        """Store a value as a variable of the generated code; return the node that reads it."""
         name = f"k{len(self.bound)}"
         self.bound[name] = value
         return _load(name)
@@ -315,7 +315,7 @@ class _Translator:
 
     @contextmanager
     def nested_scope(self) -> Iterator[None]:
-        """Context manager: limit the scope of a comprehension's loop variables to the block."""
+        """Context manager that limits the scope of a comprehension's variables to its block."""
         outer = dict(self._locals)
         try:
             yield

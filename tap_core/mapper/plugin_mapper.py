@@ -93,9 +93,8 @@ class PluginMapper:
     def register_raw_streams_from_catalog(self, catalog: Catalog) -> None:
         """Create the maps of all streams in a catalog, for the selected properties of each stream.
 
-        If a stream itself is not selected, all its properties are used, because its keys may be
-        among the properties that are not selected. Log a warning for each entry of ``stream_maps``
-        that matches no stream.
+        For a stream that is not selected, all properties are used, because otherwise its keys could
+        be missing. Log a warning for each entry of ``stream_maps`` that matches no stream.
         """
         self._warn_of_unknown_streams(
             [entry.stream or entry.tap_stream_id for entry in catalog.streams]

@@ -116,7 +116,7 @@ class CdkRecordFilter:
         stream_slice: Any = None,
         next_page_token: Mapping[str, Any] | None = None,
     ) -> Iterable[Mapping[str, Any]]:
-        """Yield the records for which the condition is true; ``stream_state`` is ignored."""
+        """Yield the records that satisfy the template `condition`; ignore ``stream_state``."""
         for record in records:
             variables: dict[str, Any] = {
                 "record": record,

@@ -67,7 +67,7 @@ class CdkJsonFileSchemaLoader(CdkSchemaLoader):
 
     @classmethod
     def within(cls, folder: Path) -> type[CdkJsonFileSchemaLoader]:
-        """Return a subclass that resolves relative file paths in ``folder``."""
+        """Return a subclass that looks up relative paths of schema files in ``folder``."""
         return type(cls.__name__, (cls,), {"FOLDER": folder, "__module__": cls.__module__})
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:

@@ -68,7 +68,7 @@ class ConfigRemoveFields:
     condition: Condition | None = None
 
     def change(self, config: dict[str, Any]) -> None:
-        """Remove the fields from ``config`` in place, if the condition is true or missing."""
+        """Remove the fields from ``config`` in place, unless the option `condition` is false."""
         if self.condition is None or resolve(self.condition, {"config": config}):
             RemoveFields(self.field_pointers).transform(config, {})
 
@@ -81,7 +81,7 @@ class ConfigRemapField:
     field_path: list[InterpolatedText]
 
     def __post_init__(self) -> None:
-        """Raise ManifestError if the path is empty."""
+        """Raise ManifestError if the option `field_path` is empty."""
         if not self.field_path:
             raise ManifestError("field_path is empty: name the field whose value is replaced.")
 

@@ -102,7 +102,7 @@ class IncrementingCountCursor:
     ) -> ReplicationKeyComparator:
         """Return a comparator that compares the stream's bookmarks and cursor values as numbers.
 
-        ``default``, the comparator of streams without a counting cursor, is not used.
+        ``default``, the comparator of streams without this cursor, is not used.
         """
         return _NumberComparator(ValueKind.NUMBER, stream=stream)
 

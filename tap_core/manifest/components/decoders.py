@@ -111,7 +111,7 @@ class JsonParser(BoundedReader):
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
-        """Raise ManifestError if the encoding is unknown."""
+        """Raise ManifestError if the option `encoding` is not the name of a text encoding."""
         super().__post_init__()
         _check_encoding(self.encoding)
 
@@ -214,7 +214,7 @@ class JsonItemsDecoder(_StreamDecoder):
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
-        """Raise ManifestError if the encoding is unknown."""
+        """Raise ManifestError if the option `encoding` is not the name of a text encoding."""
         super().__post_init__()
         _check_encoding(self.encoding)
 

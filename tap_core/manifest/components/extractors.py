@@ -113,8 +113,8 @@ class RecordExpander:
     def _add_parent_fields(self, parent: Record, items: list[Any]) -> Iterator[Record]:
         """Yield the list elements ``items`` as records, with the declared fields of ``parent``.
 
-        All fields are copied before the first record is yielded: the caller may change the record,
-        and so the parts of ``parent`` that the record contains.
+        All fields are copied before the first record is yielded, because the caller may change a
+        record, and thereby the parts of ``parent`` that the record contains.
         """
         copied = [(one.record_path, one.read(parent)) for one in self.parent_fields]
         original = copy.deepcopy(parent) if self.remain_original_record else {}

@@ -122,7 +122,7 @@ class RestartLimiter:
     def count_page(self, size: int) -> None:
         """Count the records of a page towards the limit of one pagination.
 
-        It is called before the next page is requested; ``size`` is the number of records.
+        The method is called before the next page is requested; ``size`` is the number of records.
 
         Raises:
             RestartPagination: The limit is reached, so that the pagination must restart.

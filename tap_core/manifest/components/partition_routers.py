@@ -180,8 +180,8 @@ class ParentStreamConfig:
         """Yield a context (a dict of partition values) for each parent record with a parent key.
 
         ``stream`` is the child stream. With `incremental_dependency`, the state of the child stream
-        includes the parent stream's state: the parent stream resumes from it, and updates it at the
-        end.
+        includes a state of the parent stream. The parent stream resumes from that state, and
+        updates it at the end.
         """
         parent = stream.parent(self.stream)
         if not self.incremental_dependency:

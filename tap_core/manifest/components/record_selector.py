@@ -309,8 +309,8 @@ def drop_nulls(select: RecordSelection) -> RecordSelection:
 def _make_extraction(extract: Callable[[Any], Iterable[Any]]) -> RecordSelection:
     """Return a function that yields the records of decoded responses, without processing them.
 
-    It is for selectors without filter and transformations. ``extract`` yields the records of one
-    document.
+    Such a function is used for selectors without filter and transformations. ``extract`` yields the
+    records of one document.
     """
 
     def select(

@@ -76,8 +76,8 @@ def estimate_line(
 ) -> bytes:
     """Return an ESTIMATE trace message as a line of JSON. Unknown numbers (None) are omitted.
 
-    ``rows`` and ``nbytes`` are the expected numbers of rows and bytes: of the stream if ``kind`` is
-    STREAM, or of the whole sync if ``kind`` is SYNC.
+    ``rows`` and ``nbytes`` are the expected numbers of rows and bytes. They apply to the stream if
+    ``kind`` is STREAM, and to the whole sync if ``kind`` is SYNC.
     """
     known = {"row_estimate": rows, "byte_estimate": nbytes}
     return trace_line(

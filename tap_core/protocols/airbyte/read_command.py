@@ -40,8 +40,8 @@ def read(
         configured: Configured catalog of the sync.
         input_state: State from which the streams resume.
         write: Called with complete lines of JSON.
-        report_error: Called with each error, and with the stream that failed. The stream is None if
-            the error may concern a child stream instead.
+        report_error: Called with each error, and with the stream that failed. None is passed as the
+            stream if the error may concern one of its child streams instead.
 
     Raises:
         CatalogFileError: A stream does not support the configured cursor field.
