@@ -183,7 +183,7 @@ def _settings(**properties: JsonSchema) -> JsonSchema:
 
 
 def _setting(kind: str, title: str, description: str, **more: Any) -> JsonSchema:
-    """Return the JSON Schema of a setting whose values have the JSON type ``kind`` or are null."""
+    """Return the JSON Schema of a nullable setting of type ``kind``, with the keywords ``more``."""
     return {"type": [kind, "null"], "title": title, "description": description, **more}
 
 

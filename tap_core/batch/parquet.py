@@ -79,7 +79,7 @@ class ParquetEncoder:
         self._bodies: list[bytes] = []
 
     def write(self, bodies: Sequence[bytes]) -> None:
-        """Add rows to the file; each row is a JSON object, encoded as bytes."""
+        """Add rows to the file; ``bodies`` contains each row as a JSON object, encoded as bytes."""
         self._bodies.extend(bodies)
 
     def finish(self) -> None:

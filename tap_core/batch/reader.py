@@ -123,7 +123,7 @@ def _decompress(file: IO[bytes], encoding: BaseBatchFileEncoding, stack: ExitSta
 
 
 def _open(address: str, storage: StorageTarget | None, limits: FileLimits) -> IO[bytes]:
-    """Open the batch file at a URL for reading.
+    """Open the batch file at the URL ``address`` for reading.
 
     With a ``storage``, the file is always read from the storage's folder. For a URL outside of it,
     the file of the same name in this folder is opened.
@@ -143,8 +143,8 @@ def _open(address: str, storage: StorageTarget | None, limits: FileLimits) -> IO
 def _resolve_address(storage: StorageTarget, address: str) -> str:
     """Return the URL from which to read a batch file; it is always in the storage's folder.
 
-    A URL in this folder is returned unchanged. For any other URL, return the URL of the file with
-    the same name in the folder, so that a BATCH message cannot name a file elsewhere.
+    A URL ``address`` in this folder is returned unchanged. For any other URL, return the URL of the
+    file with the same name in the folder, so that a BATCH message cannot name a file elsewhere.
 
     Raises:
         ValueError: The URL does not end in the name of a file.

@@ -96,7 +96,7 @@ class _JSONLinesEncoder:
         self._write = file.write
 
     def write(self, bodies: Sequence[bytes]) -> None:
-        """Write records that are already encoded as JSON, one per line."""
+        """Write the records in ``bodies``, which are already encoded as JSON, one per line."""
         self._write(b"\n".join(bodies) + b"\n")
 
     def finish(self) -> None:
@@ -111,7 +111,7 @@ class _GzipJSONLinesEncoder:
         self._packer = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_WBITS)
 
     def write(self, bodies: Sequence[bytes]) -> None:
-        """Compress and write records that are already encoded as JSON, one per line."""
+        """Compress and write the records in ``bodies``, which are encoded as JSON, one per line."""
         self._write(self._packer.compress(b"\n".join(bodies) + b"\n"))
 
     def finish(self) -> None:
@@ -161,7 +161,7 @@ class BatchFileWriter:
         self._encoder = kind.make_encoder(self._file, schema)
 
     def write(self, bodies: Sequence[bytes]) -> None:
-        """Write records that are already encoded as JSON.
+        """Write the records in ``bodies``, which are already encoded as JSON.
 
         Raises:
             BatchFileError: Writing failed; the file was deleted.

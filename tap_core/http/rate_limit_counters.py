@@ -107,6 +107,7 @@ class LeakyBucket:
         """If the API reports that no requests remain (``left`` is 0), block all slots for a time.
 
         ``seconds`` is the length of this time; if it was not reported, nothing is blocked.
+        ``terms`` is ignored.
         """
         if left == 0 and seconds is not None:
             with self._lock:
@@ -140,7 +141,7 @@ class FixedWindowCounter:
         """Lower the number of remaining requests to the number that the API reported.
 
         ``left`` is that number, and ``seconds`` the time until the window ends. Either is missing
-        (None) if the API did not report it.
+        (None) if the API did not report it. ``terms`` contains the rate limit.
         """
         [(limit, length)] = terms.rates
         with self._lock:
@@ -188,6 +189,7 @@ class SlidingWindowCounter:
         """Count the limit as used up if the API reports no remaining requests (``left`` is 0).
 
         As in airbyte-cdk, do nothing if the API also reports the ``seconds`` until the reset.
+        ``terms`` contains the rate limits.
         """
         if left != 0 or seconds is not None:
             return

@@ -116,7 +116,7 @@ class _MemberDecoder(GzipDecoder):
 
 
 def _use_member_decoder(raw: Any) -> None:
-    """Set `_MemberDecoder` as the gzip decoder of a urllib3 response that has not been read."""
+    """Set `_MemberDecoder` as the gzip decoder of ``raw``, a urllib3 response not read so far."""
     if not hasattr(raw, "_init_decoder"):
         return
     with suppress(DecodeError):  # raised again when the body is read

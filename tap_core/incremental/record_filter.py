@@ -73,9 +73,10 @@ class CursorRecordFilter:
         return not was_sent and (self._upper is None or self._lower <= instant <= self._upper)
 
     def _check_feed_order(self, instant: dt.datetime) -> None:
-        """Count a data feed's record that is newer than the previous one; warn once per stream.
+        """Count a data feed's record if its time ``instant`` is later than the previous record's.
 
-        A data feed must return the newest records first, so such a record is out of order.
+        Such a record is out of order, because a data feed must return the newest records first. A
+        warning is logged once per stream.
         """
         previous, self._previous = self._previous, instant
         if previous is None or instant <= previous:

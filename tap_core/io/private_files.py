@@ -152,7 +152,7 @@ def _parent_write_fault(status: os.stat_result) -> str:
 
 
 def _is_own_group(gid: int) -> bool:
-    """Return True if a group belongs to the current user: same name, and no other members."""
+    """Return True if the group ``gid`` is the user's own: same name, and no other members."""
     try:
         group = grp.getgrgid(gid)
     except KeyError:

@@ -338,7 +338,7 @@ def _wrap_in_filter(name: str, node: Any) -> Any:
 
 
 def _check_call(function: Any, arguments: list[Any]) -> None:
-    """Check the size of a call's arguments, and count the memory that its result may take.
+    """Check the size of a call's arguments, and add the size of its possible result to the total.
 
     Raises:
         LimitExceededError: A size, or the total of a rendering, exceeds its limit.

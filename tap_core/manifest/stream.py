@@ -220,9 +220,8 @@ class ManifestStream(Stream):
     def resume_position(self) -> Any:
         """State that this parent stream has reached, for `resume_from` in the next sync.
 
-        Only a stream that `resume_from` created has such a state; others have None. The state is
-        read after the last slice, because each slice may change a bookmark that several slices
-        share.
+        Streams that `resume_from` did not create have None. The state is read after the last slice,
+        because each slice may change a bookmark that several slices share.
         """
         if self._resume_document is None:
             return None

@@ -263,9 +263,9 @@ class _Importer:
         return module
 
     def _read_data(self, package: str, resource: str) -> bytes | None:
-        """Return the content of a data file in the connector's folder; None if it does not exist.
+        """Return the content of the connector's data file ``resource``; None if it does not exist.
 
-        This replaces `pkgutil.get_data`, which is still used for other packages.
+        This replaces `pkgutil.get_data`, which remains in use for other packages.
         """
         root, *steps = package.split(".")
         if root not in self._roots:

@@ -409,7 +409,7 @@ def _make_group_key(context: Context) -> str:
 
 
 def _make_group(batch: list[Context]) -> PartitionSlice:
-    """Combine several contexts (dicts of partition values) into one with a list for each key.
+    """Combine several contexts (dicts of partition values) into one, with a list for each key.
 
     If a context has no value for a key, the list contains None. The extra fields of the contexts
     are combined in the same way.
