@@ -46,7 +46,7 @@ _ASSERTION_LIFETIME = timedelta(hours=1)
 
 
 def refresh_margin_seconds(lifetime: float) -> float:
-    """Return the number of seconds before its expiry at which a token is refreshed.
+    """Return how many seconds before its expiry an access token is refreshed.
 
     The result is 60 seconds or, if that is less, 10 % of ``lifetime`` (the seconds for which the
     token is valid).

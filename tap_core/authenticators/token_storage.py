@@ -75,7 +75,7 @@ def _find_write_obstacle(file: Path) -> str | None:
 
 
 def _find_reason_for_loss(file: Path) -> str | None:
-    """Return the reason why changes to a config file would be lost, or None.
+    """Return the reason why changes to a config file would be lost; None if they would be kept.
 
     Meltano creates the files below ``.meltano/run`` again for each run, so changes to them are
     lost.

@@ -139,7 +139,7 @@ class _Header:
     """Parser of a Parquet page header, which is a struct in Thrift's compact protocol.
 
     Only the page's sizes are needed. ``sizes`` contains them by Thrift field number; all other
-    fields are skipped. ``position`` is that of the next byte to read.
+    fields are skipped. ``position`` is the offset of the next byte to read.
     """
 
     def __init__(self, data: bytes) -> None:

@@ -180,7 +180,7 @@ class BatchFileWriter:
         return self._storage.get_url(self._name)
 
     def _run_step(self, step: Callable[[], Any]) -> Any:
-        """Call a function that uses the file, and return its result; if it fails, delete the file.
+        """Call ``step`` and return its result; if it fails, close and delete the batch file.
 
         Args:
             step: Function to call, such as the one that closes the file.

@@ -8,7 +8,7 @@ __all__ = ["find_similar", "list_names", "suggest"]
 
 
 def find_similar(name: str, valid_names: Iterable[str]) -> str | None:
-    """Return the valid name that is most similar to a misspelled name, or None.
+    """Return the valid name that is most similar to a misspelled name; None if all differ much.
 
     Case and the difference between hyphen and underscore are ignored.
     """

@@ -102,8 +102,9 @@ def _chunks(
 class _MemberDecoder(GzipDecoder):
     """Gzip decoder of urllib3, with a correction for data of several gzip members.
 
-    If a member fills a chunk, urllib3 passes the bytes after it to the same decompressor again,
-    which adds them to its unused bytes. So records of the next members are repeated or missing.
+    Without it, if a member fills a chunk, urllib3 passes the bytes after it to the same
+    decompressor again, which adds them to its unused bytes. So records of the next members are
+    repeated or missing.
     """
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:
@@ -141,9 +142,9 @@ def _read_rest(raw: Any) -> bytes:
 def _check_compressed_end(response: requests.Response, content: bytes = b"") -> None:
     """Raise ContentDecodingError if the compressed body of a response ends too early.
 
-    urllib3 checks this for Zstandard only. Other bytes after the end of gzip data are no error.
-    Some servers omit the end of compressed data, which most HTTP clients accept. So a complete JSON
-    document is no error, either. ``content`` is the decoded body, if it is in memory.
+    urllib3 checks this for Zstandard only. A complete JSON document is no error, because some
+    servers omit the end of compressed data, which most HTTP clients accept. Other bytes after the
+    end of gzip data are no error, either. ``content`` is the decoded body, if it is in memory.
     """
     is_empty = not getattr(response.raw, "_has_decoded_content", False)
     is_cut_off = not is_empty and _is_cut_off(getattr(response.raw, "_decoder", None))

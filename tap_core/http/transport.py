@@ -107,11 +107,16 @@ def send_request(
 ) -> requests.Response:
     """Send a request with a session and read the whole response.
 
-    The body is read into a temporary file if ``into_file`` is True, otherwise into memory.
-    ``proxies`` is a cache of the proxy settings, and ``timeout`` is passed to
-    `requests.Session.send`. ``route`` restricts the origins of the request and its redirects.
-    ``limits`` restricts the size and time of the response. ``secrets`` is a function that returns
-    the values to hide in error messages.
+    Args:
+        session: Session that sends the request.
+        request: Prepared request.
+        proxies: Cache of the proxy settings.
+        timeout: Timeout, which is passed to `requests.Session.send`.
+        allow_redirects: True to follow redirects.
+        secrets: Function that returns the values to hide in error messages.
+        route: Rules that restrict the origins of the request and its redirects.
+        limits: Limits for the size and time of the response.
+        into_file: True to read the body into a temporary file, False to read it into memory.
 
     Raises:
         requests.exceptions.RequestException: An error of the requests package, without secrets.
@@ -433,8 +438,8 @@ def annotate_error(
 ) -> None:
     """Add the stream, the request and the number of tries to the message of an error, in place.
 
-    The message then ends like ``[stream 'users', GET https://api.example.com/users, try 2]``. It
-    does not show the values in ``secrets``.
+    The message then ends like ``[stream 'users', GET https://api.example.com/users, try 2]``. The
+    message does not show the values in ``secrets``.
     """
     where = f"stream '{stream}'"
     if request is not None:

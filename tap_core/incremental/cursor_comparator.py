@@ -80,7 +80,7 @@ class CursorComparator(ReplicationKeyComparator):
         return None if found is None else found[0]
 
     def is_plain(self, value: Any) -> bool:
-        """Return True if a cursor value can be compared with others of its format unparsed.
+        """Return True if a cursor value can be compared with others of its format without parsing.
 
         In such a format, for example ISO 8601 with a time, the order of the texts or numbers is the
         order of the datetimes.

@@ -51,7 +51,7 @@ def is_repetition(number: int, received: Sequence[int]) -> bool:
 
 
 def ignore_handled_termination() -> None:
-    """Ignore the signals from now on that `handle_termination` handles, and release the handler.
+    """Ignore from now on the signals that `handle_termination` handles, and release the handler.
 
     Call it at the end of the process. Python releases signal handlers, and the objects that they
     refer to, too late to close files.

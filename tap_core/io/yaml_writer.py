@@ -51,7 +51,8 @@ def _mapping_lines(mapping: Mapping[str, Any], indent: str) -> Iterator[str]:
 def _needs_lines(items: Sequence[Any], taken: int) -> bool:
     """Return True if a list in YAML needs one line per item, because it does not fit on one line.
 
-    A list with nested values always does. ``taken`` is the length of its key on the line.
+    A list with nested values always needs one line per item. ``taken`` is the length of its key on
+    the line.
     """
     is_nested = any(isinstance(item, (Mapping, list)) for item in items)
     return is_nested or taken + len(_format_value(items)) + 1 > _WIDTH

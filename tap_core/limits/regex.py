@@ -320,8 +320,8 @@ def _safe_length(pattern: str) -> int:
     """Return the length of the longest text that `re` is certain to match fast, or -1.
 
     In the worst case, each repeat and each alternative in the pattern multiplies the number of
-    steps by the length of the text. For a pattern with too many of them, return -1. Do so as well
-    for a repeated or unusual group, which may need exponentially many steps.
+    steps by the length of the text. Return -1 for a pattern with too many of them. Return -1 also
+    for a pattern with a repeated or unusual group, which may need exponentially many steps.
     """
     choices = len(_CHOICE.findall(pattern))
     is_nested = _REPEATED_GROUP.search(pattern) or _UNUSUAL_GROUP.search(pattern)

@@ -186,8 +186,9 @@ class ManifestReader(WindowReader):
     ) -> dt.datetime | None:
         """Return the datetime up to which a partition is already synced; None without a bookmark.
 
-        With ``global_substream_cursor``, the duration of the last sync, which the state has as
-        lookback window, is subtracted. The caller also subtracts the cursor's own lookback window.
+        With ``global_substream_cursor``, the state contains the duration of the last sync as a
+        lookback window, which is subtracted. The caller also subtracts the cursor's own lookback
+        window.
         """
         stored = super().find_stored(cursor, context)
         if stored is None or not cursor.global_substream_cursor:

@@ -140,7 +140,7 @@ def _check_token_endpoints(
     """Raise ManifestError if a generated stream requests tokens from an untrusted origin.
 
     Token requests contain the client secret, so they are sent only to ``origins``, the origins
-    (scheme, host, port) in the stream template. A response must not add other ones.
+    (scheme, host, port) in the stream template. A response must not add other origins.
     """
     for part in iterate_nodes(stream):
         origin = _find_origin(shared, part, _TOKEN_ENDPOINT)

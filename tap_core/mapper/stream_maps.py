@@ -397,7 +397,7 @@ class CustomStreamMap(StreamMap):
     # Schema
 
     def _build_schema(self, definitions: Mapping[str, Any]) -> JsonSchema:
-        """Return the JSON Schema of the mapped records, not yet flattened."""
+        """Return the schema of the records that ``definitions`` produce, before flattening."""
         raw = self.raw_schema
         schema = copy.copy(raw) if self._keeps_others else PropertiesList().to_dict()
         properties = schema["properties"] = dict(schema.get("properties") or {})

@@ -287,7 +287,7 @@ class CompositeErrorHandler:
         return max((limit for limit in limits if limit is not None), default=None)
 
     def interpret(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution:
-        """Return the first result of a handler whose action is neither FAIL nor RATE_LIMITED.
+        """Return the handlers' first result with an action other than FAIL and RATE_LIMITED.
 
         Without such a result, return the first one with RATE_LIMITED, or else the first with FAIL.
         If no handler has a result, return the default for the HTTP status.

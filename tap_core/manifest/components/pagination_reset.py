@@ -142,7 +142,7 @@ class RestartLimiter:
         """Return the time window to read after a restart; None if there are no time windows.
 
         The window begins at the highest cursor value read so far. If the whole slice is read again,
-        it is ``current``.
+        the window is ``current``.
 
         Raises:
             SyncError: The restart would repeat the same requests, or there were too many restarts.

@@ -73,9 +73,9 @@ def find_schema_file(folder: Path, path: str) -> Path | None:
     """Return the path of a schema file; None if the file does not exist.
 
     ``path`` is relative to ``folder``. It may begin with the name of the Python package in which
-    the connector was developed. An absolute path, or one with ``..``, is never opened, because the
-    path may contain a stream name. If a resolver generates the stream, its name comes from an API
-    response.
+    the connector was developed. An absolute path, or one with ``..``, is never opened. The path may
+    contain the name of a stream, which comes from an API response if a resolver generates the
+    stream.
     """
     steps = Path(path).parts
     if ".." in steps or Path(path).anchor:

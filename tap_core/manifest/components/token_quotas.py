@@ -39,8 +39,8 @@ class TokenQuota:
     """Quota of a token: a number of requests per period, for the requests that `matchers` select.
 
     Without matchers the quota applies to all requests that no other quota selects. The options with
-    ``path`` locate the numbers of the quota in a response of the API's status endpoint. Those with
-    ``header`` name the response headers with these numbers.
+    ``path`` locate the numbers of the quota in a response of the API's status endpoint. The options
+    with ``header`` contain the names of response headers with these numbers.
     """
 
     name: str
