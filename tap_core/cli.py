@@ -271,7 +271,7 @@ def _get_runner(found: Any, plugin: str) -> Callable[[], Any]:
 def _describe_import_error(plugin: str, error: ImportError) -> str:
     """Return the error message for a failed import of a plugin.
 
-    It refers to modules by their names in singer_sdk, which the plugin's code uses.
+    The message refers to modules by their names in singer_sdk, which the plugin's code uses.
     """
     missing = error.name or ""
     if missing.partition(".")[0] not in {"tap_core", import_alias.SINGER_SDK}:

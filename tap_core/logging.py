@@ -107,7 +107,7 @@ class StructuredFormatter(logging.Formatter):
 
 
 def _to_json(value: Any) -> Any:
-    """Return a value that was passed to a logger as JSON; any object becomes its text.
+    """Convert a value that was passed to a logger to JSON types; any object becomes its text.
 
     Texts may still contain secrets, but keys and numbers do not.
     """

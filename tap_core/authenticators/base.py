@@ -125,7 +125,7 @@ class APIAuthenticatorBase(AuthBase):
     def __repr__(self) -> str:
         """Return the authenticator's class and the names of its headers and parameters.
 
-        Their values are not shown.
+        The values of headers and parameters are not shown.
         """
         attributes = vars(self)
         names = [*attributes.get("auth_headers", ()), *attributes.get("auth_params", ())]

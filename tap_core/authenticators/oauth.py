@@ -83,7 +83,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         client_secret: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Create the authenticator for a token endpoint.
+        """Create an authenticator that requests access tokens from a token endpoint.
 
         Args:
             args: Arguments of `APIAuthenticatorBase`.
@@ -149,7 +149,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
 
     @property
     def oauth_scopes(self) -> str | None:
-        """Scopes to request; None for the server's default."""
+        """OAuth scopes to request; None for the server's default."""
         return self._oauth_scopes
 
     @property
@@ -340,7 +340,7 @@ class OAuthJWTAuthenticator(OAuthAuthenticator):
         private_key_passphrase: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Create the authenticator.
+        """Create an authenticator that signs its token requests with a private key.
 
         Args:
             args: Arguments of `OAuthAuthenticator`.

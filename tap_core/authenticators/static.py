@@ -27,7 +27,7 @@ class SimpleAuthenticator(APIAuthenticatorBase):
     def __init__(
         self, *args: Any, auth_headers: dict[str, Any] | None = None, **kwargs: Any
     ) -> None:
-        """Create an authenticator.
+        """Create an authenticator that adds constant headers.
 
         Args:
             args: Arguments of `APIAuthenticatorBase`.
@@ -49,7 +49,7 @@ class APIKeyAuthenticator(APIAuthenticatorBase):
         location: Literal["header", "params"] = "header",
         **kwargs: Any,
     ) -> None:
-        """Create an authenticator.
+        """Create an authenticator that sends an API key.
 
         Args:
             args: Arguments of `APIAuthenticatorBase`.
@@ -82,7 +82,7 @@ class BearerTokenAuthenticator(APIAuthenticatorBase):
     """Authenticator that sends a token: ``Authorization: Bearer …`` (RFC 6750, section 2.1)."""
 
     def __init__(self, *args: Any, token: str, **kwargs: Any) -> None:
-        """Create an authenticator.
+        """Create an authenticator that sends a bearer token.
 
         Args:
             args: Arguments of `APIAuthenticatorBase`.
@@ -103,7 +103,7 @@ class BasicAuthenticator(APIAuthenticatorBase):
     """Authenticator that sends user name and password: ``Authorization: Basic …`` (RFC 7617)."""
 
     def __init__(self, *args: Any, username: str, password: str, **kwargs: Any) -> None:
-        """Create an authenticator.
+        """Create an authenticator that sends HTTP Basic credentials.
 
         Args:
             args: Arguments of `APIAuthenticatorBase`.

@@ -110,5 +110,5 @@ def replace_token(text: str, used: Collection[str], token: str) -> str:
 
 
 def _decode_text(text: str) -> str:
-    """Return the string that a JSON string literal, with its quotes, represents."""
+    """Decode a JSON string literal, which includes its quotes, to a str."""
     return str(json.loads(text))

@@ -30,7 +30,7 @@ class _FileBatcher(BaseBatcher):
     format: str
 
     def get_batches(self, records: Iterator[Record]) -> Iterator[list[str]]:
-        """Write files of at most ``batch_size`` records; yield a list with the URL of each file.
+        """Write batch files of at most ``batch_size`` records; yield ``[URL]`` for each file.
 
         Raises:
             BatchFileError: A file cannot be written.

@@ -136,7 +136,7 @@ class BatchConfig:
         return cls(**data)
 
     def asdict(self) -> dict[str, Any]:
-        """Return the configuration as a dict with the keys of the setting ``batch_config``."""
+        """Return the batch configuration as a dict with the keys of the setting."""
         return asdict(self)
 
 

@@ -44,7 +44,7 @@ class FileLimits:
 
     @classmethod
     def from_config(cls, config: Any) -> FileLimits:
-        """Return the limits that a target's config sets; missing settings have defaults."""
+        """Return the limits for batch files that a target's config sets, or their defaults."""
         line_bytes = config.get(LINE_SETTING) or _LINE.most
         files = config.get(FILES_SETTING) or _FILES
         return cls(Bound(int(line_bytes), _LINE.setting), get_allowed_schemes(config), int(files))

@@ -101,7 +101,7 @@ def check_file(path: Path, encoding: BaseBatchFileEncoding, bound: Bound) -> Non
 
 
 def _check_encoding(encoding: BaseBatchFileEncoding) -> None:
-    """Raise UnsupportedBatchEncodingError if a format or compression of files is not supported."""
+    """Raise UnsupportedBatchEncodingError if the encoding of a batch file is not supported."""
     if not is_builtin_encoding(encoding):
         raise UnsupportedBatchEncodingError(f"Unsupported batch encoding format: {encoding.format}")
     if encoding.format == BatchFileFormat.JSONL and encoding.compression not in _COMPRESSIONS:

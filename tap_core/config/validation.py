@@ -127,7 +127,7 @@ def setting_path(parts: Iterable[str | int]) -> str:
 
 
 def _format_error(error: _Fault, schema: JsonSchema) -> str:
-    """Return the message for a validation error: the setting's path and the fault, no secrets."""
+    """Return the message for a validation error: setting's path and fault, without secrets."""
     path = setting_path(error.absolute_path)
     if _shows_secret(error, schema):
         message = _without_value(error)

@@ -121,7 +121,7 @@ class FolderTap(Tap, Generic[_Files]):
 
 
 def _check_file_system(protocol: str, options: Mapping[str, Any] | None) -> None:
-    """Check the setting ``filesystem``, which is ``protocol``, and this file system's ``options``.
+    """Check the file system ``protocol`` of the setting ``filesystem``, and its ``options``.
 
     Raises:
         ConfigValidationError: The file system is unknown, a package that it needs is not installed,

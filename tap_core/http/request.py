@@ -219,7 +219,7 @@ def _join_query(url: Any, query: Any) -> str | None:
 def _prepare_base(url: str) -> str | None:
     """Return a URL as the requests package prepares it, or None for an unusual URL.
 
-    Unusual are a scheme other than HTTP and HTTPS, a query, a fragment, and invalid escapes.
+    Unusual URLs have a scheme other than HTTP and HTTPS, a query, a fragment or invalid escapes.
     """
     is_plain = url.startswith(("http://", "https://")) and "?" not in url and "#" not in url
     if not is_plain or not _has_valid_escapes(url):
@@ -237,7 +237,7 @@ def _has_valid_escapes(text: str) -> bool:
 
 
 def _prepare_headers(session_headers: Any, headers: Mapping[str, Any]) -> CaseInsensitiveDict[Any]:
-    """Return the headers of a session updated with those of a request, checked for validity.
+    """Return the headers of a session, updated with a request's headers and checked for validity.
 
     Results are cached, because most requests of a stream have the same headers.
     """
@@ -258,9 +258,9 @@ def _prepare_headers(session_headers: Any, headers: Mapping[str, Any]) -> CaseIn
 def _merge_headers(
     session_headers: tuple[tuple[str, Any], ...], headers: tuple[tuple[str, Any], ...]
 ) -> CaseInsensitiveDict[Any]:
-    """Return the headers of a session updated with those of a request, checked for validity.
+    """Return the headers of a session, updated with a request's headers and checked for validity.
 
-    A header whose value in the request is None is removed.
+    A header to which the request gives the value None is removed.
     """
     merged: CaseInsensitiveDict[Any] = CaseInsensitiveDict(dict(session_headers))
     merged.update(dict(headers))

@@ -124,7 +124,7 @@ def _check_directives(text: str) -> None:
 
 
 def _check_round_trip(compiled: DatetimeFormat) -> None:
-    """Raise ValueError if a datetime in the format ``compiled``, once written, cannot be parsed."""
+    """Raise ValueError if a datetime written with ``compiled`` cannot be parsed again with it."""
     try:
         compiled.read(compiled.write(_SAMPLE))
     except (ValueError, re.error) as error:

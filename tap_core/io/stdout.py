@@ -105,7 +105,7 @@ class StdoutWriter:
         return f"Standard output cannot be written: {error.strerror}."
 
     def write(self, lines: bytes) -> None:
-        """Write complete lines, after waiting for other threads that are writing.
+        """Write complete lines to the output, after waiting for other threads that are writing.
 
         Raises:
             OSError: The reader closed the pipe, or the disk is full.
@@ -114,7 +114,7 @@ class StdoutWriter:
             self._send(lines)
 
     def say(self, lines: bytes) -> None:
-        """Write complete lines without waiting for other threads.
+        """Write complete lines to the output, without waiting for other threads.
 
         If another thread is writing, the lines are queued, and written before the next lines.
 

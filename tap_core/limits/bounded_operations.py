@@ -124,7 +124,7 @@ def _count_digits(value: Any) -> int:
 
 
 def _collect_integers(values: Iterable[Any]) -> list[int]:
-    """Return the integers among the values, and the integers in the strings among them.
+    """Return the values that are integers, and the integers inside values that are strings.
 
     Formatting may use any of them as the width of a placeholder, which makes its result long.
     """
@@ -410,9 +410,9 @@ def _estimate_strftime(
 
 
 def _estimate_ratio(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
-    """Return an estimate for ``as_integer_ratio`` of a Decimal with too many digits: too large.
+    """Return the estimated size of ``owner.as_integer_ratio()``.
 
-    The estimate is ``most + 1`` in this case, otherwise 0.
+    It is ``most + 1``, which is too large, for a Decimal with too many digits, otherwise 0.
     """
     del args, kwargs
     return most + 1 if _count_digits(owner) > _MOST_DIGITS else 0

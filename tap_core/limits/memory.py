@@ -237,7 +237,7 @@ def open_regular_file(path: Path) -> IO[bytes]:
 
 
 def _check_regular(status: os.stat_result) -> None:
-    """Raise OSError if a file status (`os.stat`) is not that of a regular file."""
+    """Raise OSError if a file status (`os.stat`) does not belong to a regular file."""
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(status.st_mode):

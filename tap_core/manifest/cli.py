@@ -127,7 +127,7 @@ class _ManifestProgram(Program):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code; ``argv`` None uses ``sys.argv``."""
+    """Run `tap-manifest` with ``argv`` (or ``sys.argv[1:]``), and return the exit code."""
     program = make_program(
         "tap-manifest",
         _run_manifest,

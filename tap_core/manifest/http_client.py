@@ -500,7 +500,7 @@ class ManifestClient:
     def _find_origins(self) -> set[Origin]:
         """Add the origin of the requester's base URL to the known origins; return all of them.
 
-        They are the origins (scheme, host, port) that may receive the stream's credentials.
+        The known origins (scheme, host, port) may receive the stream's credentials.
         """
         retriever, config = self.components.retriever, self.stream.config
         routers = None if self.fixed_scope is not None else retriever.routers

@@ -338,5 +338,5 @@ class DeclarativeStreamProtocol(Protocol):
     def resume_position(self) -> Any:
         """State that this parent stream has reached, as JSON, for `resume_from` in the next sync.
 
-        A stream that `resume_from` did not create has none.
+        A stream that `resume_from` did not create has no such state.
         """

@@ -52,8 +52,8 @@ def _get_url(manifest: Manifest, *names: str) -> str | None:
 def get_oauth_spec(manifest: Manifest) -> dict[str, Any] | None:
     """Return the option ``advanced_auth`` of the spec, or None if the spec has none.
 
-    It describes an OAuth flow that a platform runs in the user's browser.
-    Source: Airbyte's declarative component schema, Spec and AuthFlow.
+    The option describes an OAuth flow that a platform runs in the user's browser. Source: Airbyte's
+    declarative component schema, Spec and AuthFlow.
     """
     declared = _get_spec(manifest).get("advanced_auth")
     return cast(dict[str, Any], to_plain(declared)) if isinstance(declared, MappingNode) else None

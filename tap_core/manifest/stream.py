@@ -120,7 +120,7 @@ class ManifestStream(Stream):
 
     @property
     def retriever(self) -> SimpleRetriever:
-        """SimpleRetriever of the stream, or that inside its AsyncRetriever or CustomRetriever."""
+        """SimpleRetriever of the stream, or the one in its AsyncRetriever or CustomRetriever."""
         return self.components.retriever
 
     @cached_property
@@ -238,7 +238,7 @@ class ManifestStream(Stream):
         return self._slices.find_parent_state(parent) if len(self.retriever.routers) == 1 else None
 
     def keep_parent_state(self, parent: str, position: Any) -> None:
-        """Keep a parent stream's state, which is stored with this stream's after the last slice."""
+        """Keep a parent stream's state until this stream's state is stored, after all slices."""
         if len(self.retriever.routers) == 1:
             self._slices.keep_parent_state(parent, position)
 

@@ -198,7 +198,7 @@ class StreamComponents:
 
     @property
     def retriever(self) -> SimpleRetriever:
-        """SimpleRetriever of the stream, or that inside its AsyncRetriever or CustomRetriever."""
+        """SimpleRetriever of the stream, or the one in its AsyncRetriever or CustomRetriever."""
         retriever = self.declared.retriever
         return retriever if isinstance(retriever, SimpleRetriever) else retriever.simple
 

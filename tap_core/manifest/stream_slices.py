@@ -119,7 +119,7 @@ class StreamSlices:
     def keep_parent_state(self, parent: str, position: Any) -> None:
         """Keep a parent stream's state until `complete` adds it to the state of this stream.
 
-        A stream without a cursor stores none: it reads all parent records in each sync.
+        A stream without a cursor stores no such state: it reads all parent records in each sync.
 
         Args:
             parent: Name of the parent stream.

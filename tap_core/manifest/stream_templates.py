@@ -192,7 +192,7 @@ def _set_line(holder: Any, name: Any, line: int) -> None:
 
 
 def _mark_unknown(document: MappingNode, steps: list[Any], *, creates: bool) -> None:
-    """Replace, for the linter, each value by `UNKNOWN` that a component mapping may set.
+    """Set the marker `UNKNOWN`, for the linter, as each value that a component mapping may set.
 
     Some keys in the mapping's path ``steps`` are known only at run time. If ``creates`` is True,
     the mapping may also create options. The ``type`` of a component is kept.

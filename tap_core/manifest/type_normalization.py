@@ -72,7 +72,7 @@ class _Compiler:
         self._compiled: dict[int, _Convert] = {}
 
     def compile_nested(self, schema: Any) -> _Convert:
-        """Return a function that converts the values inside an object or list, in place."""
+        """Return a function that converts values in an object or list to their types, in place."""
         schema = resolve_reference(schema, self._root)
         convert = self._compiled.get(id(schema))
         if convert is None:
@@ -121,7 +121,7 @@ class _Compiler:
         return change
 
     def _compile_nested_or_none(self, schema: Mapping[str, Any]) -> _Convert | None:
-        """Return a function that converts the values inside an object or list, in place.
+        """Return a function that converts values in an object or list to their types, in place.
 
         Return None if the schema has neither ``properties`` nor ``items``.
         """

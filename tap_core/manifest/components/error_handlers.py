@@ -124,7 +124,7 @@ def make_response_error(
 ) -> SyncError:
     """Return the exception to raise for a failed response, with ``message`` as its text.
 
-    It is a RetriableAPIError if the action in ``resolution`` is a retry, otherwise a FatalAPIError.
+    The type is RetriableAPIError if the action in ``resolution`` is a retry, else FatalAPIError.
     """
     kind = RetriableAPIError if resolution.action in _RETRIED else FatalAPIError
     error: SyncError = kind(message, response=response)
@@ -333,7 +333,8 @@ class ConstantBackoffStrategy:
     ) -> float | None:
         """Return the seconds to wait before a retry: a constant plus a random jitter if declared.
 
-        They are `backoff_time_in_seconds`, plus 0 to 2 times `jitter_range_in_seconds`.
+        The constant is `backoff_time_in_seconds`, the jitter 0 to 2 times
+        `jitter_range_in_seconds`.
         """
         return _add_jitter(self.backoff_time_in_seconds, self.jitter_range_in_seconds)
 

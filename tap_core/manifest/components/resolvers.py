@@ -56,7 +56,7 @@ class ComponentMappingDefinition:
     condition: Condition | None = None
 
     def __post_init__(self) -> None:
-        """Raise ManifestError if the path is empty or the value is a component."""
+        """Raise ManifestError if `field_path` is empty or `value` is a component."""
         if not self.field_path:
             raise ManifestError("field_path is empty: say where in the template the value goes.")
         if contains_component(self.value):
@@ -203,7 +203,7 @@ class StreamParametersDefinition:
     list_of_parameters_for_stream: Annotated[Any, "draft"]
 
     def __post_init__(self) -> None:
-        """Raise ManifestError if the value is not a list of mappings."""
+        """Raise ManifestError if `list_of_parameters_for_stream` is not a list of mappings."""
         items = self.list_of_parameters_for_stream
         if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
             raise ManifestError("list_of_parameters_for_stream must be a list of mappings.")

@@ -59,7 +59,7 @@ class AddedFieldDefinition:
     value_type: Literal["string", "number", "integer", "boolean"] | None = None
 
     def __post_init__(self) -> None:
-        """Raise ManifestError if the path is empty."""
+        """Raise ManifestError if the option `path` is empty."""
         if not self.path:
             raise ManifestError("path is empty: name the field that is added.")
 

@@ -63,7 +63,7 @@ class _CommandRun:
         self._reported: list[Exception] = []
 
     def run(self) -> int:
-        """Run the command and return the exit code; after a signal, the negative signal number."""
+        """Run the Airbyte command; return the exit code or, after a signal, its negative number."""
         try:
             self.files = get_files(self._context)
             _COMMANDS[str(self._context.info_name)](self)

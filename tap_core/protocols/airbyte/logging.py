@@ -35,7 +35,7 @@ class MessageHandler(logging.Handler):
     """Logging handler that writes log records as Airbyte LOG messages."""
 
     def __init__(self, write: Callable[[bytes], None], hide: Callable[[str], str]) -> None:
-        """Create a handler.
+        """Create a logging handler.
 
         ``write`` writes complete lines, and ``hide`` returns a text with its secrets redacted.
         """
