@@ -109,7 +109,7 @@ class StructuredFormatter(logging.Formatter):
 def _to_json(value: Any) -> Any:
     """Convert a value that was passed to a logger to JSON types; any object becomes its text.
 
-    Texts may still contain secrets, but keys and numbers do not.
+    Texts in the result may contain secrets, but its keys and numbers do not.
     """
     if isinstance(value, dict):
         return {redact_line(str(key)): _to_json(item) for key, item in value.items()}

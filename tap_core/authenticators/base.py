@@ -97,7 +97,7 @@ class APIAuthenticatorBase(AuthBase):
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """Config of the authenticator's stream, with the latest refresh tokens; deprecated."""
+        """Read-only config of the authenticator's stream, with the latest tokens; deprecated."""
         deprecated("The `config` property", "the constructor's arguments")
         return MappingProxyType(self._config)
 

@@ -171,8 +171,8 @@ def has_secrets(request: requests.PreparedRequest, secrets: Secrets) -> bool:
 
     A secret is a value in ``secrets``, plain or encoded, or the value of a header or query
     parameter with a secret name. Cookies are ignored, since they are never sent to another origin.
-    The result is also True for a body that can be read only once, such as a file. It is True as
-    well for authentication that sends credentials after a 401 response (HTTP Digest, NTLM).
+    The result is also True for a body that can be read only once (a file or a generator). It is
+    True as well for authentication that sends credentials after a 401 response (HTTP Digest, NTLM).
     """
     if any(map(_answers_challenge, _response_hooks(request))):
         return True

@@ -118,9 +118,9 @@ def split_into_windows(
 ) -> Iterator[tuple[datetime, datetime]]:
     """Yield a (start, end) pair for each window of the time interval from ``start`` to ``end``.
 
-    If ``end`` is before ``start``, no window is yielded. If both are equal, ``joins_last`` must be
-    False for a window to be yielded, and either ``granularity`` is not zero or ``reads_end`` is
-    True.
+    If ``end`` is before ``start``, no window is yielded. If both are equal, a window is yielded
+    only if ``joins_last`` is False and, in addition, ``granularity`` is not zero or ``reads_end``
+    is True.
 
     Args:
         start: Start of the interval.

@@ -97,7 +97,7 @@ class ManifestReader(WindowReader):
 
     @property
     def start_date(self) -> Any:
-        """Start for a slice without a bookmark; None unless the cursor is a DatetimeBasedCursor."""
+        """Start of a slice without a bookmark; None for a custom or an IncrementingCountCursor."""
         return None if self._components.other_cursor is not None else super().start_date
 
     def make_comparator(self) -> ReplicationKeyComparator:
