@@ -65,7 +65,7 @@ class _NumberComparator(ReplicationKeyComparator):
 
     @property
     def is_declared(self) -> bool:
-        """True: cursor values must be numbers, and values of other types are ignored."""
+        """True: cursor values must be numbers; a value that is not a number is ignored."""
         return True
 
     def is_usable(self, value: Any) -> bool:
