@@ -151,7 +151,7 @@ class DpathExtractor:
         return find_all(path) if "*" in path else make_getter(path)
 
     def extract(self, document: Any) -> Iterable[Any]:
-        """Return the records at `field_path` in a document; [] if the value is missing or empty."""
+        """Return a document's records at `field_path`; no records if it is missing or empty."""
         records = self._find(document)
         if not isinstance(records, list):
             records = [records] if records is not MISSING and records else []
