@@ -138,7 +138,11 @@ class EngineFolder:
         replace_file(self.path / "engine.json", json.dumps(facts))
 
     def read_description(self) -> dict[str, Any]:
-        """Return the stored facts about the shared Spark process; {} without a valid file."""
+        """Return the stored facts about the shared Spark process; {} without a valid file.
+
+        Raises:
+            UntrustedPathError: Another user could have written the file.
+        """
         try:
             file = self._open("engine.json", os.O_RDONLY)
         except FileNotFoundError:
