@@ -456,9 +456,9 @@ class Tap(PluginBase):
 
     @property
     def has_own_catalog(self) -> bool:
-        """True if the tap's class overrides `catalog` and stream maps have been created.
+        """True if SCHEMA messages contain the schemas of the `catalog` that the tap overrides.
 
-        SCHEMA messages then contain the schemas of that catalog.
+        That is so once the stream maps have been created, because they read that catalog.
         """
         return self.has_mapper and is_overridden(self, "catalog")
 

@@ -352,10 +352,13 @@ def _estimate_expandtabs(
 
 
 def _estimate_coding(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
-    """Return the maximum size of the result of ``owner.encode`` or ``owner.decode``.
+    """Return the maximum size of the result of the method ``encode`` or ``decode`` of ``owner``.
+
+    ``owner`` is a text or bytes; ``args`` and ``kwargs`` are the arguments of its method.
 
     Raises:
-        LimitExceededError: The text is too long for the encodings of domain names.
+        LimitExceededError: The method is to use an encoding of domain names, such as ``idna``, and
+            the text is too long for a domain name.
     """
     del most
     if not isinstance(owner, _TEXTS):

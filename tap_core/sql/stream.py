@@ -153,9 +153,9 @@ class SQLStream(Stream, abc.ABC):
 
     @overridable_property
     def name_in_namespace(self) -> str:
-        """Name of the stream within its `namespace`: the name of the table.
+        """Name of the table, if its database schema is the stream's `namespace`.
 
-        It is the stream's own name if the catalog entry has a database, or lacks a schema or table.
+        The stream's own name if its catalog entry has a database, or has no schema or table.
         """
         entry = self._singer_catalog_entry
         return entry.table if self.namespace and entry.table and not entry.database else self.name

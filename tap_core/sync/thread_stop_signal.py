@@ -79,7 +79,7 @@ class StopSignal:
 
 
 def close_records(records: object) -> None:
-    """Close a generator of records. An iterable without the method ``close`` is not changed."""
+    """Close a generator of records. Do nothing with an iterable without the method ``close``."""
     close = getattr(records, "close", None)
     if close is not None:
         close()

@@ -371,10 +371,10 @@ class SchemaChange:
         return f"new column {name} ({self.ddl}), because column {self.instead_of} cannot be widened"
 
     def refuse(self) -> SchemaChange:
-        """Return a copy of this change as a forbidden one (``refuse``), which ends the run.
+        """Return this schema change as one that is not allowed (``refuse``) and ends the run.
 
-        If the change would add a second column for a property, the path of the copy is that of the
-        existing column.
+        A change that would add a second column for a property, because the first one cannot be
+        widened, becomes a refused change of the first column.
         """
         path = (*self.path[:-1], self.instead_of) if self.instead_of else self.path
         return SchemaChange("refuse", path, self.requested or self.ddl, old=self.old)

@@ -53,7 +53,10 @@ class KeyCollector:
         )
 
     def add(self, cells: Sequence[Any]) -> None:
-        """Add the primary keys of a block of rows: one Arrow array of texts per key column."""
+        """Collect the primary keys of further rows of the batch, to find out if one repeats.
+
+        ``cells`` has an Arrow array of texts for each key column.
+        """
         if self._is_unsure:
             return
         try:

@@ -158,9 +158,9 @@ class FinalCommits:
     def _incomplete_error(self) -> IncompleteError | None:
         """Return an error that lists the tables with old rows, or None if there are no such tables.
 
-        These tables were not overwritten, or have rows of old Singer table versions, because their
-        streams may be incomplete. If a table has no such rows, emit the states that waited for
-        their deletion.
+        Old rows stay in a table that was not overwritten, or whose rows of other Singer table
+        versions were not deleted, because its stream may be incomplete. States that waited for such
+        a deletion are emitted if the table has no old rows.
         """
         faults = []
         if self._not_overwritten:

@@ -64,7 +64,7 @@ class GlobalStateFormat:
     """State format of Singer, where each state is for all streams. States are emitted unchanged."""
 
     def format_output(self, covered: CoveredState) -> bytes:
-        """Return the received state unchanged."""
+        """Return the line to write for a state whose rows are committed: the state itself."""
         return covered.state
 
     def format_stored(self, states: Sequence[CoveredState]) -> bytes:

@@ -49,10 +49,9 @@ class ResponseToFileExtractor(BoundedReader):
     preserve_na_values: bool = False
 
     def replace_decoder(self, decoder: Decoder) -> Callable[[requests.Response], Iterator[Any]]:  # noqa: ARG002
-        """Return a function that yields an API response without decoding it.
+        """Return a function to use in place of ``decoder``: it yields the response unchanged.
 
-        The caller uses the function instead of ``decoder``, because the extractor parses the body
-        itself.
+        The response must not be decoded before, because this extractor parses its body as CSV.
         """
         return lambda response: iter((response,))
 

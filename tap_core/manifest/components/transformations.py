@@ -330,10 +330,11 @@ _snake_case_names: Final = _SnakeCaseNames()
 
 
 def _flatten(record: Record, *, into_lists: bool) -> dict[str, Any]:
-    """Return the scalar values of a record by name, in the order and naming of airbyte-cdk.
+    """Return a record without nested objects: its scalar values by name, as airbyte-cdk does it.
 
-    A name that is already used is prefixed with the name of the parent field. If ``into_lists`` is
-    True, list elements are flattened too: all names after the first non-empty list are prefixed.
+    A value in an object keeps its name. If the name is already used, it becomes ``parent.name``. If
+    ``into_lists`` is True, list elements are values too (``parent.0``), and from the first element
+    on every name gets its parent's name as a prefix.
     """
     flat: dict[str, Any] = {}
     waiting: list[tuple[str, Any]] = [("_", record)]

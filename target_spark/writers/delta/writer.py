@@ -662,7 +662,7 @@ class DeltaWriter:
         *,
         source: Count | None = None,
     ) -> Iterator[CommitMetadata | None]:
-        """Context manager: prepare the metadata of a commit, let the block make it, and verify it.
+        """Context manager for a commit, which the block makes: prepare and verify its metadata.
 
         Args:
             spark: The Spark session of the calling thread.
