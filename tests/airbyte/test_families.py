@@ -86,6 +86,34 @@ def test_child_without_its_parent_ignores_the_parents_state() -> None:
     assert [row["day"] for row in rows["visits"]] == [1, 2, 3, 1, 2, 3]
 
 
+def test_interrupted_child_is_complete_if_its_parent_is_no_longer_in_the_catalog() -> None:
+    """ST8: the parent's old state does not show for which shops visits were read."""
+    only_shop_two = {"partitions": DAYS["partitions"][1:]}
+    states = {"shops": AT_TWO, "visits": only_shop_two}
+    rows, _ = read_streams({"visits": "incremental"}, states)
+    assert [(row["shop"], row["day"]) for row in rows["visits"]] == [(1, 1), (1, 2), (1, 3), (2, 3)]
+
+
+def test_child_that_was_not_selected_for_a_while_gets_the_records_in_between() -> None:
+    """ST8: its parent has advanced without it, and is not sent again."""
+    at_zero = {"replication_key": "id", "replication_key_value": 0}
+    _, alone = read_streams({"shops": "incremental"}, {"shops": at_zero, "visits": {}})
+    assert alone["shops"] == {**AT_TWO, "skipped_children": ["visits"]}
+    _, again = read_streams({"shops": "incremental"}, {**alone, "visits": {}})
+    assert again["shops"] == alone["shops"]
+    modes = {"shops": "incremental", "visits": "incremental"}
+    rows, last = read_streams(modes, {**again, "visits": {}})
+    assert rows["shops"] == [{"id": 2}]
+    assert [row["day"] for row in rows["visits"]] == [1, 2, 3, 1, 2, 3]
+    assert last["shops"] == AT_TWO
+
+
+def test_child_that_has_no_state_is_not_remembered() -> None:
+    """It restarts its parent in any case."""
+    _, last = read_streams({"shops": "incremental"}, {"shops": AT_TWO})
+    assert last["shops"] == AT_TWO
+
+
 def test_parent_and_child_with_states_both_resume() -> None:
     """RD7."""
     modes = {"shops": "incremental", "visits": "incremental"}

@@ -319,7 +319,7 @@ DAYS = {"partitions": [{"context": {"shop": 1}, "replication_key": "day"}]}
         (["shops", "visits"], {"shops": SHOP}, set()),
         (["shops", "visits"], {"shops": SHOP, "visits": None}, set()),
         (["shops"], {"shops": SHOP}, {"shops"}),
-        (["visits"], {"shops": SHOP, "visits": DAYS}, {"shops", "visits"}),
+        (["visits"], {"shops": SHOP, "visits": DAYS}, {"visits"}),
         (["visits"], {"shops": SHOP}, set()),
         (["shops", "shelves"], {"shops": SHOP, "shelves": {}}, set()),
         (["shops", "visits", "people"], {"shops": SHOP, "people": AT}, {"people"}),

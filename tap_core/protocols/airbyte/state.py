@@ -201,7 +201,9 @@ def to_state_document(
 
     Streams that are read in full get no state. If a selected stream has no state, its parent
     streams get no state either, because otherwise the children of older parent records would be
-    missed. The state that all streams share is stored in top-level keys next to ``bookmarks``.
+    missed. A parent stream that is not in the catalog gets no state, because its state is not sent:
+    after an interruption, it would not show for which records the children were read. The state
+    that all streams share is stored in top-level keys next to ``bookmarks``.
 
     Args:
         input_state: The parsed state file.
@@ -220,6 +222,9 @@ def to_state_document(
     kept, previous = split_bookmarks(
         _collect_bookmarks(input_state, streams), streams, _is_restarted, full_refresh
     )
+    kept = {
+        name: state for name, state in kept.items() if name not in streams or streams[name].selected
+    }
     return ({"bookmarks": kept, **document} if kept else document), previous
 
 
