@@ -116,6 +116,7 @@ class Target(PluginBase, abc.ABC):
         )
         self.message_reader = message_reader or self.message_reader_class()
         self._raw_schemas: dict[str, tuple[JsonSchema, Sequence[str] | None]] = {}
+        self._early_versions: dict[str, int] = {}
         self._sinks_active: dict[str, Sink] = {}
         self._sinks_to_clear: list[Sink] = []
         self._router = InputRouter(self)
@@ -250,6 +251,8 @@ class Target(PluginBase, abc.ABC):
             self.mapper.register_raw_stream_schema(name, schema, keys)
             stream_maps = self.mapper.stream_maps[name]
         self._router.register(name, schema, keys, stream_maps)
+        if name in self._early_versions:
+            self._activate_version(name, self._early_versions.pop(name))
 
     # Records, batch files and versions
 
@@ -264,8 +267,18 @@ class Target(PluginBase, abc.ABC):
         self._router.process_batch(message_dict)
 
     def _process_activate_version_message(self, message_dict: dict[str, Any]) -> None:
-        """Write a stream's buffered records, then activate the table version in the message."""
-        for route in self._router.get_routes(message_dict["stream"]):
+        """Write a stream's buffered records, then activate the table version in the message.
+
+        If the stream has no SCHEMA yet, this is done after its SCHEMA.
+        """
+        name, version = message_dict["stream"], message_dict["version"]
+        if name in self._raw_schemas or self.sink_exists(name):
+            self._activate_version(name, version)
+        else:
+            self._early_versions[name] = version
+
+    def _activate_version(self, stream_name: str, version: int) -> None:
+        for route in self._router.get_routes(stream_name):
             sink = self.get_sink(route.alias)
             if not sink.process_activate_version_messages:
                 self.logger.warning(
@@ -281,7 +294,7 @@ class Target(PluginBase, abc.ABC):
             self.drain_one(sink)
             self._states.release()
             if not self._is_stopping:
-                sink.activate_version(message_dict["version"])
+                sink.activate_version(version)
 
     # Sinks
 

@@ -358,8 +358,6 @@ def test_failing_sink_setup_ends_the_run(caplog):
 def test_record_without_a_schema_ends_the_run():
     with pytest.raises(RecordsWithoutSchemaException, match="stream 'a' was encountered before"):
         fed(*rows(1))
-    with pytest.raises(RecordsWithoutSchemaException):
-        fed(activate("a", 1))
 
 
 def test_schema_without_properties_is_rejected():
@@ -427,6 +425,14 @@ def test_version_is_activated_after_earlier_records_are_drained():
     lines = [schema(), record(id=1, v=7), state(1), activate("a", 7)]
     notes = fed(*lines, add_record_metadata=True)
     assert without_setup(notes) == [("batch", "a", [1]), ("state", 1), ("version", 7)]
+
+
+def test_version_that_comes_before_the_schema_is_activated_after_it():
+    """S51: an ACTIVATE_VERSION may come before the stream's SCHEMA."""
+    early = [activate("a", 6), activate("b", 1), activate("a", 7)]
+    lines = [*early, schema(), record(id=1, v=7), schema(extra=ID, id=ID)]
+    notes = fed(*lines, add_record_metadata=True)
+    assert without_setup(notes) == [("version", 7), ("batch", "a", [1])]
 
 
 def test_batch_files_are_loaded_after_earlier_records(tmp_path):
