@@ -52,8 +52,9 @@ class SchemaEvent:
     """Schema of a stream, sent before its first rows and again when it changes.
 
     ``keys`` are the properties that identify a row; without keys, rows are only appended.
-    ``cursor`` is the replication key. For keys and cursors inside an object, ``nested`` maps their
-    name to their path.
+    ``cursor`` is the replication key. ``nested`` maps the name of each key or cursor that is inside
+    an object to its path. ``other_cursors`` are further names in the ``bookmark_properties`` of a
+    Singer message, which are only passed on.
     """
 
     stream: StreamId
@@ -61,6 +62,12 @@ class SchemaEvent:
     keys: tuple[str, ...] = ()
     cursor: str | None = None
     nested: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    other_cursors: tuple[str, ...] = ()
+
+    @property
+    def bookmark_properties(self) -> list[str]:
+        """Replication keys for a Singer message; empty for a stream without any."""
+        return [] if self.cursor is None else [self.cursor, *self.other_cursors]
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ def schema_message(event: SchemaEvent) -> dict[str, Any]:
         "key_properties": list(event.keys),
     }
     if event.cursor is not None:
-        message["bookmark_properties"] = [event.cursor]
+        message["bookmark_properties"] = event.bookmark_properties
     return message
 
 

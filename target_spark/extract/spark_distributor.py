@@ -343,6 +343,7 @@ def _parse_schema_event(document: Mapping[str, Any]) -> SchemaEvent:
         "stream": StreamId(**document["stream"]),
         "keys": tuple(document["keys"]),
         "nested": nested,
+        "other_cursors": tuple(document["other_cursors"]),
     }
     return SchemaEvent(**{**document, **named})
 

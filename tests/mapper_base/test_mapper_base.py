@@ -30,7 +30,13 @@ PEER = peer_python("singer_sdk")
 
 SCHEMA = {"properties": {"id": {"type": "integer"}, "n": {"type": "number"}}}
 INPUT = [
-    {"type": "SCHEMA", "stream": "a", "schema": SCHEMA, "key_properties": ["id"]},
+    {
+        "type": "SCHEMA",
+        "stream": "a",
+        "schema": SCHEMA,
+        "key_properties": ["id"],
+        "bookmark_properties": ["n", "id"],
+    },
     {"type": "ACTIVATE_VERSION", "stream": "a", "version": 7},
     {"type": "RECORD", "stream": "a", "record": {"id": 1, "n": 0.1}, "version": 7},
     {"type": "RECORD", "stream": "a", "record": {"id": 2, "n": None}, "version": 7},

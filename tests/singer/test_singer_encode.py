@@ -203,7 +203,7 @@ def test_standard_output_is_looked_up_at_each_write(capsys):
 MESSAGES = [
     RecordMessage("a", {"id": 1, "n": None}, 7, datetime(2024, 1, 2, tzinfo=timezone.utc)),
     RecordMessage("a", {"price": Decimal("1.10"), "at": datetime(2024, 1, 2, tzinfo=timezone.utc)}),
-    SchemaMessage("a", {"properties": {}}, ["id"], ["at"]),
+    SchemaMessage("a", {"properties": {}}, ["id"], ["at", "id"]),
     SchemaMessage("a", {"properties": {}}),
     StateMessage({"bookmarks": {"a": {"x": datetime(2024, 1, 2, tzinfo=timezone.utc)}}}),
     ActivateVersionMessage("a", 7),

@@ -53,9 +53,11 @@ def to_event(message: Message, encode: Callable[[Any], Any] = encode_body) -> Ev
             version=message.version,
         )
     if isinstance(message, SchemaMessage):
-        cursor = next(iter(message.bookmark_properties or ()), None)
+        cursor, *others = message.bookmark_properties or (None,)
         keys = tuple(message.key_properties or ())
-        return SchemaEvent(StreamId(message.stream), message.schema, keys, cursor)
+        return SchemaEvent(
+            StreamId(message.stream), message.schema, keys, cursor, other_cursors=tuple(others)
+        )
     if isinstance(message, StateMessage):
         return Checkpoint(encode_json(to_json_compatible(message.value)))
     if isinstance(message, ActivateVersionMessage):
@@ -79,8 +81,8 @@ def to_messages(event: Event) -> Iterator[Message]:
             body: Any = row
             yield RecordMessage(event.stream.name, body, event.version, extracted)
     elif isinstance(event, SchemaEvent):
-        cursor = [event.cursor] if event.cursor else None
-        yield SchemaMessage(event.stream.name, dict(event.schema), list(event.keys), cursor)
+        cursors = event.bookmark_properties or None
+        yield SchemaMessage(event.stream.name, dict(event.schema), list(event.keys), cursors)
     elif isinstance(event, Checkpoint):
         yield StateMessage(parse_json(event.state))
     elif isinstance(event, BatchFiles):

@@ -249,8 +249,8 @@ class SingerReader:
         if isinstance(message, _Schema):
             schema = self._parse_schema(message)
             keys = tuple(message.key_properties or ())
-            cursor = _get_cursor(message.bookmark_properties)
-            event = SchemaEvent(stream, schema, keys, cursor)
+            cursor, others = _get_cursors(message.bookmark_properties)
+            event = SchemaEvent(stream, schema, keys, cursor, other_cursors=others)
             if self._check is not None:
                 self._schemas[message.stream] = event
             return event
@@ -294,15 +294,17 @@ class SingerReader:
         return BatchFiles(stream, paths, encoding, version=message.version)
 
 
-def _get_cursor(bookmark_properties: Any) -> str | None:
-    """Return the replication key from the ``bookmark_properties`` of a SCHEMA message.
+def _get_cursors(bookmark_properties: Any) -> tuple[str | None, tuple[str, ...]]:
+    """Return the replication key in the ``bookmark_properties`` of a SCHEMA message, and the rest.
 
-    It is the first property in the list. Return None for null, ``[]`` and ``[null]``, which taps
-    write for a stream without a replication key.
+    The key is the first property in the list. It is None for null, ``[]`` and ``[null]``, which
+    taps write for a stream without a replication key.
     """
-    listed = isinstance(bookmark_properties, list)
-    first = next(iter(bookmark_properties), None) if listed else bookmark_properties
-    return first if isinstance(first, str) else None
+    listed = bookmark_properties if isinstance(bookmark_properties, list) else [bookmark_properties]
+    first, *others = listed or [None]
+    if not isinstance(first, str):
+        return None, ()
+    return first, tuple(name for name in others if isinstance(name, str))
 
 
 def _restore_input_bytes(message: _Message, repaired: bytes, line: bytes) -> _Message:

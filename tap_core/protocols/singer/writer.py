@@ -129,7 +129,7 @@ class SingerWriter:
             "key_properties": list(event.keys),
         }
         if event.cursor:
-            message["bookmark_properties"] = [event.cursor]
+            message["bookmark_properties"] = event.bookmark_properties
         return encode_json(message) + b"\n"
 
     def _convert_batch(self, event: BatchFiles) -> bytes:
