@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from target_spark.columns import TableSchema
+from target_spark.columns import Array, Struct, TableSchema
 from target_spark.writers.base import MergeKeys
 from target_spark.writers.deduplication import DELETE_ONLY_COLUMN
 
@@ -27,10 +27,13 @@ class SmallBatch:
     Attributes:
         rows: The rows, with the columns to write and the ordinal (the position in the input).
         types: The type (DDL) of each column to write.
+        has_nested_keys: True if a key column is a struct or an array. deltalake does not compare
+            such values.
     """
 
     rows: pa.Table
     types: Mapping[str, str]
+    has_nested_keys: bool = False
 
     @classmethod
     def of(cls, rows: pa.Table, table_schema: TableSchema) -> SmallBatch:
@@ -41,7 +44,12 @@ class SmallBatch:
         """
         names = set(rows.column_names)
         types = {name: ddl for name, ddl in table_schema.types.items() if name in names}
-        return cls(rows, types)
+        nested = {
+            column.name
+            for column in table_schema.columns
+            if isinstance(column.type, Array | Struct)
+        }
+        return cls(rows, types, has_nested_keys=not nested.isdisjoint(table_schema.keys))
 
 
 def latest_rows_by_key(rows: pa.Table, keys: MergeKeys) -> pa.Table:

@@ -539,10 +539,10 @@ class DeltaWriter:
     ) -> bool:
         """Return True if `write_small_batch` can write a batch to a table.
 
-        Return False if only Spark can write to the table in this write mode, or if a merge would
-        need too much memory in this process.
+        Return False if only Spark can write to the table in this write mode or compare the keys of
+        the rows, or if a merge would need too much memory in this process.
         """
-        if mode is WriteMode.SCD2:
+        if mode is WriteMode.SCD2 or (batch.has_nested_keys and mode is not WriteMode.APPEND):
             return False
         if mode is WriteMode.UPSERT:
             return self._can_rewrite(spark, table, batch.types)

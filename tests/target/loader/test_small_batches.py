@@ -13,10 +13,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake.exceptions import DeltaError
 
+from target_spark.columns import ColumnOptions, schema_from_json_schema
 from target_spark.config import settings
+from target_spark.config.options import WriteMode
+from target_spark.frames.arrow_conversion import arrow_schema
 from target_spark.loader import batch_commit
 from target_spark.storage.uris import to_spark_uri
+from target_spark.tables.table import Table, TableLayout
 from target_spark.writers.delta import writer as delta_writer
+from target_spark.writers.delta.small_batches import SmallBatch
+from target_spark.writers.delta.writer import DeltaWriter
 from tests.extract.sample_taps import KINDS, KINDS_SCHEMA
 from tests.target.cli.test_target_cli import environment, run
 from tests.target.loader.table_counts import count_rows
@@ -118,6 +124,22 @@ def test_setting_that_delta_rs_ignores_is_rejected(config: dict[str, Any], messa
     faults = settings.find_faults({"path": "tables", "small_batches": "delta-rs", **config})
     assert len(faults) == 1
     assert message in faults[0]
+
+
+@pytest.mark.parametrize("mode", [WriteMode.UPSERT, WriteMode.OVERWRITE, WriteMode.APPEND])
+@pytest.mark.parametrize(
+    "key", [{"type": "object", "properties": ID}, {"type": "array", "items": ID["id"]}]
+)
+def test_rows_with_nested_keys_are_compared_by_spark(
+    tmp_path: Path, mode: WriteMode, key: dict[str, Any]
+) -> None:
+    table_schema = schema_from_json_schema({"properties": {"k": key}}, ["k"], ColumnOptions())
+    table, writer = Table(str(tmp_path / "t"), "t"), DeltaWriter(avoids_spark=True)
+    no_spark: Any = None
+    writer.create(no_spark, table, table_schema, TableLayout())
+    batch = SmallBatch.of(arrow_schema(table_schema).empty_table(), table_schema)
+    taken = writer.takes_small_batch(no_spark, table, batch, mode)
+    assert taken == (mode is WriteMode.APPEND)
 
 
 # Both ways
