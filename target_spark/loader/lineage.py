@@ -30,7 +30,14 @@ from tap_core.io.private_files import (
     owner_fault,
     trust_fault,
 )
-from tap_core.redaction import Secrets, is_secret_name, redact_line, redact_url, register_secrets
+from tap_core.redaction import (
+    Secrets,
+    is_secret_name,
+    redact,
+    redact_line,
+    redact_url,
+    register_secrets,
+)
 from target_spark.config.options import RunInfo
 from target_spark.loader.loader import Loader
 from target_spark.loader.report import COMPLETE, STOPPED
@@ -243,7 +250,7 @@ def name_table(table: Table, spark_conf: Mapping[str, Any]) -> tuple[str, str]:
     uri = str(spark_conf.get(f"spark.sql.catalog.{catalog}.uri") or "")
     if uri.startswith("thrift://"):
         return f"hive://{_get_server(uri)}", name
-    return (redact_url(uri), name) if uri else (catalog, name)
+    return (redact(redact_url(uri)), name) if uri else (catalog, name)
 
 
 def _name_location(address: str) -> tuple[str, str]:

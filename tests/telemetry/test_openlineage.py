@@ -212,6 +212,9 @@ def test_file_that_another_user_can_replace_is_not_read(
         (Table("", "a", ("rest", "db", "a")), ("https://catalog.example/v1", "db.a")),
         (Table("", "a", ("hive", "db", "a")), ("hive://meta:9083", "db.a")),
         (Table("", "a", ("login", "db", "a")), ("hive://meta:9083", "db.a")),
+        (Table("", "a", ("jdbc", "db", "a")), ("jdbc:mysql://***@host/lake", "db.a")),
+        (Table("", "a", ("mssql", "db", "a")), ("jdbc:sqlserver://host;password=***", "db.a")),
+        (Table("", "a", ("oracle", "db", "a")), ("jdbc:oracle:thin:***@host/lake", "db.a")),
         (Table("", "a", ("other", "db", "a")), ("other", "db.a")),
         (Table("", "a", ("db", "a")), ("spark_catalog", "db.a")),
     ],
@@ -222,5 +225,8 @@ def test_tables_are_named_by_openlineages_rules(table: Table, name: tuple[str, s
         "spark.sql.catalog.rest.uri": "https://catalog.example/v1",
         "spark.sql.catalog.hive.uri": "thrift://meta:9083",
         "spark.sql.catalog.login.uri": "thrift://me:pass@meta:9083",
+        "spark.sql.catalog.jdbc.uri": "jdbc:mysql://me:pass@host/lake",
+        "spark.sql.catalog.mssql.uri": "jdbc:sqlserver://host;password=pass",
+        "spark.sql.catalog.oracle.uri": "jdbc:oracle:thin:me/pass@host/lake",
     }
     assert name_table(table, conf) == name
