@@ -217,7 +217,7 @@ def _make_client() -> OpenLineageClient:
 
 
 def _find_secrets(document: Any, *, is_secret: bool = False) -> Iterator[str]:
-    """Yield the strings of a nested mapping that are secrets, judged by their keys.
+    """Yield the strings of nested mappings and lists that are secrets, judged by their keys.
 
     A string is a secret if its key, or a key above it, names a secret: ``{"auth": {"apiKey":
     "abc"}}`` yields ``"abc"``. ``is_secret`` is True if the key of ``document`` names a secret.
@@ -225,6 +225,9 @@ def _find_secrets(document: Any, *, is_secret: bool = False) -> Iterator[str]:
     if isinstance(document, Mapping):
         for name, value in document.items():
             yield from _find_secrets(value, is_secret=is_secret or is_secret_name(str(name)))
+    elif isinstance(document, list):  # the transports of a composite one
+        for item in document:
+            yield from _find_secrets(item, is_secret=is_secret)
     elif is_secret and isinstance(document, str):
         yield document
 

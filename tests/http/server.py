@@ -46,6 +46,7 @@ class Reply:
         keep: The number of bytes of the body that are sent; None for all.
         length: Whether the `Content-Length` of the whole body is sent.
         reset: Whether the connection is reset after the body.
+        reason: The reason phrase of the status line; None for the usual one.
     """
 
     body: Any = b""
@@ -56,6 +57,7 @@ class Reply:
     reset: bool = False
     chunked: bool = False
     silent: bool = False
+    reason: str | None = None
 
     @property
     def bytes(self) -> bytes:
@@ -140,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, reply: Reply) -> None:
         body = reply.bytes
-        self.send_response(reply.status)
+        self.send_response(reply.status, reply.reason)
         headers = {"Content-Type": "application/json", **reply.headers}
         if reply.chunked:
             headers["Transfer-Encoding"] = "chunked"

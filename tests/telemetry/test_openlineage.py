@@ -145,6 +145,26 @@ def test_refusing_server_is_a_warning_without_the_key(tmp_path: Path, server: Se
     assert KEY.encode() not in done.stderr
 
 
+def test_key_of_a_transport_in_a_list_is_hidden(
+    tmp_path: Path,
+    server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """SEC5: a composite transport logs the response, in which the server may repeat the key."""
+    server.answers(Reply(status=403, reason=f"unknown key {KEY}"))
+    one = {"type": "http", "url": server.url, "auth": {"type": "api_key", "apiKey": KEY}}
+    transport = {"type": "composite", "transports": [{"name": "first", **one}]}
+    file = tmp_path / "lineage.yml"
+    file.write_text(json.dumps({"transport": transport}))
+    monkeypatch.setenv("OPENLINEAGE_CONFIG", str(file))
+    lineage = begin_lineage(RunInfo("job", str(uuid.uuid4()), 1), "delta", {})
+    assert lineage is not None
+    lineage.end({"outcome": "complete", "streams": {}})
+    assert "unknown key ***" in caplog.text
+    assert KEY not in caplog.text
+
+
 @pytest.mark.thorough
 def test_silent_server_delays_the_end_of_a_run_by_seconds_only(
     tmp_path: Path, server: Server
