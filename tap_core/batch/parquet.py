@@ -11,6 +11,7 @@ Source: the Apache Parquet format, "Logical Types"; column metadata is Arrow's.
 
 from __future__ import annotations
 
+import base64
 import os
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
@@ -34,10 +35,19 @@ from tap_core.types import JsonSchema, Record
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["JSON_COLUMN_MARKER", "ParquetEncoder", "check_copies", "read_parquet"]
+__all__ = [
+    "JSON_COLUMN_MARKER",
+    "ParquetEncoder",
+    "check_copies",
+    "find_json_columns",
+    "read_parquet",
+]
 
 JSON_COLUMN_MARKER: Final = {b"tap_core": b"json"}
 """Arrow field metadata that marks a column whose values are JSON text."""
+
+_ARROW_SCHEMA: Final = b"ARROW:schema"
+"""Key of a file's metadata with the Arrow schema, which has the metadata of the columns."""
 
 _ROWS_AT_ONCE: Final = 1_000
 _INDEXES_AT_ONCE: Final = 1 << 16
@@ -278,6 +288,27 @@ def read_parquet(file: IO[bytes], bound: Bound) -> Iterator[Record]:
             yield row
 
 
+def find_json_columns(file: IO[bytes]) -> frozenset[str]:
+    """Return the names of the columns of a Parquet file that are marked as JSON text.
+
+    A column may have any type, also one that pyarrow does not read.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    stored = (parquet.read_metadata(file).metadata or {}).get(_ARROW_SCHEMA, b"")
+    schema = base64.b64decode(stored)
+    if not all(key in schema for key in JSON_COLUMN_MARKER):  # of another writer
+        return frozenset()
+    return frozenset(
+        field.name for field in pa.ipc.read_schema(pa.py_buffer(schema)) if _is_json(field)
+    )
+
+
+def _is_json(field: pa.Field) -> bool:
+    return bool(JSON_COLUMN_MARKER.items() <= (field.metadata or {}).items())
+
+
 def _to_python_values(column: pa.Array) -> list[Any]:
     """Convert an Arrow column to a list of Python values, one per row.
 
@@ -296,7 +327,7 @@ def _get_converter(field: pa.Field) -> Callable[[Any], Any] | None:
     """Return the function that converts each value of a column, or None for no conversion."""
     import pyarrow as pa
 
-    if JSON_COLUMN_MARKER.items() <= (field.metadata or {}).items():
+    if _is_json(field):
         return _decode_any
     if pa.types.is_decimal(field.type) and field.type.scale == 0:
         return int

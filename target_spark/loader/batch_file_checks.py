@@ -23,7 +23,7 @@ from tap_core.batch.storage import to_local_path
 from tap_core.batch.url_schemes import check_url
 from tap_core.events import BatchFiles, StreamId
 from tap_core.exceptions import ConfigurationError
-from tap_core.limits.memory import InputTooLargeError
+from tap_core.limits.memory import InputTooLargeError, open_regular_file
 from tap_core.redaction import redact_url
 from tap_core.schema.type_variants import object_schema, split_variants
 from tap_core.types import JsonSchema
@@ -37,6 +37,7 @@ __all__ = [
     "check_batch_files",
     "check_content",
     "explain_unreadable",
+    "find_json_columns",
     "get_file_key",
 ]
 
@@ -62,8 +63,9 @@ class BatchFile:
         ordinal: The position of the BATCH message in the input.
         version: The table version of the rows, or None for an unversioned stream.
         nbytes: The size in bytes; 0 if unknown.
-        in_json: Names of the properties whose JSON Schema allows other types than string. If a
-            Parquet file stores such a property in a text column, the text is parsed as JSON.
+        in_json: Names of the properties whose JSON Schema allows other types than string, and of
+            the columns that a Parquet file marks as JSON. If the file stores such a property in a
+            text column, the text is parsed as JSON.
         copy: The path of a downloaded copy, from which the rows are read. "" if the rows are read
             from the address.
     """
@@ -166,6 +168,21 @@ def check_content(file: BatchFile, limits: FileLimits) -> None:
         check_file(path, file.encoding, limits.line)
     except ValueError as error:
         raise explain_unreadable(file.stream, file.address, str(error).rstrip(".")) from error
+
+
+def find_json_columns(file: BatchFile) -> frozenset[str]:
+    """Return the names of the columns that a Parquet file marks as JSON text.
+
+    Taps of this SDK write a property as JSON if a value does not have the type that the schema
+    declares, such as a number in a column of strings. Only files on this machine are read.
+    """
+    path = to_local_folder(file.read_url)
+    if path is None or file.format != PARQUET:
+        return frozenset()
+    from tap_core.batch import parquet
+
+    with open_regular_file(path) as opened:
+        return parquet.find_json_columns(opened)
 
 
 def get_file_key(address: str, *, escaped: bool = False) -> str:

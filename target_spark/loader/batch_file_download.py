@@ -3,7 +3,8 @@
 If Spark runs on this machine, a remote file is copied to a local temporary folder by Hadoop's file
 systems. The copy is checked, and Spark reads the copy. On a cluster, the copy is deleted after the
 check and the executors read the original URL. Spark Connect has no access to Hadoop's file systems,
-so remote files are not checked there.
+so remote files are not checked there. The check also finds the columns that a Parquet file marks as
+JSON, because Spark does not read these marks.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ from typing import TYPE_CHECKING, Final
 
 from tap_core.batch.limits import FileLimits
 from target_spark.frames import reading_files
-from target_spark.loader.batch_file_checks import BatchFile, check_content, get_file_key
+from target_spark.loader.batch_file_checks import (
+    BatchFile,
+    check_content,
+    find_json_columns,
+    get_file_key,
+)
 from target_spark.spark.access_protection import is_local_master
 from target_spark.storage.commit_retry import (
     FailureKind,
@@ -47,8 +53,9 @@ def downloaded_files(
 ) -> Iterator[list[BatchFile]]:
     """Context manager that checks batch files, downloads remote ones, and yields those to read.
 
-    In each yielded file, ``copy`` is the path of the local copy, or "" if Spark reads the URL.
-    The copies are in a subfolder of ``folder``, and are deleted when the block ends.
+    In each yielded file, ``copy`` is the path of the local copy, or "" if Spark reads the URL, and
+    ``in_json`` includes the columns that the file marks as JSON. The copies are in a subfolder of
+    ``folder``, and are deleted when the block ends.
 
     Raises:
         FilesError: A file is missing, corrupt, or exceeds the limits.
@@ -56,31 +63,53 @@ def downloaded_files(
     """
     download_folder = folder.new_path("files")
     try:
-        copies = _check_and_download(spark, files, download_folder, limits)
-        yield [replace(file, copy=copies.get(get_file_key(file.address), "")) for file in files]
+        checked = _check_and_download(spark, files, download_folder, limits)
+        yield [_merge_findings(file, checked.get(get_file_key(file.address))) for file in files]
     finally:
         rmtree(download_folder, ignore_errors=True)
 
 
+def _merge_findings(file: BatchFile, checked: BatchFile | None) -> BatchFile:
+    """Return a file with the copy and the JSON columns of the same file after its check.
+
+    ``checked`` is None if the file was not checked.
+    """
+    if checked is None:
+        return file
+    return replace(file, copy=checked.copy, in_json=file.in_json | checked.in_json)
+
+
+def _check(file: BatchFile, limits: FileLimits) -> BatchFile:
+    """Check that a file on this machine is valid; return it with only its JSON columns set.
+
+    Raises:
+        FilesError: The file is corrupt, or exceeds the limits.
+    """
+    with reading_files([file]):
+        check_content(file, limits)
+        return replace(file, in_json=find_json_columns(file))
+
+
 def _check_and_download(
     spark: SparkSession, files: Sequence[BatchFile], download_folder: Path, limits: FileLimits
-) -> Mapping[str, str]:
+) -> Mapping[str, BatchFile]:
     """Download remote files of BATCH messages, and check that all files are valid.
 
-    Return the local paths of the copies that Spark is to read. The keys are the results of
-    `get_file_key` for the files' addresses.
+    Return the checked files, with the local paths of the copies that Spark is to read, and the
+    columns that they mark as JSON. The keys are the results of `get_file_key` for the files'
+    addresses.
     """
     remote_files: list[BatchFile] = []
-    for file in {get_file_key(file.address): file for file in files}.values():
+    checked: dict[str, BatchFile] = {}
+    for key, file in {get_file_key(file.address): file for file in files}.items():
         if to_local_folder(file.address) is None:
             remote_files.append(file)
-            continue
-        with reading_files([file]):
-            check_content(file, limits)
+        else:
+            checked[key] = _check(file, limits)
     if not remote_files or is_remote_session(spark):
-        return {}
+        return checked
     download_folder.mkdir(mode=0o700)
-    reads_copies, copies = is_local_master(spark.sparkContext.master or ""), dict[str, str]()
+    reads_copies = is_local_master(spark.sparkContext.master or "")
     full = disk_full_context(
         f"uncommitted rows ({download_folder.parent})",
         "Free space there, or set staging",
@@ -93,13 +122,12 @@ def _check_and_download(
                 range(start, len(remote_files)),
                 chunk,
             ):
-                with reading_files([file]):
-                    check_content(file, limits)
-                if reads_copies:
-                    copies[get_file_key(file.address)] = file.copy
-                else:
+                found = _check(file, limits)
+                if not reads_copies:
                     Path(file.copy).unlink()
-    return copies
+                    found = replace(found, copy="")
+                checked[get_file_key(file.address)] = found
+    return checked
 
 
 def _download_file(

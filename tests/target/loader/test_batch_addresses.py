@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from tap_core.batch.limits import FileLimits
+from tap_core.batch.parquet import ParquetEncoder
 from tap_core.events import BatchFiles, StreamId
 from target_spark.config.settings import load_options
 from target_spark.errors import FilesError
 from target_spark.loader.batch_file_checks import check_batch_files
+from target_spark.loader.batch_file_download import downloaded_files
+from target_spark.storage.spool import SpoolFolder
 
 JSONL = {"format": "jsonl"}
 
@@ -69,6 +76,28 @@ def test_properties_of_parquet_files_other_than_text_are_in_json(
     files = BatchFiles(StreamId("a"), ["hdfs://name/a.parquet"], {"format": "parquet"})
     (found,) = check_batch_files(files, 1, schema, roots=["hdfs://name/tables"])
     assert found.in_json == more
+
+
+def test_columns_that_a_parquet_file_marks_as_json_are_read_as_json(tmp_path: Path) -> None:
+    """A number in a column of strings lets a tap write all its values as JSON, also the strings."""
+    schema = {"properties": {"a": {"type": "string"}, "b": {"type": "string"}}}
+    contents = {"mixed": [b'{"a":"x","b":"y"}', b'{"a":5,"b":null}'], "plain": [b'{"a":"x"}']}
+    for name, rows in contents.items():
+        with (tmp_path / f"{name}.parquet").open("wb") as file:
+            encoder = ParquetEncoder(file, schema, None)
+            encoder.write(rows)
+            encoder.finish()
+    pq.write_table(pa.table({"a": ["x"]}), tmp_path / "other.parquet", store_schema=False)
+    paths = [str(tmp_path / f"{name}.parquet") for name in (*contents, "other", "mixed")]
+    event = BatchFiles(StreamId("a"), paths, {"format": "parquet"})
+    files = check_batch_files(event, 1, schema)
+    no_spark: Any = None
+    with (
+        closing(SpoolFolder(tmp_path)) as folder,
+        downloaded_files(no_spark, files, folder, FileLimits()) as checked,
+    ):
+        assert [file.in_json for file in checked] == [{"a"}, set(), set(), {"a"}]
+        assert [file.address for file in checked] == [file.address for file in files]
 
 
 def test_message_with_too_many_files_is_rejected_before_any_is_opened(tmp_path: Path) -> None:
