@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tap_core.redaction import collect_secrets, register_secrets
 from target_spark.errors import TargetSparkError
 from target_spark.spark.session import Session, SparkSettings
 from target_spark.storage.commit_retry import first_error_line
@@ -260,7 +261,8 @@ def main(arguments: Mapping[str, Any]) -> None:
     """Run an engine (shared Spark process) in this process until it ends, and exit.
 
     One line is written to standard output: ``ready`` once the engine accepts connections, or
-    ``exists`` if another engine with the same identity is running.
+    ``exists`` if another engine with the same identity is running. Messages
+    that this process logs contain no secrets of the settings.
 
     Args:
         arguments: The engine's folder (``folder``), the parts of its identity (``identity``), its
@@ -278,6 +280,7 @@ def main(arguments: Mapping[str, Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     scratch = open_spool_folder(None, "Spark's temporary files")
     settings = SparkSettings(**arguments["settings"], scratch=str(scratch.path.absolute()))
+    register_secrets(main, collect_secrets({"spark": settings.conf}))
     session = Session(settings, pass_fds=[lock]).start()
     server = EngineServer(session, settings.engine_idle_seconds)
 

@@ -17,9 +17,11 @@ from unittest.mock import MagicMock
 import pytest
 
 from target_spark.errors import SparkUnavailableError
-from target_spark.spark.session import Session
+from target_spark.spark.session import Session, SparkSettings
 from target_spark.warm_engine.engine_folder import EngineFolder, receive_message, send_message
+from target_spark.warm_engine.identity import Identity
 from target_spark.warm_engine.server import EngineServer
+from target_spark.warm_engine.start import start_engine
 
 PATIENCE = 60
 
@@ -137,3 +139,26 @@ def test_files_of_a_message_that_cannot_be_received_are_closed(data: bytes) -> N
             receive_message(engine)
         os.set_blocking(reader, False)
         assert pipe.read() == b""  # None as long as the pipe is open for writing
+
+
+def test_log_of_an_engine_has_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC5: the message of another program may contain a setting."""
+    java = tmp_path / "jdk" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(
+        "#!/bin/sh\necho 'no agent at https://me:pa55word@host, key k3y4567' >&2\nexit 1"
+    )
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    conf = {
+        "spark.jars.repositories": "https://me:pa55word@host",
+        "spark.hadoop.key.pwd": "k3y4567",
+    }
+    settings = SparkSettings(master="local[1]", conf=conf, format="parquet")
+    folder, connection, _ = start_engine(settings, Identity.of_run(settings))
+    connection.close()
+    wait_until(lambda: "The engine ends" in folder.log.read_text())
+    log = folder.log.read_text()
+    assert "no agent at https://***@host, key ***" in log
+    assert "pa55word" not in log
