@@ -72,11 +72,29 @@ def plan_groups(options: ReadOptions) -> list[PartitionGroup]:
     ``options.partitions`` is None, each context is a separate group.
 
     Raises:
-        FrameError: The tap cannot list the contexts.
+        FrameError: The tap cannot list the contexts, or the name of a property is not supported.
     """
+    _make_converter(options)  # before the tap reads anything
     parts = _list_parts(options)
     count = min(len(parts), options.partitions or len(parts)) or 1
     return [PartitionGroup(number, count, parts[number::count]) for number in range(count)]
+
+
+def _make_converter(options: ReadOptions) -> ArrowConverter:
+    """Return the converter of the records of a stream to Arrow record batches.
+
+    Raises:
+        FrameError: The name of a property is not supported.
+    """
+    try:
+        return ArrowConverter(options.table_schema, nulls=options.nulls)
+    except ValueError as error:  # msgspec matches no names with quotes or control characters
+        invalid = str(error).rpartition(" - ")[2].removesuffix(" is invalid")
+        raise FrameError(
+            f"Stream {options.name} cannot be read as a DataFrame: the name of its property"
+            f" {invalid} has a quotation mark, a backslash or a control character. Load it with"
+            " target-spark run."
+        ) from None
 
 
 def _list_parts(options: ReadOptions) -> list[WorkUnit | None]:
@@ -154,7 +172,7 @@ def read_batches(options: ReadOptions, group: PartitionGroup) -> Iterator[pa.Rec
         FrameError: All attempts to read a partition failed, or a value cannot be converted to its
             column's type.
     """
-    converter = ArrowConverter(options.table_schema, nulls=options.nulls)
+    converter = _make_converter(options)
     for part in group.parts:
         with tempfile.SpooledTemporaryFile(_IN_MEMORY) as file:
             if _read_context(

@@ -304,6 +304,32 @@ def test_error_of_a_parent_names_the_child_stream(shop: Shop):
     assert SECRET not in str(error.value)
 
 
+class QuotedNames(Stream):
+    """A stream with a property name that contains quotation marks."""
+
+    name = "sizes"
+    schema: ClassVar[dict[str, Any]] = {
+        "properties": {"at": {"type": "object", "properties": {'24" wide': {"type": "integer"}}}}
+    }
+
+    def get_records(self, context: Context | None) -> Iterator[Record]:
+        raise AssertionError("The stream is read.")
+
+
+class QuotedTap(Tap):
+    name = "tap-quoted"
+
+    def discover_streams(self) -> list[Stream]:
+        return [QuotedNames(self)]
+
+
+def test_property_name_with_quotation_marks_is_named_in_the_error() -> None:
+    request = parse_options({"tap": f"{__name__}:QuotedTap", "stream": "sizes"})
+    message = r"""Stream sizes cannot .* property '24" wide' has .* Load it with target-spark run"""
+    with pytest.raises(FrameError, match=message):
+        plan_groups(request)
+
+
 # --------------------------------------------------------------------------------- with Spark
 
 
