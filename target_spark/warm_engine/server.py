@@ -261,8 +261,8 @@ def main(arguments: Mapping[str, Any]) -> None:
     """Run an engine (shared Spark process) in this process until it ends, and exit.
 
     One line is written to standard output: ``ready`` once the engine accepts connections, or
-    ``exists`` if another engine with the same identity is running. Messages
-    that this process logs contain no secrets of the settings.
+    ``exists`` if another engine with the same identity is running. In the messages that this
+    process logs, the secrets of the settings are redacted.
 
     Args:
         arguments: The engine's folder (``folder``), the parts of its identity (``identity``), its
