@@ -46,7 +46,7 @@ contain the value of a secret setting.
     │   │       └── TruncatedBodyError * a JSON response that was cut off; tap_core.http.response
     │   ├── SkippableSyncError
     │   │   ├── SkippableAPIError
-    │   │   └── InvalidRecord            .error_message, .record
+    │   │   └── InvalidRecord            .error_message, .record, .stream_name
     │   └── DataError
     │       ├── InvalidDateTimeError *   a date or time that cannot be read
     │       ├── InvalidJSONSchema
@@ -355,11 +355,23 @@ class SkippableAPIError(SkippableSyncError):
 class InvalidRecord(SkippableSyncError):  # noqa: N818  singer_sdk's name
     """Raised if a record does not match its schema, or cannot be represented in Python."""
 
+    stream_name: str | None = None
+    """Name of the stream, which the sink sets."""
+
     def __init__(self, error_message: str, record: dict[str, Any]) -> None:
         """Create the error. ``error_message`` is the reason and ``record`` the invalid record."""
         super().__init__(f"Record Message Validation Error: {error_message}")
         self.error_message = error_message
         self.record = record
+
+    @property
+    def reason(self) -> str:
+        """Reason with the name of the stream, such as ``stream 'users': age: 'x' is not …``."""
+        stream = f"stream '{self.stream_name}': " if self.stream_name else ""
+        return f"{stream}{self.error_message}"
+
+    def __str__(self) -> str:
+        return f"Record Message Validation Error: {self.reason}"
 
 
 class DataError(SyncError):

@@ -283,7 +283,8 @@ class Sink(abc.ABC):
         Raises:
             InvalidRecord: `fail_on_record_validation_exception` is true.
         """
-        self.logger.error("Record validation failed: %s", error.error_message)
+        error.stream_name = self.stream_name
+        self.logger.error("Record validation failed: %s", error.reason)
         if self.fail_on_record_validation_exception:
             raise error
 

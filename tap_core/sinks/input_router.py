@@ -331,4 +331,4 @@ def _refuse(error: InvalidRecord, sinks: Sequence[Sink]) -> None:
         InvalidRecord: A sink does not skip invalid records.
     """
     for sink in sinks:
-        sink._refuse(InvalidRecord(f"{sink.stream_name}: {error.error_message}", {}))
+        sink._refuse(InvalidRecord(error.error_message, {}))

@@ -1,8 +1,8 @@
 """Validation of records against their JSON Schema, with the results of jsonschema.
 
 A fast function from `tap_core.sinks.compiled_validator` accepts most valid records. Any other
-record is checked by jsonschema's Draft 2020-12 validator, whose error message is raised. jsonschema
-is imported only then, because its import is slow.
+record is checked by jsonschema's Draft 2020-12 validator, whose error message is raised after the
+path of the property. jsonschema is imported only then, because its import is slow.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from tap_core.config.validation import setting_path
 from tap_core.exceptions import InvalidJSONSchema, InvalidRecord, LimitExceededError
 from tap_core.redaction.row_values import are_rows_shown, describe_value
 from tap_core.schema.validators import validator_class
@@ -86,7 +87,8 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
         """Check that a record matches the schema.
 
         Raises:
-            InvalidRecord: The record does not match the schema. The message is that of jsonschema.
+            InvalidRecord: The record does not match the schema. The message has the path of the property
+                and the reason of jsonschema.
         """
         try:
             if self.certain_check(record):
@@ -110,9 +112,11 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
         try:
             self.validator.validate(record)
         except ValidationError as error:
+            path = setting_path(error.absolute_path)
+            place = f"{path}: " if path else ""
             if are_rows_shown():
-                raise InvalidRecord(error.message, record) from error
-            raise InvalidRecord(_without_value(error), record) from None
+                raise InvalidRecord(f"{place}{error.message}", record) from error
+            raise InvalidRecord(f"{place}{_without_value(error)}", record) from None
         except (ArithmeticError, RecursionError, ValueError) as error:
             raise InvalidRecord(
                 f"a value is beyond what can be compared with the schema ({type(error).__name__})",
@@ -140,8 +144,7 @@ def _without_value(error: Any) -> str:
 
     The message has only the type and the length of the value.
     """
-    path = "".join(f"[{part!r}]" for part in error.absolute_path)
     if error.validator in {"required", "dependentRequired"}:  # the message names only fields
         return str(error.message)
     value = describe_value(error.instance)
-    return f"{value} does not fit {error.validator} {error.validator_value!r} (record{path})"
+    return f"{value} does not fit {error.validator} {error.validator_value!r}"

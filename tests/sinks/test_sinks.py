@@ -118,6 +118,26 @@ def test_custom_validator_is_used():
         kept({"id": 1}, get_validator=validator)
 
 
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ("true", "'secret' is not of type 'integer'"),
+        ("false", "<text of 6 characters> does not fit type 'integer'"),
+    ],
+)
+def test_error_of_an_invalid_record_names_stream_and_property(rows, reason, caplog, monkeypatch):
+    monkeypatch.setenv("TAP_CORE_LOG_ROWS", rows)
+    numbers = {"type": "array", "items": {"type": "integer"}}
+    schema = {"properties": {"a": {"type": "object", "properties": {"b": numbers}}}}
+    with pytest.raises(InvalidRecord) as raised:
+        kept({"id": 1, "a": {"b": [1, "secret"]}}, schema=schema)
+    place = f"stream 'a': a.b[1]: {reason}"
+    assert str(raised.value) == f"Record Message Validation Error: {place}"
+    assert raised.value.stream_name == "a"
+    assert f"Record validation failed: {place}" in caplog.text
+    assert rows == "true" or "secret" not in caplog.text
+
+
 def test_validation_is_off_if_get_validator_returns_none():
     _, rows = kept({"id": "x"}, get_validator=lambda _self: None)
     assert rows == [{"id": "x"}]

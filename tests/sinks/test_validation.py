@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator, FormatChecker, SchemaError, ValidationError
 
+from tap_core.config.validation import setting_path
 from tap_core.exceptions import InvalidJSONSchema, InvalidRecord
 from tap_core.sinks.compiled_validator import compile_validator
 from tap_core.sinks.schema_check import is_valid_schema
@@ -26,11 +27,12 @@ BEYOND = {"InvalidOperation", "OverflowError", "ZeroDivisionError"}
 
 
 def verdict(schema: Any, value: Any, checker: FormatChecker | None) -> str | None:
-    """Return the error message of jsonschema, or None if the value is valid."""
+    """Return the path and the message of jsonschema, or None if the value is valid."""
     try:
         Draft202012Validator(schema, format_checker=checker).validate(value)
     except ValidationError as error:
-        return error.message
+        path = setting_path(error.absolute_path)
+        return f"{path}: {error.message}" if path else error.message
     except Exception as error:  # noqa: BLE001  ours must raise the same error
         name = type(error).__name__
         if name in BEYOND:  # ours turns errors of Python's arithmetic into InvalidRecord
