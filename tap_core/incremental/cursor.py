@@ -134,8 +134,11 @@ class DatetimeBasedCursor:
             lambda: self.formats,
             lambda: self.clamp,
         )
-        if errors := list(filter(None, map(_get_error, checks))):
-            raise ValueError(" ".join(dict.fromkeys(errors)))
+        errors = list(filter(None, map(_get_error, checks)))
+        if texts := [str(error) for error in errors if isinstance(error, ValueError)]:
+            raise ValueError(" ".join(dict.fromkeys(texts)))
+        if errors:
+            raise errors[0]
         if self.is_data_feed and (self.step or self.start_time_option or self.end_time_option):
             warnings.warn(
                 f"The cursor '{self.cursor_field}' belongs to a feed (is_data_feed), which cannot"
@@ -338,12 +341,12 @@ class DatetimeBasedCursor:
         }
 
 
-def _get_error(check: Callable[[], object]) -> str | None:
-    """Call ``check`` and return the text of its ValueError, or None if it raises no such error."""
+def _get_error(check: Callable[[], object]) -> Exception | None:
+    """Call ``check`` and return its ValueError or TypeError, or None if it raises neither."""
     try:
         check()
-    except ValueError as error:
-        return str(error)
+    except (ValueError, TypeError) as error:
+        return error
     return None
 
 

@@ -28,6 +28,7 @@ from tap_core.manifest.literals import has_template, parse_option
 from tap_core.manifest.loader import Manifest
 from tap_core.manifest.nodes import (
     UNKNOWN,
+    UNKNOWN_OPTION,
     DataMapping,
     DataText,
     MappingNode,
@@ -50,6 +51,7 @@ _ANY_COMPONENT: Final = FieldType(components=(object,))
 _CUSTOM: Final = "Custom"
 _CODE_FROM_DATA: Final = "the manifest must name custom classes; responses and config cannot."
 _TYPE: Final = "type"
+_JSON_TYPES: Final = frozenset({str, int, float, bool, list, dict})
 
 
 def build_component(
@@ -125,6 +127,8 @@ class Builder:
     config: Mapping[str, Any] | None = None
     warn: Callable[[str], object] = _log.warning
     """Function that is called with each warning; unused if the manifest collects its problems."""
+    checks_incomplete: bool = False
+    """True if components with unknown options are created, only to check their other options."""
 
     def build(self, node: Any, expected: Any, parameters: Mapping[str, Any] | None = None) -> Any:
         """Build the component or value that a YAML node declares; return None if it has a problem.
@@ -437,7 +441,7 @@ class Builder:
         values: dict[str, Any] = {}
         for name, inner in self._get_option_types(cls, plan, node):
             if not _is_unset(inner, node.get(name)):
-                values[name] = self._convert(inner, node[name], position.child(node, name))
+                values[name] = self._convert_option(inner, node[name], position.child(node, name))
         missing = sorted(plan.required - values.keys())
         if missing:
             if UNKNOWN in node:  # unknown parameters may set the missing options
@@ -445,6 +449,17 @@ class Builder:
             kind = node.get(_TYPE) or cls.__name__
             return self._report(position, f"{kind} needs {', '.join(missing)}.")
         return self._instantiate(cls, plan, values, position)
+
+    def _convert_option(self, expected: FieldType, node: Any, position: _Position) -> Any:
+        """Convert the value of an option; of the kind ``value`` check the type of a constant."""
+        value = self._convert(expected, node, position)
+        is_constant = type(value) in _JSON_TYPES and value != ""
+        if expected.constant and is_constant and not (isinstance(node, str) and has_template(node)):
+            try:
+                coerce_scalar(expected.constant, value)
+            except ValueError as error:
+                return self._report(position, str(error))
+        return value
 
     def _drop_unused_keys(self, cls: type, node: MappingNode) -> MappingNode:
         """Return a component's YAML node without options that have no effect with this config.
@@ -484,8 +499,11 @@ class Builder:
     def _instantiate(
         self, cls: type, plan: ComponentPlan, values: dict[str, Any], position: _Position
     ) -> Any:
-        if _has_unknown(values.values()):
+        if _has_unknown(values.values()) and not self.checks_incomplete:
             return UNKNOWN
+        values = {
+            name: UNKNOWN_OPTION if value is UNKNOWN else value for name, value in values.items()
+        }
         injected: dict[str, Any] = {
             "parameters": position.parameters,
             "config": self.config or {},
@@ -501,6 +519,10 @@ class Builder:
                 component = self._report(position, error.message)
             except ValueError as error:
                 component = self._report(position, str(error))
+            except TypeError:
+                if not self.checks_incomplete:
+                    raise
+                component = UNKNOWN  # a check needs the value of an unknown option
         for warning in caught:
             self._report(position, str(warning.message), is_error=False)
         return component

@@ -27,6 +27,7 @@ __all__ = [
     "Decoder",
     "Document",
     "ErrorHandler",
+    "InterpolatedMapping",
     "InterpolatedText",
     "InterpolatedValue",
     "Page",
@@ -67,14 +68,17 @@ InterpolatedValue: TypeAlias = Annotated[Any, "value"]
 In mappings and lists each value is a separate template.
 """
 
+InterpolatedMapping: TypeAlias = Annotated[Mapping[str, Any] | None, "value"]
+"""Mapping whose values may be templates, or one template that renders as a mapping."""
+
 Parameter: TypeAlias = Annotated[Any, "value", (str, list)]
 """Option for one query parameter or form field, or for a mapping of them.
 
 Rendered lists and quoted texts are read as Python literals; all other rendered texts stay text.
 """
 
-Document: TypeAlias = Annotated[Any, "value", (), "document"]
-"""Option like an `InterpolatedValue`, whose members without a value are omitted.
+Document: TypeAlias = Annotated[Mapping[str, Any] | list[Any] | None, "value", (), "document"]
+"""JSON document: an option like an `InterpolatedValue`, whose members without a value are omitted.
 
 An object or list that a template returns is not the manifest's text but data, of which nothing is
 omitted. Such a template is therefore rendered for each request.

@@ -90,7 +90,7 @@ def _check_manifest(manifest: Manifest, problems: list[ManifestProblem]) -> None
 
     ``problems`` is the manifest's own list, to which other functions append problems, too.
     """
-    Builder(manifest).build(manifest.tree, DeclarativeSource)
+    Builder(manifest, checks_incomplete=True).build(manifest.tree, DeclarativeSource)
     _check_stream_names(manifest)
     has_errors = any(problem.is_error for problem in problems)
     problems += find_version_problems(manifest)
@@ -171,7 +171,8 @@ def _check_template(
             path = f"{node.path}.components_resolver"
             manifest.report_problem(error.line, path, error.message)
             return
-        Builder(manifest).build(stream, DeclarativeStream | StateDelegatingStream)
+        builder = Builder(manifest, checks_incomplete=True)
+        builder.build(stream, DeclarativeStream | StateDelegatingStream)
         yield _get_stream_name(manifest, stream), stream
     _warn_of_unused_mappings(manifest, template, node)
 

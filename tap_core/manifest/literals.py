@@ -107,7 +107,8 @@ def get_literal_types(options: Mapping[str, Any]) -> Mapping[str, tuple[type, ..
     integer then stays a string. Without ``value_type`` the tuple is empty, which allows all types.
     ``options`` are the options of the component in the manifest.
     """
-    return {"value": _VALUE_TYPES.get(options.get("value_type"), ())}
+    kind = options.get("value_type")
+    return {"value": _VALUE_TYPES.get(kind, ()) if isinstance(kind, str) else ()}
 
 
 def has_template(text: str) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 __all__ = [
     "UNKNOWN",
+    "UNKNOWN_OPTION",
     "DataMapping",
     "DataText",
     "ListNode",
@@ -44,6 +45,23 @@ UNKNOWN: Final[Any] = _Unknown()
 
 The value may come from the config, which is missing, or it may have a problem. As a key of
 parameters it means that there may be further parameters with any name.
+"""
+
+
+class _UnknownOption:
+    """Type of `UNKNOWN_OPTION`: every use but a comparison with ``is`` raises a TypeError."""
+
+    def _refuse(self, *_: Any) -> Any:
+        raise TypeError("The value of this option is not known.")
+
+    __bool__ = __call__ = __eq__ = __format__ = __getattribute__ = __repr__ = __str__ = _refuse
+    __hash__ = _refuse
+
+
+UNKNOWN_OPTION: Final[Any] = _UnknownOption()
+"""Value of an option that the linter does not know, in a component created to be checked.
+
+A check that needs the value raises a TypeError; a check of other options is not affected.
 """
 
 

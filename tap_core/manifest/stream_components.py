@@ -19,12 +19,15 @@ from tap_core.manifest.builder import build_component
 from tap_core.manifest.components.async_retriever import AsyncRetriever
 from tap_core.manifest.components.cursors import CustomIncrementalSync, IncrementingCountCursor
 from tap_core.manifest.components.custom import CustomStateMigration
-from tap_core.manifest.components.declarative_source import DeclarativeStream, StateMigration
+from tap_core.manifest.components.declarative_source import (
+    DeclarativeStream,
+    PrimaryKey,
+    StateMigration,
+)
 from tap_core.manifest.components.error_handlers import DefaultErrorHandler
 from tap_core.manifest.components.page_size_reduction import PageSizeState
 from tap_core.manifest.components.partition_routers import GroupingPartitionRouter
 from tap_core.manifest.components.retrievers import SimpleRetriever
-from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.page_loop import PageLoop
 from tap_core.manifest.property_chunks import PropertyChunkReader
 from tap_core.manifest.state_translation import (
@@ -166,12 +169,8 @@ class StreamComponents:
         Raises:
             ManifestError: The option is not a name, a list of names, or a list of paths.
         """
-        declared = self.build_option("primary_key", Any)
+        declared = self.build_option("primary_key", PrimaryKey)
         paths = [declared] if isinstance(declared, str) else declared or []
-        if not isinstance(paths, (list, tuple)) or not all(map(_is_path, paths)):
-            raise ManifestError(
-                f"Invalid primary_key {declared!r}: expected a name or a list of names."
-            )
         if any(not isinstance(path, str) and len(path) != 1 for path in paths):
             return []
         return list(filter(None, (path if isinstance(path, str) else path[0] for path in paths)))
@@ -364,7 +363,3 @@ def _keep_bookmark_only(cursor: Any) -> Any:
     flags = ("is_data_feed", "is_client_side_incremental", "is_compare_strictly")
     changes: dict[str, Any] = {**dict.fromkeys((*removed, *options)), **dict.fromkeys(flags, False)}
     return replace(cursor, **changes)
-
-
-def _is_path(path: Any) -> bool:
-    return isinstance(path, (str, list, tuple)) and all(isinstance(step, str) for step in path)

@@ -67,6 +67,8 @@ class FieldType:
     ``node`` is the declaration of a component, which the code that uses the option builds. A
     ``draft`` is an incomplete node, such as a stream template.
     """
+    constant: FieldType | None = None
+    """Values of the kind ``value`` that are accepted if they are not a template."""
     types: tuple[type, ...] = ()
     """Types that a literal of the kind ``value`` may have; () allows all types."""
     is_document: bool = False
@@ -176,6 +178,8 @@ def _add_kind(values: dict[str, Any], member: Any) -> None:
         values["kind"] = kind
         values["types"] = literal_types[0] if literal_types else ()
         values["is_document"] = "document" in literal_types
+        if kind == "value":
+            values["constant"] = parse_annotation(inner)
         return
     if kind == UNSET_IF_EMPTY:
         values["is_unset_if_empty"] = True

@@ -87,8 +87,8 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
         """Check that a record matches the schema.
 
         Raises:
-            InvalidRecord: The record does not match the schema. The message has the path of the property
-                and the reason of jsonschema.
+            InvalidRecord: The record does not match the schema. The message has the path of the
+                property and the reason of jsonschema.
         """
         try:
             if self.certain_check(record):

@@ -92,6 +92,97 @@ def test_cursor_options_are_checked_without_a_config():
     assert "%Q" in wrong[0][2]
 
 
+_STEP, _URL = "step: P10D", '        url: "https'
+_UNION = (
+    "{type: CombinedExtractor, mode: union, extractors: [{type: DpathExtractor, field_path: [a]}]}"
+)
+_LIST = "{type: ListPartitionRouter, cursor_field: a, values: two}"
+_ADD = "{type: AddFields, fields: [{path: [a], value: 1, value_type: []}]}"
+_SPLIT = "      request_window_splitting: {type: RequestWindowSplitting}\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {_STEP: "step: \"{{ config['step'] }}\"", '"%Y-%m-%d"': '"%Q"'},
+            "The date-time format '%Q'",
+        ),
+        (
+            {_URL: "        request_body_data: {a: b}\n        request_body_json: {a: b}\n" + _URL},
+            "A request has one body",
+        ),
+        (
+            {"{type: DpathExtractor, field_path: [data]}": _UNION, "PageIn": "OffsetIn"},
+            "An OffsetIncrement would skip records",
+        ),
+        (
+            {
+                '    incremental_sync: "#/definitions/cursor"\n': "",
+                "      paginator:": f"{_SPLIT}      paginator:",
+            },
+            "request_window_splitting",
+        ),
+    ],
+)
+def test_unknown_setting_of_an_option_does_not_hide_other_errors(changes, message):
+    text = _GOOD
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    [found] = [one for _, severity, one in _lint(text) if severity == "error"]
+    assert message in found
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{type: ApiKeyAuthenticator, header: \"{{ config['h'] }}\", api_token: a}",
+        "{type: BasicHttpAuthenticator, username: \"{{ config['u'] }}\"}",
+    ],
+)
+def test_check_that_needs_an_unknown_setting_is_skipped(template):
+    text = _GOOD.replace(
+        "{type: BearerAuthenticator, api_token: \"{{ config['key'] }}\"}", template
+    )
+    assert template in text
+    text = text.replace(_STEP, "step: \"{{ config['step'] }}\"").replace(
+        "cursor_granularity: P1D", "cursor_granularity: \"{{ config['least'] }}\""
+    )
+    assert _lint(text) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("    primary_key: id", "    primary_key: {a: b}", "a mapping is not a text or a list."),
+        ("schema: {type: object, properties: {}}", "schema: two", "must be a mapping, not str"),
+        (
+            "{type: PageIncrement, page_size: \"{{ config['size'] }}\"}",
+            "{type: OffsetIncrement, page_size: two}",
+            "'two' is not an integer.",
+        ),
+        (_URL, f"        request_parameters: [a]\n{_URL}", "a list is not a text or a mapping."),
+        (_URL, f"        request_body_json: two\n{_URL}", "'two' is not a list or a mapping."),
+        (_URL, f"        read_timeout_in_seconds: 0\n{_URL}", "must be above 0."),
+        (
+            "      record_selector:",
+            f"      partition_router: {_LIST}\n      record_selector:",
+            "'two' is not a list.",
+        ),
+        (
+            "    schema_loader:",
+            f"    transformations: [{_ADD}]\n    schema_loader:",
+            "a list is not 'string'",
+        ),
+    ],
+)
+def test_constant_of_a_wrong_type_is_an_error(old: str, new: str, message: str):
+    assert old in _GOOD
+    [found] = [one for _, severity, one in _lint(_GOOD.replace(old, new)) if severity == "error"]
+    assert message in found
+
+
 def test_all_unresolvable_references_are_reported():
     text = _GOOD.replace("#/definitions/cursor", "#/definitions/curser").replace(
         "primary_key: id", 'primary_key: "#/key"'
@@ -256,7 +347,6 @@ def test_unknown_name_is_a_warning(old: str, new: str, line: int, message: str):
             "type: object\n        properties:\n          id",
             "allOf: [true]\n        properties:\n          id",
         ),
-        ("[[id]]", "\"{{ config['start'] }}\""),
         (
             "properties: {api_url: {type: string}, start: {type: string}}",
             "additionalProperties: true",

@@ -38,8 +38,8 @@ from tap_core.manifest.interfaces import (
     Authenticator,
     DeclarativeStreamProtocol,
     Decoder,
+    InterpolatedMapping,
     InterpolatedText,
-    InterpolatedValue,
     resolve,
     resolve_mapping,
 )
@@ -237,9 +237,9 @@ class JwtAuthenticator:
     token_duration: int = 1200
     header_prefix: str | None = None
     jwt_headers: JwtHeaders = field(default_factory=JwtHeaders)
-    additional_jwt_headers: InterpolatedValue = None
+    additional_jwt_headers: InterpolatedMapping = None
     jwt_payload: JwtPayload = field(default_factory=JwtPayload)
-    additional_jwt_payload: InterpolatedValue = None
+    additional_jwt_payload: InterpolatedMapping = None
     passphrase: str | None = None
     request_option: RequestOption = _BEARER
 
@@ -342,8 +342,8 @@ class OAuthAuthenticator:
     refresh_token: str | None = None
     grant_type: str = "refresh_token"
     scopes: list[PlainText] = field(default_factory=list)
-    refresh_request_body: InterpolatedValue = None
-    refresh_request_headers: InterpolatedValue = None
+    refresh_request_body: InterpolatedMapping = None
+    refresh_request_headers: InterpolatedMapping = None
     send_refresh_request_as_query_params: bool = False
     client_id_name: str = "client_id"
     client_secret_name: str = "client_secret"  # noqa: S105  (names, no secrets)

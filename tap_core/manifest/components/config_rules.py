@@ -23,7 +23,13 @@ from tap_core.manifest.components.transformations import (
 )
 from tap_core.manifest.dpath import find_all
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.interfaces import Condition, InterpolatedText, InterpolatedValue, resolve
+from tap_core.manifest.interfaces import (
+    Condition,
+    InterpolatedMapping,
+    InterpolatedText,
+    InterpolatedValue,
+    resolve,
+)
 from tap_core.manifest.loader import Manifest
 from tap_core.manifest.nodes import MappingNode, to_plain
 from tap_core.manifest.type_hints import PlainText
@@ -77,7 +83,7 @@ class ConfigRemoveFields:
 class ConfigRemapField:
     """Transformation that replaces a config value by the new value which `map` lists for it."""
 
-    map: InterpolatedValue
+    map: InterpolatedMapping
     field_path: list[InterpolatedText]
 
     def __post_init__(self) -> None:

@@ -25,6 +25,7 @@ from tap_core.manifest.loader import Manifest
 from tap_core.manifest.nodes import MappingNode
 from tap_core.manifest.schema_loading import SchemaLoader
 from tap_core.manifest.state_translation import LegacyToPerPartitionStateMigration
+from tap_core.manifest.type_hints import PlainText
 
 __all__ = [
     "CheckDynamicStream",
@@ -34,6 +35,7 @@ __all__ = [
     "DeclarativeSource",
     "DeclarativeStream",
     "DynamicStreamCheckConfig",
+    "PrimaryKey",
     "Spec",
     "StateDelegatingStream",
     "StateMigration",
@@ -44,13 +46,17 @@ StateMigration: TypeAlias = LegacyToPerPartitionStateMigration | CustomStateMigr
 """Conversion of a state that an older version of the connector stored."""
 
 
+PrimaryKey: TypeAlias = PlainText | list[PlainText | list[PlainText]] | None
+"""Name of a field, or a list of names or of paths to nested fields."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class DeclarativeStream:
     """Stream of an Airbyte manifest: its retriever, cursor, schema loader and transformations."""
 
     retriever: SimpleRetriever | CustomRetriever | AsyncRetriever
     name: str = ""
-    primary_key: Any = None
+    primary_key: PrimaryKey = None
     incremental_sync: (
         DatetimeBasedCursor | IncrementingCountCursor | CustomIncrementalSync | None
     ) = None

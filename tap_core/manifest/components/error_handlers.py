@@ -16,7 +16,7 @@ import random
 import re
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Final, Literal
@@ -34,7 +34,6 @@ from tap_core.manifest.interfaces import (
     Condition,
     ErrorHandler,
     InterpolatedText,
-    InterpolatedValue,
     ResponseAction,
     ResponseResolution,
     TemplateScope,
@@ -446,7 +445,7 @@ class WaitUntilTimeFromHeader(_HeaderBackoff):
 class WaitTimeFromResponse:
     """Backoff strategy whose wait, in seconds, is rendered by a template from the response."""
 
-    wait_time_in_seconds: InterpolatedValue
+    wait_time_in_seconds: Annotated[float | Callable[[TemplateScope], Any], "value"]
     max_waiting_time_in_seconds: float | None = None
 
     def compute_wait(

@@ -9,8 +9,9 @@ Source: Airbyte YAML reference, "Pagination".
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 from tap_core.http.request import HTTPRequest
 from tap_core.incremental.request_options import RequestOption
@@ -80,7 +81,7 @@ class OffsetIncrement:
     `page_size` may be a template that reads the size from the response.
     """
 
-    page_size: InterpolatedValue = None
+    page_size: Annotated[int | Callable[[TemplateScope], Any] | None, "value"] = None
     inject_on_first_request: bool = False
 
     @property

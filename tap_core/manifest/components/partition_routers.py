@@ -26,7 +26,6 @@ from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import (
     SLICE_NAMES,
     DeclarativeStreamProtocol,
-    InterpolatedValue,
     PartitionRouter,
     TemplateScope,
     resolve,
@@ -126,7 +125,7 @@ class ListPartitionRouter:
     """Partition router that creates one stream slice per value of a list, such as a list of IDs."""
 
     cursor_field: str
-    values: list[str] | InterpolatedValue
+    values: Annotated[list[Any] | Callable[[TemplateScope], Any], "value"]
     request_option: RequestOption | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
     place: str = ""

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 from urllib.parse import parse_qs, urljoin, urlsplit
 
 from tap_core.http.request import HTTPRequest
@@ -26,6 +26,7 @@ from tap_core.manifest.interfaces import (
     Authenticator,
     Document,
     ErrorHandler,
+    InterpolatedMapping,
     InterpolatedText,
     Parameter,
     TemplateScope,
@@ -79,6 +80,10 @@ class RequestPath:
         request.url = _join_url(base or request.url, str(token))
 
 
+_Fields: TypeAlias = Annotated[str | Mapping[str, Any] | None, "value", (str, list)]
+"""Parameters by name, each like a `Parameter`, or one text for all of them."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RequestBodyPlainText:
     """Request body of plain text, or of form fields if the text is a Python dict literal."""
@@ -104,7 +109,7 @@ class RequestBodyPlainText:
 class RequestBodyUrlEncodedForm:
     """Request body of form fields, sent as ``application/x-www-form-urlencoded``."""
 
-    value: Parameter
+    value: InterpolatedMapping
 
     def content(self, scope: TemplateScope) -> _Body:
         """Render the request body; return (form fields, False), or (None, None) without fields.
@@ -150,8 +155,8 @@ class HttpRequester:
     """Requester that builds HTTP requests from the templates in an Airbyte manifest.
 
     Raises:
-        ManifestError: The URL is missing, or there are several bodies or several lists of query
-            properties.
+        ManifestError: The URL is missing, a timeout is not above 0, or there are several bodies or
+            several lists of query properties.
     """
 
     url: InterpolatedText | None = None
@@ -160,8 +165,8 @@ class HttpRequester:
     http_method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "GET"
     authenticator: Authenticator | None = None
     error_handler: ErrorHandler | None = None
-    request_parameters: Parameter | QueryProperties = None
-    request_headers: Document = None
+    request_parameters: _Fields | QueryProperties = None
+    request_headers: Annotated[str | Mapping[str, Any] | None, "value", (), "document"] = None
     request_body: (
         RequestBodyPlainText
         | RequestBodyUrlEncodedForm
@@ -169,7 +174,7 @@ class HttpRequester:
         | RequestBodyGraphQL
         | None
     ) = None
-    request_body_data: Parameter = None
+    request_body_data: _Fields = None
     request_body_json: Document = None
     query_properties: QueryProperties | None = None
     fetch_properties_from_endpoint: PropertiesFromEndpoint | None = None
@@ -186,6 +191,10 @@ class HttpRequester:
     def __post_init__(self) -> None:
         if self.url is None and self.url_base is None:
             raise ManifestError("A requester needs a `url`.")
+        for name in ("connect_timeout_in_seconds", "read_timeout_in_seconds"):
+            seconds = getattr(self, name)
+            if seconds is not None and seconds <= 0:
+                raise ManifestError(f"`{name}` is {seconds:g}, and must be above 0.")
         bodies = [self.request_body, self.request_body_data, self.request_body_json]
         if sum(map(bool, bodies)) > 1:
             raise ManifestError(

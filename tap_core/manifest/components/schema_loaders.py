@@ -25,22 +25,24 @@ __all__ = ["InlineSchemaLoader", "JsonFileSchemaLoader", "find_schema_file", "re
 
 @dataclass(frozen=True)
 class InlineSchemaLoader:
-    """Schema loader that returns a JSON Schema written in the manifest."""
+    """Schema loader that returns a JSON Schema written in the manifest.
+
+    Raises:
+        ManifestError: The schema is not a mapping.
+    """
 
     schema: Any = None
 
-    def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:  # noqa: ARG002  (every schema loader takes it)
-        """Return the JSON Schema in the manifest; {} if there is none.
-
-        Raises:
-            ManifestError: The schema is not a mapping.
-        """
+    def __post_init__(self) -> None:
         if self.schema and not isinstance(self.schema, Mapping):
             kind = type(self.schema).__name__
             raise ManifestError(
                 f"the schema of an InlineSchemaLoader must be a mapping, not {kind}: a $ref"
                 " can only refer to parts of the manifest."
             )
+
+    def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:  # noqa: ARG002  (every schema loader takes it)
+        """Return the JSON Schema in the manifest; {} if there is none."""
         return cast(JsonSchema, self.schema or {})
 
 
