@@ -77,7 +77,7 @@ Parameter: TypeAlias = Annotated[Any, "value", (str, list)]
 Rendered lists and quoted texts are read as Python literals; all other rendered texts stay text.
 """
 
-Document: TypeAlias = Annotated[Mapping[str, Any] | list[Any] | None, "value", (), "document"]
+Document: TypeAlias = Annotated[str | Mapping[str, Any] | list[Any] | None, "value", (), "document"]
 """JSON document: an option like an `InterpolatedValue`, whose members without a value are omitted.
 
 An object or list that a template returns is not the manifest's text but data, of which nothing is

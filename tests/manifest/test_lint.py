@@ -98,6 +98,8 @@ _UNION = (
 )
 _LIST = "{type: ListPartitionRouter, cursor_field: a, values: two}"
 _ADD = "{type: AddFields, fields: [{path: [a], value: 1, value_type: []}]}"
+_CALLS = "call_limit: \"{{ config['calls'] }}\""
+_POLICY = f"{{type: FixedWindowCallRatePolicy, period: two, {_CALLS}, matchers: []}}"
 _SPLIT = "      request_window_splitting: {type: RequestWindowSplitting}\n"
 
 
@@ -163,7 +165,7 @@ def test_check_that_needs_an_unknown_setting_is_skipped(template):
             "'two' is not an integer.",
         ),
         (_URL, f"        request_parameters: [a]\n{_URL}", "a list is not a text or a mapping."),
-        (_URL, f"        request_body_json: two\n{_URL}", "'two' is not a list or a mapping."),
+        (_URL, f"        request_body_json: two\n{_URL}", "The JSON body of a request is a text"),
         (_URL, f"        read_timeout_in_seconds: 0\n{_URL}", "must be above 0."),
         (
             "      record_selector:",
@@ -174,6 +176,11 @@ def test_check_that_needs_an_unknown_setting_is_skipped(template):
             "    schema_loader:",
             f"    transformations: [{_ADD}]\n    schema_loader:",
             "a list is not 'string'",
+        ),
+        (
+            "streams:\n",
+            f"api_budget: {{type: HTTPAPIBudget, policies: [{_POLICY}]}}\nstreams:\n",
+            "'two' is not an ISO 8601 duration",
         ),
     ],
 )

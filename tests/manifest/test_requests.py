@@ -172,9 +172,9 @@ def test_object_of_a_template_is_sent_with_its_empty_members(name):
 
 
 def test_text_as_a_json_body_is_rejected():
-    requester = made(f"""{URL}request_body_json: '{{"a": true}}'""", HttpRequester)
-    with pytest.raises(ManifestError, match="JSON body of a request is a text"):
-        sent(requester)
+    for value in ('{"a": true}', '{"a": {{ config.b }}}'):
+        with pytest.raises(ManifestError, match="JSON body of a request is a text"):
+            sent(made(f"{URL}request_body_json: '{value}'", HttpRequester, b="true"))
 
 
 def test_parameter_of_the_url_is_repeated_only_with_another_value():

@@ -132,10 +132,10 @@ class FixedWindowCallRatePolicy:
     matchers: list[HttpRequestRegexMatcher]
 
     def __post_init__(self) -> None:
+        _ = self._length
         if self.call_limit < 1:
             raise ManifestError(f"`call_limit` is {self.call_limit}, and must be at least 1.")
         _check_weights(self.matchers, self.call_limit)
-        _ = self._length
 
     @property
     def limits(self) -> RateLimits | None:
@@ -155,9 +155,9 @@ class Rate:
     interval: str
 
     def __post_init__(self) -> None:
+        _ = self.seconds
         if self.limit < 1:
             raise ManifestError(f"The `limit` of a rate is {self.limit}, and must be at least 1.")
-        _ = self.seconds
 
     @cached_property
     def seconds(self) -> float:

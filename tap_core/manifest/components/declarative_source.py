@@ -19,6 +19,7 @@ from tap_core.manifest.components.custom import CustomStateMigration
 from tap_core.manifest.components.resolvers import DynamicDeclarativeStream
 from tap_core.manifest.components.retrievers import CustomRetriever, SimpleRetriever
 from tap_core.manifest.components.window_splitting import validate_splitting
+from tap_core.manifest.durations import parse_length
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import Condition, Transformation, resolve
 from tap_core.manifest.loader import Manifest
@@ -97,6 +98,11 @@ class StateDelegatingStream:
     incremental_stream: DeclarativeStream
     api_retention_period: str | None = None
     """ISO 8601 duration. If the state is older than this, the full refresh stream is read."""
+
+    def __post_init__(self) -> None:
+        """Raise ManifestError if `api_retention_period` is not a duration."""
+        if self.api_retention_period:
+            parse_length(self.api_retention_period)
 
     IS_BUILT_LATER: ClassVar[bool] = True
     """True if custom components receive the declaration in the manifest, not an instance."""

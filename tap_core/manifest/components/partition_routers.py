@@ -125,7 +125,7 @@ class ListPartitionRouter:
     """Partition router that creates one stream slice per value of a list, such as a list of IDs."""
 
     cursor_field: str
-    values: Annotated[list[Any] | Callable[[TemplateScope], Any], "value"]
+    values: list[str] | Annotated[list[Any] | Callable[[TemplateScope], Any], "value"]
     request_option: RequestOption | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
     place: str = ""

@@ -26,7 +26,6 @@ from tap_core.manifest.interfaces import (
     Authenticator,
     Document,
     ErrorHandler,
-    InterpolatedMapping,
     InterpolatedText,
     Parameter,
     TemplateScope,
@@ -109,7 +108,7 @@ class RequestBodyPlainText:
 class RequestBodyUrlEncodedForm:
     """Request body of form fields, sent as ``application/x-www-form-urlencoded``."""
 
-    value: InterpolatedMapping
+    value: _Fields
 
     def content(self, scope: TemplateScope) -> _Body:
         """Render the request body; return (form fields, False), or (None, None) without fields.
@@ -123,9 +122,16 @@ class RequestBodyUrlEncodedForm:
 
 @dataclass(frozen=True, kw_only=True)
 class RequestBodyJsonObject:
-    """Request body that is sent as a JSON document."""
+    """Request body that is sent as a JSON document.
+
+    Raises:
+        ManifestError: The body is a text.
+    """
 
     value: Document
+
+    def __post_init__(self) -> None:
+        _check_document(self.value)
 
     def content(self, scope: TemplateScope) -> _Body:
         """Render the request body; return (document, True), or (None, None) if it is empty.
@@ -137,11 +143,7 @@ class RequestBodyJsonObject:
             ManifestError: The body is a text.
         """
         document = _evaluate_document(self.value, scope)
-        if document and isinstance(document, str):
-            raise ManifestError(
-                "The JSON body of a request is a text, not an object: declare a mapping, or write"
-                " a Python dict, which has None, True and False for null, true and false."
-            )
+        _check_document(document)
         return (document, True) if document else (None, None)
 
 
@@ -174,7 +176,7 @@ class HttpRequester:
         | RequestBodyGraphQL
         | None
     ) = None
-    request_body_data: _Fields = None
+    request_body_data: Parameter = None
     request_body_json: Document = None
     query_properties: QueryProperties | None = None
     fetch_properties_from_endpoint: PropertiesFromEndpoint | None = None
@@ -210,6 +212,7 @@ class HttpRequester:
                 "A request has one list of properties: give one QueryProperties in"
                 " `request_parameters`, or `query_properties`."
             )
+        _ = self._body
         body = None if self.request_body is None else self.request_body.value
         values = [self.request_headers, body, *bodies[1:]]
         if contains_component(values, {QueryProperties.__name__}):
@@ -381,6 +384,14 @@ def _evaluate_fields(fields: Any, scope: TemplateScope) -> dict[str, Any]:
         for name, each in fields.items()
         if (value := resolve(each, scope)) is not None and value != ""
     }
+
+
+def _check_document(document: Any) -> None:
+    if document and isinstance(document, str):
+        raise ManifestError(
+            "The JSON body of a request is a text, not an object: declare a mapping, or write"
+            " a Python dict, which has None, True and False for null, true and false."
+        )
 
 
 def _evaluate_document(document: Any, scope: TemplateScope) -> Any:
