@@ -565,8 +565,8 @@ HEAD = """# Public plugins that were tried
 
 This page lists public taps, targets, mappers and manifests that run on this project unchanged, and
 the differences that were found. Each was installed at the version below and run twice with the same
-config, files and server: on the SDK that it was written for, and on this project. What it printed or
-wrote was compared. In a clone of the repository,
+config, files and server: on the SDK that it was written for, and on this project. What it printed
+or wrote was compared. In a clone of the repository,
 `python scripts/try_public_plugins.py --work FOLDER` runs them again and writes this page.
 
 {run}
