@@ -2,10 +2,10 @@
 
 A column has the Arrow type of its JSON Schema: string (also for date-times, which keep their text),
 int64, double, boolean, or a struct or list of these. If this type cannot represent every value of
-the column exactly, numbers are written as decimals, and other values as JSON text. A column without
-a single declared type is also written as JSON text. The metadata of a column marks it as JSON text.
-A missing property is written as null; a reader omits a property that is null although its schema
-does not allow null.
+the column exactly, numbers are written as decimals of at most 38 digits, and other values as JSON
+text. A column without a single declared type is also written as JSON text. The metadata of a column
+marks it as JSON text. A missing property is written as null; a reader omits a property that is null
+although its schema does not allow null.
 Source: the Apache Parquet format, "Logical Types"; column metadata is Arrow's.
 """
 
@@ -203,9 +203,11 @@ def _to_exact_array(values: list[Any], kind: pa.DataType) -> pa.Array | None:
         if array is not None:
             return array
     if types <= {int, float, Decimal} and kind in {pa.int64(), pa.float64()}:
-        return _make_array(
+        array = _make_array(
             [None if value is None else Decimal(str(value)) for value in values], None
         )
+        # Arrow has decimals of more than 38 digits, but Spark and many databases do not read them.
+        return None if array is None or pa.types.is_decimal256(array.type) else array
     return None
 
 

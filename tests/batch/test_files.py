@@ -255,6 +255,7 @@ def test_parquet_column_types_come_from_the_schema():
         ("price", [1, 2.5, Decimal("0.1"), 1e300, 1e16], "double"),
         ("price", [Decimal("1.12345678901234567890"), 1, 0.5], "decimal128(21, 20)"),
         ("price", [2**53 + 1], "decimal128(16, 0)"),
+        ("price", [Decimal("0.12345678901234567890"), 1e20], "string"),
         ("price", [Decimal(f"0.1{'0' * 90}1")], "string"),
         ("on", [True, False, None], "bool"),
         ("on", [1], "string"),
