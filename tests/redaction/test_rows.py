@@ -66,7 +66,7 @@ def test_error_of_a_stream_map_does_not_contain_values():
 def test_invalid_record_is_described_without_its_values():
     with pytest.raises(InvalidRecord) as caught:
         JSONSchemaValidator(SCHEMA).validate({"id": "Ada"})
-    assert "<text of 3 characters> does not fit type 'integer' (record['id'])" in str(caught.value)
+    assert "id: <text of 3 characters> does not fit type 'integer'" in str(caught.value)
     assert "Ada" not in full_text(caught.value)
     with pytest.raises(InvalidRecord, match="'id' is a required property"):
         JSONSchemaValidator(SCHEMA).validate({"name": "Ada"})
