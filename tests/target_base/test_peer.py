@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -258,6 +259,9 @@ OF_THE_TREE = {
 }
 """Errors of tap_core by the builtin that singer_sdk raises instead."""
 
+PLACE = re.compile(r": stream '\w+': (?:[\w.\[\]]+: )?")
+"""Stream and property of an invalid record, which errors of singer_sdk do not name."""
+
 NAMES = [*CASES, "batch files", "batch files of another kind"]
 
 
@@ -274,6 +278,9 @@ def test_files_are_those_of_singer_sdk(sides, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_errors_are_those_of_singer_sdk(sides, name):
     ours, theirs = (side.error(name) for side in sides)
+    if ours is not None and ours[0] == "InvalidRecord":
+        ours[1], places = PLACE.subn(": ", ours[1], count=1)
+        assert places == 1, "the error of an invalid record names its stream"
     assert ours == theirs
 
 
