@@ -1,7 +1,7 @@
 """`SQLConnector`: database access of a SQL tap or target.
 
 - A connector has one SQLAlchemy engine, which `create_engine` creates on first use.
-- Error messages contain no passwords: see `tap_core.sql.connection_errors`.
+- Error messages contain no passwords: see `tap_core.sql.database_errors`.
 - One query reads the metadata of all tables in a database schema. If it fails because one table
   cannot be read, each table is read separately, and unreadable tables are logged and skipped.
 - Methods that a subclass overrides are called for every table or column, with singer_sdk's
@@ -37,7 +37,7 @@ from tap_core.compat.author_overrides import is_any_overridden
 from tap_core.exceptions import ConfigValidationError, SingerSDKPendingDeprecationWarning
 from tap_core.singerlib.catalog import CatalogEntry, MetadataMapping, Schema
 from tap_core.singerlib.json import dump_json, load_json
-from tap_core.sql.connection_errors import (
+from tap_core.sql.database_errors import (
     DatabaseUnreachableError,
     install_error_translation,
     parse_url,

@@ -17,8 +17,8 @@ from sqlalchemy.engine.default import DefaultDialect
 
 from tap_core.exceptions import ConfigurationError, ConfigValidationError
 from tap_core.sql import SQLConnector
-from tap_core.sql.connection_errors import DatabaseUnreachableError
 from tap_core.sql.connector import FullyQualifiedName
+from tap_core.sql.database_errors import DatabaseUnreachableError
 from tests.postgres import Server
 
 SECRET = "s3cret/wörd:@"  # characters that a URL must percent-encode

@@ -15,7 +15,7 @@ from sqlalchemy import event
 
 from tap_core.singerlib.catalog import CatalogEntry
 from tap_core.sql import SQLConnector
-from tap_core.sql.connection_errors import DatabaseUnreachableError
+from tap_core.sql.database_errors import DatabaseUnreachableError
 from tests.postgres import Server
 
 ODD = 'Ödd "Na.me" x'
