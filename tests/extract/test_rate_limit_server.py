@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,10 +18,12 @@ from target_spark.errors import RateLimitServerError
 from target_spark.extract import rate_limit_server as module
 from target_spark.extract.rate_limit_server import RateLimitAddress, RateLimitServer, StaticShare
 from target_spark.extract.tap_factory import TapSpec
-from target_spark.spark.session import Session, SparkSettings
 from tests.extract.counting_server import Counting, longest_pause, most_in_a_second
 from tests.extract.limited_taps import REQUESTS_PER_STREAM, limited
 from tests.server_thread import serve_in_thread
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SLOTS = 4
 """The number of processes that send at the same time."""
@@ -262,20 +264,14 @@ def test_static_share_waits_for_a_reported_limit(monkeypatch):
 
 @pytest.mark.spark
 @pytest.mark.thorough
-def test_server_listens_on_the_host_of_the_spark_driver():
+def test_server_listens_on_the_host_of_the_spark_driver(spark: SparkSession):
     """The server uses the configured port; an invalid port is rejected."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    settings = SparkSettings(master="local[1]", format="parquet", small_runs=True)
-    session = Session(settings).start()
-    try:
-        spark = session.spark()
-        spark.conf.set("spark.tap.permits.port", str(port))
-        with RateLimitServer.of(spark) as limiter:
-            assert (limiter.address.host, limiter.address.port) == ("127.0.0.1", port)
-            assert limiter.address.counters().reserve("a", even(1)).wait == 0
-        spark.conf.set("spark.tap.permits.port", "70000")
-        with pytest.raises(RateLimitServerError, match="a port from 0 to 65535, not 70000"):
-            RateLimitServer.of(spark)
-    finally:
-        session.stop()
+    spark.conf.set("spark.tap.permits.port", str(port))
+    with RateLimitServer.of(spark) as limiter:
+        assert (limiter.address.host, limiter.address.port) == ("127.0.0.1", port)
+        assert limiter.address.counters().reserve("a", even(1)).wait == 0
+    spark.conf.set("spark.tap.permits.port", "70000")
+    with pytest.raises(RateLimitServerError, match="a port from 0 to 65535, not 70000"):
+        RateLimitServer.of(spark)
