@@ -137,7 +137,7 @@ class DatetimeBasedCursor:
         errors = list(filter(None, map(_get_error, checks)))
         if texts := [str(error) for error in errors if isinstance(error, ValueError)]:
             raise ValueError(" ".join(dict.fromkeys(texts)))
-        if errors:
+        if errors:  # a TypeError: a manifest's linter does not know the value of an option
             raise errors[0]
         if self.is_data_feed and (self.step or self.start_time_option or self.end_time_option):
             warnings.warn(
