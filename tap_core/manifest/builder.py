@@ -499,11 +499,13 @@ class Builder:
     def _instantiate(
         self, cls: type, plan: ComponentPlan, values: dict[str, Any], position: _Position
     ) -> Any:
-        if _has_unknown(values.values()) and not self.checks_incomplete:
-            return UNKNOWN
-        values = {
-            name: UNKNOWN_OPTION if value is UNKNOWN else value for name, value in values.items()
-        }
+        if _has_unknown(values.values()):
+            if not self.checks_incomplete:
+                return UNKNOWN
+            values = {
+                name: UNKNOWN_OPTION if value is UNKNOWN else value
+                for name, value in values.items()
+            }
         injected: dict[str, Any] = {
             "parameters": position.parameters,
             "config": self.config or {},

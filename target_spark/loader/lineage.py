@@ -31,8 +31,7 @@ from tap_core.io.private_files import (
     trust_fault,
 )
 from tap_core.redaction import (
-    Secrets,
-    is_secret_name,
+    collect_secrets,
     redact,
     redact_line,
     redact_url,
@@ -208,28 +207,12 @@ def _make_client() -> OpenLineageClient:
     variables = {
         name: text for name, text in os.environ.items() if name.startswith(_VARIABLE_PREFIX)
     }
-    register_secrets(_make_client, Secrets.from_values(_find_secrets(variables)))
+    register_secrets(_make_client, collect_secrets(variables))
     from openlineage.client import OpenLineageClient
 
     client = OpenLineageClient()
-    register_secrets(_make_client, Secrets.from_values(_find_secrets(client.config.transport)))
+    register_secrets(_make_client, collect_secrets(client.config.transport or {}))
     return client
-
-
-def _find_secrets(document: Any, *, is_secret: bool = False) -> Iterator[str]:
-    """Yield the strings of nested mappings and lists that are secrets, judged by their keys.
-
-    A string is a secret if its key, or a key above it, names a secret: ``{"auth": {"apiKey":
-    "abc"}}`` yields ``"abc"``. ``is_secret`` is True if the key of ``document`` names a secret.
-    """
-    if isinstance(document, Mapping):
-        for name, value in document.items():
-            yield from _find_secrets(value, is_secret=is_secret or is_secret_name(str(name)))
-    elif isinstance(document, list):  # the transports of a composite one
-        for item in document:
-            yield from _find_secrets(item, is_secret=is_secret)
-    elif is_secret and isinstance(document, str):
-        yield document
 
 
 def _describe(error: BaseException) -> str:

@@ -99,13 +99,13 @@ class StateDelegatingStream:
     api_retention_period: str | None = None
     """ISO 8601 duration. If the state is older than this, the full refresh stream is read."""
 
+    IS_BUILT_LATER: ClassVar[bool] = True
+    """True if custom components receive the declaration in the manifest, not an instance."""
+
     def __post_init__(self) -> None:
         """Raise ManifestError if `api_retention_period` is not a duration."""
         if self.api_retention_period:
             parse_length(self.api_retention_period)
-
-    IS_BUILT_LATER: ClassVar[bool] = True
-    """True if custom components receive the declaration in the manifest, not an instance."""
 
 
 @dataclass(frozen=True, kw_only=True)
