@@ -21,6 +21,7 @@ import typer
 from tap_core.config.similar_names import suggest
 from tap_core.exceptions import ConfigurationError
 from tap_core.io.private_files import replace_file
+from tap_core.logging import setup_console_logging
 from tap_core.parsing.command_line import (
     Program,
     VersionOption,
@@ -236,6 +237,7 @@ def lint(
     paths = [*files, *manifest] or [*filter(None, [os.environ.get(_MANIFEST_ENV)])]
     if not paths:
         context.fail("Missing argument 'FILE'.")
+    setup_console_logging()  # shows that custom Python code is run
     from tap_core.manifest.lint import lint_manifest
 
     is_bad = False

@@ -12,6 +12,7 @@ from typing import Any, Final
 from tap_core.manifest.literals import parse_literal
 from tap_core.manifest.nodes import DataText
 from tap_core.manifest.type_hints import FieldType
+from tap_core.redaction import redact
 
 __all__ = ["coerce_scalar", "describe_expected_type"]
 
@@ -65,7 +66,7 @@ def _format_value(value: Any) -> str:
         return "a mapping"
     if isinstance(value, list):
         return "a list"
-    text = repr(value)
+    text = redact(repr(value))  # before the cut: a part of a secret is not recognized
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
 
 

@@ -29,6 +29,7 @@ from tap_core.manifest.interfaces import (
 )
 from tap_core.manifest.loader import read_manifest
 from tap_core.manifest.state_translation import LegacyToPerPartitionStateMigration
+from tap_core.redaction import Secrets, register_secrets
 
 _CONFIG = {"size": "50", "name": "acme", "flag": True, "ids": ["a", 1], "nothing": None}
 _SCOPE = {"config": _CONFIG, "record": {"id": 7}, "stream_slice": {"id": "s"}}
@@ -178,6 +179,16 @@ def test_equal_templates_are_equal_and_hashable():
     text = "says: '{{ stream_slice.id }}'\nvalue: ['{{ record.id }}']\n"
     assert _made(text).says == _made(text).says
     assert hash(_made(text).says) == hash(_made(text).says)
+
+
+def test_wrong_value_is_redacted_before_it_is_cut():
+    secret = "key-" + "4f7d" * 30
+    secrets = Secrets.from_values([secret])
+    register_secrets(secrets, secrets)
+    with pytest.raises(ManifestError) as raised:
+        _made(f"size: {secret}\n")
+    assert "key-4f7d" not in str(raised.value)
+    assert "is not an integer" in str(raised.value)
 
 
 def test_failing_config_template_raises_when_it_is_evaluated(caplog):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -208,3 +210,10 @@ def test_loading_custom_code_is_logged(tmp_path: Path, caplog: pytest.LogCapture
     assert len(logged) == 1
     assert str(tmp_path / "components.py") in logged[0]
     assert "SHA-256" in logged[0]
+    linted = subprocess.run(
+        [sys.executable, "-m", "tap_core.manifest.cli", "lint", str(path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"runs custom Python code: {tmp_path / 'components.py'}" in linted.stderr

@@ -116,8 +116,8 @@ class _IcebergTableState(TableState):
     """Cached facts about one Iceberg table, which the writer keeps during a run.
 
     Attributes:
-        is_searched: True once the table's snapshots were searched for the current batch, or the run
-            has committed. False again after a failed commit, which may be in the table.
+        knows_last_batch: True once the table's snapshots were searched for the current batch, or
+            the run has committed. False again after a failed commit, which may be in the table.
         snapshot: The snapshot id of the run's last successful commit.
         ancestors: The parent ids of ``snapshot`` and of the snapshots before it that have not
             expired. The parent id of a table's first snapshot is None.
@@ -129,7 +129,7 @@ class _IcebergTableState(TableState):
             catalog.
     """
 
-    is_searched: bool = False
+    knows_last_batch: bool = False
     snapshot: int | None = None
     ancestors: frozenset[int | None] = frozenset()
     empty_at: int | None = None
@@ -479,7 +479,7 @@ class IcebergWriter:
                 _check_counts(table, snapshot, effect, rows, source)
             check_files(spark, table, snapshot)
         except BaseException as error:  # the commit may be in the table, or may still be made
-            state.is_searched, state.is_empty = False, None
+            state.knows_last_batch, state.is_empty = False, None
             fault = classify_failure(error)
             state.is_unsure |= fault in _MAY_STILL_COMMIT
             is_ours = not isinstance(error, Exception) or isinstance(error, TargetSparkError)
@@ -503,7 +503,7 @@ class IcebergWriter:
             CommitLostError: Another writer has committed after the snapshot, so it cannot be rolled
                 back.
         """
-        if self._tables[table.key].is_searched:
+        if self._tables[table.key].knows_last_batch:
             return
         newest = next((each for each in snapshots(spark, table) if each.marker is not None), None)
         if newest is None or not commit.has_same_batch(newest.marker):
@@ -545,7 +545,7 @@ class IcebergWriter:
             CommitLostError: The earlier attempt may have made a snapshot that has expired since.
         """
         state = self._tables[table.key]
-        if state.is_searched:
+        if state.knows_last_batch:
             state.newest = _find_newest_metadata(newest_first, state.newest)
             return state.newest, False
         newest_first = list(snapshots(spark, table))
@@ -555,7 +555,7 @@ class IcebergWriter:
             raise _expired_error(table, commit)
         state.is_unsure, state.seen = False, newest_first[0].id if newest_first else None
         state.newest = _find_newest_metadata(newest_first, state.newest)
-        state.is_searched = True
+        state.knows_last_batch = True
         return state.newest, is_made
 
     def _check_same(self, spark: SparkSession, table: Table) -> None:
