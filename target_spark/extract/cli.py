@@ -19,21 +19,14 @@ from typing import TYPE_CHECKING, Any, Final
 from tap_core.config.loading import ConfigInput
 from tap_core.config.similar_names import suggest
 from tap_core.events import Checkpoint, SchemaEvent, StreamId
-from tap_core.exceptions import (
-    CatalogFileError,
-    ConfigurationError,
-    ConfigValidationError,
-    StateFileError,
-)
-from tap_core.parsing.command_line import read_input_file
+from tap_core.exceptions import ConfigurationError, ConfigValidationError
 from tap_core.protocols.error_classification import is_known_error
 from tap_core.protocols.resume import split_bookmarks
-from tap_core.protocols.singer.catalog_file import parse_catalog
+from tap_core.protocols.singer.cli import read_catalog, read_saved_state
 from tap_core.protocols.singer.reader import SingerReader
 from tap_core.protocols.singer.writer import encode_body
 from tap_core.redaction import make_redactor, redact, redact_line, write_to_stderr
 from tap_core.redaction.log_records import format_error
-from tap_core.state.reader import read_state
 from tap_core.sync.backfill import KeptStateWriter, apply_range
 from tap_core.sync.plan import get_schemas
 from target_spark.config import settings
@@ -127,7 +120,7 @@ def _load_tap(
         if tap_input
         else _split_settings(config_input.config, tap_class, plugin)
     )
-    catalog, state = _read_files(arguments)
+    catalog, state = read_catalog(arguments.catalog), read_saved_state(arguments.state)
     with _naming_tap_settings("--tap-config" if tap_input else "--config"):
         tap = tap_class(
             config=tap_config,
@@ -496,24 +489,6 @@ def _check_stream_names(tap: Tap, here: Sequence[str]) -> None:
                 f"--here names {name!r}, which is no stream of the tap."
                 f"{suggest(name, tap.streams)} Its streams: {', '.join(tap.streams)}."
             )
-
-
-def _read_files(
-    arguments: RunArguments,
-) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """Return the catalog and the state in the files that the options name; None without a file.
-
-    Raises:
-        ConfigurationError: A file cannot be read or is invalid.
-    """
-    catalog, state = None, None
-    if path := arguments.catalog:
-        content = read_input_file(path, CatalogFileError, "Catalog", reads_stdin=True)
-        catalog = parse_catalog(content, path)
-    if path := arguments.state:
-        content = read_input_file(path, StateFileError, "State", reads_stdin=True)
-        state = read_state(content, path)
-    return catalog, state
 
 
 def _split_settings(

@@ -54,6 +54,8 @@ __all__ = [
     "logged_errors",
     "mapper_command",
     "parse_range_options",
+    "read_catalog",
+    "read_saved_state",
     "tap_command",
     "target_command",
 ]
@@ -387,7 +389,7 @@ def _discover(tap_class: type[SyncTap], config: Sequence[str]) -> None:
 def _run_test(tap_class: type[SyncTap], config: Sequence[str], test: str, catalog: str) -> None:
     given = ConfigInput.from_cli_args(*config)
     # singer_sdk passes no catalog here, but taps without discovery cannot be tested without one.
-    tap = create_tap(tap_class, given, catalog=_read_catalog(catalog))
+    tap = create_tap(tap_class, given, catalog=read_catalog(catalog))
     if test == "schema":
         tap.write_schemas()
     else:
@@ -424,11 +426,8 @@ def _sync(
 ) -> None:
     _log_version(tap_class)
     given = ConfigInput.from_cli_args(*config)
-    catalog_dict = _read_catalog(catalog)
-    saved = None
-    if state:
-        content = read_input_file(state, StateFileError, "State", reads_stdin=True)
-        saved = read_state(content, state)
+    catalog_dict = read_catalog(catalog)
+    saved = read_saved_state(state)
     tap = create_tap(
         tap_class, given, catalog=catalog_dict, state=saved if read_range is None else None
     )
@@ -467,11 +466,18 @@ def _listen(
         raise typer.Exit(code)
 
 
-def _read_catalog(path: str) -> dict[str, Any] | None:
+def read_catalog(path: str) -> dict[str, Any] | None:
     """Return the catalog in a file; ``-`` is standard input. Return None for an empty path."""
     if not path:
         return None
     return parse_catalog(read_input_file(path, CatalogFileError, "Catalog", reads_stdin=True), path)
+
+
+def read_saved_state(path: str) -> dict[str, Any] | None:
+    """Return the state in a file; ``-`` is standard input. Return None for an empty path."""
+    if not path:
+        return None
+    return read_state(read_input_file(path, StateFileError, "State", reads_stdin=True), path)
 
 
 @contextlib.contextmanager
