@@ -98,7 +98,7 @@ def _parse_tables(
 def build_catalog(
     streams: Mapping[str, SyncStream],
     tables: Iterable[SourceTable],
-    wanted: Callable[[TableId], TableSelection | None],
+    find_selection: Callable[[TableId], TableSelection | None],
 ) -> Catalog:
     """Return the Singer catalog for a sync of the tables and columns that a user has selected.
 
@@ -107,7 +107,7 @@ def build_catalog(
     Args:
         streams: Streams of the tap by name.
         tables: Fivetran tables of the streams.
-        wanted: Returns the column selection of a table, or None if the table is not selected.
+        find_selection: Returns the column selection of a table; None if the table is not selected.
     """
     by_stream: dict[str, list[SourceTable]] = {name: [] for name in streams}
     for table in tables:
@@ -115,7 +115,9 @@ def build_catalog(
     catalog = Catalog()
     for name, stream in streams.items():
         choices = [
-            (table, choice) for table in by_stream[name] if (choice := wanted(table.id)) is not None
+            (table, choice)
+            for table in by_stream[name]
+            if (choice := find_selection(table.id)) is not None
         ]
         add_catalog_entry(catalog, stream, _build_entry(stream, choices))
     return catalog

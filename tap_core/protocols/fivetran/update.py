@@ -136,13 +136,13 @@ class _UpdateJob:
         selection = Selection.of(self.request)
         tap = self.make_tap()
         self.queue.check()
-        tables, wanted = _apply_selection(tap, selection)
+        tables, find_selection = _apply_selection(tap, selection)
         self.queue.check()
         _resume(tap, state)
         writer = UpdateWriter(
             self.queue,
             tables,
-            wanted,
+            find_selection,
             self.known_tables,
             tap.document.encode(),
             self.call.request_limit,

@@ -80,7 +80,7 @@ class UpdateWriter:
     Args:
         queue: Queue for the encoded responses.
         tables: All Fivetran tables of the tap.
-        wanted: Returns the column selection of a table, or None if the table is not selected.
+        find_selection: Returns the column selection of a table; None if the table is not selected.
         known_tables: Tables whose columns Fivetran knows already; None for all of ``tables``.
         state: State from which the tap resumes.
         state_limit: Maximum bytes of the request that will contain the state. A larger state causes
@@ -100,13 +100,13 @@ class UpdateWriter:
         self,
         queue: BoundedByteQueue,
         tables: Sequence[SourceTable],
-        wanted: Callable[[TableId], TableSelection | None],
+        find_selection: Callable[[TableId], TableSelection | None],
         known_tables: Mapping[TableId, SourceTable] | None,
         state: bytes,
         state_limit: int,
     ) -> None:
         self._queue = queue
-        self._wanted = wanted
+        self._find_selection = find_selection
         self._known_tables = (
             {table.id: table for table in tables} if known_tables is None else dict(known_tables)
         )
@@ -199,11 +199,12 @@ class UpdateWriter:
         progress = self._get_progress(event.stream.name)
         encoder = self._encoders.get(event.stream.name)
         has_columns = encoder is None or encoder.columns  # else all of them are deselected
-        if not event.rows or not has_columns or self._wanted(progress.table.id) is None:
+        if not event.rows or not has_columns or self._find_selection(progress.table.id) is None:
             return
         bodies: Sequence[bytes] = event.rows
-        if set(map(type, bodies)) != _ENCODED_TYPES:
-            bodies = self._encode_rows(event)
+        if set(map(type, bodies)) != _ENCODED_TYPES:  # dicts, in messages of the tap's code
+            encode = self._get_encoder(event.stream.name).encode_upsert
+            bodies = [encode(row) for row in list[Any](event.rows)]
         for response in _split_records(bodies):
             self._queue.put(response)
         progress.rows += len(bodies)
@@ -213,12 +214,11 @@ class UpdateWriter:
         if time.monotonic() - self._last_state_time >= self.state_seconds:
             self._write_state(self._state)
 
-    def _encode_rows(self, event: Rows) -> list[bytes]:
-        """Encode rows that are still dicts, as in messages that the tap's code has written."""
-        encoder = self._encoders.get(event.stream.name)
+    def _get_encoder(self, name: str) -> RecordEncoder:
+        encoder = self._encoders.get(name)
         if encoder is None:
-            raise _make_no_schema_error(event.stream.name)
-        return [encoder.encode_upsert(row) for row in list[Any](event.rows)]
+            raise _make_no_schema_error(name)
+        return encoder
 
     # Tables
 
@@ -229,7 +229,7 @@ class UpdateWriter:
             progress = self._progress[name] = _TableProgress(self._make_table(event))
         progress.began = progress.began or time.monotonic()
         table = self._select_columns(self._make_table(event))
-        if self._wanted(table.id) is None:
+        if self._find_selection(table.id) is None:
             return
         known = self._known_tables.get(table.id)
         if known is None or table.differs_from(known):
@@ -256,8 +256,8 @@ class UpdateWriter:
         return SourceTable(TableId(name, schema), columns, name, name)
 
     def _select_columns(self, table: SourceTable) -> SourceTable:
-        choice = self._wanted(table.id)
-        return table if choice is None else choice.select_columns(table)
+        selection = self._find_selection(table.id)
+        return table if selection is None else selection.select_columns(table)
 
     def _get_progress(self, name: str) -> _TableProgress:
         if name not in self._progress:
@@ -270,7 +270,7 @@ class UpdateWriter:
         If rows of the table were sent already, send a warning instead, as they would be lost.
         """
         progress = self._get_progress(event.stream.name)
-        if self._wanted(progress.table.id) is None or progress.version == event.version:
+        if self._find_selection(progress.table.id) is None or progress.version == event.version:
             return
         progress.version = event.version
         if progress.rows:
@@ -280,9 +280,7 @@ class UpdateWriter:
             )
             self._write_warning(text)
             return
-        encoder = self._encoders.get(event.stream.name)
-        if encoder is None:
-            raise _make_no_schema_error(event.stream.name)
+        encoder = self._get_encoder(event.stream.name)
         self._queue.put(_encode_records([encoder.encode_truncate()]))
         self._is_state_due = True
 
@@ -302,7 +300,7 @@ class UpdateWriter:
 
         Tables that the user has not selected are not logged.
         """
-        if self._wanted(progress.table.id) is not None:
+        if self._find_selection(progress.table.id) is not None:
             seconds = time.monotonic() - progress.began
             rows = format_count(progress.rows, "row")
             _logger.info("Table %s: %s in %.1f s", progress.table.id, rows, seconds)
