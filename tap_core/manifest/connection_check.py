@@ -72,14 +72,15 @@ def _read_named_streams(tap: Any, check: CheckStream) -> None:
     names, templates = check.stream_names or [], check.dynamic_streams_check_configs
     if not names and not templates:
         tap.logger.warning("The connection check names no streams: no request was made.")
-    if templates or not _read_declared(tap, names):
-        for name in [*names, *_find_template_streams(tap, templates)]:
-            if name not in tap.streams:
-                raise ConfigurationError(
-                    f"The manifest's check names an unknown stream '{name}'. Known are"
-                    f" {', '.join(map(repr, tap.streams))}."
-                )
-            read_one_record(tap.streams[name])
+    if not templates and _read_declared(tap, names):
+        return
+    for name in [*names, *_find_template_streams(tap, templates)]:
+        if name not in tap.streams:
+            raise ConfigurationError(
+                f"The manifest's check names an unknown stream '{name}'. Known are"
+                f" {', '.join(map(repr, tap.streams))}."
+            )
+        read_one_record(tap.streams[name])
 
 
 def _read_first_streams(tap: Any, check: CheckDynamicStream) -> None:

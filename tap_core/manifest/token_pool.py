@@ -142,17 +142,16 @@ class TokenRotator:
         while True:
             with self._count_lock:
                 token = self._choose_token(quota)
-                delay = self._compute_delay(quota) if token else self._seconds_until_next(quota)
+                seconds = self._compute_delay(quota) if token else self._seconds_until_next(quota)
             if token is not None:
-                if delay >= _MIN_DELAY:
-                    self._stream.sleep(delay)
+                if seconds >= _MIN_DELAY:
+                    self._stream.sleep(seconds)
                 return token
-            longest = self._declared.longest_wait.total_seconds()
             now = time.monotonic()
-            end = now + longest if end is None else end
-            if now >= end or delay >= end - now:
+            end = now + self._declared.longest_wait.total_seconds() if end is None else end
+            if now >= end or seconds >= end - now:
                 raise self._make_spent_error(quota)
-            wait = min(max(delay, _MIN_WAIT), end - now)
+            wait = min(max(seconds, _MIN_WAIT), end - now)
             self._stream.log(
                 "All tokens are spent (quota %s): waiting for %.0f seconds.", quota.name, wait
             )
@@ -162,10 +161,10 @@ class TokenRotator:
                     self._request_quotas()
 
     def _make_spent_error(self, quota: TokenQuota) -> SyncError:
-        longest = self._declared.max_wait_time
         error = SyncError(
             f"All tokens are spent (quota {quota.name}), and no quota is renewed within"
-            f" {longest}: sync again later, add tokens, or raise max_wait_time."
+            f" {self._declared.max_wait_time}: sync again later, add tokens, or raise"
+            " max_wait_time."
         )
         error.failure_type = "transient_error"
         return error

@@ -67,17 +67,14 @@ class AirbyteCommand(Command):
 
         The message of an error is stored in ``ctx``. Only `get_files` raises the error, later.
         """
-        message = ""
         unknown: list[str] = []
         try:
             _, unknown, _ = self.make_parser(ctx).parse_args([*args])
             super().parse_args(ctx, args)
         except typer.TyperException as error:
-            message = self._describe(ctx, error)
+            ctx.meta[_ERROR] = self._describe_error(ctx, error)
         if unknown:
-            message = self._unknown(unknown[0].partition("=")[0])
-        if message:
-            ctx.meta[_ERROR] = message
+            ctx.meta[_ERROR] = self._describe_unknown_option(unknown[0].partition("=")[0])
         for param in self.params:
             ctx.params.setdefault(param.name, "")
         return []
@@ -93,14 +90,14 @@ class AirbyteCommand(Command):
                 words = f"{param.opts[0]} {param.metavar}"
                 yield words if param.required else f"[{words}]"
 
-    def _describe(self, ctx: Any, error: Any) -> str:
+    def _describe_error(self, ctx: Any, error: Any) -> str:
         """Return the message for the user about an error of typer's command-line parser."""
         option = getattr(error, "option_name", None)
         param = getattr(error, "param", None)
         if option is not None and not hasattr(error, "possibilities"):
             return f"{option} needs the path of a file."
         if option is not None:
-            return self._unknown(option)
+            return self._describe_unknown_option(option)
         if param is None or not param.required:
             return str(error.format_message())
         missing = [
@@ -108,7 +105,7 @@ class AirbyteCommand(Command):
         ]
         return f"'{self.name}' needs {', '.join(missing)}. {self._usage()}"
 
-    def _unknown(self, option: str) -> str:
+    def _describe_unknown_option(self, option: str) -> str:
         return f"'{self.name}' does not know '{option}'. {self._usage()}"
 
     def _usage(self) -> str:
