@@ -246,7 +246,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
             | collect_secrets(self._config)
             | collect_secrets(secrets)
         )
-        request = self._token_request(payload)
+        request = self._build_token_request(payload)
         outcome = request.send(self._session, self.patience, self._stream_name)
         response = outcome.response
         if response is not None:
@@ -257,7 +257,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
             outcome, request.safe_url, self._hidden_values, self.token_names
         )
 
-    def _token_request(self, payload: Any) -> TokenRequest:
+    def _build_token_request(self, payload: Any) -> TokenRequest:
         """Build a token request with the form data ``payload``, without sending it."""
         return TokenRequest(self.auth_endpoint, self._oauth_headers, payload, self._hidden_values)
 

@@ -137,7 +137,7 @@ def _open(address: str, storage: StorageTarget | None, limits: FileLimits) -> IO
     path = to_local_path(address)
     if path is not None:
         return open_regular_file(path)
-    return (storage or StorageTarget(address)).at(address)
+    return (storage or StorageTarget(address)).open_address(address)
 
 
 def _resolve_address(storage: StorageTarget, address: str) -> str:

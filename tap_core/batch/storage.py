@@ -91,10 +91,10 @@ class StorageTarget:
         """
         folder = to_local_path(self.root)
         if folder is None:
-            return self.at(f"{self.root.rstrip('/')}/{filename}", mode)
-        return self.at(str(folder / filename), mode)
+            return self.open_address(f"{self.root.rstrip('/')}/{filename}", mode)
+        return self.open_address(str(folder / filename), mode)
 
-    def at(self, address: str, mode: str = "rb") -> IO[Any]:
+    def open_address(self, address: str, mode: str = "rb") -> IO[Any]:
         """Open a file at any URL or path with the ``params`` of this storage; the caller closes it.
 
         If ``mode`` is for writing, such as ``wb``, the file's folder is created first.

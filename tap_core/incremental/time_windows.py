@@ -61,8 +61,8 @@ class ClampPolicy:
         """Return the start of the day, week or month (see ``target``) that contains a datetime."""
         day = instant.replace(hour=0, minute=0, second=0, microsecond=0)
         if self.target == "WEEK":
-            begun = timedelta(days=(day.weekday() - self.weekday) % _DAYS_OF_A_WEEK)
-            return ISODuration(0, begun).before(day)
+            passed = timedelta(days=(day.weekday() - self.weekday) % _DAYS_OF_A_WEEK)
+            return ISODuration(0, passed).before(day)
         return day.replace(day=1) if self.target == "MONTH" else day
 
     def ceiling(self, instant: datetime) -> datetime:

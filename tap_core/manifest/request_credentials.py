@@ -235,8 +235,8 @@ class CachedToken(OAuthAuthenticator):
         """Form fields of the token request, as a dict."""
         return self._body()
 
-    def _token_request(self, payload: Any) -> TokenRequest:
-        request = super()._token_request(payload)
+    def _build_token_request(self, payload: Any) -> TokenRequest:
+        request = super()._build_token_request(payload)
         if not self._in_query:
             return request
         separator = "&" if "?" in request.url else "?"

@@ -16,10 +16,10 @@ __all__ = [
     "GLOBAL_CURSOR",
     "LOOKBACK_WINDOW_KEY",
     "LegacyToPerPartitionStateMigration",
+    "find_partition_field",
     "from_cdk_state",
     "iterate_parent_nodes",
     "make_context",
-    "partition_field",
     "to_cdk_state",
     "to_cursor_state",
     "to_parent_state",
@@ -207,7 +207,7 @@ def iterate_parent_nodes(stream: Mapping[str, Any]) -> Iterator[Mapping[str, Any
             yield from iterate_parent_nodes(parent)
 
 
-def partition_field(stream: Mapping[str, Any]) -> str | None:
+def find_partition_field(stream: Mapping[str, Any]) -> str | None:
     """Return the name of a stream's only partition field; None for no or several fields."""
     names = [name for router in _get_routers(stream) for name in _get_partition_fields(router)]
     return names[0] if len(names) == 1 and "{{" not in names[0] else None

@@ -31,9 +31,9 @@ from tap_core.manifest.components.retrievers import SimpleRetriever
 from tap_core.manifest.page_loop import PageLoop
 from tap_core.manifest.property_chunks import PropertyChunkReader
 from tap_core.manifest.state_translation import (
+    find_partition_field,
     from_cdk_state,
     iterate_parent_nodes,
-    partition_field,
     to_cdk_state,
     translate_custom_state,
 )
@@ -320,7 +320,7 @@ class StreamComponents:
         return from_cdk_state(
             state,
             cursor_field=replication_key,
-            partition_field=partition_field(node),
+            partition_field=find_partition_field(node),
             by_slices=by_slices,
             keeps_global=self.has_global_cursor,
         )

@@ -104,7 +104,7 @@ def test_format_specific_batcher_ignores_the_configured_format(tmp_path):
     [[path]] = ParquetBatcher("t", "s", config(tmp_path, "jsonl", None)).get_batches(
         iter([{"a": 1, "b": [1], "c": Decimal("1.10"), "d": "x", "e": True, "f": None, "g": 1}])
     )
-    with StorageTarget("").at(path) as file:
+    with StorageTarget("").open_address(path) as file:
         assert parquet.read_schema(file).types[:1] == [pa.int64()]
     [row] = read(path, "parquet")
     assert numbers(row) == {

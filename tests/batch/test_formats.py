@@ -112,7 +112,7 @@ def test_storage_writes_reads_and_removes_a_file(tmp_path, root):
         file.write(b"abc")
     with storage.open("deep/x") as file:
         assert file.read() == b"abc"
-    with storage.at(storage.get_url("deep/x")) as file:
+    with storage.open_address(storage.get_url("deep/x")) as file:
         assert file.read() == b"abc"
     storage.remove("deep/x")
     with pytest.raises(FileNotFoundError):

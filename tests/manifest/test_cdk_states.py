@@ -10,8 +10,8 @@ import pytest
 
 from tap_core.exceptions import StateFileError
 from tap_core.manifest.state_translation import (
+    find_partition_field,
     from_cdk_state,
-    partition_field,
     to_cursor_state,
     to_parent_state,
     to_state_entry,
@@ -101,7 +101,7 @@ def test_global_cursor_becomes_the_bookmark_of_the_stream(slices_also: dict[str,
 def test_union_of_routers_has_the_partition_field_of_legacy_states():
     inner = {"type": "ListPartitionRouter", "values": ["a"], "cursor_field": "id"}
     union = {"partition_field": "id", "partition_routers": [inner, inner]}
-    assert partition_field({"retriever": {"partition_router": union}}) == "id"
+    assert find_partition_field({"retriever": {"partition_router": union}}) == "id"
 
 
 def test_legacy_state_by_parent_keys_becomes_partitions():

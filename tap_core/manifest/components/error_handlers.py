@@ -191,7 +191,7 @@ class HttpResponseFilter:
         """
         if self.action is None or not self._matches(response, scope):
             return None
-        default = _RESOLUTIONS.get(response.status_code, _UNKNOWN_STATUS)
+        default = _RESOLUTIONS.get(response.status_code, _UNKNOWN_STATUS)  # also for a success
         message = _resolve_for_response(self.error_message, response, scope)
         declared_type = self.failure_type if self.action == "FAIL" else None  # as in airbyte-cdk
         return ResponseResolution(

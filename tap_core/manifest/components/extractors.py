@@ -101,7 +101,7 @@ class RecordExpander:
             return
         parent = cast(Record, parent)
         items = [
-            one for found in self._find_lists(parent) if isinstance(found, list) for one in found
+            item for value in self._find_lists(parent) if isinstance(value, list) for item in value
         ]
         if items and (self.merge_parent or self.parent_fields or self.remain_original_record):
             yield from self._add_parent_fields(parent, items)
