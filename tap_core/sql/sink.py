@@ -46,6 +46,9 @@ __all__ = ["SQLSink"]
 _C = TypeVar("_C", bound=SQLConnector)
 _Name: TypeAlias = str | FullyQualifiedName
 
+_VERSION = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+"""Type of the version column; versions are often milliseconds since 1970."""
+
 
 @dataclass(frozen=True)
 class _Plan:
@@ -102,10 +105,10 @@ class SQLSink(BatchSink, Generic[_C]):
 
     def _get_shared_connector(self, target: PluginBase) -> _C:
         """Return the target's connector, or a new one if the target is not a `SQLTarget`."""
-        find = getattr(target, "_connector_for", None)
-        if find is None:
+        get_connector = getattr(target, "_connector_for", None)
+        if get_connector is None:
             return self.connector_class(dict(target.config))
-        connector: _C = find(self.connector_class)
+        connector: _C = get_connector(self.connector_class)
         return connector
 
     # The database
@@ -436,7 +439,3 @@ class SQLSink(BatchSink, Generic[_C]):
         )
         with connector._transaction() as connection:  # noqa: SLF001
             connection.execute(statement)
-
-
-_VERSION = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-"""Type of the version column; versions are often milliseconds since 1970."""

@@ -325,7 +325,7 @@ def _make_listening_callback(
             if version or about:
                 _print_information(plugin, version=version, about_format=about_format)
             else:
-                _listen(plugin, listen, config, file_input)
+                _process_input(plugin, listen, config, file_input)
 
     return invoke
 
@@ -450,7 +450,7 @@ def _log_version(plugin: _PluginClass) -> None:
         plugin.print_version(print_fn=logger.debug)
 
 
-def _listen(
+def _process_input(
     plugin: type[_Listener],
     listen: Callable[[_Listener, BinaryIO], int],
     config: Sequence[str],
