@@ -259,7 +259,7 @@ def _collect_by_stream(page: Mapping[str, Any], column: str) -> dict[str, list[f
         The numbers of each stream, from the oldest to the newest run; 0 for a run without the
         stream. Streams with the most received rows come first.
     """
-    position = {run["run"]: -number for number, run in enumerate(page["runs"], 1)}
+    position = {run["run"]: number for number, run in enumerate(reversed(page["runs"]))}
     received: Counter[str] = Counter()
     values: dict[str, list[float]] = {}
     for row in page["rows"]:

@@ -79,9 +79,8 @@ class AlterPlan:
                     f"column {column.name} is {new_type}, it was {to_fivetran_type(old)}"
                 )
         changes += [f"column {column.name} is dropped" for column in self.dropped]
-        keys, old_keys = (
-            [key.name for key in _marked_keys(schema)] for schema in (self.after, self.before)
-        )
+        keys = [key.name for key in _marked_keys(self.after)]
+        old_keys = [key.name for key in _marked_keys(self.before)]
         if keys != old_keys:
             listed, old_listed = ", ".join(keys) or "none", ", ".join(old_keys) or "none"
             changes.append(f"the key is {listed}, it was {old_listed}")

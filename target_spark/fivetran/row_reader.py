@@ -102,13 +102,13 @@ def read_cells(
     blocks = read_blocks(file, params, size)
     names, block = read_header(next(blocks, b""))
     check_columns(names, fivetran_schema, file.kind)
-    count = 0
+    rows_before = 0
     while block or (block := next(blocks, b"")):
-        columns = read_columns(block, len(names), params.null, count)
+        columns = read_columns(block, len(names), params.null, rows_before)
         block = b""  # its memory is not needed while the cells are converted
         if rows := len(columns[0]):
-            yield dict(zip(names, columns, strict=True)), count
-        count += rows
+            yield dict(zip(names, columns, strict=True)), rows_before
+        rows_before += rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +157,9 @@ class RowReader:
         converter = _RowConverter(file.kind, self.fivetran_schema, self.flagged, unmodified)
         schema, file_ordinal = self.schema, number << _ROW_BITS
         with convert_file_faults(file):
-            for cells, count in read_cells(file, self.params, self.fivetran_schema, size):
-                *values, ops = converter.values(cells, count)
-                first = file_ordinal + count
+            for cells, rows_before in read_cells(file, self.params, self.fivetran_schema, size):
+                *values, ops = converter.values(cells, rows_before)
+                first = file_ordinal + rows_before
                 ordinals = pa.array(range(first, first + len(ops)), pa.int64())
                 yield pa.RecordBatch.from_arrays([*values, ops, ordinals], schema=schema)
 

@@ -20,11 +20,11 @@ import tempfile
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, repeat
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import msgspec
 
@@ -426,12 +426,9 @@ def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
     Raises:
         InvalidInputLine: A record has more than `RECORD_BYTES` bytes, which is too long for Spark.
     """
-    fields = (
-        count(first_ordinal),
-        _get_times(rows),
-        repeat(rows.version),
-        *_iterate_metadata(rows),
-    )
+    fields: list[Iterable[Any]] = [count(first_ordinal), _get_times(rows), repeat(rows.version)]
+    if rows.meta is not None:
+        fields.append(_NO_METADATA if each is None else msgspec.Raw(each) for each in rows.meta)
     longest = max(map(len, rows.rows))
     if longest < _LONG_RECORD:
         line = _Line if rows.meta is None else _LineWithMeta
@@ -447,15 +444,6 @@ def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
         yield msgspec.json.encode(head)[:-1] + b',"r":'
         yield body
         yield b"}\n"
-
-
-def _iterate_metadata(rows: Rows) -> Iterator[Iterator[msgspec.Raw]]:
-    """Yield one iterator over the rows' Airbyte metadata, or nothing if no row has metadata.
-
-    The caller unpacks the result into the fields of each line, where metadata is optional.
-    """
-    if rows.meta is not None:
-        yield (_NO_METADATA if each is None else msgspec.Raw(each) for each in rows.meta)
 
 
 def _get_times(rows: Rows) -> Iterator[str | None] | Sequence[str | None]:

@@ -68,8 +68,8 @@ class Table:
     def with_suffix(self, suffix: str) -> Table:
         """Return a reference to another table: ``suffix`` is appended to the name and path."""
         path = self.path and f"{self.path}{suffix}"
-        name = self.identifier[-1:] and (f"{self.identifier[-1]}{suffix}",)
-        return Table(path, f"{self.name}{suffix}", (*self.identifier[:-1], *name))
+        identifier = self.identifier and (*self.identifier[:-1], f"{self.identifier[-1]}{suffix}")
+        return Table(path, f"{self.name}{suffix}", identifier)
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,13 +152,13 @@ def find_newest_metadata(
     has removed the oldest commits from the log. After a RESTORE, None is returned instead, because
     the RESTORE may have undone the commit of ``known``.
     """
-    oldest = Commit(0)  # if the history is empty
-    for oldest in history:
-        if oldest.marker is not None:
-            return oldest.marker
-        if oldest.restored is not None:
+    commit = Commit(0)  # if the history is empty
+    for commit in history:
+        if commit.marker is not None:
+            return commit.marker
+        if commit.restored is not None:
             known = None
-    return known if oldest.version > 0 else None  # version 0: no commit has been removed
+    return known if commit.version > 0 else None  # the oldest is version 0: none was removed
 
 
 def read_last_metadata(folder: Path) -> CommitMetadata | None:

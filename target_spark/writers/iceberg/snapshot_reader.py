@@ -198,8 +198,8 @@ def _query_snapshots(
     )
     for _ in range(_READS):
         rows = spark.sql(query).collect()
-        current = next((row[0] for row in rows if row[2] is None), None)
-        found = {row[0]: IcebergSnapshot(*row) for row in rows if row[2] is not None}
-        if current is None or current in found:
-            return current, found
+        current = next((row.snapshot_id for row in rows if row.summary is None), None)
+        by_id = {row.snapshot_id: IcebergSnapshot(*row) for row in rows if row.summary is not None}
+        if current is None or current in by_id:
+            return current, by_id
     raise ConflictError(f"Table {table.name}: other programs commit to it faster than it is read")
