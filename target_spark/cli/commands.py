@@ -491,7 +491,7 @@ def _replay(target: CommandTarget, stream: str, schema: str, *, overwrite: bool)
         reason = getattr(error, "strerror", None) or error
         _print_line(f"The file of --schema cannot be read: {schema}: {reason}")
         return 1
-    described = select_one(target.make_event_mapper()(parse_schemas(text)), stream)
-    outcome = replay(target.config, described, overwrite=overwrite)
+    schema_event = select_one(target.make_event_mapper()(parse_schemas(text)), stream)
+    outcome = replay(target.config, schema_event, overwrite=overwrite)
     print(redact_line(outcome.describe()))  # noqa: T201  (the result)
     return 1 if outcome.found and outcome.unfit == outcome.found else 0

@@ -100,14 +100,16 @@ class ReplayResult:
         return "; ".join(parts) + "."
 
 
-def replay(config: Mapping[str, Any], described: SchemaEvent, *, overwrite: bool) -> ReplayResult:
+def replay(
+    config: Mapping[str, Any], schema_event: SchemaEvent, *, overwrite: bool
+) -> ReplayResult:
     """Start Spark, and load the records in a stream's quarantine table again.
 
     Records that are not loaded stay in the quarantine table.
 
     Args:
         config: The validated settings of the target.
-        described: The schema of the stream. It determines the conversion of the records.
+        schema_event: The schema of the stream. It determines the conversion of the records.
         overwrite: True to replace rows of the table that have the same key as a record. False to
             leave these rows unchanged, and to keep the records in the quarantine.
 
@@ -132,7 +134,7 @@ def replay(config: Mapping[str, Any], described: SchemaEvent, *, overwrite: bool
         engine = SparkProvider(spark_settings, location, run)
         stack.enter_context(closing(engine))
         engine.begin()
-        return reload_records(engine, options, run, folder, described, overwrite=overwrite)
+        return reload_records(engine, options, run, folder, schema_event, overwrite=overwrite)
 
 
 def reload_records(
@@ -140,7 +142,7 @@ def reload_records(
     options: LoadOptions,
     run: RunInfo,
     folder: SpoolFolder,
-    described: SchemaEvent,
+    schema_event: SchemaEvent,
     *,
     overwrite: bool,
 ) -> ReplayResult:
@@ -153,11 +155,11 @@ def reload_records(
         options: The options of the load.
         run: The identity of the run.
         folder: The local folder for uncommitted rows.
-        described: The schema of the stream.
+        schema_event: The schema of the stream.
         overwrite: True to replace rows with the same key; False to leave them unchanged.
     """
-    stream = described.stream
-    if options.mode(stream, keyed=bool(described.keys)) is WriteMode.OVERWRITE:
+    stream = schema_event.stream
+    if options.mode(stream, keyed=bool(schema_event.keys)) is WriteMode.OVERWRITE:
         raise UnsupportedError(
             f"Stream {stream} is overwritten by each run, so its quarantine is not replayed:"
             " run the tap again with the corrected schema instead."
@@ -170,8 +172,8 @@ def reload_records(
         report = Report()
         loader = Loader(whole, engine, folder, lambda: writer, report, lambda _state: None)
         with closing(loader):
-            loader.process_event(described)
-            for rows in writer.records(described):
+            loader.process_event(schema_event)
+            for rows in writer.records(schema_event):
                 loader.process_event(rows)
             loader.finish(whole=True)
         counts = report.as_dict()["streams"][str(stream)]
@@ -248,17 +250,17 @@ class ReplayWriter(BatchWriter):
                 self._rewrite(spark, source.drop(_POSITION))
             yield count
 
-    def records(self, described: SchemaEvent) -> Iterator[Rows]:
+    def records(self, schema_event: SchemaEvent) -> Iterator[Rows]:
         """Yield the quarantined records as events for the loader, in the order of their quarantine.
 
-        ``described`` is the schema of the stream. Records that are not JSON objects are left out,
-        and counted in `unreadable`.
+        ``schema_event`` is the schema of the stream. Records that are not JSON objects are left
+        out, and counted in `unreadable`.
         """
         positioned = self._source.selectExpr(
             f"`{_POSITION}` AS position", "raw", f"{_EXTRACTED_AT} AS extracted", "version"
         )
         for row in positioned.orderBy("position").toLocalIterator():
-            rows = _decode_record(described, row.raw, row.extracted, row.version)
+            rows = _decode_record(schema_event, row.raw, row.extracted, row.version)
             if rows is None:
                 self._unreadable.append(row.position)
             else:
@@ -377,7 +379,7 @@ class ReplayWriter(BatchWriter):
 
 
 def _decode_record(
-    described: SchemaEvent, raw: str, extracted_at: str | None, version: int | None
+    schema_event: SchemaEvent, raw: str, extracted_at: str | None, version: int | None
 ) -> Rows | None:
     """Convert the JSON text ``raw`` of a quarantined record to a record event.
 
@@ -386,7 +388,7 @@ def _decode_record(
     """
     head: dict[str, Any] = {
         "type": "RECORD",
-        "stream": described.stream.name,
+        "stream": schema_event.stream.name,
         "time_extracted": extracted_at,
     }
     if version is not None:
@@ -396,7 +398,7 @@ def _decode_record(
         (rows,) = SingerReader().feed(line.encode("utf-8", "surrogatepass"))
     except (InvalidInputLine, ValueError):
         return None
-    return replace(rows, stream=described.stream) if isinstance(rows, Rows) else None
+    return replace(rows, stream=schema_event.stream) if isinstance(rows, Rows) else None
 
 
 def _remove_rows(batch: Batch, excluded: Collection[int], folder: SpoolFolder) -> Batch:

@@ -118,14 +118,14 @@ def parse_options(
         catalog=_read_document(options.get("catalog"), parse_catalog, "catalog"),
     )
     state = _read_document(options.get("state"), read_state, "state") or {}
-    described, origin = _discover_stream(source, stream)
+    schema_event, origin = _discover_stream(source, stream)
     table_schema = schema_from_json_schema(
-        resolve_schema(described), described.keys, _parse_column_options(options)
+        resolve_schema(schema_event), schema_event.keys, _parse_column_options(options)
     )
     return ReadOptions(
         source,
         origin,
-        str(described.stream),
+        str(schema_event.stream),
         table_schema,
         state,
         nulls=_get_choice(options, "misfits", ("error", "null")) == "null",
@@ -159,10 +159,10 @@ def _find_stream(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
     names: list[str] = []
     for stream in sorted(streams.values(), key=lambda each: each.name != name):
         stream.selected = True
-        for described in get_schemas(stream):
-            if name in {str(described.stream), described.stream.name}:
-                return described, stream.name
-            names.append(described.stream.name)
+        for schema_event in get_schemas(stream):
+            if name in {str(schema_event.stream), schema_event.stream.name}:
+                return schema_event, stream.name
+            names.append(schema_event.stream.name)
     raise UnsupportedError(
         f"The tap has no stream {name}.{suggest(name, names)} It has: {', '.join(sorted(names))}."
     )

@@ -323,7 +323,7 @@ def _build_events(
         rows.update(each.result.counts)
         nbytes.update(each.nbytes)
         deletes.update(each.deletes)
-        yield from map(_parse_schema_event, each.described)
+        yield from map(_parse_schema_event, each.schemas)
     for index, (name, schema) in enumerate(schemas.items()):
         if rows[name]:
             yield SpooledRows(

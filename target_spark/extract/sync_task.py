@@ -47,7 +47,7 @@ class PartResult:
         file: The name of the file that the task wrote in the folder of each stream.
         nbytes: The size of the rows in bytes, by stream.
         deletes: The streams that may have delete records.
-        described: The schemas that the tap emitted in the worker, if they differ from the schemas
+        schemas: The schemas that the tap emitted in the worker, if they differ from the schemas
             known to the driver.
     """
 
@@ -55,7 +55,7 @@ class PartResult:
     file: str
     nbytes: Mapping[str, int]
     deletes: Sequence[str]
-    described: Sequence[Mapping[str, Any]]
+    schemas: Sequence[Mapping[str, Any]]
 
     def to_json(self) -> bytes:
         """Return this result as one line of JSON, without the newline, for `read` on the driver.
@@ -132,8 +132,8 @@ class SparkTask:
             part.number, self._sync_possibly_forked(part, sink, lines), dict(sink.counts)
         )
         lines.keep()
-        described = [asdict(each) for each in sink.described]
-        return PartResult(result, lines.name, dict(sink.nbytes), sorted(sink.deletes), described)
+        schemas = [asdict(each) for each in sink.schemas]
+        return PartResult(result, lines.name, dict(sink.nbytes), sorted(sink.deletes), schemas)
 
     def _sync_possibly_forked(
         self, part: WorkUnit, sink: _PartitionOutput, lines: SpoolOutput
@@ -201,7 +201,7 @@ class _EventForwarder:
             self.listener(event)
 
 
-_STATISTICS: Final = ("counts", "nbytes", "deletes", "described")
+_STATISTICS: Final = ("counts", "nbytes", "deletes", "schemas")
 """Attributes of `_PartitionOutput` that a forked child process sends to its parent."""
 
 
@@ -214,17 +214,17 @@ class _PartitionOutput:
         self.counts: Counter[str] = Counter()
         self.nbytes: Counter[str] = Counter()
         self.deletes: set[str] = set()
-        self.described: list[SchemaEvent] = []
+        self.schemas: list[SchemaEvent] = []
         self._lines = lines
-        self._schemas = streams
+        self._known_schemas = streams
         self._numbers = {name: number for number, name in enumerate(streams)}
         self._next = first
 
     def emit(self, event: Event) -> None:
         if isinstance(event, Rows):
             self._write_rows(event)
-        elif isinstance(event, SchemaEvent) and self._schemas.get(str(event.stream)) != event:
-            self.described.append(event)
+        elif isinstance(event, SchemaEvent) and self._known_schemas.get(str(event.stream)) != event:
+            self.schemas.append(event)
 
     def _write_rows(self, rows: Rows) -> None:
         name = str(rows.stream)

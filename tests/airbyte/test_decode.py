@@ -79,7 +79,7 @@ def test_schemas_of_the_catalog_come_first() -> None:
     decoder = AirbyteReader(EXPECTED)
     events = [*decoder.feed(lines(record())), *decoder.feed(b""), *decoder.close()]
     described = [event for event in events if isinstance(event, SchemaEvent)]
-    assert events[:3] == described == [each.describe for each in EXPECTED]
+    assert events[:3] == described == [each.schema_event for each in EXPECTED]
 
 
 def test_record_keeps_its_bytes_time_generation_and_meta() -> None:

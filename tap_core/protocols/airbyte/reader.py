@@ -70,12 +70,12 @@ class ExpectedStream:
     """Stream of a configured catalog that a destination expects to receive.
 
     Attributes:
-        describe: Schema and keys of the stream.
+        schema_event: Schema and keys of the stream.
         generation: Airbyte's generation id of the rows of this sync.
         truncates: True if rows of other generations are removed once the stream is complete.
     """
 
-    describe: SchemaEvent
+    schema_event: SchemaEvent
     generation: int | None = None
     truncates: bool = False
 
@@ -193,7 +193,7 @@ class _Chunk:
         rows, times, meta = self.rows, self.times, self.meta
         self.rows, self.times, self.meta = [], [], {}
         yield Rows(
-            self.expected.describe.stream,
+            self.expected.schema_event.stream,
             rows,
             extracted_at=times,
             version=self.expected.generation,
@@ -232,7 +232,7 @@ class AirbyteReader:
     ) -> None:
         self._check = check
         self._checks_records = fails_on_undeclared or check is not None
-        self._expected = {each.describe.stream: each for each in expected}
+        self._expected = {each.schema_event.stream: each for each in expected}
         self._by_name = _index_by_name(self._expected)
         self._fails_on_undeclared = fails_on_undeclared
         self._lines = MessageLines(_FORMAT, self._refuse_invalid, self._refuse_unknown)
@@ -344,8 +344,8 @@ class AirbyteReader:
                 )
         if self._check is not None:
             stream = StreamId(body.stream, body.namespace)
-            described = expected.describe if expected else None
-            check_record(self._check, self._lines.number, stream, described, bytes(body.data))
+            schema_event = expected.schema_event if expected else None
+            check_record(self._check, self._lines.number, stream, schema_event, bytes(body.data))
 
     def _make_undeclared_error(self, clause: str, body: _Body) -> RecordsWithoutSchemaException:
         """Return the error for a record whose stream or fields are not in the catalog.
@@ -406,7 +406,7 @@ class AirbyteReader:
         """Yield the schema of each stream in the catalog. Second and later calls yield nothing."""
         if not self._has_yielded_schemas:
             self._has_yielded_schemas = True
-            yield from (each.describe for each in self._expected.values())
+            yield from (each.schema_event for each in self._expected.values())
 
     def _resolve_stream(self, name: str, namespace: str | None) -> StreamId:
         """Return the catalog's identifier for a stream that a message names.
@@ -530,7 +530,7 @@ def _find_undeclared_fields(data: msgspec.Raw, expected: ExpectedStream) -> list
     The result is empty if the schema declares no fields at all. Fields named ``_airbyte_…`` are
     ignored, because PyAirbyte's cache adds them to records.
     """
-    declared = expected.describe.schema.get("properties")
+    declared = expected.schema_event.schema.get("properties")
     if not isinstance(declared, Mapping) or not declared:
         return []
     try:

@@ -70,13 +70,13 @@ def resolve_properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return get_properties(merge_object_variants(objects)) if objects else {}
 
 
-def build_columns(described: SchemaEvent) -> tuple[SourceColumn, ...]:
-    """Return the columns of the Fivetran table for a stream with the schema ``described``.
+def build_columns(schema_event: SchemaEvent) -> tuple[SourceColumn, ...]:
+    """Return the columns of the Fivetran table for a stream with the schema ``schema_event``.
 
     A key property that the schema does not declare becomes a string column.
     """
-    declared = resolve_properties(described.schema)
-    keys = described.keys
+    declared = resolve_properties(schema_event.schema)
+    keys = schema_event.keys
     properties = {**dict.fromkeys(key for key in keys if key not in declared), **declared}
     found = [
         SourceColumn(

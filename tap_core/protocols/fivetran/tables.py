@@ -141,9 +141,9 @@ def build_tables(streams: Mapping[str, SyncStream]) -> tuple[SourceTable, ...]:
 
 def _build_tables(stream: Any, has_schemas: bool) -> Iterator[SourceTable]:
     mapped = is_mapped(stream)
-    for described in get_schemas(stream):
-        name = described.stream.name
+    for schema_event in get_schemas(stream):
+        name = schema_event.stream.name
         table = stream.name_in_namespace if has_schemas and name == stream.name else name
         schema = stream.namespace if has_schemas else None
-        columns = build_columns(described)
+        columns = build_columns(schema_event)
         yield SourceTable(TableId(table, schema), columns, name, stream.name, is_mapped=mapped)

@@ -128,18 +128,18 @@ class UpdateWriter:
         return record
 
     def make_encoder(
-        self, described: SchemaEvent, level: TypeConformanceLevel, unmapped: UnmappedCallback
+        self, schema_event: SchemaEvent, level: TypeConformanceLevel, unmapped: UnmappedCallback
     ) -> RecordEncoder:
         """Create the encoder for the records of a stream, or of a copy that a stream map creates.
 
         Args:
-            described: Schema and keys of the stream.
+            schema_event: Schema and keys of the stream.
             level: Nesting depth down to which values are converted to the types of the schema.
             unmapped: Called with the names of a record's undeclared properties, which are dropped.
         """
-        name = described.stream.name
-        table = self._select_columns(self._make_table(described))
-        source = StreamSpec(name, resolve_properties(described.schema), level, unmapped)
+        name = schema_event.stream.name
+        table = self._select_columns(self._make_table(schema_event))
+        source = StreamSpec(name, resolve_properties(schema_event.schema), level, unmapped)
         encoder = self._encoders[name] = RecordEncoder(table.id, table.columns, source)
         return encoder
 
@@ -240,19 +240,19 @@ class UpdateWriter:
         if encoder is None or encoder.columns != table.columns:  # the tap's code writes messages
             self.make_encoder(event, TypeConformanceLevel.NONE, lambda _names: None)
 
-    def _make_table(self, described: SchemaEvent) -> SourceTable:
-        """Return the Fivetran table of a stream, with the columns of its schema ``described``.
+    def _make_table(self, schema_event: SchemaEvent) -> SourceTable:
+        """Return the Fivetran table of a stream, with the columns of its schema ``schema_event``.
 
         If the tap has discovered the stream, use the name of the discovered table.
         """
-        name, columns = described.stream.name, build_columns(described)
+        name, columns = schema_event.stream.name, build_columns(schema_event)
         progress = self._progress.get(name)
         if progress is not None:
             if not any(column.has_record for column in progress.table.columns):
                 # A schema without properties here means that all of them were deselected.
                 columns = tuple(column for column in columns if not column.has_record)
             return replace(progress.table, columns=columns)
-        schema = (described.stream.namespace or name) if self._has_schemas else None
+        schema = (schema_event.stream.namespace or name) if self._has_schemas else None
         return SourceTable(TableId(name, schema), columns, name, name)
 
     def _select_columns(self, table: SourceTable) -> SourceTable:

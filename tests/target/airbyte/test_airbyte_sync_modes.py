@@ -180,9 +180,9 @@ def test_nested_keys_and_cursors_get_unused_names() -> None:
     (found,) = parse_catalog(
         parse_configured_catalog(json.dumps({"streams": [entry]}), "c"), "delta"
     ).expected
-    assert found.describe.keys == ("a.b_", "a.b")
-    assert found.describe.cursor == "a.b_"
-    assert found.describe.nested == {"a.b_": ("a", "b")}
+    assert found.schema_event.keys == ("a.b_", "a.b")
+    assert found.schema_event.cursor == "a.b_"
+    assert found.schema_event.nested == {"a.b_": ("a", "b")}
 
 
 @pytest.mark.parametrize(
