@@ -364,7 +364,7 @@ class Builder:
     def _depends_on_unknown(self, bound: Any, position: _Position) -> bool:
         """Return True if a template uses settings or parameters that a linter does not know."""
         names = bound.template.names
-        if "parameters" in names and any(one is UNKNOWN for one in position.parameters.values()):
+        if "parameters" in names and any(each is UNKNOWN for each in position.parameters.values()):
             return True
         return self.config is None and "config" in names
 
@@ -473,7 +473,7 @@ class Builder:
         used = MappingNode(node, line=node.line, lines=node.lines)
         for option, keys in get_used_keys(node, self.config).items():
             value = node[option]
-            kept = {key: one for key, one in value.items() if key in keys}
+            kept = {key: inner for key, inner in value.items() if key in keys}
             used[option] = MappingNode(kept, line=value.line, lines=value.lines)
         return used
 
@@ -492,8 +492,8 @@ class Builder:
             return plan.field_types.items()
         types = get_literal_types(node)
         return [
-            (name, replace(one, types=types[name]) if name in types else one)
-            for name, one in plan.field_types.items()
+            (name, replace(field_type, types=types[name]) if name in types else field_type)
+            for name, field_type in plan.field_types.items()
         ]
 
     def _instantiate(
@@ -533,19 +533,19 @@ class Builder:
         kind = node.get(_TYPE)
         if kind is UNKNOWN:
             return kind
-        classes = [one for one in expected.components if not getattr(one, "_is_protocol", False)]
+        classes = [cls for cls in expected.components if not getattr(cls, "_is_protocol", False)]
         if kind is None:
             if len(classes) == 1 and len(expected.components) == 1:
                 return classes[0]
             return self._report(position, "this component has no `type`.")
-        named = [one for one in classes if getattr(one, "TYPE", None) == kind]
+        named = [cls for cls in classes if getattr(cls, "TYPE", None) == kind]
         cls = named[0] if named else get_component_class(str(kind))
         if cls is None:
             message = f"there is no component '{kind}'.{suggest(str(kind), MODULES)}"
             if str(kind) in NOT_SUPPORTED:
                 message = f"the component '{kind}' is not supported."
             return self._report(position, message)
-        if not any(is_accepted(cls, one) for one in expected.components):
+        if not any(is_accepted(cls, component) for component in expected.components):
             return self._report(position, f"the component '{kind}' is not allowed here.")
         return cls
 
@@ -635,6 +635,6 @@ def is_accepted(cls: type, expected: type) -> bool:
         return issubclass(cls, expected)
     if cls.__name__.startswith(_CUSTOM):
         return True
-    names = [name for one in expected.__mro__ for name in vars(one) if not name.startswith("_")]
+    names = [name for base in expected.__mro__ for name in vars(base) if not name.startswith("_")]
     fields = getattr(cls, "__dataclass_fields__", {})
     return all(hasattr(cls, name) or name in fields for name in names)

@@ -35,9 +35,9 @@ def coerce_scalar(expected: FieldType, value: Any) -> Any:
     if not isinstance(value, (list, dict)) and value in expected.literals:
         return value
     if isinstance(value, list) and expected.item is not None:
-        return [coerce_scalar(expected.item, one) for one in value]
+        return [coerce_scalar(expected.item, item) for item in value]
     if isinstance(value, dict) and expected.value is not None:
-        return {str(key): coerce_scalar(expected.value, one) for key, one in value.items()}
+        return {str(key): coerce_scalar(expected.value, item) for key, item in value.items()}
     if expected.kind == "value":
         return value
     return _convert_scalar(expected, str(value) if isinstance(value, DataText) else value)
@@ -77,11 +77,11 @@ def describe_expected_type(expected: FieldType) -> str:
     """
     parts = [
         *map(repr, expected.literals),
-        *(_NAMES[one] for one in _NAMES if one in expected.scalars),
+        *(_NAMES[scalar] for scalar in _NAMES if scalar in expected.scalars),
     ]
     if expected.kind:
         parts.append("a text" if expected.kind == "text" else "a value")
-    parts += [one.__name__ for one in expected.components]
+    parts += [component.__name__ for component in expected.components]
     if expected.item is not None:
         parts.append("a list")
     if expected.value is not None:

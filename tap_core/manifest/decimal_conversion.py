@@ -33,15 +33,15 @@ def decimals_to_floats(value: Any) -> Any:
 def convert_each(values: Any) -> Any:
     """Return a dict or tuple with each value converted by `decimals_to_floats`."""
     if isinstance(values, dict):
-        return {name: decimals_to_floats(one) for name, one in values.items()}
+        return {name: decimals_to_floats(value) for name, value in values.items()}
     return tuple(map(decimals_to_floats, values))
 
 
 def _convert_nested(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _convert_nested(one) for name, one in value.items()}
+        return {name: _convert_nested(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_convert_nested(one) for one in value]
+        return [_convert_nested(item) for item in value]
     if isinstance(value, tuple):
         make = getattr(value, "_make", tuple)  # of a named tuple, such as a group of `groupby`
         return make(map(_convert_nested, value))

@@ -47,7 +47,7 @@ def make_trusted_scope(
         routers: The partition routers of the stream, or None. The variables of the slice are kept
             only if all routers are ListPartitionRouters, whose values do not come from responses.
     """
-    is_own = routers is not None and all(isinstance(one, ListPartitionRouter) for one in routers)
+    is_own = routers is not None and all(isinstance(each, ListPartitionRouter) for each in routers)
     stream_slice: Any = scope.get("stream_slice") if is_own else None
     return {
         "config": config,

@@ -206,6 +206,6 @@ def _find_name_problem(stream: MappingNode, name: Any) -> str | None:
             " `value_type: string` if it looks like a number."
         )
     parts = [stream[key] for key in ("full_refresh_stream", "incremental_stream") if key in stream]
-    if any(one.get("name") != name for one in parts):
+    if any(part.get("name") != name for part in parts):
         return f"makes a stream '{name}' whose parts have another name: map it to [\"**\", name]."
     return None

@@ -73,7 +73,7 @@ class FailedRecords:
         if not known:
             return f"number {number} of its response"
         return "the one with " + ", ".join(
-            f"{name} {show_value(one, repr(one))}" for name, one in known.items()
+            f"{name} {show_value(value, repr(value))}" for name, value in known.items()
         )
 
     def _make_error(self, consequence: str) -> FailedRecordsError:

@@ -489,7 +489,7 @@ class ManifestClient:
 
     def _requires_https(self) -> bool:
         """Return True if credentials need HTTPS, because an allowed origin uses HTTPS."""
-        return any(one.scheme == "https" for one in self._find_origins())
+        return any(origin.scheme == "https" for origin in self._find_origins())
 
     @property
     def _known_origins(self) -> set[Origin]:

@@ -97,9 +97,9 @@ def resolve(value: Any, scope: TemplateScope) -> Any:
     if callable(value):
         return value(scope)
     if value.__class__ is dict:
-        return {resolve(key, scope): resolve(one, scope) for key, one in value.items()}
+        return {resolve(key, scope): resolve(item, scope) for key, item in value.items()}
     if value.__class__ is list:
-        return [resolve(one, scope) for one in value]
+        return [resolve(item, scope) for item in value]
     return value
 
 

@@ -311,7 +311,7 @@ def _find_config_keys(tree: nodes.Template) -> Iterator[str]:
     for call in tree.find_all(nodes.Call):
         method = call.node
         if isinstance(method, nodes.Getattr) and method.attr == "get" and _is_config(method.node):
-            yield from (str(one.value) for one in call.args[:1] if isinstance(one, nodes.Const))
+            yield from (str(arg.value) for arg in call.args[:1] if isinstance(arg, nodes.Const))
 
 
 def _is_config(node: nodes.Node) -> bool:
@@ -357,7 +357,7 @@ def _format_error(error: BaseException) -> str:
 
 def _is_volatile(tree: nodes.Template) -> bool:
     calls_function = any(name.name in NON_DETERMINISTIC for name in tree.find_all(nodes.Name))
-    return calls_function or any(one.name == "random" for one in tree.find_all(nodes.Filter))
+    return calls_function or any(node.name == "random" for node in tree.find_all(nodes.Filter))
 
 
 def _compile_jinja(tree: nodes.Template) -> Callable[[Mapping[str, Any]], str]:
@@ -419,7 +419,7 @@ def _compile_parts(text: str) -> Callable[[Mapping[str, Any]], list[str]]:
         with limit_rendering():
             variables = {**_MARKING_SANDBOX.globals, **scope}
             parts = list(root(Context(_MARKING_SANDBOX, variables, None, {})))
-            return [DataText(one) if one.__class__ is _DataOutput else one for one in parts]
+            return [DataText(part) if part.__class__ is _DataOutput else part for part in parts]
 
     return render
 

@@ -141,10 +141,10 @@ def _check_connection_check(manifest: Manifest, names: Collection[str] | None) -
             message = f"there is no stream '{name}'.{suggest(name, names)}"
             manifest.report_problem(line, "check.stream_names", message)
     templates = get_dynamic_stream_names(manifest.dynamic_streams)
-    for one in check.get("dynamic_streams_check_configs") or ():
-        name = one.get("dynamic_stream_name") if isinstance(one, MappingNode) else None
+    for node in check.get("dynamic_streams_check_configs") or ():
+        name = node.get("dynamic_stream_name") if isinstance(node, MappingNode) else None
         if isinstance(name, str) and name not in templates:
-            manifest.report_problem(one.line, one.path, f"there is no dynamic stream '{name}'.")
+            manifest.report_problem(node.line, node.path, f"there is no dynamic stream '{name}'.")
 
 
 # Stream templates

@@ -86,7 +86,7 @@ def _iterate_streams(manifest: Manifest) -> Iterator[MappingNode]:
     """
     for stream in manifest.streams:
         delegates = [stream.get(f"{mode}_stream") for mode in ("full_refresh", "incremental")]
-        yield from [one for one in delegates if isinstance(one, MappingNode)] or [stream]
+        yield from [node for node in delegates if isinstance(node, MappingNode)] or [stream]
 
 
 # Config settings
@@ -110,7 +110,7 @@ def _find_added_settings(manifest: Manifest) -> Iterator[str]:
     """Yield the names of the settings that the manifest's spec adds to the config."""
     for node in iterate_nodes(manifest.tree.get("spec")):
         if node.get("type") == "ConfigAddFields":
-            yield from (str(one["path"][0]) for one in node["fields"])
+            yield from (str(field["path"][0]) for field in node["fields"])
 
 
 def _iterate_templates(manifest: Manifest) -> Iterator[tuple[str, int, str]]:
@@ -186,7 +186,7 @@ def _describe_missing(steps: Sequence[str], schema: Any) -> str | None:
 def _find_schema_problems(schema: MappingNode, path: str) -> Iterator[ManifestProblem]:
     plain = to_plain(schema)
     for steps, error in find_schema_errors(plain):
-        inner_path = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in steps)
+        inner_path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
         value: Any = reduce(getitem, steps, plain)
         message = error
         if steps[-1:] == ["type"] and isinstance(value, str):

@@ -193,8 +193,8 @@ def read_manifest(source: Path | str) -> Manifest:
 def get_dynamic_stream_names(dynamic_streams: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the names of dynamic streams; an unnamed one is called ``dynamic_stream_<index>``."""
     return [
-        str(one.get("name") or f"dynamic_stream_{index}")
-        for index, one in enumerate(dynamic_streams)
+        str(stream.get("name") or f"dynamic_stream_{index}")
+        for index, stream in enumerate(dynamic_streams)
     ]
 
 

@@ -119,8 +119,8 @@ def as_data(value: Any) -> Any:
     if isinstance(value, str):
         return DataText(value)
     if isinstance(value, dict):
-        return DataMapping({as_data(key): as_data(one) for key, one in value.items()})
-    return [as_data(one) for one in value] if isinstance(value, (list, tuple)) else value
+        return DataMapping({as_data(key): as_data(item) for key, item in value.items()})
+    return [as_data(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 class ListNode(list[Any]):
@@ -142,8 +142,8 @@ def iterate_nodes(part: Any) -> Iterator[MappingNode]:
         part = part.values()
     elif not isinstance(part, list):
         return
-    for one in part:
-        yield from iterate_nodes(one)
+    for inner in part:
+        yield from iterate_nodes(inner)
 
 
 def is_larger(value: Any, limit: int) -> bool:
@@ -163,7 +163,7 @@ def _count_values(value: Any, limit: int, counts: dict[int, int]) -> int:
         return 1
     if id(value) not in counts:
         inner = value.values() if isinstance(value, dict) else value
-        counts[id(value)] = 1 + sum(_count_values(one, limit, counts) for one in inner)
+        counts[id(value)] = 1 + sum(_count_values(item, limit, counts) for item in inner)
     return min(counts[id(value)], limit + 1)
 
 

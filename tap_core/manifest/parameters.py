@@ -132,7 +132,7 @@ def expand_component(
     component.filled = node.filled.union(filled, _find_inherited_options(own, component))
     for key, value in component.items():
         if isinstance(value, (MappingNode, ListNode)):
-            below = {name: one for name, one in parameters.items() if name != key}
+            below = {name: inherited for name, inherited in parameters.items() if name != key}
             component[key] = _expand_option(component, key, below, parents_win=parents_win)
     return component
 
@@ -187,7 +187,7 @@ def _expand_option(
 
     if isinstance(value, MappingNode):
         return expand(value, path)
-    items = [expand(one, f"{path}[{index}]") for index, one in enumerate(value)]
+    items = [expand(item, f"{path}[{index}]") for index, item in enumerate(value)]
     return ListNode(items, lines=value.lines)
 
 
@@ -219,7 +219,7 @@ def expand_parameters(node: Any) -> Any:
     because parameters are filled in again in each stream that is generated from the template.
     """
     if isinstance(node, ListNode):
-        return ListNode([expand_parameters(one) for one in node], lines=list(node.lines))
+        return ListNode([expand_parameters(item) for item in node], lines=list(node.lines))
     if not isinstance(node, MappingNode):
         return node
     copied = MappingNode(
@@ -227,7 +227,7 @@ def expand_parameters(node: Any) -> Any:
     )
     copied.filled = node.filled
     if node.parameters and "type" in node:
-        parameters = {name: expand_parameters(one) for name, one in node.parameters.items()}
+        parameters = {name: expand_parameters(value) for name, value in node.parameters.items()}
         copied[_PARAMETERS] = MappingNode(parameters, line=node.line)
     return copied
 

@@ -84,7 +84,7 @@ class PropertyChunkReader(PageLoop):
             return
         admits = self._admits_merged
         records = [*self._without_key, *self._by_key.values()]
-        records = [one for one in records if admits is None or admits(one)]
+        records = [record for record in records if admits is None or admits(record)]
         self._without_key, self._by_key = [], {}
         self._counts.kept = len(records)
         self._counts.last = records[-1] if records else None

@@ -62,9 +62,9 @@ def mark_own_text(value: Any) -> Any:
     response or the config.
     """
     if isinstance(value, dict):
-        return {key: mark_own_text(one) for key, one in value.items()}
+        return {key: mark_own_text(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [mark_own_text(one) for one in value]
+        return [mark_own_text(item) for item in value]
     return OwnText(value) if value.__class__ is str else value
 
 

@@ -194,7 +194,7 @@ class Sandbox(SandboxedEnvironment):
         self.filters[_COMPARED_FILTER] = _check_size
         self.tests["divisibleby"] = _is_divisible
         tests: Any = self.tests
-        self.tests = {name: _limit_test(one) for name, one in tests.items()}
+        self.tests = {name: _limit_test(test) for name, test in tests.items()}
         self.policies["json.dumps_kwargs"] = {"sort_keys": True, "default": _encode_decimal}
         self.globals.update(MACROS)
         for name in ("range", "lipsum"):
@@ -344,12 +344,12 @@ def _check_call(function: Any, arguments: list[Any]) -> None:
         LimitExceededError: A size, or the total of a rendering, exceeds its limit.
     """
     _count(_UNITS_PER_CALL)
-    for one in arguments:
-        _check_size(one)
+    for arg in arguments:
+        _check_size(arg)
     if function is json.loads:
         _count(
             _UNITS_PER_JSON_CHARACTER
-            * sum(len(one) for one in arguments if isinstance(one, (str, bytes)))
+            * sum(len(arg) for arg in arguments if isinstance(arg, (str, bytes)))
         )
     owner = getattr(function, "__self__", None)
     if isinstance(owner, list) and getattr(function, "__name__", "") in _COMPARING_METHODS:
@@ -358,9 +358,9 @@ def _check_call(function: Any, arguments: list[Any]) -> None:
 
 @pass_context
 def _iterate_checked(_context: Any, items: Iterable[Any]) -> Iterator[Any]:
-    for one in items:
+    for item in items:
         _check_deadline()
-        yield tuple(map(as_float, one)) if one.__class__ is tuple else as_float(one)
+        yield tuple(map(as_float, item)) if item.__class__ is tuple else as_float(item)
 
 
 def _iterate_result(items: Iterator[Any]) -> Iterator[Any]:
@@ -368,11 +368,11 @@ def _iterate_result(items: Iterator[Any]) -> Iterator[Any]:
 
     Check the running time at each item. Add the size of each list to the total size of a rendering.
     """
-    for one in items:
+    for item in items:
         _check_deadline()
-        if isinstance(one, (list, tuple)):
-            _count(_UNITS_PER_TEXT + len(one))
-        yield as_float(one)
+        if isinstance(item, (list, tuple)):
+            _count(_UNITS_PER_TEXT + len(item))
+        yield as_float(item)
 
 
 def _count_container(value: Any) -> Any:
@@ -391,7 +391,7 @@ def _count_container(value: Any) -> Any:
 
 @pass_context
 def _join_values(_context: Any, parts: list[Any]) -> str:
-    return _join(str(decimals_to_floats(_check_size(one))) for one in parts)
+    return _join(str(decimals_to_floats(_check_size(part))) for part in parts)
 
 
 def _check_size(value: Any) -> Any:
@@ -429,8 +429,8 @@ def _limit_test(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         _check_deadline()
-        for one in (*args, *kwargs.values()):
-            _check_size(one)
+        for arg in (*args, *kwargs.values()):
+            _check_size(arg)
         return function(*args, **kwargs)
 
     return run
@@ -469,7 +469,7 @@ def _limit_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]
 
 
 def _check_filter(bounds: Bounds, name: str, value: Any, arguments: list[Any]) -> None:
-    numbers = [abs(one) for one in arguments if isinstance(one, int)]
+    numbers = [abs(arg) for arg in arguments if isinstance(arg, int)]
     if name not in _NUMBER_FILTERS and max(numbers, default=0) > _MAX_NUMBER:
         raise LimitExceededError(
             f"A number in the filter '{name}' is higher than {_MAX_NUMBER:,}: make it lower."
@@ -505,7 +505,7 @@ def _check_compared(bounds: Bounds, name: str, value: Any, arguments: list[Any])
     most = bounds.most * _COMPARED_FACTOR
     if isinstance(value, _CONTAINERS) and weight(value, most) > most:
         bounds.check(most)
-    if any(isinstance(one, str) and len(one) > _MAX_PATH_LENGTH for one in arguments):
+    if any(isinstance(arg, str) and len(arg) > _MAX_PATH_LENGTH for arg in arguments):
         raise LimitExceededError(
             f"An argument of the filter '{name}' has more than {_MAX_PATH_LENGTH:,} characters:"
             " shorten it."
@@ -519,12 +519,12 @@ def _estimate_format(value: Any, arguments: list[Any], bounds: Bounds) -> int:
 
 
 def _estimate_replace(value: Any, arguments: list[Any], _bounds: Bounds) -> int:
-    text, (old, new) = str(value), [str(one) for one in (*arguments, "", "")][:2]
+    text, (old, new) = str(value), [str(arg) for arg in (*arguments, "", "")][:2]
     return len(text) + text.count(old) * max(0, len(new) - len(old))
 
 
 def _estimate_join(value: Any, arguments: list[Any], bounds: Bounds) -> int:
-    between = max((1, *(len(one) for one in arguments if isinstance(one, str))))
+    between = max((1, *(len(arg) for arg in arguments if isinstance(arg, str))))
     count = len(value) if hasattr(value, "__len__") else 0
     return count * between + (weight(value, bounds.most) if isinstance(value, _CONTAINERS) else 0)
 
@@ -536,22 +536,22 @@ def _estimate_lines(value: Any, arguments: list[Any], _bounds: Bounds) -> int:
     word. If the bound exceeds the limit, the filter need not run.
     """
     text = str(value)
-    more = sum(one if isinstance(one, int) else len(str(one)) for one in arguments)
+    more = sum(arg if isinstance(arg, int) else len(str(arg)) for arg in arguments)
     return len(text) + (text.count("\n") + text.count(" ") + text.count("\t") + 1) * more
 
 
 def _estimate_wrapped(value: Any, arguments: list[Any], _bounds: Bounds) -> int:
-    return len(str(value)) * max((1, *(len(one) for one in arguments if isinstance(one, str))))
+    return len(str(value)) * max((1, *(len(arg) for arg in arguments if isinstance(arg, str))))
 
 
 def _estimate_json(value: Any, arguments: list[Any], bounds: Bounds) -> int:
     return weight(value, bounds.most) * max(
-        (1, *(one for one in arguments if isinstance(one, int)))
+        (1, *(arg for arg in arguments if isinstance(arg, int)))
     )
 
 
 def _estimate_sum(value: Any, arguments: list[Any], bounds: Bounds) -> int:
-    is_of_lists = any(isinstance(one, (list, tuple, str)) for one in arguments)
+    is_of_lists = any(isinstance(arg, (list, tuple, str)) for arg in arguments)
     size = weight(value, bounds.most) if isinstance(value, _CONTAINERS) else 1
     return size * len(value) if is_of_lists and hasattr(value, "__len__") else 0
 

@@ -67,8 +67,8 @@ def _get_spec(manifest: Manifest) -> MappingNode:
 def _mark_secrets(schema: Any) -> None:
     """Set ``secret`` on each property of a schema that has ``airbyte_secret``, in place."""
     if isinstance(schema, list):
-        for one in schema:
-            _mark_secrets(one)
+        for item in schema:
+            _mark_secrets(item)
         return
     if not isinstance(schema, dict):
         return

@@ -184,7 +184,7 @@ def to_cdk_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
         if (cursor := to_cursor_state(entry, str(entry.get("replication_key"))))
     ]
     latest: Mapping[str, Any] = max(
-        (one["cursor"] for one in states),
+        (entry["cursor"] for entry in states),
         key=lambda cursor: [*map(str, cursor.values())],
         default={},
     )
@@ -199,7 +199,7 @@ def to_cdk_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
 def iterate_parent_nodes(stream: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the manifest nodes of a stream's parent streams, of their parents, and so on."""
     cursor = stream.get("incremental_sync")
-    routers = [inner for one in _get_routers(stream) for inner in _iterate_inner_routers(one)]
+    routers = [inner for router in _get_routers(stream) for inner in _iterate_inner_routers(router)]
     for router in (*routers, cursor if isinstance(cursor, Mapping) else {}):
         for parent_config in router.get("parent_stream_configs") or ():
             parent = parent_config.get("stream") or {}
@@ -215,7 +215,7 @@ def find_partition_field(stream: Mapping[str, Any]) -> str | None:
 
 def _get_routers(stream: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     routers = (stream.get("retriever") or {}).get("partition_router")
-    return [one for one in (routers if isinstance(routers, list) else [routers]) if one]
+    return [router for router in (routers if isinstance(routers, list) else [routers]) if router]
 
 
 def _iterate_inner_routers(router: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -234,7 +234,7 @@ def _get_partition_fields(router: Mapping[str, Any]) -> list[str]:
     names = [
         router.get("cursor_field"),
         router.get("partition_field"),
-        *(one.get("partition_field") for one in parents),
+        *(parent.get("partition_field") for parent in parents),
     ]
     return [name for name in names if isinstance(name, str)]
 

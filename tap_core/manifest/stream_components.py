@@ -179,7 +179,7 @@ class StreamComponents:
     def parent_names(self) -> list[str]:
         """Names of the stream's parent streams, of their parents, and so on."""
         parents = iterate_parent_nodes(self.incremental_node)
-        return [self.build(one.get("name"), str, _get_parameters(one)) or "" for one in parents]
+        return [self.build(node.get("name"), str, _get_parameters(node)) or "" for node in parents]
 
     # Components
 

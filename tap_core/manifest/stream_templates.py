@@ -130,10 +130,10 @@ class StreamTemplate:
     def _evaluate_path(
         self, mapping: ComponentMappingDefinition, scope: TemplateScope
     ) -> list[Any]:
-        steps = [self._evaluate(one, scope) for one in mapping.field_path]
-        if any(one is None or one == "" for one in steps):
+        steps = [self._evaluate(step, scope) for step in mapping.field_path]
+        if any(step is None or step == "" for step in steps):
             raise ManifestError(f"a step of field_path {_format_steps(steps)} is empty.")
-        return [one if one is UNKNOWN else str(one) for one in steps]
+        return [step if step is UNKNOWN else str(step) for step in steps]
 
     def _set_value(
         self,
@@ -162,7 +162,7 @@ class StreamTemplate:
 
 def get_lines(resolver: Mapping[str, Any]) -> list[int]:
     """Return the line numbers of the component mappings in the node of a components resolver."""
-    return [getattr(one, "line", 0) for one in resolver.get("components_mapping") or ()]
+    return [getattr(mapping, "line", 0) for mapping in resolver.get("components_mapping") or ()]
 
 
 def _create(document: MappingNode, steps: list[str], value: Any, line: int) -> None:

@@ -109,16 +109,16 @@ def get_component_plan(cls: type) -> ComponentPlan:
     Results are cached per class.
     """
     hints = get_type_hints(cls, include_extras=True)
-    fields = [one for one in dataclasses.fields(cls) if one.init]
-    options = [one for one in fields if one.name not in _INJECTED_FIELDS]
+    fields = [field for field in dataclasses.fields(cls) if field.init]
+    options = [field for field in fields if field.name not in _INJECTED_FIELDS]
     return ComponentPlan(
-        field_types={one.name: parse_annotation(hints[one.name]) for one in options},
+        field_types={field.name: parse_annotation(hints[field.name]) for field in options},
         required=frozenset(
-            one.name
-            for one in options
-            if one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
+            field.name
+            for field in options
+            if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         ),
-        injected=frozenset(one.name for one in fields) & _INJECTED_FIELDS,
+        injected=frozenset(field.name for field in fields) & _INJECTED_FIELDS,
         ignored=frozenset(getattr(cls, "IGNORED", ())),
     )
 
@@ -135,7 +135,7 @@ def parse_annotation(annotation: Any) -> FieldType:
 
 def _split_union(annotation: Any) -> Sequence[Any]:
     if get_origin(annotation) in {Union, types.UnionType}:
-        return [inner for one in get_args(annotation) for inner in _split_union(one)]
+        return [inner for part in get_args(annotation) for inner in _split_union(part)]
     return [annotation]
 
 
@@ -185,8 +185,8 @@ def _add_kind(values: dict[str, Any], member: Any) -> None:
         values["is_unset_if_empty"] = True
     if kind == _PLAIN:
         values["is_plain"] = True
-    for one in _split_union(inner):
-        _add_member(values, one)
+    for part in _split_union(inner):
+        _add_member(values, part)
 
 
 def _is_component(member: Any) -> bool:

@@ -88,11 +88,11 @@ class _Compiler:
 
     def _compile_object(self, properties: Mapping[str, Any]) -> _Convert:
         fields = [
-            (name, _make_conversion(one), self._compile_nested_or_none(one))
-            for name, one in properties.items()
-            if isinstance(one, Mapping)
+            (name, _make_conversion(schema), self._compile_nested_or_none(schema))
+            for name, schema in properties.items()
+            if isinstance(schema, Mapping)
         ]
-        fields = [one for one in fields if one[1] or one[2]]
+        fields = [(name, convert, within) for name, convert, within in fields if convert or within]
 
         def change(value: Any) -> None:
             if not isinstance(value, dict):
@@ -115,8 +115,8 @@ class _Compiler:
             if convert:
                 value[:] = map(convert, value)
             if within:
-                for one in value:
-                    within(one)
+                for item in value:
+                    within(item)
 
         return change
 
@@ -138,7 +138,7 @@ def _make_conversion(schema: Mapping[str, Any]) -> _Convert | None:
     """Return a function that converts one value to the schema's type; None for no conversion."""
     declared = schema.get("type", [])
     types: list[Any] = declared if isinstance(declared, list) else [declared]
-    others = [one for one in types if one != "null" or not isinstance(declared, list)]
+    others = [type_ for type_ in types if type_ != "null" or not isinstance(declared, list)]
     if len(others) != 1:
         return None
     convert = _make_list_conversion(schema) if others[0] == "array" else _CONVERSIONS.get(others[0])

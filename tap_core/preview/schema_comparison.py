@@ -118,10 +118,10 @@ def _collect_types(schema: Mapping[str, Any]) -> tuple[str, ...]:
     own = schema.get("type")
     if own:
         return (own,) if isinstance(own, str) else tuple(map(str, own))
-    subschemas = [one for keyword in _CHOICES for one in schema.get(keyword) or ()]
-    types = [_collect_types(one) if isinstance(one, Mapping) else (_ANY,) for one in subschemas]
+    subschemas = [subschema for keyword in _CHOICES for subschema in schema.get(keyword) or ()]
+    types = [_collect_types(each) if isinstance(each, Mapping) else (_ANY,) for each in subschemas]
     if not types or "$ref" in schema:
         return (_ANY,)
     if "allOf" in schema:  # subschemas without a type do not add a restriction
-        types = [one for one in types if one != (_ANY,)] or [(_ANY,)]
-    return tuple(dict.fromkeys(name for one in types for name in one))
+        types = [names for names in types if names != (_ANY,)] or [(_ANY,)]
+    return tuple(dict.fromkeys(name for names in types for name in names))

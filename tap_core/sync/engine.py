@@ -434,7 +434,7 @@ def _read_records(
     if child_pool is not None:
         records = child_pool.count_children(records)
     is_sent = make_resend_filter(stream, context)
-    return records if is_sent is None else (one for one in records if not is_sent(one))
+    return records if is_sent is None else (record for record in records if not is_sent(record))
 
 
 def _process_records(  # noqa: C901 - one flat loop

@@ -132,7 +132,7 @@ def get_transforms(
     """
     if get_plan(stream).mapped is None:
         return ((stream.name, lambda record: record),)
-    return [(one.stream_alias, one.transform) for one in stream.stream_maps]
+    return [(stream_map.stream_alias, stream_map.transform) for stream_map in stream.stream_maps]
 
 
 def _get_maps(stream: SyncStream) -> Sequence[StreamMap] | None:
@@ -219,7 +219,7 @@ def _compile_pruning_serializer(
             mask=stream.mask,
             level=stream.TYPE_CONFORMANCE_LEVEL,
             unmapped=unmapped,
-            copies=any(one.may_mutate for one in maps),
+            copies=any(stream_map.may_mutate for stream_map in maps),
             schema_name=schema_name,
         )
     return compile_serializer(

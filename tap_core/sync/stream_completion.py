@@ -48,7 +48,7 @@ class StreamCompletion:
         them, and not at all if one of them is in ``failed``, the names of the failed streams.
         """
         for stream, roots in self._roots.items():
-            has_failed = any(one.name in failed for one in roots)
+            has_failed = any(root.name in failed for root in roots)
             if roots[-1] is root and stream.selected and not has_failed:
                 stream._context_reader.complete(saw_all=self._saw_all(stream))
                 _emit_progress(stream, Progress.COMPLETE)
@@ -129,7 +129,7 @@ def _has_bookmark(stream: SyncStream) -> bool:
     if not isinstance(found, Mapping):
         return False
     entries = (found, *(found.get("partitions") or ()))
-    return any(isinstance(one, Mapping) and one.get("replication_key_value") for one in entries)
+    return any(isinstance(each, Mapping) and each.get("replication_key_value") for each in entries)
 
 
 def _emit_progress(stream: SyncStream, progress: Progress) -> None:

@@ -77,17 +77,17 @@ def mapped_schemas(maps: Sequence[StreamMap], cursor: str | None) -> tuple[Schem
     """
     return tuple(
         SchemaEvent(
-            StreamId(one.stream_alias),
-            one.transformed_schema,
-            tuple(one.transformed_key_properties or ()),
+            StreamId(stream_map.stream_alias),
+            stream_map.transformed_schema,
+            tuple(stream_map.transformed_key_properties or ()),
             cursor,
         )
-        for one in _select_emitting_maps(maps)
+        for stream_map in _select_emitting_maps(maps)
     )
 
 
 def _select_emitting_maps(maps: Sequence[StreamMap]) -> list[StreamMap]:
-    return [one for one in maps if not isinstance(one, RemoveRecordTransform)]
+    return [stream_map for stream_map in maps if not isinstance(stream_map, RemoveRecordTransform)]
 
 
 def compile_stream_maps(
@@ -138,9 +138,9 @@ def _make_splitting_mapper(
         conformed = record if conform.fits(record) else conform(record)
         mapped = [transform(conformed) for transform in transforms]
         return [
-            (number, encode(one))
-            for number, (one, encode) in enumerate(zip(mapped, encoders, strict=True))
-            if one is not None
+            (number, encode(result))
+            for number, (result, encode) in enumerate(zip(mapped, encoders, strict=True))
+            if result is not None
         ]
 
     return bodies

@@ -199,7 +199,7 @@ def _find_trust_fault(file: Path) -> str:
 def _find_config_file() -> Path | None:
     """Return the path of ``openlineage.yml`` in the client's default folders, or None."""
     folders = (Path.cwd(), Path.home() / ".openlineage")
-    return next((file for one in folders if (file := one / _CONFIG_FILE).is_file()), None)
+    return next((file for folder in folders if (file := folder / _CONFIG_FILE).is_file()), None)
 
 
 def _make_client() -> OpenLineageClient:

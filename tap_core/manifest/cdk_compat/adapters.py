@@ -65,9 +65,9 @@ def adapt(value: Any, owner: StreamOwner, config: Mapping[str, Any]) -> Any:
     if is_mapping(value):
         if value.get("type") in _STREAMS:
             return CdkStream(owner, value)
-        return {name: adapt(one, owner, config) for name, one in value.items()}
+        return {name: adapt(item, owner, config) for name, item in value.items()}
     if is_list(value):
-        return [adapt(one, owner, config) for one in value]
+        return [adapt(item, owner, config) for item in value]
     if hasattr(value, "instance"):  # a custom component
         return value.instance
     factories = (
@@ -89,7 +89,7 @@ def to_stream_slice(scope: TemplateScope) -> CdkStreamSlice:
     partition: Mapping[str, Any] = scope.get("partition") or {}
     return CdkStreamSlice(
         partition=partition,
-        cursor_slice={name: one for name, one in stream_slice.items() if name not in partition},
+        cursor_slice={name: value for name, value in stream_slice.items() if name not in partition},
         extra_fields=getattr(stream_slice, "extra_fields", {}),
     )
 

@@ -107,7 +107,7 @@ class CdkMinMaxDatetime:
         if isinstance(value, cls):
             return value
         if isinstance(value, Mapping):
-            options = {name: one for name, one in value.items() if name in _DATETIME_OPTIONS}
+            options = {name: option for name, option in value.items() if name in _DATETIME_OPTIONS}
             return cls(parameters=parameters, **options)
         return cls(datetime=value, parameters=parameters)
 
@@ -374,8 +374,8 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
         if not value:
             return False
         start, end = (
-            self.parse_date(one) if isinstance(one, str) else one
-            for one in (start_datetime_boundary, end_datetime_boundary)
+            self.parse_date(boundary) if isinstance(boundary, str) else boundary
+            for boundary in (start_datetime_boundary, end_datetime_boundary)
         )
         return start <= self.parse_date(value) <= end
 

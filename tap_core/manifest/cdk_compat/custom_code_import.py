@@ -142,7 +142,7 @@ def _register_package(folder: Path, first: str) -> str:
     name = f"{_PREFIX}{digest}"
     with _lock:
         if name not in sys.modules:
-            if not any(isinstance(one, _Finder) for one in sys.meta_path):
+            if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
                 sys.meta_path.insert(0, _Finder())
             module = ModuleType(name)
             module.__package__ = name
@@ -161,7 +161,7 @@ def _run_init(package: ModuleType) -> None:
     if package.__dict__.get("IS_RUN"):
         return
     files = [Path(place, "__init__.py") for place in package.__path__]
-    if (file := next((one for one in files if one.is_file()), None)) is None:
+    if (file := next((path for path in files if path.is_file()), None)) is None:
         return
     package.__dict__["IS_RUN"] = True
     package.__file__ = str(file)
@@ -248,7 +248,7 @@ class _Importer:
         if level == 0 and root in self._roots and self._is_in_folder(name):
             inner = name if root == "components" else name.partition(".")[2]
             module = import_module(f"{self._package}.{inner}" if inner else self._package)
-            if not inner and any(self._is_missing(one) for one in names or ()):
+            if not inner and any(self._is_missing(imported) for imported in names or ()):
                 _run_init(module)
             if names:
                 return _BUILTIN_IMPORT(module.__name__, scope, local, names, 0)
@@ -302,11 +302,11 @@ class _Importer:
                 f" 'from {name} import …'."
             )
         module = ModuleType(name)
-        for one in names:
-            export = resolve_export(one)
+        for imported in names:
+            export = resolve_export(imported)
             if export is None:
-                export = unsupported_class(one, name)
+                export = unsupported_class(imported, name)
             elif export is CdkJsonFileSchemaLoader:
                 export = export.within(self._folder)
-            module.__dict__[one] = export
+            module.__dict__[imported] = export
         return module

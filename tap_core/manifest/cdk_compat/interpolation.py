@@ -199,7 +199,7 @@ class InterpolatedRequestInputProvider(_Parametrized):
         )
         if not is_dict(rendered):
             return rendered
-        return {name: one for name, one in rendered.items() if one is not None and one != ""}
+        return {name: item for name, item in rendered.items() if item is not None and item != ""}
 
 
 @dataclass

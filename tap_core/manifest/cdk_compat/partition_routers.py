@@ -125,8 +125,8 @@ class CdkStream:
 
     def generate_partitions(self) -> Iterator[CdkPartition]:
         """Yield a `CdkPartition`, which can read the records, for each slice of the stream."""
-        for one in self.stream_slices():
-            yield CdkPartition(self, one)
+        for stream_slice in self.stream_slices():
+            yield CdkPartition(self, stream_slice)
 
     def read_records(
         self,

@@ -298,9 +298,9 @@ def _convert_nested(
         properties: Mapping[str, Any] = schema.get("properties") or {}
         for name, declared in properties.items():
             if name in value:
-                one: Any = resolve_reference(declared, root)
-                value[name] = convert(value[name], one)
-                _convert_nested(value[name], one, convert, root)
+                inner: Any = resolve_reference(declared, root)
+                value[name] = convert(value[name], inner)
+                _convert_nested(value[name], inner, convert, root)
     elif is_list(value) and is_dict(schema.get("items")):
         items: Any = resolve_reference(schema["items"], root)
         for place, item in enumerate(value):

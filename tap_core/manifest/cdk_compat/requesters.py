@@ -40,7 +40,7 @@ class CdkRequestOption:
             self.field_name = InterpolatedString.create(self.field_name, parameters=parameters)
         elif self.field_path is not None:
             self.field_path = [
-                InterpolatedString.create(one, parameters=parameters) for one in self.field_path
+                InterpolatedString.create(name, parameters=parameters) for name in self.field_path
             ]
 
     def inject_into_request(
@@ -52,7 +52,7 @@ class CdkRequestOption:
         created.
         """
         names = [self.field_name] if self.field_path is None else self.field_path
-        *parents, last = [str(one.eval(config)) for one in names]
+        *parents, last = [str(name.eval(config)) for name in names]
         for name in parents:
             target = target.setdefault(name, {})
         target[last] = value

@@ -47,7 +47,7 @@ class CdkDeclaration(Mapping[str, Any]):
 
 def _wrap_node(value: Any) -> Any:
     if is_list(value):
-        return [_wrap_node(one) for one in value]
+        return [_wrap_node(item) for item in value]
     return CdkDeclaration(value) if is_mapping(value) else value
 
 
@@ -98,13 +98,13 @@ class CdkLegacyToPerPartitionStateMigration(CdkStateMigration):
         if not stream_state or len(self._partition_router.parent_stream_configs) != 1:
             return False
         return all(
-            is_dict(one) and one.keys() == {self._cursor_field} for one in stream_state.values()
+            is_dict(each) and each.keys() == {self._cursor_field} for each in stream_state.values()
         )
 
     def migrate(self, stream_state: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return ``{"states": [{"partition": …, "cursor": …}, …]}``, one item per parent key."""
         states = [
-            {"partition": {self._partition_key_field: key}, "cursor": one}
-            for key, one in stream_state.items()
+            {"partition": {self._partition_key_field: key}, "cursor": cursor}
+            for key, cursor in stream_state.items()
         ]
         return {"states": states}

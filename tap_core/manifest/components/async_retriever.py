@@ -52,7 +52,7 @@ class AsyncJobStatusMap:
     def get_status(self, api_status: str) -> JobStatus | None:
         """Return the SDK's job status for a status name of the API; None if it is not listed."""
         statuses: tuple[JobStatus, ...] = get_args(JobStatus)
-        return next((one for one in statuses if api_status in getattr(self, one)), None)
+        return next((status for status in statuses if api_status in getattr(self, status)), None)
 
 
 @dataclass(frozen=True, kw_only=True)

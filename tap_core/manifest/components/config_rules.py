@@ -94,10 +94,10 @@ class ConfigRemapField:
     def change(self, config: dict[str, Any]) -> None:
         """Replace the value at `field_path` in ``config``; keep a value that is not in `map`."""
         scope = {"config": config}
-        *parents, name = [str(resolve(one, scope)) for one in self.field_path]
+        *parents, name = [str(resolve(key, scope)) for key in self.field_path]
         holder: Any = config
-        for one in parents:
-            holder = holder.get(one) if isinstance(holder, dict) else None
+        for parent in parents:
+            holder = holder.get(parent) if isinstance(holder, dict) else None
         new_values = resolve(self.map, scope)
         if not isinstance(holder, dict) or not isinstance(new_values, Mapping):
             return
@@ -141,7 +141,7 @@ class ValidateAdheresToSchema:
                 reason = error if isinstance(error, UnreadableJSONError) else "it is not JSON"
                 raise ValueError(str(reason)) from None
         for fault in validator_class()(schema).iter_errors(value):
-            path = "".join(f"[{one!r}]" for one in fault.absolute_path)
+            path = "".join(f"[{key!r}]" for key in fault.absolute_path)
             where = f" at {path}" if path else ""
             wanted = json.dumps(fault.validator_value, default=str)
             raise ValueError(f"it does not match the schema{where}: {fault.validator} {wanted}")
@@ -169,7 +169,7 @@ class DpathValidator:
 
     def check(self, config: Mapping[str, Any]) -> None:
         """Raise ConfigurationError if a value in ``config`` at `field_path` is not valid."""
-        path = [str(resolve(one, {"config": config})) for one in self.field_path]
+        path = [str(resolve(key, {"config": config})) for key in self.field_path]
         for value in find_all(path)(config):
             _validate(self.validation_strategy, value, f"The setting '{'.'.join(path)}'")
 
@@ -215,7 +215,7 @@ class ConfigNormalizationRules:
 
     def convert(self, config: dict[str, Any]) -> None:
         """Apply all migrations, then all transformations, to ``config`` in place."""
-        migrations = [one for each in self.config_migrations for one in each.transformations]
+        migrations = [change for each in self.config_migrations for change in each.transformations]
         for transformation in (*migrations, *self.transformations):
             transformation.change(config)
 

@@ -361,4 +361,4 @@ def _accepts_record(close: Any) -> bool:
     """
     kinds = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
     parameters = inspect.signature(close).parameters.values()
-    return sum(one.kind in kinds for one in parameters) > 1
+    return sum(parameter.kind in kinds for parameter in parameters) > 1

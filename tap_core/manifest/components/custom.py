@@ -594,8 +594,8 @@ class CustomPartitionRouter(Custom):
     def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
         """Yield a context (a dict of partition values) for each slice of the connector's class."""
         self.owner.stream = stream
-        for one in self.instance.stream_slices():
-            yield to_context(one)
+        for stream_slice in self.instance.stream_slices():
+            yield to_context(stream_slice)
 
     def put(self, request: HTTPRequest, scope: TemplateScope) -> None:
         """Add query parameters, headers and body fields of the connector's class to a request."""

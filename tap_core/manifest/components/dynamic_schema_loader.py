@@ -125,7 +125,7 @@ class SchemaTypeIdentifier:
         if isinstance(kind, ComplexFieldType):
             return kind.schema
         if isinstance(kind, list) and len(kind) == 2:  # noqa: PLR2004  (as in airbyte-cdk)
-            return {"oneOf": [_parse_type(one) for one in kind]}
+            return {"oneOf": [_parse_type(name) for name in kind]}
         return _parse_type(kind)
 
     def _map_type(self, api_type: Any, scope: TemplateScope) -> Any:

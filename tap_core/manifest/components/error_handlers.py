@@ -106,9 +106,9 @@ def matches_action(action: str, handler: object) -> bool:
     The error handlers inside a CompositeErrorHandler are searched too.
     """
     if isinstance(handler, CompositeErrorHandler):
-        return any(matches_action(action, one) for one in handler.error_handlers)
+        return any(matches_action(action, inner) for inner in handler.error_handlers)
     filters = handler.response_filters if isinstance(handler, DefaultErrorHandler) else ()
-    return any(one.action == action for one in filters or ())
+    return any(response_filter.action == action for response_filter in filters or ())
 
 
 def default_resolution(response: requests.Response) -> ResponseResolution:
@@ -547,7 +547,7 @@ def _find_message_text(value: Any, levels: int = 50) -> str | None:
     if isinstance(value, str):
         return value
     if isinstance(value, list) and levels:
-        texts = (_find_message_text(one, levels - 1) for one in value)
+        texts = (_find_message_text(item, levels - 1) for item in value)
         return ", ".join(text for text in texts if text is not None)
     if isinstance(value, Mapping) and levels:
         message = next((value[name] for name in _MESSAGE_FIELDS if value.get(name)), None)

@@ -116,7 +116,7 @@ class RecordExpander:
         All fields are copied before the first record is yielded, because the caller may change a
         record, and thereby the parts of ``parent`` that the record contains.
         """
-        copied = [(one.record_path, one.read(parent)) for one in self.parent_fields]
+        copied = [(path.record_path, path.read(parent)) for path in self.parent_fields]
         original = copy.deepcopy(parent) if self.remain_original_record else {}
         rest: Record = {}
         if self.merge_parent:

@@ -424,7 +424,7 @@ def _make_group(batch: list[Context]) -> PartitionSlice:
 
 def _collect_keys(mappings: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the distinct keys of all mappings, in the order of their first occurrence."""
-    return list(dict.fromkeys(name for one in mappings for name in one))
+    return list(dict.fromkeys(name for mapping in mappings for name in mapping))
 
 
 def _make_response(records: Any) -> requests.Response:

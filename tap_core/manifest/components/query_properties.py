@@ -119,7 +119,7 @@ class PropertyChunking:
             yield [*names, *always]
             return
         chunk, size = list(always), 0
-        for name in names if chosen is None else [one for one in names if one in chosen]:
+        for name in names if chosen is None else [name for name in names if name in chosen]:
             length = (
                 len(name) + _SEPARATOR_LENGTH if self.property_limit_type == "characters" else 1
             )
@@ -179,7 +179,7 @@ class QueryProperties:
         chosen = None if select is None else select.select_names(stream)
         if self.property_chunking is not None:
             return list(self.property_chunking.make_chunks(names, always, chosen))
-        return [[*always, *(one for one in names if chosen is None or one in chosen)]]
+        return [[*always, *(name for name in names if chosen is None or name in chosen)]]
 
 
 def inject_properties(scope: TemplateScope, names: Sequence[str]) -> TemplateScope:

@@ -99,7 +99,7 @@ class CombinedExtractor:
     def has_union(self) -> bool:
         """True if this extractor, or one inside it, yields the records of several extractors."""
         return self.mode == "union" or any(
-            isinstance(one, CombinedExtractor) and one.has_union for one in self.extractors
+            isinstance(inner, CombinedExtractor) and inner.has_union for inner in self.extractors
         )
 
     @property
@@ -110,7 +110,7 @@ class CombinedExtractor:
 
         Each extractor then decodes the response itself. None if all take decoded documents.
         """
-        if not any(getattr(one, "replace_decoder", None) for one in self.extractors):
+        if not any(getattr(inner, "replace_decoder", None) for inner in self.extractors):
             return None
         return lambda decoder: lambda response: iter((_UndecodedResponse(response, decoder),))
 
@@ -218,7 +218,7 @@ class RecordSelector:
             transform_first: True if the transformations run before the filter. It is ignored if the
                 manifest sets `transform_before_filtering`.
         """
-        changes: _Changes = [one.transform for one in transformations]
+        changes: _Changes = [transformation.transform for transformation in transformations]
         if self.transform_before_filtering is not None:
             transform_first = self.transform_before_filtering
         steps = _RecordSteps(

@@ -185,7 +185,7 @@ class ConfigComponentsResolver(_Resolver):
         because nothing is requested from the API.
         """
         lists = self.stream_config if isinstance(self.stream_config, list) else [self.stream_config]
-        for combination in product(*(enumerate(one.values(self.config)) for one in lists)):
+        for combination in product(*(enumerate(config.values(self.config)) for config in lists)):
             yield {"components_values": _merge_items(combination)}
 
     def keeps_text(self, mapping: ComponentMappingDefinition) -> bool:
@@ -205,7 +205,7 @@ class StreamParametersDefinition:
     def __post_init__(self) -> None:
         """Raise ManifestError if `list_of_parameters_for_stream` is not a list of mappings."""
         items = self.list_of_parameters_for_stream
-        if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
+        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
             raise ManifestError("list_of_parameters_for_stream must be a list of mappings.")
 
 
@@ -223,8 +223,8 @@ class ParametrizedComponentsResolver(_Resolver):
         An item of the list becomes the variable ``components_values``. ``read`` is not used,
         because nothing is requested from the API.
         """
-        for one in self.stream_parameters.list_of_parameters_for_stream:
-            yield {"components_values": _expand_entry(one)}
+        for entry in self.stream_parameters.list_of_parameters_for_stream:
+            yield {"components_values": _expand_entry(entry)}
 
 
 @dataclass(frozen=True, kw_only=True)

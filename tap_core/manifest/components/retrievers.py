@@ -122,7 +122,7 @@ class CustomRetriever(Custom):
         Raises:
             ManifestError: `requester` or `record_selector` is missing.
         """
-        names = {one.name for one in fields(SimpleRetriever)}
+        names = {option.name for option in fields(SimpleRetriever)}
         options = {name: value for name, value in self.fields.items() if name in names}
         missing = sorted({"requester", "record_selector"} - options.keys())
         if missing:

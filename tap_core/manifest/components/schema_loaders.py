@@ -162,7 +162,7 @@ def _resolve_reference(
     resolved = _resolve_references(target, file, root, (*references, current), numbers)
     if not isinstance(resolved, dict):  # such as `true`, a schema that allows any value
         return resolved
-    return {key: one for key, one in resolved.items() if key != "definitions"}
+    return {key: value for key, value in resolved.items() if key != "definitions"}
 
 
 def _find_shared_file(file: Path, name: str) -> Path:

@@ -55,7 +55,7 @@ class TokenQuota:
 
     def matches(self, request: requests.PreparedRequest) -> bool:
         """Return True if one of the quota's matchers matches the request."""
-        return any(one.matches(request) for one in self.matchers)
+        return any(matcher.matches(request) for matcher in self.matchers)
 
     @cached_property
     def getters(self) -> dict[str, Callable[[Any], Any]]:

@@ -83,7 +83,7 @@ class AddFields:
         The condition is evaluated for each field, with the field's ``value`` and ``path`` as
         variables.
         """
-        fields = [(one.path, one.value, _make_setter(one.path)) for one in self.fields]
+        fields = [(added.path, added.value, _make_setter(added.path)) for added in self.fields]
         condition = self.condition
 
         def change(record: Record, scope: TemplateScope) -> None:
@@ -118,15 +118,15 @@ class RemoveFields:
         """
         if self.condition is not None:
             return self._remove_by_value
-        if all(len(one) == 1 and one[0].isidentifier() for one in self.field_pointers):
-            names = [one[0] for one in self.field_pointers]
+        if all(len(pointer) == 1 and pointer[0].isidentifier() for pointer in self.field_pointers):
+            names = [pointer[0] for pointer in self.field_pointers]
 
             def remove_names(record: Record, scope: TemplateScope) -> None:  # noqa: ARG001  (the Protocol's parameter)
                 for name in names:
                     record.pop(name, None)
 
             return remove_names
-        removers = [make_remover(one) for one in self.field_pointers]
+        removers = [make_remover(pointer) for pointer in self.field_pointers]
 
         def remove(record: Record, scope: TemplateScope) -> None:  # noqa: ARG001  (the Protocol's parameter)
             for remove_path in removers:
@@ -317,7 +317,7 @@ class _SnakeCaseNames(dict[str, str]):
 def _to_snake_case(name: str) -> str:
     """Return a name in snake_case without accents: ``'firstName'`` becomes ``'first_name'``."""
     parts = unicodedata.normalize("NFKD", name)
-    plain = "".join(one for one in parts if not unicodedata.combining(one))
+    plain = "".join(char for char in parts if not unicodedata.combining(char))
     words = ["" if match[1] else match[0] for match in _WORDS.finditer(plain)]
     # An empty word at the start or the end keeps a leading or trailing underscore.
     words = [*words[:1], *filter(None, words[1:-1]), *words[1:][-1:]]

@@ -119,7 +119,7 @@ class _CommandRun:
 
         ``stream`` is the stream that failed; None if the error concerns the whole command.
         """
-        if not self.wire.is_broken and not any(error is one for one in self._reported):
+        if not self.wire.is_broken and not any(error is reported for reported in self._reported):
             self._reported.append(error)
             with contextlib.suppress(OSError):
                 self.wire.write(trace_line("ERROR", error_body(error, self.hide, stream)))
