@@ -319,44 +319,6 @@ class PluginBase(abc.ABC):
         """Time when this plugin object was created, in milliseconds since 1970."""
         return self.__initialized_at
 
-    @property
-    def state(self) -> Mapping[str, Any]:
-        """State of the plugin. Only taps have one: they override this property."""
-        raise NotImplementedError
-
-    def setup_mapper(self) -> None:
-        """Create `mapper` from the settings for stream maps and flattening.
-
-        Raises:
-            StreamMapConfigError: A stream map is invalid.
-            ConfigValidationError: Flattening is enabled without a maximum level.
-        """
-        self._make_mapper()
-
-    def _make_mapper(self) -> None:
-        """Create the stream maps. Subclasses then register the schemas of their streams."""
-        from tap_core.mapper.plugin_mapper import PluginMapper
-
-        self._mapper_is_due = False
-        self._mapper = PluginMapper(plugin_config=self._config, logger=self.logger)
-
-    @property
-    def mapper(self) -> PluginMapper:
-        """Stream maps of the plugin.
-
-        Raises:
-            MapperNotInitialized: `setup_mapper` has not been called.
-        """
-        if self._mapper is None and self._mapper_is_due:
-            self._make_mapper()
-        if self._mapper is None:
-            raise MapperNotInitialized
-        return self._mapper
-
-    @mapper.setter
-    def mapper(self, mapper: PluginMapper) -> None:
-        self._mapper = mapper
-
     @classmethod
     def get_plugin_version(cls) -> str:
         """Return the version of the plugin's package, or ``[could not be detected]``."""
@@ -427,6 +389,46 @@ class PluginBase(abc.ABC):
             requirement=cls.package_name or cls.name,
             documentation_url=cls.get_documentation_url(),
         )
+
+    # State and stream maps
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """State of the plugin. Only taps have one: they override this property."""
+        raise NotImplementedError
+
+    def setup_mapper(self) -> None:
+        """Create `mapper` from the settings for stream maps and flattening.
+
+        Raises:
+            StreamMapConfigError: A stream map is invalid.
+            ConfigValidationError: Flattening is enabled without a maximum level.
+        """
+        self._make_mapper()
+
+    def _make_mapper(self) -> None:
+        """Create the stream maps. Subclasses then register the schemas of their streams."""
+        from tap_core.mapper.plugin_mapper import PluginMapper
+
+        self._mapper_is_due = False
+        self._mapper = PluginMapper(plugin_config=self._config, logger=self.logger)
+
+    @property
+    def mapper(self) -> PluginMapper:
+        """Stream maps of the plugin.
+
+        Raises:
+            MapperNotInitialized: `setup_mapper` has not been called.
+        """
+        if self._mapper is None and self._mapper_is_due:
+            self._make_mapper()
+        if self._mapper is None:
+            raise MapperNotInitialized
+        return self._mapper
+
+    @mapper.setter
+    def mapper(self, mapper: PluginMapper) -> None:
+        self._mapper = mapper
 
     # Command line and signals
 

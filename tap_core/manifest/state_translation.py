@@ -196,49 +196,6 @@ def to_cdk_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
     }
 
 
-def iterate_parent_nodes(stream: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the manifest nodes of a stream's parent streams, of their parents, and so on."""
-    cursor = stream.get("incremental_sync")
-    routers = [inner for router in _get_routers(stream) for inner in _iterate_inner_routers(router)]
-    for router in (*routers, cursor if isinstance(cursor, Mapping) else {}):
-        for parent_config in router.get("parent_stream_configs") or ():
-            parent = parent_config.get("stream") or {}
-            yield parent
-            yield from iterate_parent_nodes(parent)
-
-
-def find_partition_field(stream: Mapping[str, Any]) -> str | None:
-    """Return the name of a stream's only partition field; None for no or several fields."""
-    names = [name for router in _get_routers(stream) for name in _get_partition_fields(router)]
-    return names[0] if len(names) == 1 and "{{" not in names[0] else None
-
-
-def _get_routers(stream: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    routers = (stream.get("retriever") or {}).get("partition_router")
-    return [router for router in (routers if isinstance(routers, list) else [routers]) if router]
-
-
-def _iterate_inner_routers(router: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the manifest nodes of a partition router and of all routers inside it."""
-    yield router
-    for inner in (
-        router.get("underlying_partition_router"),
-        *(router.get("partition_routers") or ()),
-    ):
-        if isinstance(inner, Mapping):
-            yield from _iterate_inner_routers(inner)
-
-
-def _get_partition_fields(router: Mapping[str, Any]) -> list[str]:
-    parents = router.get("parent_stream_configs") or ()
-    names = [
-        router.get("cursor_field"),
-        router.get("partition_field"),
-        *(parent.get("partition_field") for parent in parents),
-    ]
-    return [name for name in names if isinstance(name, str)]
-
-
 def make_context(partition: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a partition or slice of airbyte-cdk to a context, a dict of partition values.
 
@@ -346,3 +303,49 @@ def _is_by_key(state: Mapping[str, Any], cursor_field: str) -> bool:
     return all(
         isinstance(cursor, Mapping) and set(cursor) == {cursor_field} for cursor in state.values()
     )
+
+
+# Nodes of a manifest
+
+
+def iterate_parent_nodes(stream: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the manifest nodes of a stream's parent streams, of their parents, and so on."""
+    cursor = stream.get("incremental_sync")
+    routers = [inner for router in _get_routers(stream) for inner in _iterate_inner_routers(router)]
+    for router in (*routers, cursor if isinstance(cursor, Mapping) else {}):
+        for parent_config in router.get("parent_stream_configs") or ():
+            parent = parent_config.get("stream") or {}
+            yield parent
+            yield from iterate_parent_nodes(parent)
+
+
+def find_partition_field(stream: Mapping[str, Any]) -> str | None:
+    """Return the name of a stream's only partition field; None for no or several fields."""
+    names = [name for router in _get_routers(stream) for name in _get_partition_fields(router)]
+    return names[0] if len(names) == 1 and "{{" not in names[0] else None
+
+
+def _get_routers(stream: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    routers = (stream.get("retriever") or {}).get("partition_router")
+    return [router for router in (routers if isinstance(routers, list) else [routers]) if router]
+
+
+def _iterate_inner_routers(router: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the manifest nodes of a partition router and of all routers inside it."""
+    yield router
+    for inner in (
+        router.get("underlying_partition_router"),
+        *(router.get("partition_routers") or ()),
+    ):
+        if isinstance(inner, Mapping):
+            yield from _iterate_inner_routers(inner)
+
+
+def _get_partition_fields(router: Mapping[str, Any]) -> list[str]:
+    parents = router.get("parent_stream_configs") or ()
+    names = [
+        router.get("cursor_field"),
+        router.get("partition_field"),
+        *(parent.get("partition_field") for parent in parents),
+    ]
+    return [name for name in names if isinstance(name, str)]

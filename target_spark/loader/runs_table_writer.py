@@ -55,7 +55,7 @@ def find_versions(table_format: str) -> dict[str, str]:
     ``pyspark 4.0.1, …``.
     """
     libraries = [f"pyspark {spark_version}"]
-    for coordinates in required_jars(table_format, spark_version)[:1]:
+    for coordinates in required_jars(table_format, spark_version)[:1]:  # the format's own jar
         _, artifact, number = coordinates.split(":")
         libraries.append(f"{artifact} {number}")
     if table_format == "delta":
@@ -101,37 +101,6 @@ def append_run(
         f"Table {table.name}",
         stopping=stopping,
     )
-
-
-def _prepare_columns(writer: Writer, spark: SparkSession, table: Table) -> TableSchema:
-    """Create the table ``_target_spark_runs``, or add the columns that are new in this release.
-
-    Return the resulting columns of the table.
-    """
-    types = writer.get_column_types(spark, table)
-    if types is None:
-        writer.create(spark, table, SCHEMA, TableLayout(), has_rows=True)
-        return SCHEMA
-    sources = writer.sources(spark, table)
-    columns, changes = diff_with_table(SCHEMA, types, writer.can_widen, sources)
-    if changes:
-        writer.alter(spark, table, changes)
-        writer.annotate(spark, table, columns)
-    return columns
-
-
-def _to_arrow(rows: Sequence[Mapping[str, Any]], columns: TableSchema) -> pa.Table:
-    """Return rows for the table ``_target_spark_runs`` as an Arrow table.
-
-    Columns of the table that this release does not fill are left out. A last column with the row
-    number is added.
-    """
-    filled = [column for column in columns.columns if column.is_fed]
-    arrays = {
-        column.name: pa.array([row[column.source] for row in rows], arrow_type(column.type))
-        for column in filled
-    }
-    return pa.table({**arrays, ORDINAL: pa.array(range(len(rows)), pa.int64())})
 
 
 def _append(
@@ -184,3 +153,34 @@ def _append_without_spark(
     if folder is not None:
         checkpoint_log(folder, _COMMITS_PER_CHECKPOINT)
     return True
+
+
+def _prepare_columns(writer: Writer, spark: SparkSession, table: Table) -> TableSchema:
+    """Create the table ``_target_spark_runs``, or add the columns that are new in this release.
+
+    Return the resulting columns of the table.
+    """
+    types = writer.get_column_types(spark, table)
+    if types is None:
+        writer.create(spark, table, SCHEMA, TableLayout(), has_rows=True)
+        return SCHEMA
+    sources = writer.sources(spark, table)
+    columns, changes = diff_with_table(SCHEMA, types, writer.can_widen, sources)
+    if changes:
+        writer.alter(spark, table, changes)
+        writer.annotate(spark, table, columns)
+    return columns
+
+
+def _to_arrow(rows: Sequence[Mapping[str, Any]], columns: TableSchema) -> pa.Table:
+    """Return rows for the table ``_target_spark_runs`` as an Arrow table.
+
+    Columns of the table that this release does not fill are left out. A last column with the row
+    number is added.
+    """
+    filled = [column for column in columns.columns if column.is_fed]
+    arrays = {
+        column.name: pa.array([row[column.source] for row in rows], arrow_type(column.type))
+        for column in filled
+    }
+    return pa.table({**arrays, ORDINAL: pa.array(range(len(rows)), pa.int64())})

@@ -60,7 +60,17 @@ RECORD_BYTES: Final = Limit("TARGET_SPARK_RECORD_BYTES", 16 * MIB)
 MAX_OPEN_FILES: Final = 200
 """Maximum number of spool files that are open at the same time."""
 
+_LONG_RECORD: Final = 1 << 20
+"""Minimum bytes of a record that is written without copying it."""
+
+_LARGE_ROW: Final = 2 * MIB
+LARGE_ROWS_BYTES: Final = 16 * MIB
+"""Maximum total bytes of the large rows (2 MiB or more each) in one batch. Spark needs about twenty
+times as much memory for them."""
+
 _DELETED_AT: Final = b'"_sdc_deleted_at"'
+_NO_METADATA: Final = msgspec.Raw(b"null")
+_encode_lines: Final = msgspec.json.Encoder().encode_lines
 
 
 class _Line(msgspec.Struct, gc=False):
@@ -101,17 +111,6 @@ class _Head(msgspec.Struct, gc=False, omit_defaults=True):
     t: str | None
     v: int | None
     m: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-
-
-_encode_lines: Final = msgspec.json.Encoder().encode_lines
-_NO_METADATA: Final = msgspec.Raw(b"null")
-_LONG_RECORD: Final = 1 << 20
-"""Minimum bytes of a record that is written without copying it."""
-
-_LARGE_ROW: Final = 2 * MIB
-LARGE_ROWS_BYTES: Final = 16 * MIB
-"""Maximum total bytes of the large rows (2 MiB or more each) in one batch. Spark needs about twenty
-times as much memory for them."""
 
 
 @dataclass(frozen=True)

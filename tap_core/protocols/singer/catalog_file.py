@@ -31,7 +31,13 @@ __all__ = ["find_unknown_streams", "parse_catalog"]
 _MOST_SUGGESTIONS: Final = 10
 """Number of unknown streams for which a similar one is searched, which takes long for thousands."""
 
+_MAX_BREADCRUMB: Final = 500
+"""Maximum length of a breadcrumb: twice the schema depth that Python's recursion allows."""
+
 _METHODS: Final = (REPLICATION_FULL_TABLE, REPLICATION_INCREMENTAL, REPLICATION_LOG_BASED)
+_STRING_KEYS: Final = ("tap_stream_id", "stream", "replication_key", "replication_method")
+_SCHEMA_DICT_KEYWORDS: Final = ("properties", "patternProperties")
+_SCHEMA_LIST_KEYWORDS: Final = ("anyOf", "oneOf", "allOf")
 
 
 def parse_catalog(text: str | bytes, source: str) -> dict[str, Any]:
@@ -63,9 +69,6 @@ def parse_catalog(text: str | bytes, source: str) -> dict[str, Any]:
         named = f" ({name})" if isinstance(name, str) else ""
         _check_entry(each, f"Catalog '{source}', stream {number}{named}")
     return cast("dict[str, Any]", catalog)
-
-
-_STRING_KEYS: Final = ("tap_stream_id", "stream", "replication_key", "replication_method")
 
 
 def _check_entry(entry: Mapping[str, Any], location: str) -> None:
@@ -112,10 +115,6 @@ def _check_keys(entry: Mapping[str, Any], metadata: list[dict[str, Any]], locati
         raise CatalogFileError(f"{location}: 'key_properties' is not a list of strings")
 
 
-_MAX_BREADCRUMB: Final = 500
-"""Maximum length of a breadcrumb: twice the schema depth that Python's recursion allows."""
-
-
 def _check_breadcrumbs(metadata: Iterable[Any], location: str) -> None:
     """Raise CatalogFileError if a breadcrumb in ``metadata`` is not a list of at most 500 names.
 
@@ -128,10 +127,6 @@ def _check_breadcrumbs(metadata: Iterable[Any], location: str) -> None:
                 f"{location}: a 'breadcrumb' in the metadata is not a list of at most"
                 f" {_MAX_BREADCRUMB} names"
             )
-
-
-_SCHEMA_DICT_KEYWORDS: Final = ("properties", "patternProperties")
-_SCHEMA_LIST_KEYWORDS: Final = ("anyOf", "oneOf", "allOf")
 
 
 def _check_schema(schema: Any, location: str) -> None:
