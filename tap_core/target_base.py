@@ -522,6 +522,7 @@ class Target(PluginBase, abc.ABC):
         self._states.release()
         if not self._has_ended:
             self._clean_up()
+        # An overridden `drain_all` may store records, and was not called. `Sink.clean_up` was.
         if not self._overrides("drain_all", "process_endofpipe"):
             self._states.emit()
 

@@ -148,16 +148,17 @@ class WorkerPool:
         SIGTERM, the wait ends after `GRACE_SECONDS`. Table versions and sync costs in the threads'
         copies of streams are transferred to the original streams.
         """
-        is_interrupted = error is not None and not isinstance(error, (Exception, WorkerStopped))
+        is_interrupted = (  # by a signal in this thread, not by the error of a worker
+            error is not None
+            and not isinstance(error, (Exception, WorkerStopped))
+            and error is not self.stop_signal.error
+        )
         with self._condition:
-            self.stop_signal.has_owner_failed = (
-                error is not None or self.stop_signal.has_owner_failed
-            )
+            if error is not None:
+                self.stop_signal.has_owner_failed = True
             self._ended = True
             self._condition.notify_all()
-        self._join_threads(
-            GRACE_SECONDS if is_interrupted and error is not self.stop_signal.error else None
-        )
+        self._join_threads(GRACE_SECONDS if is_interrupted else None)
         for branch in self._branches:
             for thread_copy in branch.copies():
                 _merge_copy(thread_copy, self.owner.get_thread_stream(thread_copy._origin))

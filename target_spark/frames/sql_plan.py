@@ -8,7 +8,9 @@ There are two sets of expressions, called plans, for a table schema:
   converted together, as one array per type, because Spark compiles each expression and a wide table
   may have thousands of columns.
 
-The fast plan also uses arrays if a table has many columns.
+The fast plan also uses arrays if a table has many columns. The SQL refers to the columns of
+`json_reader.read_lines`, and to ``whole`` (the record as text, if the table stores it) and
+``_inside`` (the values of nested keys).
 """
 
 from __future__ import annotations

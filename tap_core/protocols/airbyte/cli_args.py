@@ -94,7 +94,7 @@ class AirbyteCommand(Command):
         """Return the message for the user about an error of typer's command-line parser."""
         option = getattr(error, "option_name", None)
         param = getattr(error, "param", None)
-        if option is not None and not hasattr(error, "possibilities"):
+        if option is not None and not hasattr(error, "possibilities"):  # not a NoSuchOption
             return f"{option} needs the path of a file."
         if option is not None:
             return self._describe_unknown_option(option)
