@@ -44,9 +44,9 @@ class MessageLines(Generic[_Message]):
 
     Args:
         message_format: Decoder and message types of the input protocol.
-        refuse_invalid: Function for lines that cannot be decoded. It is called with the line and
+        handle_invalid: Function for lines that cannot be decoded. It is called with the line and
             the error, and may raise an error; if it returns, the line is skipped.
-        refuse_unknown: Function for messages of an unknown type. It is called with the line and the
+        handle_unknown: Function for messages of an unknown type. It is called with the line and the
             type (None if it is missing), and may raise an error; if it returns, the line is
             skipped.
     """
@@ -54,8 +54,8 @@ class MessageLines(Generic[_Message]):
     def __init__(
         self,
         message_format: MessageFormat[_Message],
-        refuse_invalid: Callable[[bytes, Exception], None],
-        refuse_unknown: Callable[[bytes, object], None],
+        handle_invalid: Callable[[bytes, Exception], None],
+        handle_unknown: Callable[[bytes, object], None],
     ) -> None:
         self.number = 0
         """Number of the last line that was decoded, from 1."""
@@ -63,8 +63,8 @@ class MessageLines(Generic[_Message]):
         self.split = splitter.feed
         self.rest = splitter.rest
         self._format = message_format
-        self._refuse_invalid = refuse_invalid
-        self._refuse_unknown = refuse_unknown
+        self._handle_invalid = handle_invalid
+        self._handle_unknown = handle_unknown
         self._replace_non_finite = NonFiniteFilter()
 
     def messages(self, lines: list[bytes]) -> Iterator[_Message]:
@@ -107,7 +107,7 @@ class MessageLines(Generic[_Message]):
                     message = self._format.restore(message, repaired, stripped)
                 return message
         except DECODE_ERRORS as error:
-            self._refuse_invalid(line, error)
+            self._handle_invalid(line, error)
             return None
-        self._refuse_unknown(line, kind)
+        self._handle_unknown(line, kind)
         return None

@@ -484,10 +484,10 @@ class Builder:
         """Return the name and the expected type of each option of a component class.
 
         A class can narrow the types, depending on other options in ``node``. Its static method
-        ``literal_types`` then returns the Python types to which a rendered template may be
+        ``get_literal_types`` then returns the Python types to which a rendered template may be
         converted.
         """
-        get_literal_types = getattr(component, "literal_types", None)
+        get_literal_types = getattr(component, "get_literal_types", None)
         if get_literal_types is None:
             return plan.field_types.items()
         types = get_literal_types(node)

@@ -95,7 +95,7 @@ class DistributedPool:
         self._begin(job.stream)
         unit = _build_work_unit(job, len(self._jobs), self._descendant_states)
         self._jobs.append((job, unit))
-        if len(self._jobs) >= self._distributor.most:
+        if len(self._jobs) >= self._distributor.max_units:
             self._send()
 
     def _begin(self, stream: SyncStream) -> None:

@@ -76,7 +76,7 @@ class WorkDistributor(Protocol):
     A protocol writer that supports other processes has one as its attribute ``distributor``.
     """
 
-    most: int
+    max_units: int
     """Maximum number of work units per call of `sync`."""
 
     def refuses(self, stream: Any, /) -> str | None:

@@ -112,7 +112,7 @@ class SparkDistributor:
         self._reserve = reserve
         self._here = frozenset(here)
         self._width = width
-        self.most: int = MAX_PARTS_PER_JOB
+        self.max_units: int = MAX_PARTS_PER_JOB
         """Maximum number of partitions that the tap may pass to one call of `sync`.
 
         The rows of one call, which is one Spark job, are loaded before the next one starts."""
@@ -264,7 +264,7 @@ class SparkDistributor:
 
     def _run(self, spark: SparkSession, task: SparkTask, address: str) -> list[PartResult]:
         slots = _count_task_slots(spark)
-        self.most = max(MAX_PARTS_PER_JOB, slots * _PARTS_PER_SLOT)
+        self.max_units = max(MAX_PARTS_PER_JOB, slots * _PARTS_PER_SLOT)
         tasks = min(len(task.parts), self._width or slots * _TASKS_PER_SLOT)
         spark.conf.set(_MAX_OPEN_FILES, len(task.streams) + 1)  # fewer make Spark sort all blocks
         numbers = spark.range(0, len(task.parts), 1, tasks)

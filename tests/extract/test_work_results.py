@@ -79,7 +79,7 @@ class Output:
 class Distributor:
     """Distributor that runs the task of Spark's workers in this process."""
 
-    most = 100
+    max_units = 100
 
     def __init__(self, tap: Tap) -> None:
         (schema,) = get_schemas(tap.streams["sums"])

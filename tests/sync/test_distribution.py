@@ -56,7 +56,7 @@ class Worker:
     """Syncs work units with a separate tap; those of ``bad`` contexts fail."""
 
     def __init__(self, kinds, bad=(), most=1_000, **given):
-        self.most = most
+        self.max_units = most
         self.bad = list(bad)
         self.parts = []
         self._rows = []

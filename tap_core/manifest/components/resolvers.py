@@ -73,7 +73,7 @@ class ComponentMappingDefinition:
         """
         return ("components_values", "stream_template_config")
 
-    literal_types = staticmethod(get_literal_types)
+    get_literal_types = staticmethod(get_literal_types)
 
     @property
     def names(self) -> frozenset[str]:

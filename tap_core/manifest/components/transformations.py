@@ -63,7 +63,7 @@ class AddedFieldDefinition:
         if not self.path:
             raise ManifestError("path is empty: name the field that is added.")
 
-    literal_types = staticmethod(get_literal_types)
+    get_literal_types = staticmethod(get_literal_types)
 
 
 @dataclass(frozen=True)

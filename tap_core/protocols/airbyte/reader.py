@@ -235,7 +235,7 @@ class AirbyteReader:
         self._expected = {each.schema_event.stream: each for each in expected}
         self._by_name = _index_by_name(self._expected)
         self._fails_on_undeclared = fails_on_undeclared
-        self._lines = MessageLines(_FORMAT, self._refuse_invalid, self._refuse_unknown)
+        self._lines = MessageLines(_FORMAT, self._handle_invalid, self._handle_unknown)
         self._times = _Times()
         self._has_yielded_schemas = False
         self._statuses: dict[StreamId, set[Progress]] = {}
@@ -373,7 +373,7 @@ class AirbyteReader:
 
     # Lines
 
-    def _refuse_invalid(self, line: bytes, error: Exception) -> None:
+    def _handle_invalid(self, line: bytes, error: Exception) -> None:
         number = self._lines.number
         if self._check is not None and strip_line(line, number).startswith(b"{"):
             raise InvalidInputLine(
@@ -382,7 +382,7 @@ class AirbyteReader:
             ) from error
         self._skip_line(line, describe_decode_error(error))
 
-    def _refuse_unknown(self, line: bytes, kind: object) -> None:
+    def _handle_unknown(self, line: bytes, kind: object) -> None:
         if not isinstance(kind, str):  # a string may be a type of a newer protocol version
             self._skip_line(line, "it has no type")
         elif kind == "SCHEMA":

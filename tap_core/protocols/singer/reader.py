@@ -153,7 +153,7 @@ class SingerReader:
         self._check = check
         self._limits = limits or FileLimits()
         self._schemas: dict[str, SchemaEvent] = {}
-        self._lines = MessageLines(_FORMAT, self._refuse_invalid, self._refuse_unknown)
+        self._lines = MessageLines(_FORMAT, self._handle_invalid, self._handle_unknown)
         self._streams: dict[str, StreamId] = {}
 
     def feed(self, data: bytes) -> Iterator[Event]:
@@ -222,13 +222,13 @@ class SingerReader:
             stream = self._get_stream_id(chunk.stream)
             yield Rows(stream, rows, extracted_at=times, version=chunk.version)
 
-    def _refuse_invalid(self, line: bytes, error: Exception) -> None:
+    def _handle_invalid(self, line: bytes, error: Exception) -> None:
         reason = describe_decode_error(error)
         if line.lstrip()[:1] != b"{":
             reason += "; a tap writes messages to standard output, and logs to standard error"
         raise _make_line_error(self._lines.number, line, reason) from error
 
-    def _refuse_unknown(self, line: bytes, kind: object) -> None:
+    def _handle_unknown(self, line: bytes, kind: object) -> None:
         reason = f"its type is {kind!r}" if kind else "it has no type"
         raise _make_line_error(self._lines.number, line, reason, UnknownMessageType)
 
