@@ -202,14 +202,14 @@ class PluginBase(abc.ABC):
             TypeError: The configuration is neither a mapping nor a path.
         """
         self._config: dict[str, Any] = {}
-        given = _load_config(config)
-        found = EnvironmentConfig({}, {})
+        self._config.update(_load_config(config))
+        environment = EnvironmentConfig({}, {})
         if parse_env_config:
-            found = read_environment(self._full_schema(), self._env_var_prefix)
-        self._config = {**given, **found.values}
+            environment = read_environment(self._full_schema(), self._env_var_prefix)
+        self._config.update(environment.values)
         check_nesting(self._config)
         self._config = deep_copy_config(self._config)
-        self._env_faults = found.faults
+        self._env_faults = environment.faults
         register_secrets(self, collect_secrets(self._config, self._full_schema()))
         self._misspelled = list(suggest_misspelled_settings(self._config, self._full_schema()))
         self._fill_defaults()
@@ -221,7 +221,8 @@ class PluginBase(abc.ABC):
         if validate_config or own_check:
             self._validate_config(raise_errors=validate_config)
         else:
-            self._warn_of_environment()
+            for fault in self._env_faults.values():
+                self.logger.warning("%s; the variable is ignored", fault)
         self.__initialized_at = int(time.time() * 1000)
         self._setup_signal_handlers()
 
@@ -284,10 +285,6 @@ class PluginBase(abc.ABC):
         The default is an empty list; subclasses override it.
         """
         return []
-
-    def _warn_of_environment(self) -> None:
-        for fault in self._env_faults.values():
-            self.logger.warning("%s; the variable is ignored", fault)
 
     @classproperty
     def _env_var_prefix(cls) -> str:  # noqa: N805
