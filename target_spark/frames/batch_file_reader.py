@@ -22,6 +22,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -400,7 +401,7 @@ def _find_text_blocks(lines: DataFrame) -> list[_Block]:
             ),
         )
     )
-    return sorted((_Block(*row) for row in blocks.collect()), key=_get_position)
+    return sorted((_Block(*row) for row in blocks.collect()), key=attrgetter("file", "offset"))
 
 
 def _select_parquet_lines(frame: DataFrame, in_json: Collection[str]) -> DataFrame:
@@ -417,11 +418,7 @@ def _find_parquet_blocks(frame: DataFrame) -> list[_Block]:
     deletes = int(DELETED_AT in frame.columns)
     files = frame.selectExpr("`_metadata`.`file_path` AS `file`").groupBy("file").count()
     blocks = (_Block(row[0], 0, 0, row[1], row[1], deletes) for row in files.collect())
-    return sorted(blocks, key=_get_position)
-
-
-def _get_position(block: _Block) -> tuple[str, int]:
-    return block.file, block.offset
+    return sorted(blocks, key=attrgetter("file"))
 
 
 def _write_spool_lines(spark: SparkSession, read: DataFrame, starts: str, path: str) -> int:

@@ -84,7 +84,6 @@ def send_outcome(url: str, report: Mapping[str, Any]) -> None:
         logger=logger,
         respect_retry_after=False,  # its Retry-After may be an hour; see _iterate_waits
     )(_post)
-    reason = None
     try:
         reason = post(url, document)
     except RetriableAPIError as error:

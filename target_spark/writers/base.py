@@ -122,11 +122,11 @@ class Writer(Protocol):
         """True if `upsert` stores the batch on disk, so that Spark computes its rows only once."""
         ...
 
-    def can_widen(self, old: str, new: str, /) -> bool:
+    def can_widen(self, old: str, new: str) -> bool:
         """Return True if a column's type can be changed from ``old`` to ``new`` (DDL) in place."""
         ...
 
-    def get_column_types(self, spark: SparkSession, /, table: Table) -> Mapping[str, str] | None:
+    def get_column_types(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
         """Return the type (DDL) of each column, in table order, or None if there is no table.
 
         Raises:
@@ -137,7 +137,6 @@ class Writer(Protocol):
     def create(
         self,
         spark: SparkSession,
-        /,
         table: Table,
         table_schema: TableSchema,
         layout: TableLayout,
@@ -157,7 +156,7 @@ class Writer(Protocol):
         ...
 
     def describe_layout_mismatch(
-        self, spark: SparkSession, /, table: Table, table_schema: TableSchema, layout: TableLayout
+        self, spark: SparkSession, table: Table, table_schema: TableSchema, layout: TableLayout
     ) -> str | None:
         """Describe a table's partitioning and clustering if they differ from the settings.
 
@@ -166,11 +165,11 @@ class Writer(Protocol):
         """
         ...
 
-    def get_partition_columns(self, spark: SparkSession, /, table: Table) -> Collection[str]:
+    def get_partition_columns(self, spark: SparkSession, table: Table) -> Collection[str]:
         """Return a table's partition columns that store the texts in `PARTITION_NULLS` as null."""
         ...
 
-    def alter(self, spark: SparkSession, /, table: Table, changes: Sequence[SchemaChange]) -> None:
+    def alter(self, spark: SparkSession, table: Table, changes: Sequence[SchemaChange]) -> None:
         """Add columns and nested fields to a table, and widen column types.
 
         Each resulting commit repeats the metadata of target-spark's newest commit, so that a later
@@ -178,7 +177,7 @@ class Writer(Protocol):
         """
         ...
 
-    def sources(self, spark: SparkSession, /, table: Table) -> Mapping[str, str] | None:
+    def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
         """Return the source property of each renamed column: ``{"`user_id`": "user-id"}``.
 
         Keys are the quoted names of columns and of struct fields. Return None if another program
@@ -186,11 +185,11 @@ class Writer(Protocol):
         """
         ...
 
-    def annotate(self, spark: SparkSession, /, table: Table, table_schema: TableSchema) -> None:
+    def annotate(self, spark: SparkSession, table: Table, table_schema: TableSchema) -> None:
         """Store column comments, and the property names of renamed columns, in a table."""
         ...
 
-    def drop_not_null(self, spark: SparkSession, /, table: Table, keep: Collection[str]) -> None:
+    def drop_not_null(self, spark: SparkSession, table: Table, keep: Collection[str]) -> None:
         """Drop the NOT NULL constraints of a table's columns, except of the columns ``keep``."""
         ...
 
@@ -214,7 +213,7 @@ class Writer(Protocol):
         ...
 
     def upsert(
-        self, table: Table, df: DataFrame, keys: MergeKeys, commit: CommitMetadata, /
+        self, table: Table, df: DataFrame, keys: MergeKeys, commit: CommitMetadata
     ) -> CommitStats:
         """Replace the table rows whose keys occur in the batch, and add the rows with new keys.
 
@@ -226,7 +225,7 @@ class Writer(Protocol):
         ...
 
     def history(
-        self, table: Table, df: DataFrame, keys: MergeKeys, commit: CommitMetadata, /
+        self, table: Table, df: DataFrame, keys: MergeKeys, commit: CommitMetadata
     ) -> CommitStats:
         """Apply a batch to an SCD2 table, which keeps all versions of each row.
 
@@ -250,7 +249,6 @@ class Writer(Protocol):
     def delete_versions(
         self,
         spark: SparkSession,
-        /,
         table: Table,
         deletion: VersionDelete,
         commit: CommitMetadata,
@@ -264,19 +262,19 @@ class Writer(Protocol):
         """
         ...
 
-    def maintain(self, spark: SparkSession, /, table: Table, options: MaintenanceOptions) -> None:
+    def maintain(self, spark: SparkSession, table: Table, options: MaintenanceOptions) -> None:
         """Compact a table's files and remove old ones, as the options configure.
 
         Each resulting commit repeats the metadata of target-spark's newest commit.
         """
         ...
 
-    def commit_empty(self, spark: SparkSession, /, table: Table, commit: CommitMetadata) -> None:
+    def commit_empty(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
         """Make a commit without rows, to store metadata such as the newest state in a table."""
         ...
 
     def get_last_metadata(
-        self, spark: SparkSession, table: Table, known: CommitMetadata | None = None, /
+        self, spark: SparkSession, table: Table, known: CommitMetadata | None = None
     ) -> CommitMetadata | None:
         """Return the metadata that target-spark stored in its newest commit to a table, or None.
 
@@ -285,14 +283,14 @@ class Writer(Protocol):
         """
         ...
 
-    def is_empty(self, spark: SparkSession, /, table: Table) -> bool:
+    def is_empty(self, spark: SparkSession, table: Table) -> bool:
         """Return True if a table has no rows. An upsert then appends instead of merging."""
         ...
 
-    def rows(self, spark: SparkSession, /, table: Table) -> DataFrame:
+    def rows(self, spark: SparkSession, table: Table) -> DataFrame:
         """Return the current rows of a table as a DataFrame."""
         ...
 
-    def drop(self, spark: SparkSession, /, table: Table) -> None:
+    def drop(self, spark: SparkSession, table: Table) -> None:
         """Remove a table from its catalog and delete its files."""
         ...
