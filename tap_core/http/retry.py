@@ -101,12 +101,12 @@ def with_retries(
             instead. The default, ``bool``, returns False.
     """
 
-    def jittered(wait: float) -> float:
+    def add_jitter(wait: float) -> float:
         return max(0.0, limit_wait(wait if isinstance(wait, _ServerWait) else jitter(wait)))
 
     def decorate(function: _Function) -> _Function:
         @functools.wraps(function)
-        def tried(*args: Any, **kwargs: Any) -> Any:
+        def call_with_retries(*args: Any, **kwargs: Any) -> Any:
             waits, begun = wait_generator(), time.monotonic()
             waits.send(None)  # the generator may start measuring time here
             try:
@@ -115,7 +115,7 @@ def with_retries(
                 failure = error
             passed = time.monotonic() - begun
 
-            def waiting(details: Details) -> None:
+            def handle_failure(details: Details) -> None:
                 details["elapsed"] += passed
                 count_retry("http")
                 handler(details)
@@ -127,14 +127,14 @@ def with_retries(
                 RETRYABLE_ERRORS,
                 max_tries=lambda: limit_tries(max_tries()),
                 giveup=lambda error: is_permanent_failure(error) or is_over(),
-                on_backoff=waiting,
-                jitter=jittered,
+                on_backoff=handle_failure,
+                jitter=add_jitter,
                 logger=logger,
                 backoff_log_level=logging.DEBUG,  # the handler logs it, with the stream
                 giveup_log_level=logging.DEBUG,  # the caller reports the error
             )(_failed_once(function, failure))(*args, **kwargs)
 
-        return cast("_Function", tried)
+        return cast("_Function", call_with_retries)
 
     return decorate
 
@@ -148,7 +148,7 @@ def _failed_once(function: _Function, failure: Exception) -> _Function:
     failures = [failure]
 
     @functools.wraps(function)
-    def tried(*args: Any, **kwargs: Any) -> Any:
+    def raise_or_call(*args: Any, **kwargs: Any) -> Any:
         if failures:
             raise failures.pop()
         IN_FORCE.retried = IN_FORCE.last
@@ -157,7 +157,7 @@ def _failed_once(function: _Function, failure: Exception) -> _Function:
         finally:
             IN_FORCE.retried = None
 
-    return cast("_Function", tried)
+    return cast("_Function", raise_or_call)
 
 
 def is_permanent_failure(error: Exception) -> bool:

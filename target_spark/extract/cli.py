@@ -144,8 +144,8 @@ def _load_tap(
     if arguments.read_range is not None:
         apply_range(tap, arguments.read_range)
         _refuse_overwrites(tap, target, options)
-    reading = _TapSync(target, tap, source, options, arguments.here, state)
-    faults = target.run_load(ProtocolBinding(SingerReader(), options), reading, retries_tasks=True)
+    tap_sync = _TapSync(target, tap, source, options, arguments.here, state)
+    faults = target.run_load(ProtocolBinding(SingerReader(), options), tap_sync, retries_tasks=True)
     return 1 if faults else 0
 
 

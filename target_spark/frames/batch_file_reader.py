@@ -195,14 +195,14 @@ def spool_lines_from_files(
         starts, ordinal_offsets = _compute_ordinals(files, scans, ordinal_shift)
         nans_replaced = 0
         paths: list[str] = []
-        for scan, block_starts in zip(scans, starts, strict=True):
+        for scan, scan_starts in zip(scans, starts, strict=True):
             if scan.blocks:
                 paths.append(f"{path}/{len(paths)}")
                 nans_replaced += _write_spool_lines(
-                    spark, scan.lines, _build_starts_table(block_starts), paths[-1]
+                    spark, scan.lines, _build_starts_table(scan_starts), paths[-1]
                 )
-    reads = [item for block_starts in starts for item in block_starts.items()]
-    rows = sum(block.rows * len(starts_of_block) for block, starts_of_block in reads)
+    reads = [item for scan_starts in starts for item in scan_starts.items()]
+    rows = sum(block.rows * len(block_starts) for block, block_starts in reads)
     deletes = any(block.deletes for block, _ in reads)
     return BatchFileFrame(tuple(paths), rows, ordinal_offsets, nans_replaced, deletes)
 
@@ -462,8 +462,8 @@ def _build_starts_table(starts: _BlockStarts) -> str:
     An ordinal is the position of a row in the input. A block is a section of a file.
     """
     rows = []
-    for block, starts_of_block in starts.items():
-        for start in starts_of_block:
+    for block, block_starts in starts.items():
+        for start in block_starts:
             numbers = (block.offset, block.first_id, block.line_count, start.ordinal)
             values = [sql_literal(block.file), *(f"{number}L" for number in numbers)]
             values.append("CAST(NULL AS BIGINT)" if start.version is None else f"{start.version}L")

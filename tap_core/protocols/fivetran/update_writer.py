@@ -247,13 +247,13 @@ class UpdateWriter:
         """
         name, columns = schema_event.stream.name, build_columns(schema_event)
         progress = self._progress.get(name)
-        if progress is not None:
-            if not any(column.has_record for column in progress.table.columns):
-                # A schema without properties here means that all of them were deselected.
-                columns = tuple(column for column in columns if not column.has_record)
-            return replace(progress.table, columns=columns)
-        schema = (schema_event.stream.namespace or name) if self._has_schemas else None
-        return SourceTable(TableId(name, schema), columns, name, name)
+        if progress is None:
+            schema = (schema_event.stream.namespace or name) if self._has_schemas else None
+            return SourceTable(TableId(name, schema), columns, name, name)
+        if not any(column.has_record for column in progress.table.columns):
+            # A schema without properties here means that all of them were deselected.
+            columns = tuple(column for column in columns if not column.has_record)
+        return replace(progress.table, columns=columns)
 
     def _select_columns(self, table: SourceTable) -> SourceTable:
         selection = self._find_selection(table.id)

@@ -187,10 +187,11 @@ def find_unknown_streams(
                 f" has no bookmark. Use one of {', '.join(_METHODS)} in the catalog."
             )
     if unknown:
-        free = [name for name, stream in streams.items() if stream.tap_stream_id not in listed]
-        near = {name: find_similar(name, free) for name in unknown[:_MOST_SUGGESTIONS]}
+        unlisted = [name for name, stream in streams.items() if stream.tap_stream_id not in listed]
+        similar = {name: find_similar(name, unlisted) for name in unknown[:_MOST_SUGGESTIONS]}
         shown = [
-            f"{name} (did you mean {near[name]!r}?)" if near.get(name) else name for name in unknown
+            f"{name} (did you mean {similar[name]!r}?)" if similar.get(name) else name
+            for name in unknown
         ]
         yield f"The catalog has streams that this tap does not: {', '.join(shown)}"
 
