@@ -26,7 +26,7 @@ from target_spark.loader.batch_file_checks import (
     find_json_columns,
     get_file_key,
 )
-from target_spark.spark.access_protection import is_local_master
+from target_spark.spark.access_protection import runs_on_this_machine
 from target_spark.storage.commit_retry import (
     FailureKind,
     classify_failure,
@@ -109,7 +109,7 @@ def _check_and_download(
     if not remote_files or is_remote_session(spark):
         return checked
     download_folder.mkdir(mode=0o700)
-    reads_copies = is_local_master(spark.sparkContext.master or "")
+    reads_copies = runs_on_this_machine(spark.sparkContext.master or "")
     full = disk_full_context(
         f"uncommitted rows ({download_folder.parent})",
         "Free space there, or set staging",

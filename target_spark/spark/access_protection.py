@@ -20,9 +20,9 @@ from tap_core.redaction import SECRET_NAME_PATTERN, SPARK_REDACTION_REGEX
 __all__ = [
     "find_weaknesses",
     "find_weaknesses_of_remote",
-    "is_local_master",
     "loopback_environment",
     "protective_conf",
+    "runs_on_this_machine",
     "warn_if_open",
 ]
 
@@ -56,7 +56,7 @@ _UNPROTECTED_LOCAL: Final = (
 )
 
 
-def is_local_master(master: str) -> bool:
+def runs_on_this_machine(master: str) -> bool:
     """Return True if Spark runs all executors on this machine, as with the master ``local[*]``."""
     return master.startswith(_LOCAL_MASTERS)
 
@@ -84,9 +84,9 @@ def loopback_environment(master: str, environ: Mapping[str, str] | None = None) 
         environ: The environment variables to check; None for those of this process.
     """
     variables = os.environ if environ is None else environ
-    return (
-        {_LOCAL_IP: _LOOPBACK} if is_local_master(master) and not variables.get(_LOCAL_IP) else {}
-    )
+    if variables.get(_LOCAL_IP) or not runs_on_this_machine(master):
+        return {}
+    return {_LOCAL_IP: _LOOPBACK}
 
 
 def warn_if_open(master: str, conf: Mapping[str, str]) -> None:

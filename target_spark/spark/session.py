@@ -36,9 +36,9 @@ from target_spark.errors import (
 )
 from target_spark.phase_timing import FETCH, START, Phases
 from target_spark.spark.access_protection import (
-    is_local_master,
     loopback_environment,
     protective_conf,
+    runs_on_this_machine,
     warn_if_open,
 )
 from target_spark.spark.exact_value_conf import describe_conflict, exact_conf, find_conflicts
@@ -383,7 +383,7 @@ def _build_default_conf(master: str) -> dict[str, str]:
         **_LARGE_ROWS,
         **protective_conf(master),
     }
-    if is_local_master(master):  # the machine's host name may resolve to another address
+    if runs_on_this_machine(master):  # the machine's host name may resolve to another address
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if master.startswith("local"):
         conf["spark.sql.shuffle.partitions"] = str(min(8, max(2, os.cpu_count() or 2)))
