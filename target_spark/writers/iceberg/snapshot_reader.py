@@ -198,8 +198,12 @@ def _query_snapshots(
     )
     for _ in range(_READS):
         rows = spark.sql(query).collect()
-        current = next((row.snapshot_id for row in rows if row.summary is None), None)
-        by_id = {row.snapshot_id: IcebergSnapshot(*row) for row in rows if row.summary is not None}
+        current = next((id_ for id_, _, summary in rows if summary is None), None)
+        by_id = {
+            id_: IcebergSnapshot(id_, parent, summary)
+            for id_, parent, summary in rows
+            if summary is not None
+        }
         if current is None or current in by_id:
             return current, by_id
     raise ConflictError(f"Table {table.name}: other programs commit to it faster than it is read")
