@@ -33,7 +33,7 @@ def test_endless_settings_file_is_rejected():
 def test_catalog_and_state_files_have_a_size_limit(monkeypatch):
     monkeypatch.setattr("tap_core.parsing.command_line.STATE_BYTES", 1000)
     with pytest.raises(CatalogFileError, match="'/dev/zero' cannot be read: it is longer than"):
-        cli._read_catalog("/dev/zero")
+        cli.read_catalog("/dev/zero")
     with pytest.raises(StateFileError, match="State file '/dev/zero' cannot be read"):
         read_input_file("/dev/zero", StateFileError, "State")
     monkeypatch.setattr("tap_core.singerlib.json.STATE_BYTES", 1000)
