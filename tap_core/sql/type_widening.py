@@ -26,15 +26,27 @@ _RANKS: Final[tuple[tuple[tuple[type, ...], int], ...]] = (
 _WITHOUT_DATETIME: Final = frozenset({"cockroachdb", "postgresql", "redshift"})
 """Databases that support TIMESTAMP, but not the type name DATETIME."""
 
+_UNLIMITED_DECIMALS: Final = frozenset({"cockroachdb", "postgresql", "sqlite"})
+"""Databases whose DECIMAL without a precision does not round fractions to a fixed scale."""
+
 
 def adapt_type(sql_type: _Type, dialect: Dialect) -> _Type:
     """Return a column type, or a similar type if the database does not support it.
 
-    Example: PostgreSQL has no type name DATETIME, so TIMESTAMP is returned.
+    PostgreSQL has no type name DATETIME, so TIMESTAMP is returned. DECIMAL without a precision is
+    one of whole numbers in MySQL, SQL Server and other databases, so DOUBLE is returned.
     """
     if type(sql_type) is sa.DATETIME and dialect.name in _WITHOUT_DATETIME:
         return sa.DateTime(timezone=sql_type.timezone)
+    if _is_plain_decimal(sql_type) and dialect.name not in _UNLIMITED_DECIMALS:
+        return sa.Double()
     return sql_type
+
+
+def _is_plain_decimal(sql_type: _Type) -> bool:
+    """Return True for SQLAlchemy's DECIMAL and NUMERIC without a precision."""
+    is_decimal = type(sql_type) in {sa.DECIMAL, sa.NUMERIC, sa.Numeric}
+    return is_decimal and getattr(sql_type, "precision", None) is None
 
 
 def infer_value_type(sql_type: _Type) -> type:

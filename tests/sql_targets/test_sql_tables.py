@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects import mssql, mysql, oracle, postgresql, sqlite
 
 from tap_core.exceptions import ConformedNameClashException
 from tap_core.sql.connector import SQLConnector
@@ -19,7 +19,7 @@ from tap_core.sql.identifiers import (
     replace_leading_digit,
     snakecase,
 )
-from tap_core.sql.type_widening import is_wider, loses_precision
+from tap_core.sql.type_widening import adapt_type, is_wider, loses_precision
 from tests.sql_targets.small_target import read_rows, read_types
 
 KNOWN = {"properties": {"id": {"type": "integer"}, "name": {"type": "string"}}}
@@ -325,6 +325,26 @@ def test_wider_and_lossy_type_changes_are_recognized(current, new, false, more):
 
 
 # Names
+
+
+@pytest.mark.parametrize(
+    ("dialect", "wanted"),
+    [
+        (postgresql, "DECIMAL"),
+        (sqlite, "DECIMAL"),
+        (mysql, "DOUBLE"),
+        (mssql, "DOUBLE PRECISION"),
+        (oracle, "DOUBLE PRECISION"),
+    ],
+)
+def test_columns_of_numbers_keep_fractions(dialect, wanted):
+    made = dialect.dialect()
+    numbers = SQLConnector().to_sql_type({"type": ["number", "null"]})
+    assert adapt_type(numbers, made).compile(dialect=made) == wanted
+    exact = SQLConnector().to_sql_type(
+        {"type": "string", "format": "x-singer.decimal", "precision": 20, "scale": 5}
+    )
+    assert adapt_type(exact, made) is exact
 
 
 @given(st.text(min_size=1))
