@@ -90,6 +90,8 @@ _STATUS_FIRST: Final = re.compile(r"\s*(?:HTTP )?([45]\d\d)\b")
 """HTTP status at the start of an error message, as in `RESTStream.response_error_message`."""
 _INSUFFICIENT_PRIVILEGE: Final = "42501"
 """SQLSTATE of a statement for which the user of a database lacks a privilege."""
+_TRANSACTION_TIMEOUTS: Final = frozenset({"25P03", "25P04"})
+"""SQLSTATEs of connections that PostgreSQL closed because a transaction was idle or too long."""
 _MAX_CAUSES: Final = 10
 _SDK_ERRORS: Final = (SingerSDKError, SingerError)
 """Base classes of errors whose messages are written for users."""
@@ -329,6 +331,8 @@ def _is_database_login_failure(error: BaseException) -> bool:
 def _is_transient(error: BaseException) -> bool:
     """Return True if a retry may succeed, according to an error's class or HTTP status."""
     if isinstance(error, _TRANSIENT_ERRORS):
+        return True
+    if not _TRANSACTION_TIMEOUTS.isdisjoint(get_sql_states(error)):
         return True
     status = get_http_status(error)
     if status is not None:

@@ -50,6 +50,12 @@ class OperationalError(Exception):
         self.orig = SimpleNamespace(sqlstate=state)
 
 
+class InternalError(Exception):
+    """An error of PostgreSQL's class 25, which drivers do not take for an operational one."""
+
+    sqlstate = "25P03"
+
+
 @pytest.mark.parametrize(
     "error, kind",
     [
@@ -77,6 +83,7 @@ class OperationalError(Exception):
         (ConnectionResetError(104, "reset"), TRANSIENT),
         (TimeoutError("slow"), TRANSIENT),
         (OperationalError("cannot connect", "08006"), TRANSIENT),
+        (InternalError("terminating connection due to idle-in-transaction timeout"), TRANSIENT),
         (behind(RuntimeError("outer"), requests.Timeout("inner")), TRANSIENT),
         (FatalAPIError("404 Client Error: Not Found for path: /users"), SYSTEM),
         (AccessTokenError("the response has no access_token", status=200), SYSTEM),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from decimal import Decimal, localcontext
 from pathlib import Path
@@ -13,7 +14,7 @@ import jsonschema
 import pytest
 
 from tests.postgres import Server
-from tests.samples.postgres_tap import SAMPLE, Source, environment
+from tests.samples.postgres_tap import SAMPLE, Source, TapPostgres, environment
 
 ODD_NAMES = [
     "Upper",
@@ -245,6 +246,21 @@ def test_server_settings_of_the_database_do_not_change_values(source: Source) ->
         "f": Decimal("0.1"),
         "b": "01ff",
     }
+
+
+def test_time_limit_of_idle_transactions_does_not_end_a_slow_run(source: Source) -> None:
+    source.run(
+        f"ALTER DATABASE {source.database.name} SET idle_in_transaction_session_timeout = 50"
+    )
+    source.run("CREATE TABLE t AS SELECT generate_series(1, 2500) AS id")
+    tap = TapPostgres(config=source.database.settings)
+    try:
+        rows = iter(tap.streams["public-t"].get_records(None))
+        next(rows)
+        time.sleep(0.3)
+        assert sum(1 for _ in rows) == 2499
+    finally:
+        tap.tap_connector._engine.dispose()
 
 
 def test_hstore_and_citext_are_read(source: Source) -> None:

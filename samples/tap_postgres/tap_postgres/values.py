@@ -30,7 +30,7 @@ LAST = "9999-12-31T23:59:59.999999+00:00"
 """First and last date-time of ISO 8601, which replace infinity and years outside this range."""
 
 # Settings of each connection, which override those of the user and of the database: time stamps in
-# UTC, and floats with all digits.
+# UTC, and floats with all digits. A transaction is idle while a slow target stores rows.
 SESSION_SETTINGS = {
     "client_encoding": "UTF8",
     "TimeZone": "UTC",
@@ -38,6 +38,7 @@ SESSION_SETTINGS = {
     "IntervalStyle": "iso_8601",
     "bytea_output": "hex",
     "extra_float_digits": "3",
+    "idle_in_transaction_session_timeout": "0",
 }
 SET_APPLICATION_NAME = """set_config('application_name',
     coalesce(nullif(current_setting('application_name'), ''), 'tap-postgres'), false)"""
