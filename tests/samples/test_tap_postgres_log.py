@@ -370,6 +370,25 @@ def test_user_without_the_right_to_replicate_is_told_so(source: LogSource) -> No
         source.run(f"DROP OWNED BY {name}", f"DROP USER {name}")
 
 
+def test_role_of_amazon_rds_replaces_the_right_to_replicate(source: LogSource) -> None:
+    """RDS's server accepts its members; this one rejects them, with a message of its own."""
+    name = f"r{source.database.name}"
+    source.run(
+        "CREATE TABLE t (id int PRIMARY KEY)",
+        f"CREATE USER {name} PASSWORD 'p'",
+        f"GRANT SELECT ON t TO {name}",
+        "CREATE ROLE rds_replication",
+    )
+    try:
+        with pytest.raises(ConfigurationError, match=f"GRANT rds_replication TO {name}"):
+            source.read(user=name, password="p")
+        source.run(f"GRANT rds_replication TO {name}")
+        with pytest.raises(ConfigurationError, match="cannot be created"):
+            source.read(user=name, password="p")
+    finally:
+        source.run(f"DROP OWNED BY {name}", f"DROP USER {name}", "DROP ROLE rds_replication")
+
+
 def test_server_without_logical_replication_is_told_so(postgres: Server, tmp_path: Path) -> None:
     with postgres.database() as database:
         source = LogSource(database, tmp_path)

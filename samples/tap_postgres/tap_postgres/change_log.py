@@ -63,8 +63,14 @@ WAIT_SECONDS = 0.05
 SLOT_SECONDS = 30.0
 LOG_SECONDS = 5.0
 
+# Amazon RDS grants membership in a role instead of the attribute REPLICATION.
 SERVER = """
-    SELECT current_setting('wal_level'), rolreplication OR rolsuper, current_user::text
+    SELECT current_setting('wal_level'),
+        rolreplication OR rolsuper OR EXISTS (SELECT FROM pg_catalog.pg_roles AS granted
+            WHERE granted.rolname = 'rds_replication'
+            AND pg_has_role(current_user, granted.oid, 'MEMBER')),
+        EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'rds_replication'),
+        current_user::text
     FROM pg_catalog.pg_roles WHERE rolname = current_user
 """
 PUBLICATION = """
@@ -385,16 +391,19 @@ class PostgresLog(ChangeLog):
         return end
 
     def _check_server(self, connection: sa.Connection) -> None:
-        level, may_replicate, user = connection.execute(sa.text(SERVER)).one()
+        level, may_replicate, is_rds, user = connection.execute(sa.text(SERVER)).one()
         if level != "logical":
             raise ConfigurationError(
                 f"LOG_BASED streams need wal_level = logical, but the server has '{level}': set it"
-                " in postgresql.conf and restart the server."
+                " in postgresql.conf (on Amazon RDS: rds.logical_replication = 1 in the parameter"
+                " group) and restart the server."
             )
         if not may_replicate:
-            raise ConfigurationError(
-                f"User '{user}' may not read the log: run ALTER ROLE {_quote(user)} REPLICATION."
+            name = _quote(user)
+            remedy = (
+                f"GRANT rds_replication TO {name}" if is_rds else f"ALTER ROLE {name} REPLICATION"
             )
+            raise ConfigurationError(f"User '{user}' may not read the log: run {remedy}.")
 
     def _check_tables(self, connection: sa.Connection, names: Mapping[str, Any]) -> None:
         """Check that each table has a key, no child tables, and is in the publication."""
