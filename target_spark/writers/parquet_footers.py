@@ -3,13 +3,14 @@
 Readers of a Delta table skip files by the bounds (minimum and maximum) of their columns. The bounds
 come from the file's footer, so no row is read again. The bounds may be wider than the values, but
 never narrower: long strings are truncated, and timestamps are rounded to milliseconds.
-Floating-point columns have no bounds, because Parquet ignores NaN, which Spark sorts as the largest
-value. Boolean and binary columns and nested fields have no bounds either. Source: the Delta
-protocol, "Per-file Statistics".
+Binary columns and nested fields have no bounds. deltalake's filters find no rows if another column
+has none. Floating-point bounds ignore NaN, which Spark sorts as the largest value, but the target
+writes no NaN. Source: the Delta protocol, "Per-file Statistics".
 """
 
 from __future__ import annotations
 
+import math
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -30,6 +31,7 @@ _LAST_CHARACTER: Final = "\U0010ffff"
 """The greatest Unicode character. Appended to a truncated string, it gives an upper bound."""
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
+_LAST_MILLISECOND: Final = datetime(9999, 12, 31, 23, 59, 59, 999_000, timezone.utc)
 _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 
 
@@ -108,7 +110,7 @@ def _get_column_bounds(chunks: list[Any]) -> tuple[Any, Any] | None:
 
 
 class _UnboundedError(ValueError):
-    """Error for a column type whose bounds are not written to Delta's log, such as a float."""
+    """Error for a value whose bounds are not written to Delta's log, such as binary data."""
 
 
 def _to_lower_bound(value: Any) -> Any:
@@ -125,17 +127,21 @@ def _to_upper_bound(value: Any) -> Any:
             raise _UnboundedError
         return value[:_LONGEST_STRING] + _LAST_CHARACTER
     if isinstance(value, datetime):
+        if value.replace(tzinfo=timezone.utc) > _LAST_MILLISECOND:
+            return _format_timestamp(value, "microseconds")
         return _format_timestamp(value + _MILLISECOND if value.microsecond % 1000 else value)
     return _to_json_value(value)
 
 
 def _to_json_value(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | Decimal | date):
+    if isinstance(value, date):
+        return value.isoformat()
+    if not isinstance(value, int | float | Decimal) or not math.isfinite(value):
         raise _UnboundedError
-    return value.isoformat() if isinstance(value, date) else value
+    return value
 
 
-def _format_timestamp(value: datetime) -> str:
+def _format_timestamp(value: datetime, precision: str = "milliseconds") -> str:
     if value.tzinfo is None:
         raise _UnboundedError
-    return value.astimezone(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return value.astimezone(timezone.utc).isoformat(timespec=precision).replace("+00:00", "Z")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
@@ -29,6 +30,7 @@ BOUNDED: dict[str, list[Any]] = {
     "BIGINT": [2**63 - 1, -(2**63), 0, None],
     "SMALLINT": [3, -7],
     "DATE": [date(1, 1, 1), date(9999, 12, 31), None],
+    "DOUBLE": [1.5, -0.1, 1e300, None],
     "DECIMAL(38,9)": [Decimal("12345678901234567890123456789.123456789"), Decimal("-0.1")],
     "DECIMAL(5,0)": [Decimal(7), Decimal(-99999), None],
     "STRING": ["", "☃ snow", "z" * 32, None],
@@ -89,19 +91,41 @@ def test_bounds_equal_those_of_delta(spark: SparkSession, tmp_path: Path, kind: 
     assert "x" in ours["minValues"]
 
 
-def test_unordered_and_nested_columns_have_no_bounds(spark: SparkSession, tmp_path: Path) -> None:
-    """Such columns have a null count, and nested fields have nothing."""
+def test_binary_and_nested_columns_have_no_bounds(spark: SparkSession, tmp_path: Path) -> None:
+    """Such columns have a null count, and nested fields have nothing. NaN has no bounds either."""
     df = spark.sql(
-        "SELECT true AS b, 1.5D AS d, float('nan') AS f, unhex('00') AS y,"
+        "SELECT true AS b, 1.5D AS d, float('nan') AS f, double('inf') AS g, unhex('00') AS y,"
         " CAST(NULL AS BIGINT) AS n, named_struct('x', 1) AS s, array(1) AS a, 7 AS `s.i`"
     ).coalesce(1)
     (ours,) = written(spark, tmp_path / "t", df, by_us=True)
     assert ours == {
         "numRecords": 1,
-        "minValues": {"s.i": 7},
-        "maxValues": {"s.i": 7},
-        "nullCount": {"b": 0, "d": 0, "f": 0, "y": 0, "n": 1, "s.i": 0},
+        "minValues": {"b": True, "d": Decimal("1.5"), "s.i": 7},
+        "maxValues": {"b": True, "d": Decimal("1.5"), "s.i": 7},
+        "nullCount": {"b": 0, "d": 0, "f": 0, "g": 0, "y": 0, "n": 1, "s.i": 0},
     }
+
+
+def test_filters_of_deltalake_find_the_rows_of_each_type(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """To deltalake, the values of a column without bounds match no filter."""
+    values: dict[str, list[Any]] = {
+        "DOUBLE": [1.5, -0.0, -1e300, 5e-324],
+        "BOOLEAN": [True, False],
+        "TIMESTAMP": [datetime.max.replace(tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC)],
+        "STRING": ["a", "b"],
+        "DECIMAL(38,2)": [Decimal("0.01"), Decimal("123456789012345678901234567890.12")],
+    }
+    for number, (kind, listed) in enumerate(values.items()):
+        folder = tmp_path / str(number)
+        df = spark.createDataFrame([(value,) for value in listed], f"x {kind}").coalesce(1)
+        written(spark, folder, df, by_us=True)
+        table = DeltaTable(folder)
+        for value in listed:
+            assert table.to_pyarrow_table(filters=[("x", "=", value)]).num_rows == 1, value
+            found = spark.table(f"delta.`{to_spark_uri(str(folder))}`").where(F.col("x") == value)
+            assert found.count() == 1, value
 
 
 @pytest.mark.thorough
