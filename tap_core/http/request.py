@@ -87,7 +87,11 @@ class HTTPRequest:
     """True to send the body as JSON; None to use the stream's ``payload_as_json``."""
 
     def encode_params(self) -> str:
-        """Return the query parameters as a URL-encoded string, such as ``page=2&sort=id``."""
+        """Return the query parameters as a URL-encoded string, such as ``page=2&sort=id``.
+
+        Raises:
+            FatalAPIError: A parameter has a lone surrogate.
+        """
         given: Any = self.params
         if isinstance(given, str):
             warnings.warn(
@@ -103,12 +107,13 @@ class HTTPRequest:
             for item in (value if isinstance(value, (list, tuple)) else (value,))
             if item is not None
         ]
-        if any(type(name) is not str or type(item) not in {str, int} for name, item in pairs):
+        if all(type(name) is str and type(item) in {str, int} for name, item in pairs):
+            plain = "&".join([f"{name}={item}" for name, item in pairs])
+            count = len(pairs)
+            if _UNRESERVED.issuperset(plain) and plain.count("=") == count == plain.count("&") + 1:
+                return plain  # nothing to quote
+        with explain_unsendable({}):
             return urlencode(pairs, safe=self.safe_query_chars)
-        plain = "&".join([f"{name}={item}" for name, item in pairs])
-        if _UNRESERVED.issuperset(plain) and plain.count("=") == len(pairs) == plain.count("&") + 1:
-            return plain  # nothing to quote
-        return urlencode(pairs, safe=self.safe_query_chars)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +158,7 @@ def prepare_request(
 
     Raises:
         requests.exceptions.InvalidHeader: A header has a value that HTTP does not allow.
+        FatalAPIError: A parameter or the body has a lone surrogate.
     """
     headers = dict(request.headers)
     if not any(name.lower() == "user-agent" for name in headers):

@@ -1,4 +1,4 @@
-"""Explanations for requests that are not sent because of a header or because of the proxy.
+"""Explanations for requests that are not sent because of a header, a character or the proxy.
 
 The HTTP libraries raise errors of several types for such requests. The messages of these errors do
 not contain the name of the header or of the environment variable with the proxy.
@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from requests.exceptions import InvalidHeader, InvalidProxyURL, ProxyError
 
+from tap_core.exceptions import FatalAPIError
 from tap_core.http.proxies import ProxyRefusalError, find_proxy_fault, find_refusal
 from tap_core.redaction.http import decode_header
 
@@ -27,15 +28,23 @@ def explain_unsendable(
 ) -> Iterator[None]:
     """Replace an error of the ``with`` block by one that names the faulty header or proxy.
 
-    Errors with another cause are raised unchanged. An error about a header or the proxy's URL is
-    only replaced if it is of the type ``kind``. The message contains no header value and no
-    password. ``proxy`` is the URL of the request's proxy, or None.
+    Errors with another cause are raised unchanged, except that of a lone surrogate in a parameter
+    or a body. An error about a header or the proxy's URL is only replaced if it is of the type
+    ``kind``. The message contains no header value and no password. ``proxy`` is the URL of the
+    request's proxy, or None.
     """
     try:
         yield
-    except kind as error:
+    except (kind, UnicodeEncodeError) as error:
         if fault := next(filter(None, map(_find_header_fault, headers.items())), None):
             raise InvalidHeader(fault) from None
+        if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
+            code = ord(error.object[error.start])
+            raise FatalAPIError(
+                "A request cannot be sent, because one of its parameters or its body has a lone"
+                f" surrogate (U+{code:X}), half of a character that was cut off: correct the value"
+                " in the source, the settings or the state that it comes from."
+            ) from None
         if proxy and (fault := find_proxy_fault(proxy, error)):
             raise InvalidProxyURL(fault) from None
         raise

@@ -516,3 +516,21 @@ def test_stream_may_have_own_members_for_sending_and_reading(source):
         setattr(stream, name, name)
     assert list(stream._sync_records(write_messages=False)) == [ONE]
     assert [getattr(stream, name) for name in own] == list(own)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"get_url_params": lambda *_: {"name": "cut \ud83d"}},
+        {
+            "http_method": "POST",
+            "payload_as_json": False,
+            "prepare_request_payload": lambda *_: {"name": "cut \ud83d"},
+        },
+    ],
+    ids=["parameter", "form"],
+)
+def test_lone_surrogate_in_a_request_is_a_clear_error(source, members):
+    """A server that cuts texts after some UTF-16 units may send half of an emoji."""
+    with pytest.raises(FatalAPIError, match=r"has a lone surrogate \(U\+D83D\).*'users'"):
+        source.records(**members)

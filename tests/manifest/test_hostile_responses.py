@@ -83,3 +83,19 @@ def test_added_field_with_an_extremely_long_number_stays_a_string(tmp_path: Path
         server.answers_by(reply(f'{{"data": [{rows}]}}'))
         ran = run(path, server)
     assert [row["y"] for row in ran.records("items")] == [*values[:2], 31]
+
+
+def test_half_an_emoji_in_a_page_token_ends_only_its_stream(tmp_path: Path):
+    """SEC15: a value of a response that no URL can contain is an error of its stream."""
+    pages = """
+    paginator:
+      type: DefaultPaginator
+      page_token_option: {type: RequestOption, inject_into: request_parameter, field_name: after}
+      pagination_strategy: {type: CursorPagination, cursor_value: "{{ response.next }}"}
+    """
+    path = manifest(tmp_path, stream("items", "/items", retriever=pages), GOOD)
+    with serving() as server:
+        server.answers_by(reply('{"data": [{"id": 1}], "next": "\\ud83d"}'))
+        ran = run(path, server, fails=True)
+    assert "lone surrogate (U+D83D)" in str(ran.error)
+    assert ran.records("good") == [{"id": 7}]
