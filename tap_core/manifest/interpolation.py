@@ -343,6 +343,10 @@ def _parse(text: str) -> tuple[nodes.Template, frozenset[str]]:
         raise ManifestError(
             f"the template {_format_template(text)} is nested too deeply: simplify it."
         ) from None
+    except ValueError as error:  # a number of more than 4,300 digits
+        raise ManifestError(
+            f"the template {_format_template(text)} does not parse: {error}."
+        ) from None
 
 
 def _format_template(text: str) -> str:

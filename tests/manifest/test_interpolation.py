@@ -170,6 +170,7 @@ def test_condition_with_a_type_error_is_true_with_a_warning(caplog):
         ("{{ confg.a }}", "uses 'confg', which no template can use. Available are config,"),
         ("{{ range(3) }}", "uses 'range'"),
         ("{{ 1 | nothing }}", "No filter named 'nothing'"),
+        ("{{ " + "9" * 5_000 + " }}", "does not parse: Exceeds the limit"),
     ],
 )
 def test_invalid_template_is_rejected_at_compilation(text, message):
