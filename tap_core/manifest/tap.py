@@ -122,7 +122,7 @@ class ManifestTap(Tap):
         """Load a Singer state, in the format of this SDK or of airbyte-cdk.
 
         Raises:
-            StateFileError: The bookmark of a stream is not an object.
+            StateFileError: A bookmark, or the entry of a partition, is not an object.
         """
         check_bookmarks(state)
         stored = state.get("bookmarks") or {}

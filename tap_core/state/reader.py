@@ -143,7 +143,7 @@ def _number(text: str) -> float | Decimal:
 
 
 def check_bookmarks(state: Mapping[str, Any]) -> None:
-    """Check that each stream's bookmark is an object, and its ``partitions`` a list.
+    """Check that bookmarks, partitions and contexts are objects, and ``partitions`` is a list.
 
     Raises:
         StateFileError: A value has the wrong type; the message has its path in the state.
@@ -151,7 +151,12 @@ def check_bookmarks(state: Mapping[str, Any]) -> None:
     bookmarks = _expect(state.get("bookmarks"), Mapping, "bookmarks")
     for stream, bookmark in (bookmarks or {}).items():
         entry = _expect(bookmark, Mapping, f"bookmarks.{stream}") or {}
-        _expect(entry.get("partitions"), list, f"bookmarks.{stream}.partitions")
+        path = f"bookmarks.{stream}.partitions"
+        for index, partition in enumerate(_expect(entry.get("partitions"), list, path) or ()):
+            if not isinstance(partition, Mapping):
+                raise _make_type_error(partition, Mapping, f"{path}.{index}")
+            if not isinstance(context := partition.get("context", {}), Mapping):
+                raise _make_type_error(context, Mapping, f"{path}.{index}.context")
 
 
 def _expect(value: Any, expected: type, path: str) -> Any:
@@ -163,5 +168,9 @@ def _expect(value: Any, expected: type, path: str) -> Any:
     """
     if value is None or isinstance(value, expected):
         return value
+    raise _make_type_error(value, expected, path)
+
+
+def _make_type_error(value: Any, expected: type, path: str) -> StateFileError:
     name = "a list" if expected is list else "an object"
-    raise StateFileError(f"State, {path}: expected {name}, found {type(value).__name__}.")
+    return StateFileError(f"State, {path}: expected {name}, found {type(value).__name__}.")
