@@ -170,8 +170,9 @@ def _to_number(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
+        float(value)  # rejects some texts that Decimal reads, such as "1__0" and "._1"
         number = Decimal(value)
-    except InvalidOperation:
+    except (ValueError, InvalidOperation):
         return value
     return number if number.is_finite() else value
 
