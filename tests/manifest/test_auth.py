@@ -202,6 +202,11 @@ def form(asked):
             {"grant_type": "refresh_token", "refresh_token": "r0"},
             {"Authorization": "Basic x"},
         ),
+        (
+            f"{CLIENT}\nrefresh_request_headers: {{X-Account: '{{{{ 42 }}}}', X-Live: true}}",
+            {"grant_type": "client_credentials", "client_id": "me", "client_secret": "s3cret"},
+            {"X-Account": "42", "X-Live": "True"},
+        ),
     ],
 )
 def test_token_request_has_the_parameter_names_of_the_manifest(server, more, sent, headers):

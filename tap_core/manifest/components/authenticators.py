@@ -380,7 +380,10 @@ class OAuthAuthenticator:
         return CachedToken(
             endpoint=self.token_refresh_endpoint,
             body=self._body,
-            headers=_evaluate_mapping(self.refresh_request_headers),
+            headers={
+                name: str(value)
+                for name, value in _evaluate_mapping(self.refresh_request_headers).items()
+            },
             names=TokenFieldNames(
                 self.access_token_name, self._refresh_token_name, self.expires_in_name, deep=True
             ),
