@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote, urlencode
 
+from tap_core.exceptions import StreamSetupError
 from tap_core.http.request import HTTPRequest
 from tap_core.singerlib.json import replace_path
 
@@ -76,12 +77,12 @@ def _put_header(request: HTTPRequest, path: tuple[str, ...], value: Any) -> None
 
 
 def _put_form_field(request: HTTPRequest, path: tuple[str, ...], value: Any) -> None:
-    request.data = {**_get_fields(request), path[0]: value}
+    request.data = {**_get_fields(request, path), path[0]: value}
     request.as_json = False
 
 
 def _put_json_field(request: HTTPRequest, path: tuple[str, ...], value: Any) -> None:
-    request.data = replace_path(_get_fields(request), path, value)
+    request.data = replace_path(_get_fields(request, path), path, value)
     request.as_json = True
 
 
@@ -89,19 +90,23 @@ def _put_into_path(request: HTTPRequest, path: tuple[str, ...], value: Any) -> N
     request.url = request.url.replace(f"{{{path[0]}}}", quote(str(value), safe=":"))
 
 
-def _get_fields(request: HTTPRequest) -> Mapping[str, Any]:
+def _get_fields(request: HTTPRequest, path: tuple[str, ...]) -> Mapping[str, Any]:
     """Return the fields of a request's body as a mapping, which is empty without a body.
 
+    ``path`` is the place of the field to add, for the error.
+
     Raises:
-        ValueError: The body is not a mapping.
+        StreamSetupError: The body is not a mapping.
     """
     data = request.data
     if data is None:
         return {}
     if isinstance(data, Mapping):
         return data
-    raise ValueError(
-        f"A body of type {type(data).__name__} has no fields to put a value into: make it a dict."
+    raise StreamSetupError(
+        f"The field '{'.'.join(path)}' cannot be added to the request body, because the body is a"
+        f" {'list' if isinstance(data, (list, tuple)) else 'text'} and has no fields: declare the"
+        " body as a mapping, or send the value elsewhere, such as in a query parameter."
     )
 
 

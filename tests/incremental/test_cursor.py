@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import warnings
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
+from tap_core.exceptions import ConfigurationError
 from tap_core.http.request import HTTPRequest
 from tap_core.incremental.cursor import DatetimeBasedCursor, MinMaxDatetime
 from tap_core.incremental.request_options import RequestOption
@@ -152,8 +154,13 @@ def test_request_option_injects_its_value_and_changes_nothing_else() -> None:
     FROM.put(older, "2 3")
     TO.put(older, "4")
     assert older.params == "a=1&from-date=2+3&to-date=4"
-    with pytest.raises(ValueError, match="no fields"):
-        RequestOption("body_json", "b").put(HTTPRequest("http://x/", data="text"), "2")
+
+
+@pytest.mark.parametrize(("body", "kind"), [(b"text", "text"), ([1], "list")])
+def test_body_without_fields_is_an_error_of_the_configuration(body: Any, kind: str) -> None:
+    option = RequestOption("body_json", field_path=["a", "b"])
+    with pytest.raises(ConfigurationError, match=rf"'a\.b' cannot be added .* {kind} .* no fields"):
+        option.put(HTTPRequest("http://x/", data=body), "2")
 
 
 @pytest.mark.parametrize("month, day", [(3, 31), (10, 27)])
