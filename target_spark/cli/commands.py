@@ -391,6 +391,12 @@ def _run_with_target(
         )
     except BrokenPipeError:
         raise
+    except OSError as error:
+        from target_spark.storage.commit_retry import first_error_line
+
+        _print_line(
+            redact_line(hide(f"A file cannot be read or written: {first_error_line(error)}"))
+        )
     except Exception as error:  # noqa: BLE001  so that no message can contain a secret
         missing = find_missing_package() if isinstance(error, ImportError) else ""
         _print_line(missing or hide(format_error(error, redact)))

@@ -190,7 +190,7 @@ def classify_failure(error: BaseException) -> FailureKind:
     if isinstance(error, OSError) and error.errno is not None and not _is_cut("", python_names):
         return _KINDS_BY_ERRNO.get(error.errno, FailureKind.LASTING)
     text = "" if isinstance(error, TargetSparkError) else _format_error(error)
-    if python_names[0][0] == _DELTALAKE_PACKAGE and (number := _OS_ERROR.search(text)):
+    if _is_deltalake_error(error) and (number := _OS_ERROR.search(text)):
         return _KINDS_BY_ERRNO.get(int(number[1]), FailureKind.LASTING)
     names = python_names + _CLASS_NAMES.findall(text)
     return next(
@@ -322,6 +322,16 @@ def _is_server_unavailable(error: BaseException) -> bool:
     return type(error).__module__.startswith("grpc.") and exception.code().name in _AWAY_CODES
 
 
+def _is_deltalake_error(error: BaseException) -> bool:
+    """Return True for an error of the library deltalake.
+
+    It raises its own exceptions, or an `OSError` without a number if it cannot read a file.
+    """
+    if isinstance(error, OSError):
+        return error.errno is None
+    return f"{type(error).__module__}." == _DELTALAKE_PACKAGE
+
+
 def _is_cut(text: str, names: _ClassNames) -> bool:
     if names[0] == _NO_RESPONSE:
         return True
@@ -361,12 +371,14 @@ def _format_error(error: BaseException) -> str:
     """Return the message of a Spark or Python exception.
 
     PySpark replaces some errors of Delta Lake by an error with a generic message. In this case,
-    return the message of the original error.
+    return the message of the original error. The causes in a message of deltalake, such as a file
+    and its problem, become one line.
     """
     text = _GRPC_ERROR.sub(r"Spark Connect: \1: \2", str(error))
     context = error.__context__
     text = text if context is None or _GENERIC_MESSAGE not in text else str(context)
-    return _DELTALAKE_CAUSE.sub("\nCaused by: ", text)
+    head, *causes = _DELTALAKE_CAUSE.split(text)
+    return f"{head}\nCaused by: {': '.join(causes)}" if causes else head
 
 
 def _describe_full_disk(error: BaseException) -> str:
@@ -395,8 +407,7 @@ def _raise_permanent_error(operation: str, kind: FailureKind, error: BaseExcepti
         return
     text, error_type = _format_error(error), type(error)
     refusal = find_storage_error(text)
-    is_deltalake = f"{error_type.__module__}." == _DELTALAKE_PACKAGE
-    is_of_system = is_deltalake and _OS_ERROR.search(text) is not None
+    is_of_system = _is_deltalake_error(error) and _OS_ERROR.search(text) is not None
     if refusal is None and not is_of_system and error_type.__name__ != _JAVA_ERROR:
         return
     # The text of a Py4JJavaError cannot be read after the JVM has ended, so it is copied now.

@@ -82,7 +82,19 @@ def test_output_that_is_closed_by_its_reader_causes_no_message(tmp_path: Path) -
     assert (done.returncode, done.stderr) == (1, "")
 
 
-@pytest.mark.skipif(os.geteuid() == 0 and not which("setpriv"), reason="root may read all files")
+as_reader_without_rights = pytest.mark.skipif(
+    os.geteuid() == 0 and not which("setpriv"), reason="root may read all files"
+)
+
+
+def run_without_rights(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of target-spark; as root, without root's right to read all files."""
+    as_user = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+    command = [*(as_user if os.geteuid() == 0 else ()), sys.executable, "-m", "target_spark"]
+    return subprocess.run([*command, *words], capture_output=True, text=True, check=False)
+
+
+@as_reader_without_rights
 @pytest.mark.parametrize("command", ["runs", "last-state"])
 def test_table_that_this_user_may_not_read_is_one_sentence(tmp_path: Path, command: str) -> None:
     config = write_config(tmp_path)
@@ -90,15 +102,27 @@ def test_table_that_this_user_may_not_read_is_one_sentence(tmp_path: Path, comma
     write_table(tmp_path / "tables", "a")
     for table in (tmp_path / "tables").iterdir():
         table.chmod(0)
-    as_user = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
-    words = [*(as_user if os.geteuid() == 0 else ()), sys.executable, "-m", "target_spark"]
-    done = subprocess.run([*words, command, *config], capture_output=True, text=True, check=False)
+    done = run_without_rights(command, *config)
     for table in (tmp_path / "tables").iterdir():
         table.chmod(0o700)
     assert (done.returncode, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"{tmp_path}/tables/")
     assert "cannot be opened: Permission denied. Run the command as a user with access" in line
+
+
+@as_reader_without_rights
+def test_commit_that_this_user_may_not_read_is_one_sentence(tmp_path: Path) -> None:
+    """The library deltalake raises an OSError without a number, with a text of several lines."""
+    config = write_config(tmp_path)
+    write_table(tmp_path / "tables", "a")
+    (commit,) = (tmp_path / "tables" / "a" / "_delta_log").glob("*.json")
+    commit.chmod(0)
+    done = run_without_rights("show", "a", *config)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("A file cannot be read or written: ")
+    assert f"{commit}: Permission denied (os error 13)" in line
 
 
 def test_runs_without_a_table_of_runs_is_an_error(

@@ -193,6 +193,22 @@ def test_file_that_deltalake_may_not_write_is_an_error_with_the_operation() -> N
         retry_transient(failing(denied), "Table t")
 
 
+def test_file_that_deltalake_cannot_read_is_an_error_of_one_line() -> None:
+    """The library raises an OSError without a number for such a file."""
+    unread = (
+        "Kernel error -> Generic LocalFileSystem error\n          \x1b[31m↳\x1b[0m Unable to open"
+        " file /t/0.json\n           \x1b[31m↳\x1b[0m {} (os error {})\n"
+    )
+    stale = OSError(unread.format("Stale file handle", errno.ESTALE))
+    assert retry_transient(failing(stale), "Table t") == "done"
+    denied = OSError(unread.format("Permission denied", errno.EACCES))
+    with pytest.raises(StorageError) as raised:
+        retry_transient(failing(denied), "Table t")
+    assert "(Unable to open file /t/0.json: Permission denied (os error 13)). Noth" in str(
+        raised.value
+    )
+
+
 @pytest.mark.parametrize(
     "text, summary",
     [
@@ -200,7 +216,10 @@ def test_file_that_deltalake_may_not_write_is_an_error_with_the_operation() -> N
         ("one\ntwo", "one"),
         (TIMEOUT, "java.net.SocketTimeoutException: Read timed out"),
         ("a.B: x\n\tat y\nCaused by: c.D: z\n\tat w", "a.B: x (c.D: z)"),
-        ("Store\n  \x1b[31m↳\x1b[0m Copy\n   \x1b[31m↳\x1b[0m No space\n", "Store (No space)"),
+        (
+            "Store\n  \x1b[31m↳\x1b[0m Copy\n   \x1b[31m↳\x1b[0m No space\n",
+            "Store (Copy: No space)",
+        ),
         ("An error occurred while calling o1.x", "An error occurred while calling o1.x"),
     ],
 )
