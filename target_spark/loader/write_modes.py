@@ -8,10 +8,11 @@ the newest, like an upsert.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from target_spark.columns import (
     CDC_DELETED_AT,
@@ -19,6 +20,7 @@ from target_spark.columns import (
     GENERATION,
     HISTORY_COLUMNS,
     IS_CURRENT,
+    META,
     METADATA_COLUMNS,
     ORDINAL,
     TABLE_VERSION,
@@ -27,9 +29,10 @@ from target_spark.columns import (
 )
 from target_spark.config.options import StreamOptions, WriteMode
 from target_spark.errors import TableError, UnsupportedError
+from target_spark.frames.airbyte_meta import meta_prefix
 from target_spark.loader.commit_request import CommitRequest
 from target_spark.tables.commit_metadata import CommitMetadata
-from target_spark.tables.identifiers import quote
+from target_spark.tables.identifiers import quote, sql_literal
 from target_spark.tables.table import CommitStats, Table
 from target_spark.writers import MergeKeys, Writer, latest_by_key
 from target_spark.writers.base import VersionDelete
@@ -49,6 +52,16 @@ __all__ = [
     "make_empty_frame",
     "select_write_operation",
 ]
+
+logger = logging.getLogger(__name__)
+
+_PYAIRBYTE_NUMBER: Final = 1
+"""The number that PyAirbyte sends as generation and as id of every sync, which identifies none."""
+
+_KEPT: Final = (
+    "Stream %s: sent no rows, and table %s is kept, because an earlier attempt of this sync has"
+    " loaded it"
+)
 
 
 def select_write_operation(
@@ -85,9 +98,44 @@ def select_write_operation(
     if request.mode is WriteMode.OVERWRITE and keys.columns:
         newest = as_initial_rows(latest_by_key(df, keys), keys)
         return lambda marker: writer.replace(table, newest, marker)
-    write = writer.append if request.mode is WriteMode.APPEND else writer.replace
+    keeps_rows = request.mode is WriteMode.APPEND or _was_loaded_in_this_sync(
+        writer, request, table_schema, df.sparkSession, options
+    )
+    write = writer.append if keeps_rows else writer.replace
     ordered = sort_rows(df.drop(ORDINAL), keys.sort_by)
     return lambda marker: write(table, ordered, marker, rows)
+
+
+def _was_loaded_in_this_sync(
+    writer: Writer,
+    request: CommitRequest,
+    table_schema: TableSchema,
+    spark: SparkSession,
+    options: StreamOptions,
+) -> bool:
+    """Return True if a stream without rows has those of an earlier attempt of the Airbyte sync.
+
+    If a sync fails, Airbyte repeats it with the states of the streams that were complete. Their
+    sources then send no rows again, so an overwrite would remove the rows of this sync. The rows
+    have the sync's id at the beginning of ``_airbyte_meta``.
+    """
+    generation, sync_id = options.least_version, options.sync_id
+    if request.batches or generation is None or sync_id is None:
+        return False
+    if generation == sync_id == _PYAIRBYTE_NUMBER:
+        return False
+    types = writer.get_column_types(spark, request.table) or {}
+    number, meta = (find_metadata_column(table_schema, name) for name in (GENERATION, META))
+    if not {number, meta} <= types.keys():
+        return False
+    beginning = sql_literal(meta_prefix(sync_id))
+    rows = writer.rows(spark, request.table).where(
+        f"{quote(number)} = {generation}L AND startswith({quote(meta)}, {beginning})"
+    )
+    if rows.isEmpty():
+        return False
+    logger.info(_KEPT, request.stream, request.table.name)
+    return True
 
 
 def get_merge_keys(

@@ -321,6 +321,30 @@ def test_refresh_deletes_older_generations_and_ignores_their_cursors(warehouse: 
     assert warehouse.x() == {1: "again", 3: "new"}
 
 
+@pytest.mark.parametrize(
+    "generation, sync_id, kept",
+    [(5, 7, True), (5, 8, False), (6, 7, False), (5, None, False), (1, 1, False)],
+)
+def test_second_attempt_without_rows_keeps_those_of_the_first(
+    warehouse: AirbyteWarehouse, generation: int, sync_id: int | None, *, kept: bool
+) -> None:
+    """A source sends no rows again if its state says that a full refresh is complete.
+
+    PyAirbyte sends the number 1 as generation and id of every sync.
+    """
+    first = 1 if generation == 1 else 5
+    load = partial(warehouse.load, described(()), write_mode=WriteMode.OVERWRITE)
+    load(
+        rows(row(1, None, "a"), version=first),
+        least_version=first,
+        sync_id=1 if generation == 1 else 7,
+    )
+    load(least_version=generation, sync_id=sync_id)
+    assert warehouse.x() == ({1: "a"} if kept else {})
+    load(rows(row(2, None, "b"), version=5), least_version=5, sync_id=7)
+    assert warehouse.x() == {2: "b"}
+
+
 @pytest.mark.thorough
 def test_overwrite_keeps_the_newest_row_of_each_key(warehouse: AirbyteWarehouse):
     stream = described(_ab_cdc_deleted_at=TEXT)
