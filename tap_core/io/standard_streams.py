@@ -1,4 +1,4 @@
-"""Replacement of standard streams that the caller has closed, and report of output errors.
+"""Preparation of the standard streams of a program, and report of output errors.
 
 If a standard stream is closed, its descriptor is reused for the next file that is opened. Messages
 for standard output would then be written into that file.
@@ -6,9 +6,11 @@ for standard output would then be written into that file.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
 import fcntl
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -22,6 +24,7 @@ __all__ = [
     "open_closed_streams",
     "open_null",
     "report_output_errors",
+    "write_every_character",
 ]
 
 _STDOUT: Final = 1
@@ -40,6 +43,18 @@ def open_closed_streams() -> None:
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
     if sys.stdout is None:
         sys.stdout = os.fdopen(_STDOUT, "w", closefd=False)
+
+
+def write_every_character() -> None:
+    """Let standard output accept each character, whatever the encoding of the locale.
+
+    Pipes and files get UTF-8, as messages do, so that a catalog can be read again. A terminal keeps
+    its encoding, and shows the other characters as escapes.
+    """
+    output = sys.stdout
+    if isinstance(output, io.TextIOWrapper) and codecs.lookup(output.encoding).name != "utf-8":
+        encoding = output.encoding if output.isatty() else "utf-8"
+        output.reconfigure(encoding=encoding, errors="backslashreplace")
 
 
 def is_writable(number: int) -> bool:

@@ -23,7 +23,11 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command, get_command_from_info
 
 from tap_core.exceptions import ConfigurationError
-from tap_core.io.standard_streams import open_closed_streams, report_output_errors
+from tap_core.io.standard_streams import (
+    open_closed_streams,
+    report_output_errors,
+    write_every_character,
+)
 from tap_core.limits.memory import STATE_BYTES, InputTooLargeError, read_at_most
 from tap_core.redaction import redact_line, write_to_stderr
 
@@ -104,6 +108,7 @@ class _Conventions(_Base):
         if is_own_process and standalone_mode:
             gc.freeze()  # the collections skip the imported objects from now on
             open_closed_streams()
+            write_every_character()
         elif not is_own_process and prog_name is None:
             prog_name = self.name  # called by a program with another name
         self.rich_markup_mode = _choose_markup_mode(sys.stderr)

@@ -1,13 +1,16 @@
-"""Programs whose standard input or output is closed, or on a full disk."""
+"""Programs whose standard input or output is closed, on a full disk, or not UTF-8."""
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tap_core.io.standard_streams import write_every_character
 
 ROOT = Path(__file__).parents[2]
 CLOSED = "The standard output is closed."
@@ -68,6 +71,42 @@ def test_standard_output_that_cannot_be_written_is_an_error_of_one_line(
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert "Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+def test_catalog_in_a_file_is_utf8_whatever_the_encoding_of_the_locale(
+    tmp_path: Path, encoding: str
+) -> None:
+    """Otherwise it could not be written, or not be read again as JSON."""
+    (tmp_path / "tap.py").write_text(TAP.replace('"numbers"', '"größe"').replace('"id"', '"日"'))
+    words = [sys.executable, "tap.py"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": encoding}
+    for arguments in (["--discover"], ["test-stream", "größe"]):
+        done = subprocess.run(
+            [*words, *arguments],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr.decode()
+        assert "größe" in done.stdout.decode("utf-8")
+        assert "日" in done.stdout.decode("utf-8")
+
+
+def test_terminal_keeps_its_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.TextIOWrapper):
+        def isatty(self) -> bool:
+            return True
+
+    shown = io.BytesIO()
+    terminal = Terminal(shown, encoding="latin-1")
+    monkeypatch.setattr(sys, "stdout", terminal)
+    write_every_character()
+    print("größe 日")
+    terminal.flush()
+    assert shown.getvalue() == b"gr\xf6\xdfe \\u65e5\n"
 
 
 def test_full_disk_below_a_file_of_the_plugin_is_an_error_of_one_line(tmp_path: Path) -> None:
