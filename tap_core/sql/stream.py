@@ -68,6 +68,9 @@ _LONGEST_OFFSET = timedelta(days=1)
 _AFTER_MINUTES = len("2024-01-05 10:00") + 1
 """Position in the text of a date-time after its minutes, counted from 1 as in SQL."""
 
+_MOST_DIGITS = 1000
+"""Upper limit of the digits of an integer in a database."""
+
 
 class SQLStream(Stream, abc.ABC):
     """Base class of streams that read a database table or view.
@@ -313,14 +316,28 @@ def _get_table(stream: SQLStream, names: Mapping[str, object]) -> sa.Table:
     Raises:
         StreamSetupError: The table does not exist.
     """
-    table = stream.fully_qualified_name
+    name = stream.fully_qualified_name
     try:
-        return stream.connector.get_table(full_table_name=table, column_names=list(names))
+        table = stream.connector.get_table(full_table_name=name, column_names=list(names))
     except sa.exc.NoSuchTableError as error:
         raise StreamSetupError(
-            f"Stream '{stream.name}': the database has no table {table}, or the user may not see"
+            f"Stream '{stream.name}': the database has no table {name}, or the user may not see"
             " it: discover the catalog again, or deselect the stream."
         ) from error
+    for column in table.columns:
+        column.type = _get_read_type(column.type)
+    return table
+
+
+def _get_read_type(declared: sa.types.TypeEngine[Any]) -> sa.types.TypeEngine[Any]:
+    """Return the type as which a column is read: the base type of a domain, and text for a SET.
+
+    SQLAlchemy compares a domain only with text, and returns a SET as a Python set, without order.
+    """
+    kind: Any = declared
+    while kind.__visit_name__ == "DOMAIN":
+        kind = kind.data_type
+    return sa.String() if kind.__visit_name__ == "SET" else kind
 
 
 def _get_key_column(table: sa.Table, replication_key: str, stream: SQLStream) -> sa.Column[Any]:
@@ -592,10 +609,31 @@ def _read_uuid(value: str, _column: sa.Column[Any]) -> UUID:
     return UUID(value)
 
 
+def _read_number(value: str, _column: sa.Column[Any]) -> Decimal:
+    """Parse the text of a number.
+
+    Raises:
+        ValueError: The text is not a number.
+    """
+    number = parse_number(value)
+    if number is None:
+        raise ValueError(value)
+    return Decimal(number)
+
+
+def _read_integer(value: str, column: sa.Column[Any]) -> int | float:
+    number = _read_number(value, column)
+    is_integer = number == number.to_integral_value() and number.adjusted() < _MOST_DIGITS
+    return int(number) if is_integer else float(number)
+
+
 _READERS: dict[type, Callable[[str, sa.Column[Any]], Any]] = {
     datetime: _read_instant,
     date: _read_date,
     UUID: _read_uuid,
     bytes: _read_bytes,
+    int: _read_integer,
+    float: _read_number,
+    Decimal: _read_number,
 }
 """Parsers of bookmark text by the type of the column's values."""

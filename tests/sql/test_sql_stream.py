@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
 
 import tap_core
 from tap_core import typing as th
@@ -678,6 +679,49 @@ def test_incremental_sync_resumes_at_the_postgresql_bookmark(server_tap, key, ca
     again.tap_connector._engine.dispose()
     found = records([json.loads(line) for line in capsys.readouterr().out.splitlines()])
     assert len(found) == (3000 if key == "at" else 1)
+
+
+@pytest.mark.parametrize(
+    ("key", "bookmark"),
+    [
+        *(("id", "2"), ("id", "1.5"), ("price", "10.25"), ("ratio", "1e300"), ("share", "3e38")),
+        *(("at", "2024-01-01T00:00:00+00:00"), ("fee", 10.25)),
+    ],
+)
+def test_texts_of_numbers_and_domains_are_compared_by_their_type(postgres, key, bookmark, capsys):
+    with postgres.database() as database:
+        database.run(
+            "create domain moment as timestamptz; create domain fee as numeric(9, 2)",
+            "create domain local_fee as fee",
+            "create table t (id int, price numeric, ratio float8, share real, at moment,"
+            " fee local_fee)",
+            "insert into t values (1, 9.5, 0.7, 0.7, '2024-01-01 01:00+02', 9.5),"
+            " (2, 10.25, 1e300, 3e38, '2024-01-01 00:00+00', 10.25)",
+        )
+        start = {"replication_key": key, "replication_key_value": bookmark}
+        tap = LiteTap(
+            config={"sqlalchemy_url": database.url}, state={"bookmarks": {"public-t": start}}
+        )
+        stream = tap.streams["public-t"]
+        stream.replication_key, stream.selected = key, True
+        tap.sync_all()
+        tap.tap_connector._engine.dispose()
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["id"] for row in records(lines)] == [2]
+
+
+def test_set_of_mysql_is_read_as_text():
+    class Sets(SQLConnector):
+        def get_table(self, full_table_name, column_names=None):
+            return sa.Table("t", sa.MetaData(), sa.Column("tags", mysql.SET("a", "b")))
+
+    class SetStream(LiteStream):
+        connector_class = Sets
+
+    entry = {"stream": "t", "tap_stream_id": "t", "table_name": "t", "schema": {"properties": {}}}
+    tap = tap_with(SetStream)(config={"sqlalchemy_url": "sqlite://"}, catalog={"streams": []})
+    [column] = SetStream(tap, entry).build_query().selected_columns
+    assert type(column.type) is sa.String
 
 
 def test_rows_without_a_replication_key_value_are_read_before_an_interruption(postgres, capsys):
