@@ -9,7 +9,7 @@ Source: the Delta protocol, "Requirements for Writers" and "Table Features".
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -116,6 +116,11 @@ class DeltaSnapshot:
         sizes = pa.table(self.table.get_add_actions(flatten=True))["size_bytes"]
         return sum(sizes.to_pylist())
 
+    def read_columns(self, is_read: Callable[[pa.DataType], bool]) -> pa.Table:
+        """Return the rows of this version, with the columns for whose type ``is_read`` is true."""
+        dataset = _to_dataset(self.folder, self.table)
+        return dataset.to_table([each.name for each in dataset.schema if is_read(each.type)])
+
     def has_batch(self, app_id: str, batch: int) -> bool:
         """Return True if the last batch that a run committed to the table has the number ``batch``.
 
@@ -173,18 +178,23 @@ def open_dataset(folder: Path) -> pa.dataset.Dataset | None:
     because of deletion vectors or mapped columns.
     """
     from deltalake.exceptions import DeltaError
+
+    snapshot = read_snapshot(folder)
+    if snapshot is None or _COLUMN_MAPPING in snapshot.properties:
+        return None  # deltalake reads mapped columns by wrong names if the reader version is 2
+    try:
+        return _to_dataset(folder, snapshot.table)
+    except DeltaError:
+        return None
+
+
+def _to_dataset(folder: Path, table: DeltaTable) -> pa.dataset.Dataset:
     from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
     # With deltalake's own file system, which is Python code, a thread of Arrow that still reads
     # ahead when the process ends would abort it.
     files = SubTreeFileSystem(str(folder.absolute()), LocalFileSystem())
-    snapshot = read_snapshot(folder)
-    if snapshot is None or _COLUMN_MAPPING in snapshot.properties:
-        return None  # deltalake reads mapped columns by wrong names if the reader version is 2
-    try:
-        return snapshot.table.to_pyarrow_dataset(filesystem=files)
-    except DeltaError:
-        return None
+    return table.to_pyarrow_dataset(filesystem=files)
 
 
 def _requires_spark_for_rewrites(table: DeltaTable, properties: Mapping[str, str]) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
 
 from target_spark.columns import Array, Struct, TableSchema
 from target_spark.writers.base import MergeKeys
@@ -17,7 +18,17 @@ from target_spark.writers.deduplication import DELETE_ONLY_COLUMN
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["SmallBatch", "keep_initial_rows", "latest_rows_by_key", "sort_rows"]
+__all__ = [
+    "SmallBatch",
+    "has_decimals",
+    "has_long_decimals",
+    "keep_initial_rows",
+    "latest_rows_by_key",
+    "sort_rows",
+]
+
+_DOUBLE_DIGITS: Final = 15
+"""Number of digits that every decimal keeps when it is converted to a double and back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +108,39 @@ def sort_rows(rows: pa.Table, keys: MergeKeys) -> pa.Table:
     """
     columns = [name for name in keys.sort_by if rows.schema.field(name).type.num_fields == 0]
     return rows.take(_sort_indices(rows, columns)) if columns else rows
+
+
+def has_decimals(type_: pa.DataType) -> bool:
+    """Return True if values of a type, or their fields, are decimals that a double may round."""
+    import pyarrow as pa
+
+    if pa.types.is_struct(type_):
+        return any(has_decimals(field.type) for field in type_)
+    return bool(pa.types.is_decimal(type_) and type_.precision > _DOUBLE_DIGITS)
+
+
+def has_long_decimals(rows: pa.Table) -> bool:
+    """Return True if a double would round one of the decimals, such as 12345678901234567.89.
+
+    deltalake converts the minimum and maximum of a file that a MERGE, DELETE or UPDATE writes to
+    doubles. With rounded bounds, readers skip files that have the rows they look for. Lists have no
+    bounds.
+    """
+    return any(map(_is_rounded, rows.columns))
+
+
+def _is_rounded(column: pa.ChunkedArray) -> bool:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not has_decimals(column.type):
+        return False
+    if pa.types.is_struct(column.type):
+        return any(map(_is_rounded, column.flatten()))
+    limit = float(Decimal(1).scaleb(_DOUBLE_DIGITS - column.type.scale))
+    long = pc.greater_equal(pc.abs(column.cast(pa.float64())), limit)
+    values = column.filter(long).unique().to_pylist()
+    return any(Decimal(repr(float(value))) != value for value in values)
 
 
 def _sort_indices(rows: pa.Table, columns: Sequence[str]) -> list[int]:

@@ -82,6 +82,8 @@ from target_spark.writers.delta.log_reader import (
 from target_spark.writers.delta.maintenance import optimize_and_vacuum
 from target_spark.writers.delta.small_batches import (
     SmallBatch,
+    has_decimals,
+    has_long_decimals,
     keep_initial_rows,
     latest_rows_by_key,
 )
@@ -545,7 +547,8 @@ class DeltaWriter:
         if mode is WriteMode.SCD2 or (batch.has_nested_keys and mode is not WriteMode.APPEND):
             return False
         if mode is WriteMode.UPSERT:
-            return self._can_rewrite(spark, table, batch.types)
+            can_rewrite = self._can_rewrite(spark, table, batch.types)
+            return can_rewrite and not has_long_decimals(batch.rows)
         snapshot, rewrites = read_table_snapshot(table), mode is WriteMode.OVERWRITE
         return snapshot is not None and self._allows_commit_without_spark(
             spark, snapshot, batch.types, rewrites=rewrites
@@ -555,14 +558,16 @@ class DeltaWriter:
         """Return True if the library deltalake can update and delete rows of a table.
 
         Return False if the table has unsupported features. Also return False if its files have more
-        than 32 MiB in total, because the library would need too much memory. ``types`` has the type
-        (DDL) of each column to write.
+        than 32 MiB in total, because the library would need too much memory, or if they have
+        decimals whose bounds the library would round. ``types`` has the type (DDL) of each column
+        to write.
         """
         snapshot = read_table_snapshot(table)
         return (
             snapshot is not None
             and self._allows_commit_without_spark(spark, snapshot, types, rewrites=True)
             and snapshot.file_bytes() <= _MERGED_BYTES
+            and not has_long_decimals(snapshot.read_columns(has_decimals))
         )
 
     def write_small_batch(

@@ -10,13 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from target_spark.columns import ColumnOptions, schema_from_json_schema
 from target_spark.config import settings
 from target_spark.config.options import WriteMode
-from target_spark.frames.arrow_conversion import arrow_schema
+from target_spark.frames.arrow_conversion import ArrowConverter, arrow_schema
 from target_spark.loader import batch_commit
 from target_spark.storage.uris import to_spark_uri
 from target_spark.tables.table import Table, TableLayout
@@ -37,6 +39,7 @@ from tests.target.warehouse import (
     state,
     versioned,
 )
+from tests.target.writers.sample_rows import KEYS, marker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -140,6 +143,46 @@ def test_rows_with_nested_keys_are_compared_by_spark(
     batch = SmallBatch.of(arrow_schema(table_schema).empty_table(), table_schema)
     taken = writer.takes_small_batch(no_spark, table, batch, mode)
     assert taken == (mode is WriteMode.APPEND)
+
+
+@pytest.mark.parametrize(
+    ("price", "is_exact"),
+    [
+        ("0.10", True),
+        ("1234567890123.45", True),
+        ("-1e30", True),
+        ("12345678901234567.89", False),
+        ("9007199254740993", False),
+    ],
+)
+@pytest.mark.parametrize("where", ["batch", "table"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_decimals_with_rounded_bounds_are_rewritten_by_spark(
+    tmp_path: Path, price: str, is_exact: bool, where: str, nested: bool
+) -> None:
+    """Deltalake writes bounds as doubles; Spark skips files by them."""
+    money: dict[str, Any] = {"type": "number", "multipleOf": 0.01}
+    properties = {**ID, "x": {"type": "object", "properties": {"y": money}} if nested else money}
+    table_schema = schema_from_json_schema({"properties": properties}, ["id"], ColumnOptions())
+    table, writer = Table(str(tmp_path / "t"), "t"), DeltaWriter(avoids_spark=True)
+    no_spark: Any = None
+    writer.create(no_spark, table, table_schema, TableLayout())
+    batches = {}
+    for name, value in (("long", price), ("short", "1.50")):
+        row = f'{{"id":1,"x":{{"y":{value}}}}}' if nested else f'{{"id":1,"x":{value}}}'
+        rows = pa.Table.from_batches([ArrowConverter(table_schema).batch([row.encode()])])
+        rows = rows.append_column(KEYS.order, pa.array([0]))
+        batches[name] = SmallBatch.of(rows, table_schema)
+    first, second = ("short", "long") if where == "batch" else ("long", "short")
+    writer.write_small_batch(no_spark, table, batches[first], WriteMode.APPEND, KEYS, marker(1))
+    taken = writer.takes_small_batch(no_spark, table, batches[second], WriteMode.UPSERT)
+    assert taken == is_exact
+    assert writer.takes_small_batch(no_spark, table, batches[second], WriteMode.APPEND)
+    if taken:
+        writer.write_small_batch(
+            no_spark, table, batches[second], WriteMode.UPSERT, KEYS, marker(2)
+        )
+        assert DeltaTable(tmp_path / "t").to_pyarrow_table().num_rows == 1
 
 
 # Both ways
