@@ -19,10 +19,13 @@ ParsedInstant: TypeAlias = tuple[dt.datetime, str]
 _DATE_TIME = re.compile(
     r"(?P<year>\d{4})-(?P<month>\d\d?)-(?P<day>\d\d?)"
     r"(?:[Tt ](?P<hour>\d\d?):(?P<minute>\d\d?)(?::(?P<second>\d\d)(?:[.,](?P<fraction>\d+))?)?"
-    r"(?: ?(?P<zone>[Zz]|(?P<sign>[+-])(?P<zone_hour>\d\d)(?::?(?P<zone_minute>\d\d))?))?)?",
+    r"(?: ?(?P<zone>[Zz]|(?P<sign>[+-])(?P<zone_hour>\d\d)(?::?(?P<zone_minute>\d\d)"
+    r"(?::?(?P<zone_second>\d\d))?)?))?)?",
     re.ASCII,
 )
 """ISO 8601 as sources write it: one-digit hours, spaces, offsets without a colon, long fractions.
+
+Python writes offsets with seconds for times before standard time, such as ``+00:19:32``.
 
 `datetime.fromisoformat`, which is tried first, cuts fractions at six digits, and supports a
 different subset in each version of Python.
@@ -95,8 +98,11 @@ def _get_number(match: re.Match[str], name: str) -> int:
 def _parse_zone(match: re.Match[str]) -> dt.timezone:
     if match["sign"] is None:
         return dt.timezone.utc
-    minutes = _get_number(match, "zone_hour") * 60 + _get_number(match, "zone_minute")
-    return dt.timezone(dt.timedelta(minutes=minutes * (-1 if match["sign"] == "-" else 1)))
+    hours, minutes, seconds = (
+        _get_number(match, f"zone_{unit}") for unit in ("hour", "minute", "second")
+    )
+    offset = dt.timedelta(hours=hours, minutes=minutes, seconds=seconds)
+    return dt.timezone(-offset if match["sign"] == "-" else offset)
 
 
 def _parse_basic_format(text: str) -> ParsedInstant | None:
