@@ -199,11 +199,14 @@ def replace_file(
     temporary file by a link. If ``path`` is a symbolic link, the link is replaced.
 
     Raises:
-        OSError: The file cannot be written.
+        OSError: The file cannot be written, or there is a device or a pipe, such as ``/dev/null``,
+            which root would replace.
     """
     import tempfile  # slow to import
 
     final = Path(path)
+    if _is_special(final):
+        raise OSError(errno.EINVAL, "it is not a regular file", str(final))
     handle, name = tempfile.mkstemp(prefix=f".{final.name}.", dir=final.parent)
     partial = Path(name)
     try:
@@ -220,6 +223,13 @@ def replace_file(
         partial.unlink(missing_ok=True)
         raise
     _flush_folder(final.parent)
+
+
+def _is_special(path: Path) -> bool:
+    """Return True if a path is a device, pipe or socket, or a link to an open file of a process."""
+    if path.is_symlink() and path.readlink().is_relative_to("/proc"):  # such as /dev/stderr
+        return True
+    return path.exists() and not (path.is_file() or path.is_dir())
 
 
 def _flush_folder(folder: Path) -> None:

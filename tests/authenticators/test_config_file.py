@@ -143,6 +143,20 @@ def test_modes_of_new_files_are_set_through_their_descriptors(tmp_path, monkeypa
     assert modes == [0o755, 0o600]
 
 
+def test_pipe_or_link_to_an_open_file_is_not_replaced(tmp_path):
+    """Root may replace /dev/null and /dev/stderr, which other programs then lack."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "stderr").symlink_to("/proc/self/fd/2")
+    for name in ("pipe", "stderr"):
+        with pytest.raises(OSError, match="it is not a regular file"):
+            replace_file(tmp_path / name, "{}")
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    assert (tmp_path / "stderr").is_symlink()
+    (tmp_path / "link").symlink_to(tmp_path / "missing")
+    replace_file(tmp_path / "link", "{}")
+    assert (tmp_path / "link").read_text() == "{}"
+
+
 def test_full_disk_leaves_the_file_unchanged(file, monkeypatch):
     def full(handle):
         raise OSError(28, "No space left on device")
