@@ -316,10 +316,10 @@ def _find_license(requirement: str) -> str | None:
     from importlib import metadata
 
     try:
-        found: Any = metadata.metadata(requirement.partition("[")[0])
+        package: Any = metadata.metadata(requirement.partition("[")[0])
     except (metadata.PackageNotFoundError, ValueError):
         return None
-    expression: str | None = found.get("License-Expression") or found.get("License")
+    expression: str | None = package.get("License-Expression") or package.get("License")
     return expression
 
 

@@ -244,12 +244,12 @@ def _find_entry_point(plugin: str) -> Callable[[], Any]:
             f"No console script is called {plugin!r} in this Python environment. Install the"
             " plugin into it, or name its class: tap-core run tap_x.tap:TapX."
         )
-    found: Any = import_module(module)
+    imported: Any = import_module(module)
     for part in name.split("."):
-        if not hasattr(found, part):
+        if not hasattr(imported, part):
             raise _NoPluginError(f"{module} has no {name}.")
-        found = getattr(found, part)
-    return _get_runner(found, plugin)
+        imported = getattr(imported, part)
+    return _get_runner(imported, plugin)
 
 
 def _get_runner(found: Any, plugin: str) -> Callable[[], Any]:

@@ -141,20 +141,20 @@ def _describe_exception(
     kind, error, trace = raised
     if kind is None or error is None:
         return None
-    found: dict[str, Any] = {
+    details: dict[str, Any] = {
         "type": kind.__name__,
         "module": kind.__module__,
         "message": redact_line(str(error)),
     }
     if trace is not None:
-        found["traceback"] = _describe_frames(trace)
+        details["traceback"] = _describe_frames(trace)
     name, other = "context", error.__context__
     if error.__suppress_context__:  # raised from another exception, or from None
         name, other = "cause", error.__cause__
     chain = (*outer, error)
     if other is not None and all(other is not seen for seen in chain):
-        found[name] = _describe_exception((type(other), other, other.__traceback__), chain)
-    return found
+        details[name] = _describe_exception((type(other), other, other.__traceback__), chain)
+    return details
 
 
 def _describe_frames(trace: TracebackType | None) -> list[dict[str, Any]]:
@@ -237,7 +237,7 @@ def setup_console_logging(log_level: str | int | None = None) -> None:
     install_redaction()
     _set_exception_hooks()
     root = logging.getLogger()
-    for handler in [found for found in root.handlers if isinstance(found, _ConsoleHandler)]:
+    for handler in [each for each in root.handlers if isinstance(each, _ConsoleHandler)]:
         root.removeHandler(handler)
     handler = _ConsoleHandler()
     handler.setFormatter(ConsoleFormatter())
@@ -251,7 +251,7 @@ def setup_console_logging(log_level: str | int | None = None) -> None:
 def without_console() -> Iterator[None]:
     """Remove the handlers that log to standard error during the ``with`` block; keep all others."""
     root = logging.getLogger()
-    taken = [found for found in root.handlers if isinstance(found, _ConsoleHandler)]
+    taken = [each for each in root.handlers if isinstance(each, _ConsoleHandler)]
     for handler in taken:
         root.removeHandler(handler)
     try:

@@ -206,8 +206,8 @@ class JSONPathPaginator(BaseAPIPaginator[str | None]):
         """Return the next page's token: the first match of the JSONPath in the body, or None."""
         from tap_core.http.response import parse_first_document
 
-        found: str | None = parse_first_document(response, self._jsonpath)
-        return found
+        token: str | None = parse_first_document(response, self._jsonpath)
+        return token
 
 
 class SimpleHeaderPaginator(BaseAPIPaginator[str | None]):

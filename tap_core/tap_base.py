@@ -377,8 +377,8 @@ class Tap(PluginBase):
                 parent.child_streams.extend(children)
                 for child in children:
                     self.logger.info("Added '%s' as child stream to '%s'", child.name, parent.name)
-        found = [stream for streams in by_type.values() for stream in streams]
-        return sorted(found, key=lambda stream: stream.name)
+        loaded = [stream for streams in by_type.values() for stream in streams]
+        return sorted(loaded, key=lambda stream: stream.name)
 
     @property
     def input_catalog(self) -> Catalog | None:

@@ -355,13 +355,13 @@ class Target(PluginBase, abc.ABC):
         Raises:
             ValueError: `default_sink_class` is not set.
         """
-        found: type[Sink] | None = getattr(self, "default_sink_class", None)
-        if found is None:
+        sink_class: type[Sink] | None = getattr(self, "default_sink_class", None)
+        if sink_class is None:
             raise ValueError(
                 f"No sink class defined for '{stream_name}': set default_sink_class or override"
                 " get_sink_class()."
             )
-        return found
+        return sink_class
 
     def sink_exists(self, stream_name: str) -> bool:
         """Return True if the stream with this name has a sink."""

@@ -57,11 +57,11 @@ def get_const(schema: Schema) -> tuple[Any, ...]:
 
 def get_options(schema: Schema) -> tuple[Option, ...]:
     """Return a dropdown option for each value that a setting's schema lists, except null and ""."""
-    found: dict[str, Option] = {}
+    by_text: dict[str, Option] = {}
     for option in (*_list_enum_options(schema), *_list_union_options(schema)):
         if option.text:
-            found.setdefault(option.text, option)
-    return tuple(found.values())
+            by_text.setdefault(option.text, option)
+    return tuple(by_text.values())
 
 
 def _list_enum_options(schema: Schema) -> Iterator[Option]:

@@ -223,8 +223,8 @@ def _warn_of_misspelled_variables(
     """
     known = {env_var_name("", setting) for setting in settings}
     unset = [name for name in known if prefix + name not in variables]
-    found = {name.removeprefix(prefix) for name in variables if name.startswith(prefix)}
-    for name in sorted(found - known - {"LOGLEVEL"}):
+    names = {name.removeprefix(prefix) for name in variables if name.startswith(prefix)}
+    for name in sorted(names - known - {"LOGLEVEL"}):
         near = None if name.startswith("_") else find_similar(name, unset)
         if near is not None:
             logger.warning(

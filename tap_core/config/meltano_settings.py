@@ -93,12 +93,12 @@ def _define_setting(name: str, schema: Schema, label: str, *, is_sensitive: bool
         "sensitive": is_sensitive,
         "hidden": any(schema.get(word) for word in _HIDDEN),
     }
-    found = {key: value for key, value in shown.items() if value}
+    entry = {key: value for key, value in shown.items() if value}
     if default is not None and not is_sensitive:
-        found["value"] = default
+        entry["value"] = default
     if isinstance(examples, list) and examples and not is_sensitive:
-        found["placeholder"] = f"Ex. {examples[0]}"
-    return found
+        entry["placeholder"] = f"Ex. {examples[0]}"
+    return entry
 
 
 def _find_kind(schema: Schema) -> tuple[str, list[dict[str, Any]]]:

@@ -91,8 +91,8 @@ def flatten_schema(schema: Schema) -> FlattenedSchema:
 
 def _drop_null(alternatives: Any) -> list[Schema]:
     """Return the schemas in the value of ``oneOf`` or ``anyOf``, except a schema of type null."""
-    found = alternatives if isinstance(alternatives, list) else []
-    return [each for each in found if isinstance(each, Mapping) and each.get("type") != "null"]
+    schemas = alternatives if isinstance(alternatives, list) else []
+    return [each for each in schemas if isinstance(each, Mapping) and each.get("type") != "null"]
 
 
 def _merge_members(schema: Schema) -> JsonSchema:
@@ -105,9 +105,9 @@ def _merge_members(schema: Schema) -> JsonSchema:
     parts.append({key: value for key, value in schema.items() if key != "allOf"})
     merged: JsonSchema = {key: value for part in parts for key, value in part.items()}
     for word in _MERGED_KEYWORDS:
-        found = [part[word] for part in parts if isinstance(part.get(word), Mapping)]
-        if found:
-            merged[word] = {key: value for each in found for key, value in each.items()}
+        mappings = [part[word] for part in parts if isinstance(part.get(word), Mapping)]
+        if mappings:
+            merged[word] = {key: value for each in mappings for key, value in each.items()}
     required = [name for part in parts for name in part.get("required") or ()]
     return {**merged, "required": required, **({"allOf": rules} if rules else {})}
 

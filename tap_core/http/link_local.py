@@ -75,8 +75,8 @@ def find_link_local(host: str, port: int) -> str | None:
     Also return None if the host cannot be resolved.
     """
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return None
-    addresses = (str(address) for *_, (address, *_) in found)
+    addresses = (str(address) for *_, (address, *_) in infos)
     return next(filter(is_link_local, addresses), None)

@@ -28,10 +28,10 @@ _lock = threading.Lock()
 def get_counters(owner: object) -> RateCounterStore:
     """Return the request counters of the tap ``owner``; they are created on first use."""
     with _lock:
-        found = _counters.get(owner)
-        if found is None:
-            found = _counters[owner] = InProcessCounters()
-        return found
+        counters = _counters.get(owner)
+        if counters is None:
+            counters = _counters[owner] = InProcessCounters()
+        return counters
 
 
 def use_shared_counters(owner: object, counters: RateCounterStore) -> None:

@@ -255,7 +255,7 @@ class InProcessCounters:
 
     def _get_counter(self, name: str, kind: LimitKind) -> _RequestCounter:
         with self._lock:
-            found = self._counters.get((name, kind))
-            if found is None:
-                found = self._counters[name, kind] = _KINDS[kind]()
-            return found
+            counter = self._counters.get((name, kind))
+            if counter is None:
+                counter = self._counters[name, kind] = _KINDS[kind]()
+            return counter

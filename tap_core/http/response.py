@@ -139,9 +139,9 @@ class JSONResponse(requests.Response):
         if self._document is _UNREAD:
             self._document = _parse_body(self, secrets)
             if jsonpath:
-                found = next(extract_jsonpath(jsonpath, self._document), None)
-                if found is None or type(found) in {str, int}:
-                    self.first_match = jsonpath, found
+                first = next(extract_jsonpath(jsonpath, self._document), None)
+                if first is None or type(first) in {str, int}:
+                    self.first_match = jsonpath, first
         return self._document
 
     def take(self) -> Any:

@@ -209,10 +209,10 @@ def _seconds_until(date: str, headers: Any) -> float:
 
 def _parse_date(text: str) -> datetime | None:
     try:
-        found = parsedate_to_datetime(text)
+        date = parsedate_to_datetime(text)
     except (TypeError, ValueError, IndexError, OverflowError):
         return None
-    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+    return date if date.tzinfo else date.replace(tzinfo=timezone.utc)
 
 
 # Defaults of a stream's hooks

@@ -59,14 +59,14 @@ def _find_header_fault(header: tuple[str, Any]) -> str | None:
     name, value = header
     text = decode_header(value)
     if _LINE_BREAK.search(text):
-        found = "a line break"
+        fault = "a line break"
     elif any(ord(character) > 0xFF for character in text):  # noqa: PLR2004  ISO 8859-1
-        found = "a character that is not in ISO 8859-1"
+        fault = "a character that is not in ISO 8859-1"
     elif text[:1].isspace():
-        found = "a space at its start"
+        fault = "a space at its start"
     else:
         return None
     return (
-        f"The header '{name}' cannot be sent, because its value has {found}: correct the setting"
+        f"The header '{name}' cannot be sent, because its value has {fault}: correct the setting"
         " that it comes from, such as a token."
     )

@@ -265,12 +265,12 @@ class DatetimeBasedCursor:
         edge = getattr(self, name)
         try:
             if isinstance(edge, MinMaxDatetime):
-                found = edge.instant(config, self._read_setting, now)
+                resolved = edge.instant(config, self._read_setting, now)
             else:
-                found = _to_datetime(edge, config, self._read_setting, now)
+                resolved = _to_datetime(edge, config, self._read_setting, now)
             # Steps from a time zone with summer time would be steps of its clock: when the clock
             # is put back, the repeated hour would be in no window.
-            return found.replace(tzinfo=dt.timezone(found.utcoffset() or dt.timedelta()))
+            return resolved.replace(tzinfo=dt.timezone(resolved.utcoffset() or dt.timedelta()))
         except KeyError as error:
             raise ValueError(f"The {name} needs the setting {error}.") from None
         except ValueError as error:
@@ -370,9 +370,9 @@ def _make_parser(
             for other in others:
                 with suppress(ValueError):
                     return other(value)
-            found = fallback(value) if fallback is not None else None
-            if found is not None:
-                return found[0]
+            parsed = fallback(value) if fallback is not None else None
+            if parsed is not None:
+                return parsed[0]
             raise
 
     return read

@@ -76,8 +76,8 @@ class CursorComparator(ReplicationKeyComparator):
 
     def parse_bound(self, text: str) -> dt.datetime | None:
         """Parse the start or end of a backfill; return None if the text is not ISO 8601."""
-        found = parse_instant(text)
-        return None if found is None else found[0]
+        parsed = parse_instant(text)
+        return None if parsed is None else parsed[0]
 
     def is_plain(self, value: Any) -> bool:
         """Return True if a cursor value can be compared with others of its format without parsing.

@@ -116,8 +116,8 @@ def _find_origins(shared: SharedResources, template: MappingNode) -> frozenset[O
     Only these origins (scheme, host, port) may receive the credentials of the generated streams.
     """
     keys = ("url_base", "url", _TOKEN_ENDPOINT)
-    found = (_find_origin(shared, part, key) for part in iterate_nodes(template) for key in keys)
-    return frozenset(origin for origin in found if origin is not None)
+    origins = (_find_origin(shared, part, key) for part in iterate_nodes(template) for key in keys)
+    return frozenset(origin for origin in origins if origin is not None)
 
 
 def _find_origin(shared: SharedResources, part: MappingNode, key: str) -> Origin | None:

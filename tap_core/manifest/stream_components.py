@@ -127,8 +127,8 @@ class StreamComponents:
         This is the stream's own node, but for a StateDelegatingStream the node of its incremental
         stream.
         """
-        found: Mapping[str, Any] = self.node.get("incremental_stream", self.node)
-        return found
+        incremental: Mapping[str, Any] = self.node.get("incremental_stream", self.node)
+        return incremental
 
     @property
     def is_delegating(self) -> bool:
@@ -159,8 +159,8 @@ class StreamComponents:
         node = self.incremental_node.get("incremental_sync")
         if not isinstance(node, Mapping) or not (field := node.get("cursor_field")):
             return None
-        found: str = self.build(field, str, _get_parameters(node))
-        return found
+        name: str = self.build(field, str, _get_parameters(node))
+        return name
 
     @property
     def primary_key(self) -> list[str]:
@@ -343,8 +343,8 @@ class StreamComponents:
 
 def _get_parameters(node: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the ``$parameters`` of a manifest node, including inherited ones; {} if none."""
-    found: Mapping[str, Any] = getattr(node, "parameters", None) or {}
-    return found
+    parameters: Mapping[str, Any] = getattr(node, "parameters", None) or {}
+    return parameters
 
 
 def _keep_bookmark_only(cursor: Any) -> Any:

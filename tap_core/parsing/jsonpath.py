@@ -207,7 +207,7 @@ def _compile_steps(steps: list[_Step]) -> _Find:
 
 def _make_name_step(name: str) -> _Step:
     def step(values: list[Any]) -> list[Any]:
-        return [found for value in values if (found := _get_member(value, name)) is not _ABSENT]
+        return [member for value in values if (member := _get_member(value, name)) is not _ABSENT]
 
     return step
 

@@ -74,8 +74,8 @@ def _compare_objects(
 def _compare_values(
     path: str, values: Sequence[Any], schema: Mapping[str, Any] | None
 ) -> Iterator[PropertyComparison]:
-    found = tuple(sorted({_name_type(value) for value in values}))
-    yield PropertyComparison(path, found, None if schema is None else _collect_types(schema))
+    types = tuple(sorted({_name_type(value) for value in values}))
+    yield PropertyComparison(path, types, None if schema is None else _collect_types(schema))
     if schema is None:
         return
     objects = [value for value in values if isinstance(value, Mapping)]

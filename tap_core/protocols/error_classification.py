@@ -202,12 +202,12 @@ def shorten_connection_failure(text: str) -> str:
     The short message is ``127.0.0.1:9 cannot be reached: Connection refused``. Any other text is
     returned unchanged.
     """
-    found = _UNREACHABLE.search(text)
-    reason = _REASON.search(found["cause"]) if found else None
-    if found is None or reason is None:
+    match = _UNREACHABLE.search(text)
+    reason = _REASON.search(match["cause"]) if match else None
+    if match is None or reason is None:
         return text
-    short = f"{found['host']}:{found['port']} cannot be reached: {(reason[1] or reason[2]).strip()}"
-    return text[: found.start()] + short + text[found.end() :]
+    short = f"{match['host']}:{match['port']} cannot be reached: {(reason[1] or reason[2]).strip()}"
+    return text[: match.start()] + short + text[match.end() :]
 
 
 def is_auth_failure(error: BaseException) -> bool:
@@ -279,8 +279,8 @@ def _find_missing_members(error: BaseException | None) -> tuple[str, str] | None
 
     They are parsed from Python's TypeError for an abstract class. Return None for other errors.
     """
-    found = _ABSTRACT_CLASS.match(str(error)) if isinstance(error, TypeError) else None
-    return (found[1], found[2].replace("'", "")) if found else None
+    match = _ABSTRACT_CLASS.match(str(error)) if isinstance(error, TypeError) else None
+    return (match[1], match[2].replace("'", "")) if match else None
 
 
 def _classify(error: BaseException) -> str | None:

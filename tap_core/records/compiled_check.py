@@ -231,13 +231,13 @@ class _CheckWriter:
         """
         if rule is None:
             return None
-        found = sample if type(sample) is dict else {}
-        if not found:
-            found = {name: None for name in rule.declared if name not in below or below[name]}
+        members = sample if type(sample) is dict else {}
+        if not members:
+            members = {name: None for name in rule.declared if name not in below or below[name]}
         fits_in = (
-            self._properties + len(found) <= _MAX_INLINE_PROPERTIES and level < _MAX_INLINE_DEPTH
+            self._properties + len(members) <= _MAX_INLINE_PROPERTIES and level < _MAX_INLINE_DEPTH
         )
-        return found if fits_in and all(type(name) is str for name in found) else None
+        return members if fits_in and all(type(name) is str for name in members) else None
 
     def _write_deletions(self, indent: int, variable: str, deselected: DeselectedNames) -> None:
         """Generate the code that deletes the deselected properties of the object in a variable."""

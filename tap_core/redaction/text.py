@@ -179,8 +179,8 @@ def _hide_decoded(text: str, pattern: re.Pattern[str], forms: Iterable[str]) -> 
     removed.
     """
     plain = pattern.sub(_unescape, text)
-    found = [form for form in forms if form in plain]
-    if not found:
+    present = [form for form in forms if form in plain]
+    if not present:
         return text
     # The start and end in the text of each character of `plain`
     starts, ends = array("q"), array("q")
@@ -194,7 +194,7 @@ def _hide_decoded(text: str, pattern: re.Pattern[str], forms: Iterable[str]) -> 
     ends.extend(range(done + 1, len(text) + 1))
     spans = sorted(
         (starts[match.start()], ends[match.end() - 1])
-        for form in found
+        for form in present
         for match in re.finditer(re.escape(form), plain)
     )
     parts: list[str] = []
@@ -248,12 +248,12 @@ def _unescape(match: re.Match[str]) -> str:
     kind = match.lastgroup
     if kind is None:
         return ""
-    found = match[kind]
+    escaped = match[kind]
     if kind == "percent":
-        return unquote(found)
+        return unquote(escaped)
     if kind in {"sign", "backslash", "name"}:
-        return _CHARACTER_BY_NAME.get(found, found)
-    code = int(found, 10 if kind == "decimal" else 16)
+        return _CHARACTER_BY_NAME.get(escaped, escaped)
+    code = int(escaped, 10 if kind == "decimal" else 16)
     character = chr(code) if code <= sys.maxunicode else ""
     return character if character.isprintable() else match[0]
 

@@ -661,8 +661,8 @@ class Stream(abc.ABC):
 
     def _parse_datetime(self, value: str) -> datetime:
         """Parse a date-time; a value without a time zone is UTC."""
-        found = self._context_reader.parse_datetime(value)
-        return parse_state_datetime(self, value) if found is None else found
+        parsed = self._context_reader.parse_datetime(value)
+        return parse_state_datetime(self, value) if parsed is None else parsed
 
     def _write_replication_key_signpost(
         self, context: Context | None, value: datetime | str | float | None

@@ -115,10 +115,10 @@ def parse_state_datetime(stream: SyncStream, value: str) -> datetime:
         StreamSetupError: The value is not a date-time; the message names the setting
             ``start_date`` or says that the value is in the state.
     """
-    found = parse_instant(value)
-    if found is None:
+    parsed = parse_instant(value)
+    if parsed is None:
         raise make_start_error(stream, value, ISO_8601)
-    return found[0]
+    return parsed[0]
 
 
 def make_start_error(stream: SyncStream, value: Any, expected: str) -> StreamSetupError:

@@ -352,11 +352,11 @@ class WindowReader(ContextReader):
     def _find_edge(self, cursor: DatetimeBasedCursor, name: str, now: dt.datetime) -> dt.datetime:
         config = self.stream.config
         try:
-            found: dt.datetime = getattr(cursor, name)(config, now)  # the method `start` or `end`
+            edge: dt.datetime = getattr(cursor, name)(config, now)  # the method `start` or `end`
         except ValueError as error:
             secrets = collect_secrets(config, getattr(self.stream._tap, "config_jsonschema", None))
             raise self.make_edge_error(secrets.hide(str(error)), name) from None
-        return found
+        return edge
 
     def make_edge_error(self, message: str, name: str) -> ConfigurationError:
         """Return the error for a cursor's start or end that is not a valid date-time.
@@ -396,9 +396,9 @@ class WindowReader(ContextReader):
         value = state.get("replication_key_value")
         if value is None or state.get("replication_key") != key:
             return None
-        found = self.parse_datetime(value)
-        if found is not None:
-            return found
+        parsed = self.parse_datetime(value)
+        if parsed is not None:
+            return parsed
         instant = parse_instant(value)  # written by a version of the tap without a cursor
         if instant is None:
             stream.log(

@@ -184,12 +184,12 @@ class BatchFileOutput:
 
     def _emit_files(self, finished: Iterable[BatchFiles]) -> bool:
         """Pass on the BATCH event of each finished file. Return True if there was one."""
-        found = False
+        has_files = False
         for files in finished:
-            found = True
+            has_files = True
             self._emit(files)
             self._writers[files.stream].counter.increment()
-        return found
+        return has_files
 
     # State control
 

@@ -187,12 +187,12 @@ def _list_contexts(
 
     A context contains the values that identify a partition.
     """
-    found: list[Context | None] = []
+    listed: list[Context | None] = []
     try:
-        found.extend(contexts)
+        listed.extend(contexts)
     except Exception as error:  # noqa: BLE001  raised after the listed contexts are synced
-        return found, error
-    return found, None
+        return listed, error
+    return listed, None
 
 
 def _sync_in_parallel(

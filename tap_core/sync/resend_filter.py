@@ -99,9 +99,9 @@ def _get_state(stream: SyncStream, context: Context | None) -> Mapping[str, Any]
 
 def _index_partitions(entries: Any) -> dict[Hashable, Mapping[str, Any]]:
     """Return the entries of a ``partitions`` list by context; of equal contexts, only the first."""
-    found: dict[Hashable, Mapping[str, Any]] = {}
+    by_context: dict[Hashable, Mapping[str, Any]] = {}
     for entry in entries or ():
         context = entry.get("context") if isinstance(entry, Mapping) else None
         if isinstance(context, Mapping):
-            found.setdefault(freeze_context(context), entry)
-    return found
+            by_context.setdefault(freeze_context(context), entry)
+    return by_context

@@ -125,10 +125,10 @@ def _has_bookmark(stream: SyncStream) -> bool:
     """Return True if an incremental stream has a bookmark in at least one partition."""
     if stream.replication_method != REPLICATION_INCREMENTAL:
         return False
-    found = get_state_if_exists(stream.state_manager.document.tap_state, stream.name)
-    if not isinstance(found, Mapping):
+    state = get_state_if_exists(stream.state_manager.document.tap_state, stream.name)
+    if not isinstance(state, Mapping):
         return False
-    entries = (found, *(found.get("partitions") or ()))
+    entries = (state, *(state.get("partitions") or ()))
     return any(isinstance(each, Mapping) and each.get("replication_key_value") for each in entries)
 
 

@@ -99,7 +99,7 @@ class StreamScheduler:
     def _find_parallel_streams(self) -> list[SyncStream]:
         """Return the top-level streams to sync in parallel; an empty list if there is only one."""
         shared = _find_shared_descendants(self._streams)
-        found = [
+        parallel = [
             stream
             for stream in self._streams
             if self._threads > 1
@@ -109,7 +109,7 @@ class StreamScheduler:
             and get_thread_count(stream) > 1
             and not is_read_from_log(stream)
         ]
-        return found if len(found) > 1 else []
+        return parallel if len(parallel) > 1 else []
 
     def _sync_alone(self, stream: SyncStream) -> None:
         if not is_synced(stream):

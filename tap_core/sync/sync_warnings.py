@@ -83,10 +83,10 @@ def _describe_unused(state: Mapping[str, Any], streams: Collection[str]) -> str 
     Return None if the state has a bookmark of one of these streams, or is empty.
     """
     bookmarks = _read_bookmarks(state)
-    found = [name for name, bookmark in bookmarks.items() if bookmark]
-    if found:
+    names = [name for name, bookmark in bookmarks.items() if bookmark]
+    if names:
         known = not bookmarks.keys().isdisjoint(streams)
-        return None if known else f"The state has bookmarks of other streams only ({_quote(found)})"
+        return None if known else f"The state has bookmarks of other streams only ({_quote(names)})"
     keys = state.keys() - PER_STREAM_KEYS
     return f"The state has no bookmarks, but {_quote(sorted(keys))}" if keys else None
 
@@ -109,8 +109,8 @@ def _find_other_key(stream: SyncStream, state: Any) -> str | None:
     partitions = state.get("partitions")
     entries = [state, *(partitions if isinstance(partitions, list) else ())]
     keys = [entry.get("replication_key") for entry in entries if isinstance(entry, Mapping)]
-    found = {other for other in keys if isinstance(other, str)}
-    return None if key in found else min(found, default=None)
+    others = {other for other in keys if isinstance(other, str)}
+    return None if key in others else min(others, default=None)
 
 
 def _quote(names: Iterable[str]) -> str:

@@ -249,9 +249,9 @@ class AttributeTestTemplate(StreamTestTemplate):
             super().test()
             return
         values = self.non_null_attribute_values
-        found = find_invalid_values(values, self.value_type.fits, self.value_type.complaint)
-        if found:
-            count, words = found
+        invalid = find_invalid_values(values, self.value_type.fits, self.value_type.complaint)
+        if invalid:
+            count, words = invalid
             raise AssertionError(
                 f"{words} Property '{self.attribute_name}' of stream '{self.stream.name}': {count}"
                 f" of {len(values)} values are no {self.value_type.kind}. To fix it: declare"

@@ -217,10 +217,10 @@ def _check_platform() -> Iterator[Check]:
     platform's Spark would be used instead of PySpark's.
     """
     for name, variable, value in _PLATFORMS:
-        found = os.environ.get(variable)
-        if not found or (value and found != value):
+        actual = os.environ.get(variable)
+        if not actual or (value and actual != value):
             continue
-        text = f"{name} ({variable}={found})"
+        text = f"{name} ({variable}={actual})"
         if "SPARK_HOME" in os.environ:
             remedy = (
                 "SPARK_HOME selects the Spark of the platform, and loads are tested with the Spark"

@@ -48,7 +48,7 @@ def start(settings: SparkSettings) -> tuple[int, list[str]]:
     try:
         folder, connection, is_new = start_engine(settings, identity)
         connection.close()
-        found = folder.request(_START_SECONDS, request="status", wait=True)
+        status = folder.request(_START_SECONDS, request="status", wait=True)
     except UntrustedPathError as error:
         raise _make_untrusted_error(error) from None
     except OSError as error:
@@ -56,11 +56,11 @@ def start(settings: SparkSettings) -> tuple[int, list[str]]:
             f"The engine ended at its start ({error}); its messages are in a log below"
             f" {engines_folder()}."
         ) from error
-    if found["error"]:
-        raise SparkUnavailableError(f"{found['error']} (The engine's log is {folder.log}.)")
+    if status["error"]:
+        raise SparkUnavailableError(f"{status['error']} (The engine's log is {folder.log}.)")
     old = "An engine with these settings is already running"
     words = "The engine was started" if is_new else old
-    return 0, [f"{words}: {_describe(found)}."]
+    return 0, [f"{words}: {_describe(status)}."]
 
 
 def show_engines(settings: SparkSettings) -> tuple[int, list[str]]:
@@ -77,13 +77,13 @@ def show_engines(settings: SparkSettings) -> tuple[int, list[str]]:
     lines, code = list[str](), 1
     try:
         for folder in list_engines():
-            found = _request(folder, "status")
-            if found is None:
+            status = _request(folder, "status")
+            if status is None:
                 continue
             is_fit = folder.path.name == identity.key and may_use_engine(settings)
             code = 0 if is_fit else code
-            lines.append(f"{_describe(found)}. {_describe_fit(identity, folder)}")
-            lines += [f"  used by {run}" for run in found["runs"]]
+            lines.append(f"{_describe(status)}. {_describe_fit(identity, folder)}")
+            lines += [f"  used by {run}" for run in status["runs"]]
     except UntrustedPathError as error:
         raise _make_untrusted_error(error) from None
     return code, lines or ["No engine is running."]
@@ -100,13 +100,13 @@ def stop(settings: SparkSettings) -> tuple[int, list[str]]:
     """
     try:
         folder = EngineFolder.find(Identity.of_run(settings).key)
-        found = None if folder is None else _request(folder, "stop")
+        response = None if folder is None else _request(folder, "stop")
     except UntrustedPathError as error:
         raise _make_untrusted_error(error) from None
-    if found is None:
+    if response is None:
         return 0, ["No engine with these settings is running."]
-    if found["runs"]:
-        used = "; ".join(found["runs"])
+    if response["runs"]:
+        used = "; ".join(response["runs"])
         return 1, [f"The engine is not stopped, because a run uses it: {used}. Try again later."]
     return 0, ["The engine was stopped."]
 
@@ -120,8 +120,8 @@ def describe_engine(settings: SparkSettings) -> str | None:
         UntrustedPathError: Another user has access to the folder of the process.
     """
     folder = EngineFolder.find(Identity.of_run(settings).key)
-    found = None if folder is None else _request(folder, "status")
-    return None if found is None else _describe(found)
+    status = None if folder is None else _request(folder, "status")
+    return None if status is None else _describe(status)
 
 
 def _request(folder: EngineFolder, request: str) -> dict[str, Any] | None:

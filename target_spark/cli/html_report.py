@@ -170,12 +170,12 @@ def _try_read_table(
     ``clean`` is a function that redacts secrets and escapes control characters in a text.
     """
     try:
-        found = read_table(reader, options, stream, samples=_SAMPLES)
-        for row in (found["quarantine"] or {}).get("samples", ()):
+        overview = read_table(reader, options, stream, samples=_SAMPLES)
+        for row in (overview["quarantine"] or {}).get("samples", ()):
             row["raw"] = _show_document(row["raw"], clean, is_record=True)
     except Exception as error:  # noqa: BLE001  the rest of the page is of use
         return {"stream": stream, "fault": first_error_line(error), "quarantine": None}
-    return {**found, "fault": None}
+    return {**overview, "fault": None}
 
 
 def _add_lateness(

@@ -50,10 +50,10 @@ def select_one(events: Iterable[Event], stream: str) -> SchemaEvent:
     Raises:
         UnsupportedError: The events contain no schema of this stream.
     """
-    found = [event for event in events if isinstance(event, SchemaEvent)]
-    schemas = [event for event in found if str(event.stream) == stream]
+    schema_events = [event for event in events if isinstance(event, SchemaEvent)]
+    schemas = [event for event in schema_events if str(event.stream) == stream]
     if not schemas:
-        names = [str(event.stream) for event in found]
+        names = [str(event.stream) for event in schema_events]
         raise UnsupportedError(
             f"The schema of stream {stream} is not in the schema file.{suggest(stream, names)}"
             f" {_FILE_HINT}"

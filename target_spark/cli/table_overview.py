@@ -76,9 +76,9 @@ def show_table(config: Mapping[str, Any], stream: str) -> dict[str, Any]:
     """
     options = settings.load_options(config)
     with open_reader(config, options) as reader:
-        found = read_table(reader, options, stream)
+        overview = read_table(reader, options, stream)
         runs = _find_runs(reader, options, _LAST_RUNS, stream) or []
-        return {**found, "runs": runs}
+        return {**overview, "runs": runs}
 
 
 def read_table(
@@ -155,13 +155,13 @@ def read_run_rows(
     Raises:
         TableError: There is no table of runs.
     """
-    found = _find_runs(reader, options, limit, stream)
-    if found is None:
+    rows = _find_runs(reader, options, limit, stream)
+    if rows is None:
         raise TableError(
             f"There is no table of runs ({options.runs_table.key}). The first run that"
             " receives rows creates it, unless run_history is false."
         )
-    return found
+    return rows
 
 
 def _find_runs(

@@ -70,12 +70,12 @@ class TableReader:
     def read_rows(self, table: Table) -> list[dict[str, Any]]:
         """Return all rows of a small table, each as a dictionary of values by column name."""
         dataset = self._open_dataset(table)
-        found = (
+        arrow_table = (
             self._writer.rows(self._spark, table).toArrow()
             if dataset is None
             else dataset.to_table()
         )
-        rows: list[dict[str, Any]] = found.to_pylist()
+        rows: list[dict[str, Any]] = arrow_table.to_pylist()
         return rows
 
     def count_rows(self, table: Table) -> int:
@@ -150,8 +150,8 @@ class TableReader:
         shown["raw"] = pc.if_else(is_short, raw, pa.scalar(None, pa.string()))
         kept: pa.Table | None = None
         for batch in dataset.to_batches(columns=shown):
-            found = pa.Table.from_batches([batch])
-            kept = found if kept is None else pa.concat_tables([kept, found])
+            chunk = pa.Table.from_batches([batch])
+            kept = chunk if kept is None else pa.concat_tables([kept, chunk])
             kept = kept.take(pc.select_k_unstable(kept, limit, [(by, "descending")]))
         arrow_rows: list[dict[str, Any]] = [] if kept is None else kept.to_pylist()
         return arrow_rows

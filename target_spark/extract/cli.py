@@ -255,14 +255,14 @@ class _TapSync:
         if self._state is not None:
             _load_state(self._tap, dict(self._state), overwrites)
             return
-        found = self._find_last_state(session)
-        if found is None:
+        last_state = self._find_last_state(session)
+        if last_state is None:
             self._tap.logger.info(
                 "The tables have no state of %s: everything is read.", session.run.job
             )
             self._tap.load_state({})
             return
-        state: dict[str, Any] = json.loads(found)
+        state: dict[str, Any] = json.loads(last_state)
         self._tap.logger.info("The run continues from the last state in the tables.")
         names = (state.get("bookmarks") or {}).keys()
         missing = self._find_missing_tables(session.engine.spark(), names)

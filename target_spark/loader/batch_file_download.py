@@ -122,11 +122,11 @@ def _check_and_download(
                 range(start, len(remote_files)),
                 chunk,
             ):
-                found = _check(file, limits)
+                checked_file = _check(file, limits)
                 if not reads_copies:
                     Path(file.copy).unlink()
-                    found = replace(found, copy="")
-                checked[get_file_key(file.address)] = found
+                    checked_file = replace(checked_file, copy="")
+                checked[get_file_key(file.address)] = checked_file
     return checked
 
 

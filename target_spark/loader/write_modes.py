@@ -312,8 +312,8 @@ def _has_repeated_keys(rows: DataFrame, keys: Sequence[str], mode: WriteMode) ->
         rows = rows.where(f"{quote(IS_CURRENT)} IS NOT FALSE")
     if mode is WriteMode.SCD2 and DELETED_AT in rows.columns:
         rows = rows.where(f"{quote(DELETED_AT)} IS NULL")
-    found = rows.select(*map(quote, keys)).dropna()
-    return not found.groupBy(*map(quote, keys)).count().where("count > 1").isEmpty()
+    key_rows = rows.select(*map(quote, keys)).dropna()
+    return not key_rows.groupBy(*map(quote, keys)).count().where("count > 1").isEmpty()
 
 
 def check_scd2_compatible(request: CommitRequest, table_schema: TableSchema) -> None:

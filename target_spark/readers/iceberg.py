@@ -36,8 +36,8 @@ def read_runs(folder: Path, /) -> Mapping[str, int]:
     Raises:
         TableError: The metadata file is not in the table's folder.
     """
-    found = find_metadata_file(folder)
-    check_locations(folder, [str(found.absolute())] if found else [])
+    metadata_file = find_metadata_file(folder)
+    check_locations(folder, [str(metadata_file.absolute())] if metadata_file else [])
     return find_last_commits(
         (snapshot.id, snapshot.marker) for snapshot in read_local_snapshots(folder)
     )
@@ -72,12 +72,12 @@ def open_table(folder: Path, version: int | None, /) -> DataScan:
             check_locations(folder, [file])
             return super().new_input(location)
 
-    found = find_metadata_file(folder)
-    if found is None:
+    metadata_file = find_metadata_file(folder)
+    if metadata_file is None:
         raise TableError(f"{folder} is no longer an Iceberg table: its metadata file is missing.")
     # StaticTable.from_metadata imports and calls the class that the table's property py-io-impl
     # names, such as subprocess.Popen.
-    location, files = str(found.absolute()), FolderFileIO()
+    location, files = str(metadata_file.absolute()), FolderFileIO()
     metadata = FromInputFile.table_metadata(files.new_input(location))
     table = StaticTable((folder.name,), metadata, location, files, NoopCatalog(folder.name))
     return table.scan(snapshot_id=version)

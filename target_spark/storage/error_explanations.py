@@ -175,6 +175,6 @@ def find_storage_error(text: str) -> str | None:
         ("the catalog", _CATALOG_SIGNS),
     ):
         for sign, remedy in signs:
-            if found := sign.search(text):
-                return f"{subject}: {remedy.format(**_SETTINGS, **found.groupdict())}"
+            if match := sign.search(text):
+                return f"{subject}: {remedy.format(**_SETTINGS, **match.groupdict())}"
     return None

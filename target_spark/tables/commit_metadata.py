@@ -215,13 +215,13 @@ def find_last_commits(commits: Iterable[tuple[int, CommitMetadata | None]]) -> d
         commits: The versions of the table (Delta versions or Iceberg snapshot ids), newest first,
             each with the commit metadata.
     """
-    found: dict[str, tuple[int, CommitMetadata]] = {}
+    by_run: dict[str, tuple[int, CommitMetadata]] = {}
     for version, metadata in commits:
         if metadata is not None and metadata.has_same_batch(
-            found.get(metadata.run, (version, metadata))[1]
+            by_run.get(metadata.run, (version, metadata))[1]
         ):
-            found[metadata.run] = version, metadata
-    return {run: version for run, (version, _) in found.items()}
+            by_run[metadata.run] = version, metadata
+    return {run: version for run, (version, _) in by_run.items()}
 
 
 def txn_app_id(job: str, stream: str, run: str) -> str:

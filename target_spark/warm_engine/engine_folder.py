@@ -149,10 +149,10 @@ class EngineFolder:
             return {}
         with os.fdopen(file, "rb") as opened:
             try:
-                found = json.loads(opened.read(_MAX_MESSAGE_BYTES))
+                document = json.loads(opened.read(_MAX_MESSAGE_BYTES))
             except ValueError:
                 return {}
-        return found if isinstance(found, dict) else {}
+        return document if isinstance(document, dict) else {}
 
     def listen(self) -> socket.socket:
         """Return a new Unix socket in this folder, on which a shared Spark process accepts runs.
@@ -337,8 +337,8 @@ def check_peer(connection: socket.socket) -> None:
     if not hasattr(socket, "SO_PEERCRED"):  # elsewhere the mode of the folder decides
         return
     size = struct.calcsize("3i")
-    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-    user = struct.unpack("3i", found)[1]
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    user = struct.unpack("3i", credentials)[1]
     if user != os.geteuid():
         raise PermissionError(f"the process at the other end belongs to {owner_name(user)}")
 

@@ -347,13 +347,13 @@ class EngineSession:
             UntrustedPathError: Another user has access to the engine's folder.
             OSError: The engine ended during the connection.
         """
-        found = connect_engine(self._identity)
-        if found is None and self._settings.engine == "keep":
-            found = start_engine(self._settings, self._identity)[:2]
-        if found is None:
+        connected = connect_engine(self._identity)
+        if connected is None and self._settings.engine == "keep":
+            connected = start_engine(self._settings, self._identity)[:2]
+        if connected is None:
             self._explain_other_engines()
             return
-        folder, connection = found
+        folder, connection = connected
         self._on_engine(str(folder.path))
         try:
             response = self._request_gateway(connection)
@@ -391,12 +391,12 @@ class EngineSession:
                 folder.connect(_CONNECT_SECONDS).close()
             except OSError:  # it was killed
                 continue
-            found = folder.read_description()
-            names = find_differences(self._identity, found.get("identity", {}))
+            description = folder.read_description()
+            names = find_differences(self._identity, description.get("identity", {}))
             logger.info(
                 "The engine of process %s is not used, because it was started with another value"
                 " of: %s. %s",
-                found.get("pid"),
+                description.get("pid"),
                 list_names(names, _MAX_LISTED),
                 _OWN_SPARK,
             )

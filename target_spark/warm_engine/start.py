@@ -80,13 +80,13 @@ def start_engine(
         OSError: The folder of the engine cannot be created, or the engine does not respond.
     """
     end, is_new = time.monotonic() + _CONNECT_SECONDS, False
-    while (found := connect_engine(identity)) is None:
+    while (connected := connect_engine(identity)) is None:
         if time.monotonic() > end:
             raise SparkUnavailableError("An engine with these settings is just ending.")
         is_new = _start_process(settings, identity)
         if not is_new:  # an engine is starting, or ending
             time.sleep(_PAUSE_SECONDS)
-    return *found, is_new
+    return *connected, is_new
 
 
 def _start_process(settings: SparkSettings, identity: Identity) -> bool:

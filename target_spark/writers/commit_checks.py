@@ -70,9 +70,9 @@ def check_predecessor(table: Table, before: CommitMetadata | None, commit: Commi
         raise table_owner_error(table, before.job, commit.job)
     if commit.earlier is None or commit.is_same_run(before):
         return
-    found = before or NO_METADATA
-    if not commit.earlier.has_same_batch(found):
-        raise table_moved_error(table, commit.earlier, found)
+    predecessor = before or NO_METADATA
+    if not commit.earlier.has_same_batch(predecessor):
+        raise table_moved_error(table, commit.earlier, predecessor)
 
 
 def check_written_count(table: Table, rows: int, written: int) -> None:

@@ -220,7 +220,7 @@ def check_folder_is_empty(
     )
     if foreign is None:
         return
-    other = next((found for sign, found in _FORMAT_SIGNS.items() if sign in names), None)
+    other = next((name for sign, name in _FORMAT_SIGNS.items() if sign in names), None)
     remedy = f"Set format to {other}, or path" if other else "Set path"
     raise TableError(
         f"{folder} has files ({foreign}) and is not a table in {table_format} format. {remedy}"

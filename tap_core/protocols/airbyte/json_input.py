@@ -98,8 +98,8 @@ class JsonNode:
 
     def make_type_error(self, expected: str) -> Exception:
         """Return the error for a value that is not of the type ``expected``, such as "a string"."""
-        found = "nothing" if self.value is None else _KINDS.get(type(self.value), "a number")
-        return self.make_error(f"there is {found} where {expected} is needed")
+        actual = "nothing" if self.value is None else _KINDS.get(type(self.value), "a number")
+        return self.make_error(f"there is {actual} where {expected} is needed")
 
     def make_error(self, sentence: str) -> Exception:
         """Return an error with the message ``"<document>: <path of the value>: <sentence>"``."""

@@ -78,7 +78,7 @@ def build_columns(schema_event: SchemaEvent) -> tuple[SourceColumn, ...]:
     declared = resolve_properties(schema_event.schema)
     keys = schema_event.keys
     properties = {**dict.fromkeys(key for key in keys if key not in declared), **declared}
-    found = [
+    columns = [
         SourceColumn(
             name,
             to_key_type(definition) if name in keys else to_column_type(definition),
@@ -88,10 +88,10 @@ def build_columns(schema_event: SchemaEvent) -> tuple[SourceColumn, ...]:
         if name in keys or not name.startswith(_SYSTEM_PREFIXES)
     ]
     if not declared:
-        found.append(
+        columns.append(
             SourceColumn(_choose_record_name(properties), to_column_type({}), has_record=True)
         )
-    return tuple(found)
+    return tuple(columns)
 
 
 def _choose_record_name(taken: Mapping[str, Any]) -> str:

@@ -156,16 +156,16 @@ def _build_object_fields(schema: Schema, position: _FormPosition) -> list[FieldS
     key = _find_discriminator(flattened.branches)
     required = flattened.required | conditions.always_required
     properties = {**flattened.properties, **conditions.unconditional}
-    found: list[FieldSpec] = []
+    fields: list[FieldSpec] = []
     for name in _sort_by_order(properties):
         if name not in conditions.conditional_names and name != key:
             own = _build_property_fields(
                 name, properties[name], position, is_required=name in required
             )
-            found += [_add_conditional_fields(each, conditions.rules, position) for each in own]
+            fields += [_add_conditional_fields(each, conditions.rules, position) for each in own]
     if flattened.branches:
-        found += _build_union_fields(schema, flattened, key, position)
-    return found if _has_order(properties) else _sort_required_first(found)
+        fields += _build_union_fields(schema, flattened, key, position)
+    return fields if _has_order(properties) else _sort_required_first(fields)
 
 
 def _build_property_fields(
@@ -376,13 +376,13 @@ def _build_union_choice(
 
 def _build_branch_options(branches: tuple[Schema, ...], key: str | None) -> tuple[Option, ...]:
     titles = [str(branch.get("title") or "") for branch in branches]
-    found = []
+    options = []
     for number, (branch, title) in enumerate(zip(branches, titles, strict=True), start=1):
         value = get_const(merge_subschemas(branch["properties"][key]))[0] if key else None
         name = title if title and titles.count(title) == 1 else f"Option {number}"
         text = to_form_text(value) if key else name
-        found.append(Option(text, value, title or text, str(branch.get("description") or "")))
-    return tuple(found)
+        options.append(Option(text, value, title or text, str(branch.get("description") or "")))
+    return tuple(options)
 
 
 def _find_discriminator(branches: Iterable[Schema]) -> str | None:

@@ -43,10 +43,10 @@ def compare(folder: Path) -> int:
     except _ProtoFilesError as error:
         write_to_stderr(f"{redact_line(str(error))}\n")
         return 2
-    found = list(differences(build_file_descriptors(), theirs))
-    for line in found or ["No difference."]:
+    lines = list(differences(build_file_descriptors(), theirs))
+    for line in lines or ["No difference."]:
         print(line)  # noqa: T201  (the command's output)
-    return 1 if found else 0
+    return 1 if lines else 0
 
 
 def differences(ours: Iterable[Any], theirs: Iterable[Any]) -> Iterator[str]:

@@ -106,10 +106,10 @@ def encode_date(value: Any) -> bytes:
         value = date.fromisoformat(value)
     if isinstance(value, date) and not isinstance(value, datetime):
         return encode_timestamp((value.toordinal() - _FIRST_DAY) * _SECONDS_PER_DAY)
-    found = parse_instant(value)
-    if found is None:
+    parsed = parse_instant(value)
+    if parsed is None:
         raise ValueError("not a date")
-    moment, beyond = found
+    moment, beyond = parsed
     offset = moment.utcoffset()
     if beyond or offset or moment.time() != datetime.min.time():
         raise ValueError("a date with a time of day")
@@ -124,10 +124,10 @@ def _encode_slowly(value: Any) -> bytes:
     Raises:
         ValueError: The value is not a datetime.
     """
-    found = parse_instant(value)
-    if found is None:
+    parsed = parse_instant(value)
+    if parsed is None:
         raise ValueError("not a datetime")
-    moment, beyond = found
+    moment, beyond = parsed
     since: timedelta = moment - _EPOCH_UTC
     nanos = since.microseconds * 1_000 + int(beyond[:3].ljust(3, "0"))
     return encode_timestamp(since.days * _SECONDS_PER_DAY + since.seconds, nanos)

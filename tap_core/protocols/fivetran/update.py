@@ -65,18 +65,18 @@ def parse_state(text: str) -> dict[str, Any]:
     if not text.strip():
         return {}
     try:
-        found = parse_json(text.encode())
+        state = parse_json(text.encode())
     except ValueError as error:
         raise StateFileError(
             "The state of the call cannot be read: it is not JSON. Send the state of an earlier"
             " sync, or {} to sync from the beginning."
         ) from error
-    if not isinstance(found, dict | None):
+    if not isinstance(state, dict | None):
         raise StateFileError(
             "The state of the call is a JSON"
-            f" {'list' if isinstance(found, list) else 'value'}, but must be an object."
+            f" {'list' if isinstance(state, list) else 'value'}, but must be an object."
         )
-    return found or {}
+    return state or {}
 
 
 def update(

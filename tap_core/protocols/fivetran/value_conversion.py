@@ -97,10 +97,10 @@ def to_double(value: Any) -> float:
         return float(value)
     if isinstance(value, str) and _NON_FINITE.fullmatch(value.strip()):
         return float(value)
-    found = float(_to_decimal(value))
-    if math.isinf(found) and not (isinstance(value, Decimal) and value.is_infinite()):
+    number = float(_to_decimal(value))
+    if math.isinf(number) and not (isinstance(value, Decimal) and value.is_infinite()):
         raise ValueError("beyond the range of doubles")
-    return found
+    return number
 
 
 def make_decimal_encoder(precision: int, scale: int) -> Callable[[Any], str]:
@@ -121,12 +121,12 @@ def make_decimal_encoder(precision: int, scale: int) -> Callable[[Any], str]:
 
     def format_number(value: Any) -> str:
         number = _to_decimal(value)
-        found = fit(number)
-        if found is None and isinstance(value, float) and math.isfinite(value):
-            found = fit(Decimal(format(value, f".{_DOUBLE_DIGITS}g")))
-        if found is None:
+        fitted = fit(number)
+        if fitted is None and isinstance(value, float) and math.isfinite(value):
+            fitted = fit(Decimal(format(value, f".{_DOUBLE_DIGITS}g")))
+        if fitted is None:
             raise ValueError("more digits than the column has")
-        return format(found or abs(found), "f")
+        return format(fitted or abs(fitted), "f")
 
     return format_number
 

@@ -598,9 +598,9 @@ def _find_newest_metadata(
     If another program has expired all snapshots with metadata, return ``known``, the metadata that
     this run read before, so that the next commit repeats its state.
     """
-    found = next((each.marker for each in newest_first if each.marker is not None), None)
+    newest = next((each.marker for each in newest_first if each.marker is not None), None)
     has_expired = bool(newest_first) and newest_first[-1].parent is not None
-    return known if found is None and has_expired else found
+    return known if newest is None and has_expired else newest
 
 
 def _find_committed_snapshot(
