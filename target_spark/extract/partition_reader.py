@@ -125,7 +125,7 @@ class _ContextCollector:
     instead of reading their records.
     """
 
-    most = _ALL_AT_ONCE
+    max_units = _ALL_AT_ONCE
     encode = staticmethod(encode_body)
 
     def __init__(self) -> None:
