@@ -28,7 +28,7 @@ from tap_core.manifest.spec import (
 from tap_core.manifest.stream import ManifestStream
 from tap_core.redaction import collect_secrets, register_secrets
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
-from tap_core.state.reader import check_bookmarks
+from tap_core.state.reader import check_partitions
 from tap_core.tap_base import Tap
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class ManifestTap(Tap):
         Raises:
             StateFileError: A bookmark, or the entry of a partition, is not an object.
         """
-        check_bookmarks(state)
+        check_partitions(state)
         stored = state.get("bookmarks") or {}
         self.shared.names_with_state = frozenset(name for name, entry in stored.items() if entry)
         bookmarks = {

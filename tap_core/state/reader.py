@@ -19,7 +19,7 @@ from typing import Any
 from tap_core.exceptions import StateFileError
 from tap_core.singerlib.json import is_utf8
 
-__all__ = ["as_bytes", "check_bookmarks", "parse_json", "read_state"]
+__all__ = ["as_bytes", "check_bookmarks", "check_partitions", "parse_json", "read_state"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -143,7 +143,7 @@ def _number(text: str) -> float | Decimal:
 
 
 def check_bookmarks(state: Mapping[str, Any]) -> None:
-    """Check that bookmarks, partitions and contexts are objects, and ``partitions`` is a list.
+    """Check that each stream's bookmark is an object, and its ``partitions`` a list.
 
     Raises:
         StateFileError: A value has the wrong type; the message has its path in the state.
@@ -151,12 +151,23 @@ def check_bookmarks(state: Mapping[str, Any]) -> None:
     bookmarks = _expect(state.get("bookmarks"), Mapping, "bookmarks")
     for stream, bookmark in (bookmarks or {}).items():
         entry = _expect(bookmark, Mapping, f"bookmarks.{stream}") or {}
-        path = f"bookmarks.{stream}.partitions"
-        for index, partition in enumerate(_expect(entry.get("partitions"), list, path) or ()):
+        _expect(entry.get("partitions"), list, f"bookmarks.{stream}.partitions")
+
+
+def check_partitions(state: Mapping[str, Any]) -> None:
+    """Check that each partition in a state is an object, and also its context.
+
+    Raises:
+        StateFileError: The state is invalid; the message has the path of the value in the state.
+    """
+    check_bookmarks(state)
+    for stream, bookmark in (state.get("bookmarks") or {}).items():
+        for index, partition in enumerate((bookmark or {}).get("partitions") or ()):
+            path = f"bookmarks.{stream}.partitions.{index}"
             if not isinstance(partition, Mapping):
-                raise _make_type_error(partition, Mapping, f"{path}.{index}")
+                raise _make_type_error(partition, Mapping, path)
             if not isinstance(context := partition.get("context", {}), Mapping):
-                raise _make_type_error(context, Mapping, f"{path}.{index}.context")
+                raise _make_type_error(context, Mapping, f"{path}.context")
 
 
 def _expect(value: Any, expected: type, path: str) -> Any:

@@ -249,7 +249,8 @@ def test_lookback_of_the_cursor_is_added_to_that_of_the_state(tmp_path: Path):
         ([1], "State, bookmarks: expected an object, found list"),
         ({"items": 5}, "State, bookmarks.items: expected an object, found int"),
         ({"items": [1]}, "State, bookmarks.items: expected an object, found list"),
-        ({"items": {"partitions": [1]}}, "items.partitions.0: expected an object, found int"),
+        ({"items": {"partitions": [{}, None]}}, "items.partitions.1: expected an object"),
+        ({"items": {"partitions": [{"context": None}]}}, "items.partitions.0.context: expected"),
     ],
 )
 def test_bookmark_of_another_type_is_an_error(tmp_path: Path, bookmarks: Any, message: str):
