@@ -405,7 +405,7 @@ class CustomStreamMap(StreamMap):
         for name, definition in definitions.items():
             if is_null_definition(definition):
                 properties.pop(name, None)
-                if "required" in schema:
+                if isinstance(schema.get("required"), list):
                     schema["required"] = [key for key in schema["required"] if key != name]
             else:
                 existing = properties.get(name) or known.get(definition)

@@ -67,7 +67,7 @@ def _prune_schema(schema: JsonSchema, mask: SelectionMask, parent: Breadcrumb) -
             _prune_schema(definition, mask, path)
     for name in dropped:
         del properties[name]
-    if "required" in schema:
+    if isinstance(schema.get("required"), list):  # True in schemas of JSON Schema draft 3
         schema["required"] = [name for name in schema["required"] if name not in dropped]
 
 

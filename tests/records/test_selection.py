@@ -213,6 +213,14 @@ def test_required_becomes_an_empty_list():
     assert result == {"type": "object", "properties": {}, "required": []}
 
 
+def test_required_of_draft_3_is_kept_unchanged():
+    """There, ``required: true`` says of a property that its object must have it."""
+    place = {"type": "object", "required": True, "properties": {"a": {"type": "string"}}}
+    schema = {"type": "object", "properties": {"place": place}}
+    mask = SelectionMask({(): True, ("properties", "place"): True})
+    assert selected_schema(schema, mask) == schema
+
+
 def test_deselected_parent_removes_an_automatic_child():
     metadata = MetadataMapping.from_iterable(
         [
