@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
@@ -137,6 +138,32 @@ def test_schema_file_that_is_no_object_is_rejected(tmp_path):
     (tmp_path / "users.json").write_text("[1]")
     with pytest.raises(ManifestError, match=r"users\.json must be a JSON object"):
         JsonFileSchemaLoader("", tmp_path).json_schema(Users())
+
+
+@pytest.mark.parametrize(
+    "schema, fault",
+    [
+        ({"properties": ["id"]}, "properties: \"['id']\" is not a mapping"),
+        ({"properties": {"a": {"type": 0}}}, "properties.a.type: 0 is not the name of a type"),
+        ({"properties": {"a": {"items": {"type": [{}]}}}}, "properties.a.items.type: {} is not"),
+        ({"anyOf": [{}, {"oneOf": [None]}]}, "anyOf[1].oneOf[0]: None is not a mapping"),
+    ],
+)
+def test_schema_of_invalid_structure_is_rejected_with_its_path(tmp_path, schema, fault):
+    """Before, it ended the run with a Python exception."""
+    with pytest.raises(ManifestError, match=re.escape(f"not a JSON Schema: {fault}")):
+        InlineSchemaLoader(schema)
+    loader = JsonFileSchemaLoader(folder=written(tmp_path / "users.json", schema).parent)
+    with pytest.raises(ManifestError, match=re.escape(f"users.json is not a JSON Schema: {fault}")):
+        loader.json_schema(Users())
+
+
+def test_schema_of_unusual_but_known_structure_is_accepted():
+    schema = {
+        "type": [None, "object"],
+        "properties": {"a": None, "b": True, "c": {"type": None, "anyOf": {"type": "string"}}},
+    }
+    assert InlineSchemaLoader(schema).json_schema(Users()) == schema
 
 
 def test_reference_to_a_boolean_schema_is_resolved(tmp_path):
