@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
+from tap_core.exceptions import LimitExceededError
 from tap_core.http.request import HTTPRequest
 from tap_core.incremental.datetime_formats import DatetimeFormat, get_format
 from tap_core.incremental.durations import ISODuration, parse_duration
@@ -135,7 +136,7 @@ class DatetimeBasedCursor:
             lambda: self.clamp,
         )
         errors = list(filter(None, map(_get_error, checks)))
-        if texts := [str(error) for error in errors if isinstance(error, ValueError)]:
+        if texts := [str(error) for error in errors if not isinstance(error, TypeError)]:
             raise ValueError(" ".join(dict.fromkeys(texts)))
         if errors:  # a TypeError: a manifest's linter does not know the value of an option
             raise errors[0]
@@ -342,10 +343,10 @@ class DatetimeBasedCursor:
 
 
 def _get_error(check: Callable[[], object]) -> Exception | None:
-    """Call ``check`` and return its ValueError or TypeError, or None if it raises neither."""
+    """Call ``check`` and return its error about a value, its type or its length, or None."""
     try:
         check()
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, LimitExceededError) as error:
         return error
     return None
 

@@ -21,6 +21,8 @@ _SECRET: Final = "airbyte_secret"  # noqa: S105  (the keyword, not a secret)
 def config_jsonschema(manifest: Manifest) -> JsonSchema:
     """Return the JSON Schema of the config; without a spec, it allows any properties.
 
+    A property whose schema is not an object, such as one that is left empty, may have any value.
+
     Raises:
         ManifestError: A reference in the spec has no target.
     """
@@ -28,8 +30,11 @@ def config_jsonschema(manifest: Manifest) -> JsonSchema:
     if not isinstance(declared, MappingNode):
         return {"type": "object", "properties": {}, "additionalProperties": True}
     schema: JsonSchema = {"type": "object", **to_plain(declared)}
-    if not isinstance(schema.get("properties"), dict):
-        schema["properties"] = {}
+    declared_properties = schema.get("properties")
+    properties = declared_properties if isinstance(declared_properties, dict) else {}
+    schema["properties"] = {
+        name: one if isinstance(one, dict) else {} for name, one in properties.items()
+    }
     _mark_secrets(schema)
     return schema
 

@@ -29,6 +29,7 @@ def windows(made: DatetimeBasedCursor, config: dict | None = None) -> list[str]:
     [
         ({"datetime_format": "yyyy-mm-dd"}, "yyyy-mm-dd"),
         ({"cursor_datetime_formats": ["%Y", "%Q"]}, "%Q"),
+        ({"datetime_format": "%Y" * 501}, "may have 1,000 characters"),
         ({"step": "P1D"}, "step and cursor_granularity belong together"),
         ({"cursor_granularity": "P1D"}, "step and cursor_granularity belong together"),
         ({"step": "PT1S", "cursor_granularity": "P1D"}, "shorter than the cursor_granularity"),

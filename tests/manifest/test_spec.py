@@ -81,6 +81,17 @@ def test_manifest_without_a_spec_accepts_any_setting():
     assert documentation_url(manifest) is None
 
 
+def test_setting_without_a_schema_may_have_any_value(tmp_path: Path, capfd):
+    """An author may leave a property empty, as in ``token:``."""
+    declared = "streams: []\nspec: {connection_specification: {properties: {token: , other: x}}}"
+    assert config_jsonschema(read_manifest(declared))["properties"] == {"token": {}, "other": {}}
+    (tmp_path / "manifest.yaml").write_text(declared, encoding="utf-8")
+    with pytest.raises(SystemExit) as ended:
+        main(["--manifest", str(tmp_path / "manifest.yaml"), "--about"])
+    assert ended.value.code == 0
+    assert "Name: token" in capfd.readouterr().out
+
+
 def test_documentation_url_is_found_under_both_names():
     assert documentation_url(read_manifest(_TEXT)) == "https://x/docs"
     assert documentation_url(read_manifest("spec: {documentationUrl: y}\n")) == "y"
