@@ -222,6 +222,10 @@ def _parse_manifest(text: str, name: str, folder: Path) -> Manifest:
         message = f"this is not YAML: {error.problem or error.context}."
         place = f"{name}, line {line}" if line else name
         raise ManifestError(message, place=place, line=line) from None
+    except yaml.reader.ReaderError as error:  # its position counts bytes
+        line = text[: text.find(chr(error.character))].count("\n") + 1
+        message = f"this is not YAML: the character U+{error.character:04X} is not allowed."
+        raise ManifestError(message, place=f"{name}, line {line}", line=line) from None
     except (yaml.YAMLError, ValueError) as error:
         raise ManifestError(f"this is not YAML: {error}", place=name) from None
     except LimitExceededError as error:

@@ -183,6 +183,7 @@ def test_component_in_a_plain_mapping_gets_the_parameters():
         ("a: !other b\n", "line 1: this is not YAML: the tag !other is not known"),
         ("a: &b [*b]\n", "an anchor contains itself"),
         ("? [a]\n: b\n", "line 1: this is not YAML: a key must be a text"),
+        ("é: 1\nb: ü\x01\n", "line 2: this is not YAML: the character U+0001 is not allowed."),
     ],
 )
 def test_invalid_manifest_is_rejected_with_its_line(text, message):
