@@ -82,7 +82,9 @@ class QuarantineLimit:
         """
         if setting is None:
             return cls()
-        text = setting.strip() if isinstance(setting, str) else f"{setting:.0f}"
+        if not isinstance(setting, str) and setting >= 0:
+            return cls(rows=int(setting))
+        text = str(setting).strip()
         if _ROW_COUNT.fullmatch(text):
             return cls(rows=int(text))
         match = _PERCENTAGE.fullmatch(text)

@@ -32,6 +32,7 @@ from target_spark.target import TargetSpark
         (0, 0, None),
         (7, 7, None),
         (7.0, 7, None),
+        (10**30, 10**30, None),
         ("7", 7, None),
         ("1%", None, Fraction(1, 100)),
         (" 0.5 % ", None, Fraction(1, 200)),
