@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 from target_spark.errors import TableError
 from target_spark.readers.delta_log_check import SPARK_HINT, check_log, check_paths
 from target_spark.storage.commit_retry import first_error_line
+from target_spark.storage.uris import is_read_as_another_folder
 from target_spark.tables.commit_metadata import CommitMetadata, find_last_commits
 
 if TYPE_CHECKING:
@@ -49,6 +50,11 @@ def open_table(folder: Path, version: int | None, /) -> DeltaTable:
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
+    if is_read_as_another_folder(folder):
+        raise TableError(
+            f"{folder} cannot be read without Spark, because its path has a backslash or a"
+            f" percent-encoded character. {SPARK_HINT}"
+        )
     check_log(folder)
     try:
         return DeltaTable(folder, version)

@@ -10,12 +10,14 @@ import os
 import posixpath
 import re
 from pathlib import Path
+from urllib.parse import unquote
 
 from tap_core.exceptions import ConfigurationError
 
 __all__ = [
     "get_scheme",
     "is_azure",
+    "is_read_as_another_folder",
     "is_s3",
     "list_subfolders",
     "resolve_address",
@@ -51,6 +53,16 @@ def to_local_folder(address: str) -> Path | None:
     if scheme[1].lower() != "file":
         return None
     return Path("/" + address[scheme.end() :].lstrip("/"))
+
+
+def is_read_as_another_folder(folder: Path) -> bool:
+    """Return True if the library deltalake takes a folder for another one.
+
+    It reads the logs of tables by their URLs, but decodes each path twice, so that ``a%20b`` is
+    read as ``a b``, and takes a backslash for a slash.
+    """
+    path = os.path.realpath(folder)
+    return unquote(path) != path or "\\" in path
 
 
 def resolve_address(address: str) -> str:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import types as T  # noqa: N812
 
+from target_spark.storage.uris import is_read_as_another_folder
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import quote
 from target_spark.writers.base import VersionDelete
@@ -78,9 +79,11 @@ def create_table(folder: Path, schema: str, properties: Mapping[str, str]) -> bo
         properties: The table properties.
 
     Returns:
-        True if the table exists; False if the library deltalake cannot parse the schema, because it
-        has more than 41 levels of nested structs (128 levels of JSON).
+        True if the table exists; False if the library deltalake cannot read the folder, or cannot
+        parse the schema, because it has more than 41 levels of nested structs (128 levels of JSON).
     """
+    if is_read_as_another_folder(folder):
+        return False
     from deltalake import CommitProperties, DeltaTable, Schema
     from deltalake.exceptions import DeltaError
 

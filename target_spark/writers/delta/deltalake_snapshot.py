@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import types as T  # noqa: N812
 
+from target_spark.storage.uris import is_read_as_another_folder
+
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset
@@ -135,7 +137,7 @@ def read_snapshot(folder: Path) -> DeltaSnapshot | None:
 
     Return None if there is no table, or if the library deltalake does not support it.
     """
-    if not (folder / "_delta_log").is_dir():
+    if not (folder / "_delta_log").is_dir() or is_read_as_another_folder(folder):
         return None
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError

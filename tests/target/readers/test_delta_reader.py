@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,17 @@ def test_value_of_another_type_is_an_error_that_names_column_file_and_way_out(
     )
     assert message.endswith("Read it with spark.read.format('delta').")
     assert "\n" not in message
+
+
+def test_folder_that_deltalake_takes_for_another_is_an_error(tmp_path: Path) -> None:
+    """Deltalake would read the table in ``a b``."""
+    for name in ("a b", "a%20b"):
+        made = tmp_path / f"made of {len(name)}"
+        write_deltalake(made, pa.table({"from": [name]}))
+        shutil.copytree(made, tmp_path / name / "orders")
+    orders = target_spark.open_warehouse(tmp_path / "a%20b")["orders"]
+    with pytest.raises(TableError, match="a%20b/orders cannot be read without Spark, because its"):
+        orders.to_arrow()
 
 
 def make_widened_table(folder: Path, values: dict[str, pa.Array]) -> None:

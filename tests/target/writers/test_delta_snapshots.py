@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -49,6 +50,27 @@ def test_plain_table_may_be_written_and_rewritten(tmp_path: Path) -> None:
 )
 def test_table_whose_values_spark_checks_is_left_to_spark(tmp_path: Path, field: Field) -> None:
     assert not create_table(tmp_path / "t", field).takes_files
+
+
+@pytest.mark.parametrize("name", ["a%20b", "a%2520b", "a\\b"])
+def test_table_whose_folder_deltalake_takes_for_another_is_left_to_spark(
+    tmp_path: Path, name: str
+) -> None:
+    """Deltalake would read the log of the table in ``a b``, and write files into ``a%20b``."""
+    for other in ("a b", "a/b"):
+        create_table(tmp_path / other)
+        shutil.copytree(tmp_path / other, tmp_path / name, dirs_exist_ok=True)
+    assert read_snapshot(tmp_path / name) is None
+    (tmp_path / "link").symlink_to(tmp_path / name)
+    assert read_snapshot(tmp_path / "link") is None
+    assert not deltalake_commit.create_table(tmp_path / "new" / name, '{"fields": []}', {})
+
+
+@pytest.mark.parametrize("name", ["100%", "a%zz", "a b", "a#b?c", "ü"])
+def test_table_in_a_folder_with_other_signs_is_read_without_spark(
+    tmp_path: Path, name: str
+) -> None:
+    create_table(tmp_path / name)
 
 
 def test_table_that_only_takes_appends_is_not_rewritten(tmp_path: Path) -> None:
