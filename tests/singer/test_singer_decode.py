@@ -217,6 +217,7 @@ def test_invalid_line_with_nan_is_refused_in_linear_time() -> None:
 BAD_LINES = {
     "text": (b"hello", "malformed"),
     "cut": (b'{"type":"RECORD","stream":"a","record":{"a":', "truncated"),
+    "printed over several lines": (b"{", "truncated; each message is one line"),
     "array": (b"[1]", "object"),
     "number": (b"17", "object"),
     "two": (b'{"type":"STATE","value":1}{"type":"STATE","value":2}', "malformed"),

@@ -226,6 +226,8 @@ class SingerReader:
         reason = describe_decode_error(error)
         if line.lstrip()[:1] != b"{":
             reason += "; a tap writes messages to standard output, and logs to standard error"
+        elif reason.endswith("truncated"):
+            reason += "; each message is one line"
         raise _make_line_error(self._lines.number, line, reason) from error
 
     def _handle_unknown(self, line: bytes, kind: object) -> None:
