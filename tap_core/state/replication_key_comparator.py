@@ -135,8 +135,8 @@ class ReplicationKeyComparator:
             "text",
             "The replication key values %r and %r cannot both be read as %s. "
             "They are compared as text.",
-            new,
-            old,
+            self.to_state_value(new),
+            self.to_state_value(old),
             self.kind.value,
         )
 

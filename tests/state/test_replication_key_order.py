@@ -141,6 +141,7 @@ def test_string_keys_are_compared_as_text() -> None:
         (INSTANT, "20240502", "20240501"),
         (INSTANT, "2024-05-01T00:00:00+99:00", "2024-05-01T00:00:00+00:00"),
         (INSTANT, "20240501x", "20240501T000000Z"),
+        (INSTANT, dt.datetime(2024, 5, 1, tzinfo=dt.timezone.utc), ""),
         (NUMBER, "ten", "nine"),
         (NUMBER, Decimal("NaN"), "A"),
         (TEXT, "a", 10),
@@ -153,6 +154,7 @@ def test_invalid_value_is_compared_as_text_with_one_warning(schema, new, old, ca
         assert order.newer_or_equal(old, new) == (str(old) >= str(new))
     assert len(caplog.records) == 1
     assert "compared as text" in caplog.text
+    assert "datetime" not in caplog.text
 
 
 JSON_VALUES = st.recursive(
