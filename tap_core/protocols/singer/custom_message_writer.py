@@ -1,8 +1,8 @@
 """Writers of Singer messages as objects, for taps with a custom output format.
 
 Names, signatures and output are those of singer_sdk. A tap that uses one of these writers
-unmodified writes with the faster `SingerWriter` instead, whose lines are identical. A subclass
-receives every message as an object.
+unmodified writes with the faster `SingerWriter` instead, whose lines are those of
+`SimpleSingerWriter`. A subclass receives every message as an object.
 """
 
 from __future__ import annotations
