@@ -95,7 +95,7 @@ def check_file(path: Path, encoding: BaseBatchFileEncoding, bound: Bound) -> Non
             else:
                 deque(bound.lines(_decompress(file, encoding, stack)), maxlen=0)
     except Exception as error:
-        if isinstance(error, OSError) and error.errno is not None:
+        if isinstance(error, OSError) and error.errno is not None:  # without one: a corrupt file
             raise
         raise ValueError(_format_reason(error)) from error
 
@@ -149,15 +149,14 @@ def _resolve_address(storage: StorageTarget, address: str) -> str:
     Raises:
         ValueError: The URL does not end in the name of a file.
     """
-    folders = (storage.root, storage.get_url(""))
-    if address.startswith(tuple(f"{folder.rstrip('/')}/" for folder in folders)):
+    root, root_url = storage.root, storage.get_url("")
+    if address.startswith(tuple(f"{folder.rstrip('/')}/" for folder in (root, root_url))):
         path = to_local_path(address)
         if ".." not in (address.split("/") if path is None else path.parts):
             return address
     name = StorageTarget.split_url(address)[1]
     if Path(unquote(name)).name != unquote(name) or unquote(name) == "..":
         raise ValueError("its address does not end in the name of a file")
-    root, root_url = folders
     return f"{(root if '://' in root else root_url).rstrip('/')}/{name}"
 
 

@@ -71,15 +71,11 @@ def compile_record_check(
     removed = [name for name, below in deselected.items() if below is None]
     if len(sample) + len(removed) <= _MAX_INLINE_PROPERTIES:
         return _compile_check(rule, sample, deselected, len(sample))
-    parts = [_compile_check(rule, {}, dict.fromkeys(names), None) for names in _divide(removed)] + [
-        _compile_check(
-            rule,
-            {name: sample[name] for name in names},
-            {name: deselected[name] for name in names if name in deselected},
-            len(sample),
-        )
-        for names in _divide(list(sample)) or [[]]  # the number is checked also without properties
-    ]
+    parts = [_compile_check(rule, {}, dict.fromkeys(names), None) for names in _divide(removed)]
+    for names in _divide(list(sample)) or [[]]:  # the number is checked also without properties
+        properties = {name: sample[name] for name in names}
+        nested = {name: deselected[name] for name in names if name in deselected}
+        parts.append(_compile_check(rule, properties, nested, len(sample)))
     return lambda record: all(fits(record) for fits in parts)
 
 
@@ -146,7 +142,8 @@ class _CheckWriter:
             if rule is None:  # pragma: no cover - the rule accepts the sample
                 self._write(indent, "return False")
                 continue
-            source, variable = f"{parent.variable}[{_literal(name)}]", f"v{parent.level}"
+            source = f"{parent.variable}[{_literal(name)}]"
+            variable = f"v{parent.level}"
             below = parent.deselected.get(name) or {}
             if rule.properties is None and rule.items is None:
                 usual = TYPE_NAMES.get(type(sample)) if type(sample) in rule.kinds else None
@@ -183,7 +180,8 @@ class _CheckWriter:
         are the deselected properties of the object. If some are deselected, only an object with the
         sample's properties passes.
         """
-        variable, keyword = f"v{level}", "if"
+        variable = f"v{level}"
+        keyword = "if"
         inner = self._find_sample(level, rule.properties, sample, below)
         if inner is not None and rule.properties is not None:
             if None in below.values():
@@ -207,7 +205,8 @@ class _CheckWriter:
 
         ``sample`` is this list in the sample record, and ``rule`` accepts valid lists.
         """
-        variable, items = f"v{level}", rule.items
+        variable = f"v{level}"
+        items = rule.items
         samples = sample if type(sample) is list else []
         first = next((item for item in samples if type(item) is dict), None)
         if items is None or self._find_sample(level + 1, items.properties, first, {}) is None:

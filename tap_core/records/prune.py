@@ -127,9 +127,8 @@ def _iterate_deselected(mask: SelectionMask) -> Iterator[tuple[str, ...]]:
         names = _get_names(breadcrumb)
         if selected or not names:
             continue
-        depths = range(2, len(breadcrumb) + 1, 2)
-        depth = next(depth for depth in depths if not mask[breadcrumb[:depth]])
-        yield names[: depth // 2]
+        lengths = range(1, len(names) + 1)
+        yield names[: next(length for length in lengths if not mask[breadcrumb[: 2 * length]])]
 
 
 def _get_names(breadcrumb: Breadcrumb) -> tuple[str, ...]:

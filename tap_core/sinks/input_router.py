@@ -120,11 +120,10 @@ class InputRouter:
         Raises:
             RecordsWithoutSchemaException: The stream has no schema.
         """
-        routes = self._routes.get(stream_name)
-        if routes is None:
-            self._target._assert_sink_exists(stream_name)
-            return (StreamRoute(stream_name),)
-        return routes
+        if stream_name in self._routes:
+            return self._routes[stream_name]
+        self._target._assert_sink_exists(stream_name)
+        return (StreamRoute(stream_name),)
 
     def get_pipeline(self, sink: Sink) -> RecordPipeline:
         """Return the pipeline that processes the records of a sink, compiled at the first call."""
@@ -140,7 +139,8 @@ class InputRouter:
     # Records
 
     def _process_rows(self, rows: Rows) -> None:
-        target, times = self._target, cast("Sequence[str | None]", rows.extracted_at)
+        target = self._target
+        times = cast("Sequence[str | None]", rows.extracted_at)
         if target._overrides("_process_record_message"):
             self._process_rows_by_hook(rows, times)
             return
@@ -167,14 +167,19 @@ class InputRouter:
         This fast path is for streams without stream maps, if the target overrides no message
         method.
         """
-        target, pipeline = self._target, self.get_pipeline(sink)
-        add_record, counts_bytes, version = pipeline.add_record, pipeline.counts_bytes, rows.version
-        watermark, clock = target._states.watermark, time.monotonic
-        holders, max_age = watermark.holders, target._MAX_RECORD_AGE_IN_MINUTES * 60
-        count, signals = 0, target._signals.received
+        target = self._target
+        pipeline = self.get_pipeline(sink)
+        add_record, counts_bytes = pipeline.add_record, pipeline.counts_bytes
+        version = rows.version
+        watermark = target._states.watermark
+        holders = watermark.holders
+        clock = time.monotonic
+        max_age = target._MAX_RECORD_AGE_IN_MINUTES * 60
+        signals = target._signals.received
+        count = 0
         try:
             for body, extracted in zip(rows.rows, times, strict=True):
-                if signals:
+                if signals:  # the process was asked to stop
                     return
                 if counts_bytes:
                     sink._batch_bytes_read += len(body)

@@ -34,7 +34,8 @@ class CellConversionError(Exception):
 
     def __init__(self, row: int, reason: str) -> None:
         super().__init__(reason)
-        self.row, self.reason = row, reason
+        self.row = row
+        self.reason = reason
 
 
 _UTC_TIMESTAMP: Final = pa.timestamp("us", "UTC")
@@ -259,8 +260,8 @@ def _truncate_to_micros(texts: Any) -> Any:
     """
     if (pc.max(pc.binary_length(texts)).as_py() or 0) <= _MICROSECONDS_LENGTH:
         return texts
-    whole = pc.binary_length(pc.ascii_rtrim(texts, characters="0123456789"))
-    if not _all_true(pc.less_equal(whole, _MICROSECONDS_LENGTH)):
+    without_last_digits = pc.ascii_rtrim(texts, characters="0123456789")
+    if not _all_true(pc.less_equal(pc.binary_length(without_last_digits), _MICROSECONDS_LENGTH)):
         raise ValueError
     return _slice_bytes(texts, _MICROSECONDS_LENGTH)
 

@@ -63,10 +63,10 @@ def parse_configuration(configuration: Mapping[str, str], schema: JsonSchema) ->
         )
     document = inline_references(schema)
     fields = build_fields(document)
-    asked = set(iterate_names(fields))
+    field_names = set(iterate_names(fields))
     settings: dict[str, Any] = {}
     for name, text in configuration.items():
-        if name not in asked:
+        if name not in field_names:
             _store_unlisted(settings, name, text, document)
     _store_answers(settings, fields, configuration)
     return _normalize_objects(settings, document)

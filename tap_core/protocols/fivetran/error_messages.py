@@ -128,8 +128,8 @@ class _Message:
         place = _FAILED_REQUEST.search(text)
         where = ""
         if place is not None:
-            tried = _ATTEMPT.search(place["rest"])
-            where = f"stream {place['stream']}" + (f", try {tried[1]}" if tried else "")
+            attempt = _ATTEMPT.search(place["rest"])
+            where = f"stream {place['stream']}" + (f", try {attempt[1]}" if attempt else "")
             text = text[: place.start()] + text[place.end() :]
         text = text.partition(_BEGINS)[0]
         status = _STATUS.search(text)
@@ -159,8 +159,8 @@ def _get_excerpt(text: str) -> str:
 
 def _get_first_line(error: BaseException) -> str:
     """Return the first line of a database error. Later lines have the SQL statement and rows."""
-    said = str(getattr(error, "orig", None) or error).strip()
-    return said.partition("\n")[0]
+    text = str(getattr(error, "orig", None) or error).strip()
+    return text.partition("\n")[0]
 
 
 def _is_database_error(error: BaseException) -> bool:
@@ -186,10 +186,10 @@ def _explain_permission(error: BaseException) -> str | None:
             " Give that right to the user it runs as, or name another place in the configuration."
         )
     if _is_database_error(error):
-        said = _get_first_line(error)
-        if _NO_PRIVILEGE in get_sql_states(error) or _PERMISSION_DENIED.search(said):
+        first_line = _get_first_line(error)
+        if _NO_PRIVILEGE in get_sql_states(error) or _PERMISSION_DENIED.search(first_line):
             return (
-                f"The user of the configuration lacks a permission in the database: {said}."
+                f"The user of the configuration lacks a permission in the database: {first_line}."
                 " Grant it, or exclude the table."
             )
     return None

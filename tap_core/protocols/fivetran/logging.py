@@ -135,7 +135,8 @@ class JsonLogHandler:
         """
         state = _current_call.get()
         with self._lock:
-            (self._old_redactors if state is None else state.redactors).append(redactor)
+            redactors = self._old_redactors if state is None else state.redactors
+            redactors.append(redactor)
 
     @contextmanager
     def call(self) -> Iterator[None]:
@@ -156,7 +157,7 @@ class JsonLogHandler:
             with self._lock:
                 self._calls.remove(state)
                 self._old_redactors.extend(state.redactors)
-                self._logged_warnings.clear()
+                self._logged_warnings.clear()  # of the call's threads, which have no current call
 
     @contextmanager
     def attached(self) -> Iterator[None]:
@@ -281,17 +282,19 @@ class _LogHandler(logging.Handler):
 @contextmanager
 def _replace_root_handler(handler: logging.Handler) -> Iterator[None]:
     """Make ``handler`` the only handler of Python's root logger during the ``with`` block."""
-    root, *own = loggers = [logging.getLogger(name) for name in ("", _SERVER_LOGGER, _RETRY_LOGGER)]
-    handlers, levels = list(root.handlers), [logger.level for logger in loggers]
+    root = logging.getLogger()
+    info_loggers = [logging.getLogger(_SERVER_LOGGER), logging.getLogger(_RETRY_LOGGER)]
+    handlers = list(root.handlers)
+    levels = {logger: logger.level for logger in (root, *info_loggers)}
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
-    for logger in own:
+    for logger in info_loggers:
         logger.setLevel(logging.INFO)
     try:
         yield
     finally:
         root.handlers[:] = handlers
-        for logger, level in zip(loggers, levels, strict=True):
+        for logger, level in levels.items():
             logger.setLevel(level)
 
 

@@ -142,9 +142,11 @@ class RequestReceiver:
             with self._changed:
                 call.has_arrived = True
             size = estimate_memory(data, kind.DESCRIPTOR, self._limits.held)
-            if (held := self._reserve(size)) is not None:
+            try:
+                self._reserve(size)
+            except RequestTooLargeError:
                 del data  # the error's traceback would keep it in memory
-                raise self._make_too_large_error(size, held)
+                raise
         finally:
             self._end_reception(call)
         try:
@@ -155,23 +157,16 @@ class RequestReceiver:
             with self._changed:
                 self._held -= size
 
-    def _reserve(self, size: int) -> int | None:
-        """Reserve ``size`` bytes of memory for a request, and return None.
-
-        If the limit would be exceeded, reserve nothing and return the number of bytes in use.
-        """
+    def _reserve(self, size: int) -> None:
+        """Reserve ``size`` bytes of memory for a request; raise an error above the limit."""
         with self._changed:
             if self._held + size > self._limits.held:
-                return self._held
+                raise RequestTooLargeError(
+                    f"The requests of all calls together may use {self._limits.held:,} bytes of"
+                    f" memory (--max-held): {self._held:,} are in use, and this request would need"
+                    f" {size:,}. Try again when the other calls have ended, or send less."
+                )
             self._held += size
-            return None
-
-    def _make_too_large_error(self, size: int, held: int) -> RequestTooLargeError:
-        return RequestTooLargeError(
-            f"The requests of all calls together may use {self._limits.held:,} bytes of memory"
-            f" (--max-held): {held:,} are in use, and this request would need {size:,}. Try again"
-            " when the other calls have ended, or send less."
-        )
 
     def _wait_for_turn(self, call: _ReceivingCall) -> None:
         """Wait until no other call is receiving its request, then let ``call`` receive its own.
@@ -256,37 +251,37 @@ def count_values(data: bytes, kind: Any, limit: int) -> int:
         ValueError: The bytes are not a valid message.
     """
     count = 0
-    rest = [(kind, 0, len(data))]
-    while rest and count <= limit:
-        kind, at, end = rest.pop()
-        while at < end and count <= limit:
+    messages = [(kind, 0, len(data))]
+    while messages and count <= limit:
+        message_kind, offset, end = messages.pop()
+        while offset < end and count <= limit:
             count += 1
             try:
-                tag, at = read_varint(data, at)
-                size, at = _read_size(data, at, tag & 7)
+                tag, offset = read_varint(data, offset)
+                size, offset = _read_size(data, offset, tag & 7)
             except IndexError:
                 raise ValueError("a number continues after the end of its message") from None
-            if at + size > end:
+            if offset + size > end:
                 raise ValueError("a value continues after the end of its message")
-            field = kind.fields_by_number.get(tag >> 3)
+            field = message_kind.fields_by_number.get(tag >> 3)
             if tag & 7 == _DELIMITED and field is not None and field.message_type is not None:
-                rest.append((field.message_type, at, at + size))
-            at += size
+                messages.append((field.message_type, offset, offset + size))
+            offset += size
     return count
 
 
-def _read_size(data: bytes, at: int, wire: int) -> tuple[int, int]:
+def _read_size(data: bytes, offset: int, wire: int) -> tuple[int, int]:
     """Return the size of a protobuf value in bytes, and its offset in ``data``.
 
     For a varint, return 0 and the offset after it.
 
     Args:
         data: Encoded message.
-        at: Offset after the tag of the value.
+        offset: Offset after the tag of the value.
         wire: Protobuf wire type of the value.
     """
     if wire == _DELIMITED:
-        return read_varint(data, at)
+        return read_varint(data, offset)
     if wire == _VARINT:
-        return 0, read_varint(data, at)[1]
-    return {_SIXTY_FOUR: 8, _THIRTY_TWO: 4}.get(wire, 0), at
+        return 0, read_varint(data, offset)[1]
+    return {_SIXTY_FOUR: 8, _THIRTY_TWO: 4}.get(wire, 0), offset
