@@ -265,7 +265,7 @@ def _make_deep_finder(before: tuple[str, ...], after: tuple[str, ...]) -> _Finde
     end = _make_finder(after) if after else None
 
     def find(document: Any) -> Iterator[_Location]:
-        for holder, name in start(document) if start else [([document], 0)]:
+        for holder, name in start(document) if start else [([document], 0)]:  # the document itself
             if end is not None:
                 for value in _iterate_values(holder[name]):
                     yield from end(value)

@@ -372,7 +372,7 @@ def _compile_jinja(tree: nodes.Template) -> Callable[[Mapping[str, Any]], str]:
     """
     names = {name.name for name in tree.find_all(nodes.Name)}
     template = _SANDBOX.compiled(tree)
-    if "self" in names or template.blocks:
+    if "self" in names or template.blocks:  # both need Jinja's own context
         render_template: Callable[[Mapping[str, Any]], str] = template.render
         return limit_rendering()(render_template)
     functions = {name: _SANDBOX.globals[name] for name in names & _SANDBOX.globals.keys()}

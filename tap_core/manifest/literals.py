@@ -135,8 +135,6 @@ def parse_option(text: str, kind: str, types: tuple[type, ...] = (), empty: Any 
     if not text:
         return empty if kind == "value" else False
     value = parse_literal(text, types)
-    return value if kind == "value" else _is_true(value)
-
-
-def _is_true(value: Any) -> bool:
+    if kind == "value":
+        return value
     return bool(value) and value not in _FALSE_WORDS

@@ -169,7 +169,8 @@ class PageLoop:
             return
         counts = self._counts
         self._on_page_read(counts.kept)
-        read_document, page_sizes = partial(self._read_document, response), self._page_sizes
+        read_document = partial(self._read_document, response)
+        page_sizes = self._page_sizes
         reduced_size = None if page_sizes is None else page_sizes.size
         page = Page(response, read_document, counts.size, counts.kept, counts.last, reduced_size)
         if page_sizes is not None:

@@ -185,8 +185,8 @@ class Sandbox(SandboxedEnvironment):
 
     def __init__(self, finalize: Callable[[Any], Any] = decimals_to_floats) -> None:
         super().__init__(finalize=lambda value: finalize(_check_size(value)))
-        self.filters.update(FILTERS)
-        self.filters = {name: _limit_filter(name, one) for name, one in self.filters.items()}
+        for name, function in {**self.filters, **FILTERS}.items():
+            self.filters[name] = _limit_filter(name, function)
         self.filters[_LOOP_FILTER] = _iterate_checked
         self.filters[_CONTAINER_FILTER] = _count_container
         self.filters[_JOIN_FILTER] = _join_values
@@ -229,7 +229,7 @@ class Sandbox(SandboxedEnvironment):
             for name in ("_loop_vars", "_block_vars"):  # set by Jinja
                 kwargs.pop(name, None)
             result = _count_size(bounds.call(obj, *args, **kwargs))
-            if isinstance(result, list) and isinstance(obj.__self__, (str, bytes)):
+            if isinstance(result, list) and isinstance(obj.__self__, (str, bytes)):  # of split()
                 _count(_UNITS_PER_TEXT * len(result))
             return as_float(result)
         return as_float(_count_size(super().call(context, obj, *args, **kwargs)))
@@ -347,10 +347,8 @@ def _check_call(function: Any, arguments: list[Any]) -> None:
     for arg in arguments:
         _check_size(arg)
     if function is json.loads:
-        _count(
-            _UNITS_PER_JSON_CHARACTER
-            * sum(len(arg) for arg in arguments if isinstance(arg, (str, bytes)))
-        )
+        characters = sum(len(arg) for arg in arguments if isinstance(arg, (str, bytes)))
+        _count(_UNITS_PER_JSON_CHARACTER * characters)
     owner = getattr(function, "__self__", None)
     if isinstance(owner, list) and getattr(function, "__name__", "") in _COMPARING_METHODS:
         _check_size(owner)
@@ -441,7 +439,7 @@ def _limit_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]
 
     The filter also counts the size of the result.
     """
-    passed = getattr(getattr(function, "jinja_pass_arg", None), "name", "")
+    passed = getattr(getattr(function, "jinja_pass_arg", None), "name", "")  # as "context"
 
     @pass_context
     @wraps(function)
@@ -519,7 +517,8 @@ def _estimate_format(value: Any, arguments: list[Any], bounds: Bounds) -> int:
 
 
 def _estimate_replace(value: Any, arguments: list[Any], _bounds: Bounds) -> int:
-    text, (old, new) = str(value), [str(arg) for arg in (*arguments, "", "")][:2]
+    text = str(value)
+    old, new = [str(arg) for arg in (*arguments, "", "")][:2]
     return len(text) + text.count(old) * max(0, len(new) - len(old))
 
 
@@ -545,9 +544,8 @@ def _estimate_wrapped(value: Any, arguments: list[Any], _bounds: Bounds) -> int:
 
 
 def _estimate_json(value: Any, arguments: list[Any], bounds: Bounds) -> int:
-    return weight(value, bounds.most) * max(
-        (1, *(arg for arg in arguments if isinstance(arg, int)))
-    )
+    indent = max((1, *(arg for arg in arguments if isinstance(arg, int))))
+    return weight(value, bounds.most) * indent
 
 
 def _estimate_sum(value: Any, arguments: list[Any], bounds: Bounds) -> int:

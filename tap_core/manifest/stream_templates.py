@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tap_core.manifest.components.resolvers import find_variable_names
-from tap_core.manifest.dpath import make_locator, set_at
+from tap_core.manifest.dpath import find_all, make_locator, set_at
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import TemplateScope, resolve
 from tap_core.manifest.loader import parse_value
@@ -204,12 +204,7 @@ def _mark_unknown(document: MappingNode, steps: list[Any], *, creates: bool) -> 
     if not creates:
         return
     known_steps = steps[: steps.index(UNKNOWN)]
-    parents = (
-        [holder[name] for holder, name in make_locator(known_steps)(document)]
-        if known_steps
-        else [document]
-    )
-    for parent in parents:
+    for parent in find_all(known_steps)(document) if known_steps else [document]:
         if isinstance(parent, MappingNode):
             parent[_PARAMETERS] = UNKNOWN  # unknown parameters may fill any option
 
@@ -217,9 +212,9 @@ def _mark_unknown(document: MappingNode, steps: list[Any], *, creates: bool) -> 
 def _is_unknown_at(document: Any, steps: list[Any]) -> bool:
     """Return True if a value on the path ``steps`` is not known to the linter (`UNKNOWN`)."""
     return any(
-        holder[name] is UNKNOWN
+        value is UNKNOWN
         for length in range(1, len(steps))
-        for holder, name in make_locator(steps[:length])(document)
+        for value in find_all(steps[:length])(document)
     )
 
 

@@ -173,11 +173,11 @@ def _add_collection(values: dict[str, Any], origin: Any, arguments: tuple[Any, .
 
 
 def _add_kind(values: dict[str, Any], member: Any) -> None:
-    inner, kind, *literal_types = get_args(member)
+    inner, kind, *options = get_args(member)  # options: types of a literal, "document"
     if kind in _KINDS:
         values["kind"] = kind
-        values["types"] = literal_types[0] if literal_types else ()
-        values["is_document"] = "document" in literal_types
+        values["types"] = options[0] if options else ()
+        values["is_document"] = "document" in options
         if kind == "value":
             values["constant"] = parse_annotation(inner)
         return

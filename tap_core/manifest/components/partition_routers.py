@@ -334,11 +334,11 @@ class UnionPartitionRouter:
         seen: set[str] = set()
         for router in self.partition_routers:
             for context in router.generate_contexts(stream):
-                made = self._make_slice(context)
-                key = dump_json(made[self.partition_field], sort_keys=True, default=str)
+                stream_slice = self._make_slice(context)
+                key = dump_json(stream_slice[self.partition_field], sort_keys=True, default=str)
                 if key not in seen:
                     seen.add(key)
-                    yield made
+                    yield stream_slice
 
     def _make_slice(self, context: Context) -> PartitionSlice:
         """Return a context with only the partition field; its other values become extra fields.
