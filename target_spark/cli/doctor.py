@@ -470,8 +470,10 @@ def _choose_test_tables(options: LoadOptions) -> list[Table]:
     probes: dict[str, Table] = {}
     for stream in (name, *options.streams):
         table = options.table(StreamId(stream))
-        above, database = table.path.rpartition("/")[0], table.identifier[:-1]
-        probe = Table(above and f"{above}/{name}", name, database and (*database, name))
+        parent = table.path.rpartition("/")[0]
+        path = f"{parent}/{name}" if parent else ""
+        database = table.identifier[:-1]
+        probe = Table(path, name, (*database, name) if database else ())
         probes.setdefault(probe.key, probe)
     return list(probes.values())
 

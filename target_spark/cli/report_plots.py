@@ -89,7 +89,7 @@ def plot_per_run(
         f" {format_value(totals[-1])}. The greatest value is {format_value(totals[greatest])}, of"
         f" the run {runs[greatest]}."
     )
-    step = -(-len(runs) // _MAX_LABELS)
+    step = -(-len(runs) // _MAX_LABELS)  # rounded up
     chart = _configure(pygal.StackedBar, format_value, _HEIGHT)
     chart.x_labels = list(runs)
     chart.x_labels_major = list(runs[::step])

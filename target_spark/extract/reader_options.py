@@ -90,7 +90,7 @@ class ReadOptions:
 def select_single_stream(tap: Tap, stream: str) -> Tap:
     """Select only the stream named ``stream`` in a tap, and return the tap."""
     for name, each in tap.streams.items():
-        if each.selected != (name == stream):
+        if each.selected != (name == stream):  # setting it discards the stream's sync plan
             each.selected = name == stream
     return tap
 
@@ -223,17 +223,16 @@ def _parse_inline_settings(text: str, schema: Mapping[str, Any]) -> dict[str, An
             because Spark shows options in its UI and its event log.
     """
     try:
-        parsed = parse_json(text.encode())
+        settings: dict[str, Any] = parse_json(text.encode())
     except ValueError:
         raise UnsupportedError("The option config is not valid JSON.") from None
-    hide = make_redactor(parsed, schema)
-    if clean_document(parsed, hide, by_name=False) != parsed:
+    hide = make_redactor(settings, schema)
+    if clean_document(settings, hide, by_name=False) != settings:
         raise UnsupportedError(
             "The option config contains a secret. Spark shows options in its UI and its event log:"
             " pass the path of a settings file instead, or ENV for environment variables, or"
             " register the tap with its settings (pyspark_tap.register_source)."
         )
-    settings: dict[str, Any] = parsed
     return settings
 
 

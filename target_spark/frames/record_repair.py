@@ -81,8 +81,8 @@ def build_repair(table_schema: TableSchema) -> RepairPlan:
     if not columns or table_schema.keeps_whole:
         return RepairPlan(((f"{_NO_PROPERTIES} AS `_nulled`",),), ())
     # Each value becomes a variant first: only a variant distinguishes a string from its content.
-    fields = ", ".join(f"{quote(column.source)}: VARIANT" for column in columns)
-    reparsed = variants_from_json("`_corrupt`", f"`r` STRUCT<{fields}>, `_corrupt` STRING")
+    variants = ", ".join(f"{quote(column.source)}: VARIANT" for column in columns)
+    reparsed = variants_from_json("`_corrupt`", f"`r` STRUCT<{variants}>, `_corrupt` STRING")
     arrays, is_unfit = build_arrays_by_type(
         columns,
         is_unreadable,

@@ -147,7 +147,7 @@ def has_no_timezone(text: str) -> str:
     """
     zoned = (
         f"endswith({text}, 'Z') OR contains({text}, '+') OR endswith({text}, 'z')"
-        f" OR locate('-', {text}, 11) > 0"
+        f" OR locate('-', {text}, 11) > 0"  # after the date
     )
     return f"({text} IS NOT NULL AND NOT ({zoned}))"
 

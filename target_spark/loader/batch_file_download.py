@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Final
@@ -114,14 +115,12 @@ def _check_and_download(
         f"uncommitted rows ({download_folder.parent})",
         "Free space there, or set staging",
     )
+    download = partial(_download_file, spark, download_folder)
     with full, ThreadPoolExecutor(_PARALLEL_DOWNLOADS) as pool:
+        # In chunks, so that copies which are only checked do not fill the disk together.
         for start in range(0, len(remote_files), _PARALLEL_DOWNLOADS):
             chunk = remote_files[start : start + _PARALLEL_DOWNLOADS]
-            for file in pool.map(
-                partial(_download_file, spark, download_folder),
-                range(start, len(remote_files)),
-                chunk,
-            ):
+            for file in pool.map(download, count(start), chunk):
                 checked_file = _check(file, limits)
                 if not reads_copies:
                     Path(file.copy).unlink()

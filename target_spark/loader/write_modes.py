@@ -88,7 +88,8 @@ def select_write_operation(
         has_unique_keys: True if ``df`` holds the rows in memory and no two have the same key. False
             if this is not known.
     """
-    table, keys = request.table, get_merge_keys(table_schema, request, options)
+    table = request.table
+    keys = get_merge_keys(table_schema, request, options)
     if has_unique_keys:
         keys = replace(keys, unique_rows=rows)
     if request.mode is WriteMode.UPSERT:
@@ -274,9 +275,9 @@ def find_distinct_key(
     """
     if not keys or request.mode is WriteMode.APPEND:
         return None
-    key, reads = format_key(keys), request.mode in {WriteMode.UPSERT, WriteMode.SCD2}
+    key = format_key(keys)
     if (
-        reads
+        request.mode in {WriteMode.UPSERT, WriteMode.SCD2}
         and key != known
         and not writer.is_empty(spark, request.table)
         and _has_repeated_keys(writer.rows(spark, request.table), keys, request.mode)

@@ -187,6 +187,7 @@ def classify_failure(error: BaseException) -> FailureKind:
     if _is_server_unavailable(error):
         return FailureKind.AWAY
     python_names = [(f"{each.__module__}.", each.__name__) for each in type(error).__mro__]
+    # An error of the connection to the JVM may have a number too.
     if isinstance(error, OSError) and error.errno is not None and not _is_cut("", python_names):
         return _KINDS_BY_ERRNO.get(error.errno, FailureKind.LASTING)
     text = "" if isinstance(error, TargetSparkError) else _format_error(error)
@@ -405,10 +406,10 @@ def _raise_permanent_error(operation: str, kind: FailureKind, error: BaseExcepti
     """
     if kind is not FailureKind.LASTING or isinstance(error, TargetSparkError):
         return
-    text, error_type = _format_error(error), type(error)
+    text = _format_error(error)
     refusal = find_storage_error(text)
     is_of_system = _is_deltalake_error(error) and _OS_ERROR.search(text) is not None
-    if refusal is None and not is_of_system and error_type.__name__ != _JAVA_ERROR:
+    if refusal is None and not is_of_system and type(error).__name__ != _JAVA_ERROR:
         return
     # The text of a Py4JJavaError cannot be read after the JVM has ended, so it is copied now.
     shown = f"{refusal}. Error: {first_error_line(error)}" if refusal else first_error_line(error)

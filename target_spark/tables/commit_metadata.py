@@ -140,7 +140,7 @@ class ExpectedMetadata:
     another run has loaded it.
     """
 
-    found: Mapping[str, CommitMetadata | None] | None = None
+    by_table: Mapping[str, CommitMetadata | None] | None = None
     """Metadata by `Table.key`: `NO_METADATA` for a table without rows, None if unknown.
 
     None instead of the mapping if the run has not read the metadata of any table.
@@ -152,11 +152,11 @@ class ExpectedMetadata:
         The result is `NO_METADATA` if the table did not exist. Some catalogs list names in lower
         case: the metadata is unknown if the table was listed under a name of another case.
         """
-        if self.found is None:
+        if self.by_table is None:
             return None
-        if table.key not in self.found and fold_case(table.key) not in self._folded_keys:
+        if table.key not in self.by_table and fold_case(table.key) not in self._folded_keys:
             return NO_METADATA
-        return self.found.get(table.key)
+        return self.by_table.get(table.key)
 
     def find_run_start(self, started: int, jobs: Collection[str]) -> int:
         """Return a start time for a run that is later than those of the job's runs in all tables.
@@ -168,12 +168,12 @@ class ExpectedMetadata:
             started: The time at which the run started.
             jobs: The current and all former names of the job.
         """
-        markers = filter(None, (self.found or {}).values())
+        markers = filter(None, (self.by_table or {}).values())
         return max((started, *(marker.run_started + 1 for marker in markers if marker.job in jobs)))
 
     @cached_property
     def _folded_keys(self) -> frozenset[str]:
-        return frozenset(map(fold_case, self.found or ()))
+        return frozenset(map(fold_case, self.by_table or ()))
 
 
 def find_latest_metadata(markers: Iterable[CommitMetadata | None]) -> CommitMetadata | None:
@@ -215,13 +215,14 @@ def find_last_commits(commits: Iterable[tuple[int, CommitMetadata | None]]) -> d
         commits: The versions of the table (Delta versions or Iceberg snapshot ids), newest first,
             each with the commit metadata.
     """
-    by_run: dict[str, tuple[int, CommitMetadata]] = {}
+    versions: dict[str, int] = {}
+    newest: dict[str, CommitMetadata] = {}
     for version, metadata in commits:
-        if metadata is not None and metadata.has_same_batch(
-            by_run.get(metadata.run, (version, metadata))[1]
-        ):
-            by_run[metadata.run] = version, metadata
-    return {run: version for run, (version, _) in by_run.items()}
+        if metadata is None:
+            continue
+        if metadata.has_same_batch(newest.setdefault(metadata.run, metadata)):
+            versions[metadata.run] = version
+    return versions
 
 
 def txn_app_id(job: str, stream: str, run: str) -> str:

@@ -261,7 +261,8 @@ def wait_for_engine(path: str, seconds: float) -> bool:
     Returns:
         True if the engine accepts connections or has ended; False if neither happened in time.
     """
-    folder, end = EngineFolder(Path(path)), time.monotonic() + seconds
+    folder = EngineFolder(Path(path))
+    end = time.monotonic() + seconds
     while True:
         with contextlib.suppress(OSError):
             folder.connect(1).close()
@@ -338,7 +339,7 @@ def check_peer(connection: socket.socket) -> None:
         return
     size = struct.calcsize("3i")
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-    user = struct.unpack("3i", credentials)[1]
+    _process, user, _group = struct.unpack("3i", credentials)
     if user != os.geteuid():
         raise PermissionError(f"the process at the other end belongs to {owner_name(user)}")
 

@@ -281,7 +281,8 @@ class ParquetWriter:
         The flag is True if an earlier attempt has already written a manifest with ``commit``.
         """
         with self._committing(table):
-            manifest, state = self._open_manifest(table, commit), self._tables[table.key]
+            manifest = self._open_manifest(table, commit)
+            state = self._tables[table.key]
             acknowledged = commit.has_same_batch(state.acknowledged)
             marker = next_metadata(manifest.marker, commit, table, acknowledged=acknowledged)
             yield replace(manifest, marker=marker), commit.has_same_batch(manifest.marker)
@@ -342,8 +343,8 @@ class ParquetWriter:
         folder = _get_folder(table)
         # The name is random, because executors of a dead run may still write to theirs.
         staging = folder / _STAGING / uuid.uuid4().hex
-        before = self._tables[table.key].manifest or CommitManifest()
-        df = _with_all_columns(df, before.schema)
+        current = self._tables[table.key].manifest or CommitManifest()
+        df = _with_all_columns(df, current.schema)
         rows, count = counted(df, expected)
         rows.write.parquet(f"file://{staging}")
         written = sum(map(row_count, staging.glob("part-*.parquet")))
@@ -369,10 +370,12 @@ class ParquetWriter:
         Raises:
             TableError: The manifest is not the one that this run last read or wrote.
         """
-        state, marker = self._tables[table.key], manifest.marker
+        state = self._tables[table.key]
         before = state.manifest or CommitManifest()
         sources = {**before.sources, **state.sources}
-        runs = {**manifest.runs, **({marker.run: manifest.commit} if marker else {})}
+        runs = dict(manifest.runs)
+        if manifest.marker is not None:
+            runs[manifest.marker.run] = manifest.commit
         manifest = replace(manifest, sources=sources, runs=runs)
         if self._read_manifest(table) != state.manifest:  # this run holds the lock
             raise table_replaced_error(table)

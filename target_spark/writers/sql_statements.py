@@ -159,11 +159,9 @@ def build_file_size_conf(layout: TableLayout) -> dict[str, str]:
     The settings limit the bytes that a task reads and shuffles, and thus the size of the file that
     it writes. The result is empty if the layout has no file size.
     """
-    return (
-        {}
-        if layout.file_bytes is None
-        else dict.fromkeys(_FILE_SIZE_SETTINGS, str(layout.file_bytes))
-    )
+    if layout.file_bytes is None:
+        return {}
+    return dict.fromkeys(_FILE_SIZE_SETTINGS, str(layout.file_bytes))
 
 
 def find_small_commit_conf(spark: SparkSession) -> dict[str, str]:

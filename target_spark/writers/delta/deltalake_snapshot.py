@@ -151,7 +151,8 @@ def read_snapshot(folder: Path) -> DeltaSnapshot | None:
             return None
         raise
     metadata = table.metadata()
-    schema, properties = table.schema().to_json(), metadata.configuration
+    schema = table.schema().to_json()
+    properties = metadata.configuration
     fields = tuple(T.StructType.fromJson(json.loads(schema)).fields)
     takes_files = (
         not metadata.partition_columns

@@ -115,7 +115,8 @@ def _build_partition_spec(partition: PartitionField, name: str, type_: ColumnTyp
 
     ``name`` and ``type_`` are the name and type of the column that stores the field's property.
     """
-    transform, is_date = partition.transform, isinstance(type_, Date)
+    transform = partition.transform
+    is_date = isinstance(type_, Date)
     if transform == "identity" or (transform == "day" and is_date):
         return PartitionSpec(name, type_.ddl, None)
     seconds = f"CAST({quote(name)} AS BIGINT)"
@@ -140,10 +141,9 @@ def _build_statistics_property(
 
     The dictionary is empty if Delta collects these statistics by default.
     """
-    if len(table_schema.columns) <= INDEXED_COLUMNS and all(
-        isinstance(column.type, TYPES_WITH_BOUNDS) for column in table_schema.columns
-    ):
+    columns = table_schema.columns
+    with_bounds = [each.name for each in columns if isinstance(each.type, TYPES_WITH_BOUNDS)]
+    if len(with_bounds) == len(columns) <= INDEXED_COLUMNS:
         return {}
-    others = (c.name for c in table_schema.columns if isinstance(c.type, TYPES_WITH_BOUNDS))
-    indexed = list(dict.fromkeys([*clustered, *others]))[:INDEXED_COLUMNS]
+    indexed = list(dict.fromkeys([*clustered, *with_bounds]))[:INDEXED_COLUMNS]
     return {"delta.dataSkippingStatsColumns": ",".join(map(quote, indexed))}
