@@ -168,6 +168,7 @@ def test_numbers_are_encoded_as_protobuf_encodes_them(value):
         ("decimal", "-0", "0.00"),
         ("decimal", 1e3, "1000.00"),
         ("decimal", 0.1 + 0.2, "0.30"),
+        ("decimal", -0.9999999999999999, "-1.00"),
         ("decimal", "12345678.90000", "12345678.90"),
         ("decimal", Decimal("1E+5"), "100000.00"),
         ("naive_date", "0001-01-01", (-62135596800, 0)),
@@ -206,6 +207,26 @@ def test_other_representations_of_a_value_are_converted(kind, value, expected):
     assert encode_value(kind, value) == expected
 
 
+@pytest.mark.parametrize(
+    "places, value, expected",
+    [
+        (2, 12345678901.449999, "12345678901.45"),
+        (4, 123456789.12340001, "123456789.1234"),
+        (6, 1234567890.1234572, None),
+        (2, 1234567890123.456, None),
+        (0, 1234567890123456.5, None),
+    ],
+)
+def test_a_float_is_not_rounded_before_the_last_place_of_its_decimal(places, value, expected):
+    schema = {"type": "number", "multipleOf": float(f"1e-{places}")}
+    made = encoder({"x": schema})
+    if expected is None:
+        with pytest.raises(DataError, match="does not fit its column"):
+            made.body({"x": value})
+    else:
+        assert encode_and_decode(made, {"x": value}).data["x"].decimal == expected
+
+
 def test_nan_is_a_double():
     assert math.isnan(encode_value("double", math.nan))
     assert math.isnan(encode_value("double", "nan"))
@@ -231,6 +252,8 @@ def test_nan_is_a_double():
         ("decimal", "123456789"),
         ("decimal", "0.001"),
         ("decimal", 0.125),
+        ("decimal", 99999999.99999999),
+        ("decimal", 0.3000000000000009),
         ("decimal", math.inf),
         ("naive_date", "2024-01-01T00:00:01Z"),
         ("naive_date", "2024-01-01T00:00:00+02:00"),

@@ -44,8 +44,9 @@ _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 _NUMBER: Final = re.compile(r"[+-]?(\d+(?:\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
 _NON_FINITE: Final = re.compile(r"[+-]?(inf|infinity|nan)", re.IGNORECASE)
 _BLANKS: Final = re.compile(r"\s+", re.ASCII)
-_DOUBLE_DIGITS: Final = 15
-"""Decimal digits that a double guarantees. Further digits may be rounding errors."""
+_DOUBLE_FORMAT: Final = ".14e"
+"""Format of the 15 decimal digits that a double guarantees. Further digits may be rounding errors.
+"""
 
 _MAX_EXPONENT: Final = 400
 _TRUE: Final = frozenset(("true", "1"))
@@ -106,11 +107,12 @@ def to_double(value: Any) -> float:
 def make_decimal_encoder(precision: int, scale: int) -> Callable[[Any], str]:
     """Return a function that formats a number as text for a decimal column: 5 -> "5.00".
 
-    A float with too many digits is rounded to 15 significant digits, which a double guarantees. The
-    function raises ValueError for other numbers that exceed the precision or scale.
+    A float that arithmetic left beside a value of the column, such as 0.1 + 0.2, becomes that
+    value. The function raises ValueError for other numbers that exceed the precision or scale.
     """
     context = Context(prec=precision + 1, traps=[])
     step, limit = Decimal(1).scaleb(-scale), Decimal(10) ** (precision - scale)
+    tolerance = step / 10
 
     def fit(number: Decimal) -> Decimal | None:
         if not number.is_finite() or number.copy_abs() >= limit:
@@ -119,11 +121,18 @@ def make_decimal_encoder(precision: int, scale: int) -> Callable[[Any], str]:
         rounded = number.quantize(step, context=context)
         return None if context.flags[Inexact] or context.flags[InvalidOperation] else rounded
 
+    def fit_float(value: float) -> Decimal | None:
+        number = Decimal(repr(float(value)))
+        if number.copy_abs() >= limit:
+            return None
+        rounded = number.quantize(step, context=context)
+        is_same = format(rounded, _DOUBLE_FORMAT) == format(number, _DOUBLE_FORMAT)
+        return fit(rounded) if is_same and abs(number - rounded) <= tolerance else None
+
     def format_number(value: Any) -> str:
-        number = _to_decimal(value)
-        fitted = fit(number)
+        fitted = fit(_to_decimal(value))
         if fitted is None and isinstance(value, float) and math.isfinite(value):
-            fitted = fit(Decimal(format(value, f".{_DOUBLE_DIGITS}g")))
+            fitted = fit_float(value)
         if fitted is None:
             raise ValueError("more digits than the column has")
         return format(fitted or abs(fitted), "f")
