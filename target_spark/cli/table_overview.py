@@ -116,12 +116,13 @@ def read_table(
 def to_json(config: Mapping[str, Any], overview: Any) -> str:
     """Return ``overview``, a result of `list_runs` or `show_table`, as JSON text.
 
-    Times are in ISO 8601. Secrets, such as those in the settings ``config``, are redacted.
+    Times are in ISO 8601. Secrets, such as those in the settings ``config``, are redacted. The text
+    is ASCII, so that no terminal interprets a character of a name.
     """
     hide = make_redactor(config)
     document = json.loads(json.dumps(overview, default=_format_time))
     clean = clean_document(document, lambda text: hide(redact(text)), by_name=False)
-    return json.dumps(clean, indent=2, ensure_ascii=False)
+    return json.dumps(clean, indent=2)
 
 
 def describe_runs(config: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from target_spark.cli.table_overview import show_table
+from target_spark.cli.table_overview import show_table, to_json
 from target_spark.config import settings
 from target_spark.errors import TableError
 from target_spark.tables.table import QUARANTINE
@@ -43,6 +43,14 @@ def write_table(folder: Path, stream: str) -> None:
     write_deltalake(folder / stream, pa.table({"id": [1, 2], "_sdc_received_at": times}))
     reasons = [["id: too large", "name: no text"], ["id: too large"]]
     write_deltalake(folder / f"{stream}{QUARANTINE}", pa.table({"reasons": reasons}))
+
+
+def test_json_has_no_character_that_a_terminal_interprets() -> None:
+    names = {"stream": "a\x9b2J\u202e\x7f", "columns": {"\x1b[5mb\x9c": "é"}}
+    text = to_json({}, names)
+    assert text.isascii()
+    assert "\x1b" not in text
+    assert json.loads(text) == names
 
 
 def test_runs_are_listed_with_their_streams(
