@@ -9,10 +9,11 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
-__all__ = ["STRANGER", "as_root", "open_to_all", "run_as"]
+__all__ = ["STRANGER", "as_root", "open_to_all", "run_as", "set_home"]
 
 STRANGER = 65534
 """The user id of the user ``nobody``."""
@@ -20,6 +21,20 @@ STRANGER = 65534
 as_root = pytest.mark.skipif(
     os.geteuid() != 0, reason="only root can start a process of another user"
 )
+
+
+def set_home(monkeypatch: pytest.MonkeyPatch, home: str | None) -> None:
+    """Set the user's home folder; None for a user without one, as in some containers."""
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    if home is not None:
+        monkeypatch.setenv("HOME", home)
+        return
+    monkeypatch.delenv("HOME", raising=False)
+
+    def fail(_uid: int) -> NoReturn:
+        raise KeyError
+
+    monkeypatch.setattr("pwd.getpwuid", fail)
 
 
 @pytest.fixture

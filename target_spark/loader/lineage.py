@@ -197,9 +197,14 @@ def _find_trust_fault(file: Path) -> str:
 
 
 def _find_config_file() -> Path | None:
-    """Return the path of ``openlineage.yml`` in the client's default folders, or None."""
-    folders = (Path.cwd(), Path.home() / ".openlineage")
-    return next((file for folder in folders if (file := folder / _CONFIG_FILE).is_file()), None)
+    """Return the path of ``openlineage.yml`` in the client's default folders, or None.
+
+    As in the client, a file that this user cannot read is ignored. Without a home folder, only the
+    working folder is searched.
+    """
+    home = Path(os.path.expanduser("~"), ".openlineage")  # noqa: PTH111  (Path.home may fail)
+    files = [folder / _CONFIG_FILE for folder in (Path.cwd(), home) if folder.is_absolute()]
+    return next((file for file in files if os.access(file, os.R_OK) and file.is_file()), None)
 
 
 def _make_client() -> OpenLineageClient:

@@ -26,6 +26,7 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
+from tap_core.exceptions import ConfigurationError
 from tap_core.io.private_files import trust_fault
 
 __all__ = [
@@ -67,9 +68,19 @@ LAUNCHER_OPTIONS = f"{_WITHOUT_SECOND_COMPILER} {_SERIAL_COLLECTOR} -Xshare:auto
 
 
 def cache_folder() -> Path:
-    """Return target-spark's folder in the user's cache, such as ``~/.cache/target-spark``."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-    return Path(cache, "target-spark")
+    """Return target-spark's folder in the user's cache, such as ``~/.cache/target-spark``.
+
+    Raises:
+        ConfigurationError: The home folder of the user is unknown.
+    """
+    cache = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return Path(cache or Path("~/.cache").expanduser(), "target-spark")
+    except RuntimeError as error:
+        raise ConfigurationError(
+            "There is no folder for the cache of target-spark, because this user has no home"
+            " folder. Set the environment variable HOME or XDG_CACHE_HOME."
+        ) from error
 
 
 def spark_home(master: str, spark_version: str, jars: Mapping[str, str] | None = None) -> Path:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tap_core.exceptions import ConfigurationError
 from tap_core.io.private_files import (
     UntrustedPathError,
     check_parents,
@@ -35,6 +36,7 @@ __all__ = [
     "EngineFolder",
     "check_peer",
     "engines_folder",
+    "has_engines_folder",
     "list_engines",
     "receive_message",
     "send_message",
@@ -55,6 +57,17 @@ def engines_folder() -> Path:
     return cache_folder() / "engines"
 
 
+def has_engines_folder() -> bool:
+    """Return True if this user has started an engine before, so that `engines_folder` exists.
+
+    Return False if the user has no home folder or may not enter it.
+    """
+    try:
+        return os.path.isdir(engines_folder())  # noqa: PTH112  (Path.is_dir raises PermissionError)
+    except ConfigurationError:
+        return False
+
+
 @dataclass(frozen=True, slots=True)
 class EngineFolder:
     """Folder of one engine (shared Spark process), with its socket, lock, description and log.
@@ -73,6 +86,8 @@ class EngineFolder:
         Raises:
             UntrustedPathError: Another user owns the folder or has access to it.
         """
+        if not has_engines_folder():
+            return None
         folder = cls(engines_folder() / key)
         if not folder.path.is_dir():
             return None
@@ -240,10 +255,10 @@ def list_engines() -> list[EngineFolder]:
     Raises:
         UntrustedPathError: Another user owns a folder or has access to it.
     """
-    root = engines_folder()
-    if not root.is_dir():
+    if not has_engines_folder():
         return []
-    folders = [EngineFolder(path.parent) for path in sorted(root.glob("*/engine.json"))]
+    files = sorted(engines_folder().glob("*/engine.json"))
+    folders = [EngineFolder(path.parent) for path in files]
     for folder in folders:
         folder.check()
     return folders

@@ -31,7 +31,7 @@ from target_spark.storage.commit_retry import first_error_line
 from target_spark.storage.job_lock import get_start_ticks
 from target_spark.warm_engine.engine_folder import (
     EngineFolder,
-    engines_folder,
+    has_engines_folder,
     list_engines,
     receive_message,
     send_message,
@@ -77,7 +77,7 @@ def looks_for_engine(settings: SparkSettings) -> bool:
     This is the case if it may use one, and either the setting ``engine`` is "keep", so that a
     missing one is started, or the user has started one before.
     """
-    return may_use_engine(settings) and (settings.engine == "keep" or engines_folder().is_dir())
+    return may_use_engine(settings) and (settings.engine == "keep" or has_engines_folder())
 
 
 @dataclass(frozen=True, slots=True)

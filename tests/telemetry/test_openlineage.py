@@ -17,6 +17,7 @@ from target_spark.config.options import RunInfo
 from target_spark.loader.lineage import begin_lineage, name_table
 from target_spark.tables.table import Table
 from tests.http.server import Reply, Server, serving
+from tests.other_user import set_home
 from tests.target.cli.test_target_cli import ROOT, environment, record, run, schema, state
 
 KEY = "K3Y4567890ABC"
@@ -213,6 +214,18 @@ def test_file_that_another_user_can_replace_is_not_read(
         monkeypatch.delenv(name)
     assert begin_lineage(RunInfo("job", str(uuid.uuid4()), 1), "delta", {}) is None
     assert f"is in the folder {shared}, which may be written by every user" in caplog.text
+
+
+@pytest.mark.parametrize("home", ["/" + "x" * 300, None])
+def test_home_folder_that_cannot_be_read_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str | None
+) -> None:
+    """For example, a container runs as another user than the one that ``HOME`` belongs to."""
+    monkeypatch.chdir(tmp_path)
+    set_home(monkeypatch, home)
+    for name in [name for name in os.environ if name.startswith("OPENLINEAGE")]:
+        monkeypatch.delenv(name)
+    assert begin_lineage(RunInfo("job", str(uuid.uuid4()), 1), "delta", {}) is None
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from tap_core.exceptions import ConfigurationError
 from tap_core.io.private_files import UntrustedPathError
 from target_spark.config.settings import spark_settings
+from target_spark.spark.jvm import cache_folder
 from target_spark.spark.session import SparkSettings
 from target_spark.warm_engine.engine_folder import (
     EngineFolder,
@@ -21,8 +23,8 @@ from target_spark.warm_engine.engine_folder import (
     wait_for_engine,
 )
 from target_spark.warm_engine.identity import Identity, find_differences
-from target_spark.warm_engine.session import may_use_engine
-from tests.other_user import STRANGER, as_root
+from target_spark.warm_engine.session import looks_for_engine, may_use_engine
+from tests.other_user import STRANGER, as_root, set_home
 
 LOCAL = {"path": "/tables"}
 
@@ -213,3 +215,21 @@ def test_runs_that_cannot_share_a_spark_never_use_an_engine(
 
 def test_run_with_retried_tasks_has_its_own_spark() -> None:
     assert not may_use_engine(SparkSettings(engine="keep").with_task_retries())
+
+
+@pytest.mark.parametrize("home", ["/" + "x" * 300, None])
+def test_user_whose_home_folder_cannot_be_read_has_no_engine(
+    monkeypatch: pytest.MonkeyPatch, home: str | None
+) -> None:
+    set_home(monkeypatch, home)
+    assert not looks_for_engine(spark_settings(LOCAL))
+    assert EngineFolder.find("key") is None
+    assert list_engines() == []
+
+
+def test_cache_needs_a_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_home(monkeypatch, None)
+    with pytest.raises(ConfigurationError, match="Set the environment variable HOME or XDG_CACHE"):
+        cache_folder()
+    monkeypatch.setenv("XDG_CACHE_HOME", "/c")
+    assert cache_folder() == Path("/c/target-spark")
