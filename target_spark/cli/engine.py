@@ -77,7 +77,11 @@ def show_engines(settings: SparkSettings) -> tuple[int, list[str]]:
     lines, code = list[str](), 1
     try:
         for folder in list_engines():
-            status = _request(folder, "status")
+            try:
+                status = _request(folder, "status")
+            except SparkUnavailableError as error:
+                lines.append(str(error))
+                continue
             if status is None:
                 continue
             is_fit = folder.path.name == identity.key and may_use_engine(settings)
@@ -96,7 +100,8 @@ def stop(settings: SparkSettings) -> tuple[int, list[str]]:
         The exit code and the lines to print. The code is 1 if a run uses the engine, else 0.
 
     Raises:
-        SparkUnavailableError: Another user has access to the folder of the engine.
+        SparkUnavailableError: The engine does not respond, or another user has access to its
+            folder.
     """
     try:
         folder = EngineFolder.find(Identity.of_run(settings).key)
@@ -117,6 +122,7 @@ def describe_engine(settings: SparkSettings) -> str | None:
     Return None if there is no such process.
 
     Raises:
+        SparkUnavailableError: The process does not respond.
         UntrustedPathError: Another user has access to the folder of the process.
     """
     folder = EngineFolder.find(Identity.of_run(settings).key)
@@ -127,12 +133,22 @@ def describe_engine(settings: SparkSettings) -> str | None:
 def _request(folder: EngineFolder, request: str) -> dict[str, Any] | None:
     """Send a request, such as "status", to a background Spark process; return its response.
 
-    If the process does not respond, it has ended, and None is returned.
+    If the process has ended, None is returned.
+
+    Raises:
+        SparkUnavailableError: The process runs, but does not respond.
+        UntrustedPathError: Another user has access to the folder of the process.
     """
     try:
         return folder.request(_RESPONSE_SECONDS, request=request)
     except UntrustedPathError:
         raise
+    except TimeoutError as error:
+        pid = folder.read_description().get("pid")
+        raise SparkUnavailableError(
+            f"The engine of process {pid} runs, but did not respond within {_RESPONSE_SECONDS:g}"
+            " seconds. Try again later, or end that process."
+        ) from error
     except OSError:
         return None
 

@@ -12,7 +12,9 @@ import pytest
 
 from tap_core.exceptions import ConfigurationError
 from tap_core.io.private_files import UntrustedPathError
+from target_spark.cli import engine
 from target_spark.config.settings import spark_settings
+from target_spark.errors import SparkUnavailableError
 from target_spark.spark.jvm import cache_folder
 from target_spark.spark.session import SparkSettings
 from target_spark.warm_engine.engine_folder import (
@@ -233,3 +235,21 @@ def test_cache_needs_a_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
         cache_folder()
     monkeypatch.setenv("XDG_CACHE_HOME", "/c")
     assert cache_folder() == Path("/c/target-spark")
+
+
+def test_engine_that_does_not_respond_is_not_reported_as_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For example, its process is suspended."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(engine, "_RESPONSE_SECONDS", 0.1)
+    settings = spark_settings(LOCAL)
+    folder = EngineFolder.make(Identity.of_run(settings).key)
+    with folder.listen():
+        folder.describe(pid=4711)
+        code, lines = engine.show_engines(settings)
+        assert code == 1
+        assert lines[0].startswith("The engine of process 4711 runs, but did not respond")
+        with pytest.raises(SparkUnavailableError, match="process 4711 runs, but did not respond"):
+            engine.stop(settings)
+    assert engine.stop(settings) == (0, ["No engine with these settings is running."])
