@@ -20,6 +20,7 @@ from fivetran_tester.destination import DestinationTester
 from fivetran_tester.findings import Findings
 from fivetran_tester.server_pool import Servers
 from fivetran_tester.server_process import NotStartedError
+from tap_core.redaction import redact_lines
 from tap_core.singerlib.json import load_json
 
 __all__ = ["TesterOptions", "run_test"]
@@ -123,4 +124,5 @@ def _read_document(path: str) -> dict[str, Any]:
 
 
 def _print_line(text: str) -> None:
-    print(text, flush=True)  # noqa: T201  (the command's output)
+    # The server chooses names, labels and errors, which a terminal must not interpret.
+    print(redact_lines(text), flush=True)  # noqa: T201  (the command's output)

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fivetran_tester import cli
 from fivetran_tester.client import RefusedError
-from fivetran_tester.common_checks import check_form, check_refusal
+from fivetran_tester.common_checks import StoppedError, check_form, check_refusal
 from fivetran_tester.configuration import collect_secrets, get_fields, to_text_map
 from fivetran_tester.findings import Findings
 from fivetran_tester.known_tables import (
@@ -22,6 +23,7 @@ from fivetran_tester.known_tables import (
 )
 from fivetran_tester.report import form_lines, format_reading
 from fivetran_tester.row_model import CheckpointSample, Model
+from fivetran_tester.server_pool import Servers
 from fivetran_tester.server_process import LogChecker, NotStartedError, ServerProcess
 from fivetran_tester.update_reader import UpdateReader
 from fivetran_tester.value_checks import find_fault, format_value
@@ -312,3 +314,26 @@ def test_program_that_does_not_serve_is_reported_with_its_output() -> None:
         ServerProcess([sys.executable, "-c", says], log, "SourceConnector", 10).await_start()
     with pytest.raises(NotStartedError, match="cannot be started"):
         ServerProcess(["no-such-program"], log, "SourceConnector", 10)
+
+
+def test_terminal_does_not_interpret_texts_of_a_server(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Tester:
+        def __init__(self, servers: Servers, _settings: object, say: Any, *_more: object) -> None:
+            self.findings, self.say = servers.findings, say
+
+        def run(self) -> None:
+            self.say("  a\x9b31m\u202e: 1 row\n  of\ttwo")
+            self.findings.add_violation(10, "table \x1b[2J")
+            raise StoppedError("The source says \x1b]0;x\x07.")
+
+    monkeypatch.setattr(cli, "ConnectorTester", Tester)
+    options = cli.TesterOptions(
+        ["tap-x"], "", "", destination=False, address="", seconds=1, resumes=0
+    )
+    assert cli.run_test(options) == 1
+    shown = capsys.readouterr().out
+    assert shown.startswith("  a\\x9b31m\\u202e: 1 row\n  of\ttwo\n")
+    assert "\x1b" not in shown
+    assert "\x07" not in shown
