@@ -242,8 +242,9 @@ def _merge_state(stream: SyncStream, unit: WorkUnit, returned: Mapping[str, Any]
             state.clear()
             state.update(entry)
     else:
+        sent = _index_bookmarks(unit.bookmarks.get(stream.name, {}))
         for entry in (*entries, returned):
-            _merge_shared(stream, entry)
+            _merge_shared(stream, entry, sent.get(freeze_context(entry.get("context") or {})))
 
 
 def _merge_interval(stream: SyncStream, unit: WorkUnit, entry: Mapping[str, Any]) -> None:
@@ -257,16 +258,37 @@ def _merge_interval(stream: SyncStream, unit: WorkUnit, entry: Mapping[str, Any]
         stream.state_manager.close_window(unit.context, replication_key=key, until=value)
 
 
-def _merge_shared(stream: SyncStream, entry: Mapping[str, Any]) -> None:
-    """Advance a bookmark that several partitions share, if another process has a greater value.
+def _index_bookmarks(state: Mapping[str, Any]) -> dict[Any, Any]:
+    """Return the bookmarks in a stream's state, including its own, by their frozen context."""
+    entries = (state, *(state.get("partitions") or ()))
+    return {
+        freeze_context(entry.get("context") or {}): entry.get("replication_key_value")
+        for entry in entries
+    }
 
-    ``entry`` is the state that the process has returned for the bookmark.
+
+def _merge_shared(stream: SyncStream, entry: Mapping[str, Any], sent: Any) -> None:
+    """Advance a bookmark with ``state_partitioning_keys``, if another process has a greater value.
+
+    If the keys are all those of a context, no other context shares the bookmark. The process has
+    then made it final, and so does this function.
+
+    Args:
+        stream: Stream of the bookmark.
+        entry: State that the process has returned for the bookmark.
+        sent: Value of the bookmark that was sent to the process, or None.
     """
-    markers, key = entry.get("progress_markers") or {}, stream.replication_key
-    if "replication_key_value" in markers and key:
+    key, context = stream.replication_key, entry.get("context")
+    markers, value = entry.get("progress_markers") or {}, entry.get("replication_key_value")
+    if not key:
+        return
+    manager = stream.state_manager
+    if "replication_key_value" in markers:
         value = markers["replication_key_value"]
-        context = entry.get("context")
-        stream.state_manager.increment_state({key: value}, context=context, replication_key=key)
+        manager.increment_state({key: value}, context=context, replication_key=key)
+    elif value is not None and value != sent:
+        manager.increment_state({key: value}, context=context, replication_key=key)
+        stream._finalize_state(manager.get_context_state(context))
 
 
 def _count_rows(run: SyncRun, stream: SyncStream, counts: Mapping[str, int]) -> None:

@@ -156,6 +156,17 @@ def test_shared_bookmark_is_the_greatest_value_of_its_contexts(keys):
     check_same_output(kind, state=sync(kind).states[-1])
 
 
+def test_bookmark_with_all_keys_of_its_context_is_final_with_its_work_unit():
+    """It is stored as without ``state_partitioning_keys``, also if another context fails."""
+    kind = stream("orders", orders, **ORDERS, state_partitioning_keys=["p"])
+    check_same_output(kind)
+    check_same_output(kind, state=sync(kind).states[-1])
+    out, _ = sync_distributed(kind, bad=[{"p": 3}], error=PartitionsFailedError)
+    again, _ = sync_distributed(kind, state=out.states[-1])
+    assert len(again.records("orders")) == 4 + 4
+    assert again.states[-1]["bookmarks"] == sync(kind).states[-1]["bookmarks"]
+
+
 def test_full_table_rows_of_all_workers_have_one_version():
     """The version does not depend on the process that reads a row."""
     members = {"schema": schema(id=INTEGER, p=INTEGER), "partitions": ORDERS["partitions"]}
