@@ -120,16 +120,28 @@ def explain_not_distributed(stream: SyncStream) -> str | None:
 def can_distribute(run: SyncRun, *streams: SyncStream) -> bool:
     """Return True if other processes may sync the partitions of all ``streams``.
 
-    Log the reason for each stream that must be synced by one process.
+    These processes also sync the descendants of the partitions. Log the reason for each stream that
+    must be synced by one process.
     """
     distributor = run.outbox.distributor
     if distributor is None or not streams or run.stop_signal is not None:
         return False
-    reasons = [explain_not_distributed(each) or distributor.refuses(each) for each in streams]
+    reasons = [_explain_family(each) or distributor.refuses(each) for each in streams]
     for stream, reason in zip(streams, reasons, strict=True):
         if reason is not None:
             stream.log("'%s' is read by one process: %s.", stream.name, reason)
     return not any(reasons)
+
+
+def _explain_family(stream: SyncStream) -> str | None:
+    """Return the reason why one process must sync a stream or one of its descendants, or None."""
+    for each in _iterate_family(stream):
+        reason = explain_not_distributed(each)
+        if reason is not None:
+            return (
+                reason if each is stream else f"because of its descendant '{each.name}': {reason}"
+            )
+    return None
 
 
 def stream_classes(tap_class: type) -> Iterator[Any]:

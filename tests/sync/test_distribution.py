@@ -349,6 +349,28 @@ def test_stream_whose_bookmarks_the_user_limits_is_read_locally():
     assert parts == []
 
 
+@pytest.mark.parametrize(
+    "members, why",
+    [
+        ({"state_partition_limit": 3}, "state_partition_limit"),
+        (
+            {"is_sorted": True, "check_sorted": False, "state_partitioning_keys": []},
+            "depends on their order",
+        ),
+    ],
+)
+def test_descendant_that_cannot_be_distributed_is_read_locally(members, why, caplog):
+    """A work unit also syncs its descendants, so the same conditions apply to them."""
+    parent, child, grandchild = parent_and_descendants()
+    for name, value in members.items():
+        setattr(grandchild, name, value)
+    with caplog.at_level(logging.INFO):
+        _, parts = check_same_output(parent, child, grandchild)
+    assert parts == []
+    assert "because of its descendant 'grandchildren': " in caplog.text
+    assert why in caplog.text
+
+
 def test_context_values_keep_their_types():
     """Contexts of strings, numbers, booleans and null are distributed unchanged."""
     places = [{"p": value} for value in ("ä", 1.5, True, None, "")]
