@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tap_core.exceptions import PartitionsFailedError
@@ -199,33 +199,52 @@ class _DescendantStates:
     """Lookup of child stream states by the partition of the parent stream."""
 
     def __init__(self) -> None:
-        self._indexes: dict[tuple[str, tuple[str, ...]], dict[Any, list[dict[str, Any]]]] = {}
+        self._indexes: dict[tuple[str, tuple[str, ...]], _EntryIndex] = {}
 
     def select(self, stream: SyncStream, context: Context | None) -> dict[str, Any]:
         """Return a copy of a child stream's state, restricted to the partitions below a parent.
 
         ``context`` contains the values that identify the partition of the parent. A partition of
-        the child is below it if its own context has equal values for all these keys.
+        the child may be below it if both contexts have equal values for the keys that both have.
         """
         state = stream.state_manager.stream_state
         own = {name: copy.deepcopy(value) for name, value in state.items() if name != "partitions"}
         if state.get("partitions"):
-            index = self._get_index(stream, tuple(sorted(context or ())))
-            entries = index.get(freeze_context(context or {}), ())
-            own["partitions"] = [copy.deepcopy(entry) for entry in entries]
+            own["partitions"] = self._get_entries(stream, dict(context or {}))
         return own
 
-    def _get_index(self, stream: SyncStream, keys: tuple[str, ...]) -> dict[Any, Any]:
-        """Return an index of a stream's partitions by the values of ``keys`` in their contexts."""
+    def _get_entries(self, stream: SyncStream, context: dict[str, Any]) -> list[dict[str, Any]]:
+        keys = tuple(sorted(context))
         index = self._indexes.get((stream.name, keys))
         if index is None:
-            index = self._indexes[stream.name, keys] = {}
-            for entry in stream.state_manager.get_state_partitions() or ():
-                context = entry.get("context") or {}
-                if all(key in context for key in keys):
-                    parent = freeze_context({key: context[key] for key in keys})
-                    index.setdefault(parent, []).append(entry)
-        return index
+            index = _index_entries(stream.state_manager.get_state_partitions() or (), keys)
+            self._indexes[stream.name, keys] = index
+        return [
+            entry
+            for common, by_values in index.items()
+            for entry in by_values.get(freeze_context({key: context[key] for key in common}), ())
+        ]
+
+
+_EntryIndex = dict[tuple[str, ...], dict[Any, list[dict[str, Any]]]]
+"""Copies of partition entries, by the keys that their contexts have in common with those of a
+parent, and by the values of these keys."""
+
+
+def _index_entries(entries: Iterable[dict[str, Any]], keys: Sequence[str]) -> _EntryIndex:
+    """Return an index of partition entries by the values of ``keys`` in their contexts.
+
+    A context without any of the keys may be below each parent. Such an entry is left out if it has
+    no bookmark, because it would be sent with each work unit for nothing.
+    """
+    index: _EntryIndex = {}
+    for entry in entries:
+        context = entry.get("context") or {}
+        common = tuple(key for key in keys if key in context)
+        if common or not keys or "replication_key_value" in entry:
+            values = freeze_context({key: context[key] for key in common})
+            index.setdefault(common, {}).setdefault(values, []).append(copy.deepcopy(entry))
+    return index
 
 
 def _merge_state(stream: SyncStream, unit: WorkUnit, returned: Mapping[str, Any]) -> None:

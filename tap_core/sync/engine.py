@@ -265,7 +265,8 @@ def sync_work_unit(stream: SyncStream, unit: WorkUnit) -> Mapping[str, Any]:
     """Sync a work unit that another process has sent; return the new states by stream name.
 
     A work unit is a context (partition or parent record) or one of its time windows. The bookmarks
-    in the work unit first replace the state of this process's tap.
+    in the work unit first replace the state of this process's tap. Partitions whose state is
+    unchanged are not returned, because another work unit may have changed it.
     """
     document = stream._tap.document
     document.replace({"bookmarks": unit.bookmarks})
@@ -286,8 +287,25 @@ def sync_work_unit(stream: SyncStream, unit: WorkUnit) -> Mapping[str, Any]:
         with window:
             sync_context(stream, context)
     stream._tap.run.settle()
-    states: Mapping[str, Any] = document.tap_state["bookmarks"]
-    return states
+    return {
+        name: _drop_unchanged(state, unit.bookmarks.get(name, {}))
+        for name, state in document.tap_state["bookmarks"].items()
+    }
+
+
+def _drop_unchanged(state: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stream's state without the partitions that are equal in the state ``sent``."""
+    if not state.get("partitions"):
+        return dict(state)
+    before = {
+        freeze_context(entry.get("context") or {}): entry for entry in sent.get("partitions", ())
+    }
+    changed = [
+        entry
+        for entry in state["partitions"]
+        if entry != before.get(freeze_context(entry.get("context") or {}))
+    ]
+    return {**state, "partitions": changed}
 
 
 def sync_context(stream: SyncStream, context: Context | None, signpost: Any = None) -> None:

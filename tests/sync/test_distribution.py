@@ -228,6 +228,34 @@ def test_contexts_are_distributed_in_groups(most):
     assert len(out.records("children")) == 18
 
 
+@pytest.mark.parametrize("most", [1, 2, 1_000])
+@pytest.mark.parametrize(
+    "names, keys", [(("n",), None), (("parent", "n"), None), (("parent", "n"), ["parent"])]
+)
+def test_descendants_continue_from_their_bookmarks(most, names, keys):
+    """Their contexts may have other keys than the work unit, or share a bookmark."""
+    parent, child, grandchild = parent_and_descendants()
+    child.get_child_context = lambda self, record, context: {
+        name: 10 * context["parent"] + record["n"] if name == "n" else context[name]
+        for name in names
+    }
+    grandchild.get_records = lambda self, context: [
+        {"m": number, "at": day(number + context["n"] % 3)}
+        for number in range(4)
+        if day(number + context["n"] % 3)
+        >= (self.get_starting_replication_key_value(context) or "")
+    ]
+    grandchild.state_partitioning_keys = keys
+    kinds = parent, child, grandchild
+    parent.replication_key = None
+    state = sync(*kinds).states[-1]
+    out, parts = sync_distributed(*kinds, most=most, state=state)
+    local = sync(*kinds, state=state)
+    assert len(parts) == 6
+    assert len(out.records("grandchildren")) == len(local.records("grandchildren")) < 72
+    assert out.states[-1] == local.states[-1]
+
+
 def windows(server, **members):
     cursor = DatetimeBasedCursor(
         cursor_field="at",
