@@ -122,8 +122,8 @@ class BatchConfig:
             self.storage = StorageTarget.from_dict(self.storage)
         if not self.batch_size:
             self.batch_size = DEFAULT_BATCH_SIZE
-        if self.batch_size < 1:
-            raise ConfigurationError("batch_config: 'batch_size' must be at least 1.")
+        if type(self.batch_size) is not int or self.batch_size < 1:
+            raise ConfigurationError("batch_config: 'batch_size' must be an integer, at least 1.")
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> BatchConfig:

@@ -43,7 +43,7 @@ class StorageTarget:
         """Return the storage folder that the setting ``batch_config.storage``, a dict, describes.
 
         Raises:
-            ConfigurationError: ``root`` is missing, or a key is unknown.
+            ConfigurationError: ``root`` is missing, a key is unknown, or ``params`` is no object.
         """
         if not data.get("root"):
             raise ConfigurationError("batch_config: 'storage' lacks 'root'.")
@@ -54,7 +54,10 @@ class StorageTarget:
                 f"batch_config: 'storage' has unknown keys: {names}. Arguments of the file"
                 " system belong in 'params'."
             )
-        return cls(data["root"], data.get("prefix"), dict(data.get("params") or {}))
+        params = data.get("params") or {}
+        if not isinstance(params, Mapping):
+            raise ConfigurationError("batch_config: 'params' of 'storage' must be an object.")
+        return cls(data["root"], data.get("prefix"), dict(params))
 
     def asdict(self) -> dict[str, Any]:
         """Return the storage folder as a dict with the keys ``root``, ``prefix`` and ``params``."""

@@ -56,6 +56,9 @@ def test_batch_size_has_a_default(given, size):
         ({"encoding": JSONL, "storage": {"root": "r", "key": "k"}}, "unknown keys: key. Arguments"),
         ({"encoding": JSONL, "storage": {"root": "r"}, "size": 1}, "unknown keys: size"),
         ({"encoding": JSONL, "storage": {"root": "r"}, "batch_size": -1}, "at least 1"),
+        ({"encoding": JSONL, "storage": {"root": "r"}, "batch_size": "10"}, "an integer"),
+        ({"encoding": JSONL, "storage": {"root": "r"}, "batch_size": 2.5}, "an integer"),
+        ({"encoding": JSONL, "storage": {"root": "r", "params": "k"}}, "must be an object"),
     ],
 )
 def test_missing_and_unknown_keys_are_named_in_the_error(given, message):
