@@ -58,13 +58,14 @@ class GraphQLStream(RESTStream[_TToken], abc.ABC, Generic[_TToken]):
     def query(self) -> str:
         """GraphQL query, as a string, such as ``users { id }``; required.
 
-        A text that does not start with ``query`` is sent as ``query { text }``.
+        A text that does not start with ``query`` is sent as ``query { text }``. A query with
+        variables has to declare them.
 
         Raises:
             MissingMethodError: The class does not define a query.
 
         Example:
-            query = "users(first: $first, after: $after) { id name }"
+            query = "query ($after: String) { users(after: $after) { id name } }"
         """
         raise MissingMethodError(f"Stream '{self.name}': `query` is not defined in its class.")
 
