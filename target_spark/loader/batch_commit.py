@@ -285,7 +285,7 @@ class BatchWriter:
                 after all retries.
             DiskFullError: A disk is full.
         """
-        state = self._tables[request.table.key]
+        progress = self._tables[request.table.key]
         with (
             self._with_reachable_spool(request) as reachable_request,
             self._with_spool_lines(reachable_request) as (converted_request, from_files),
@@ -293,8 +293,8 @@ class BatchWriter:
             attempt = CommitAttempt(converted_request)
             verified = self._run_with_retries(request.table, partial(self._write, attempt))
             bad, written = verified.bad, verified.written
-            state.written += verified.rows
-            state.quarantined += bad.count if bad else 0
+            progress.written += verified.rows
+            progress.quarantined += bad.count if bad else 0
             if request.has_large_rows:
                 collect_garbage(self._engine.spark())
         return CommitResult(
@@ -303,8 +303,8 @@ class BatchWriter:
             carried=written.commit.covered if written else None,
             zoneless=verified.counts.zoneless,
             effect=written.stats if written else CommitStats(),
-            changes=state.take_changes(),
-            remarks=state.remarks,
+            changes=progress.take_changes(),
+            remarks=progress.remarks,
             from_files=from_files,
             nulled=verified.counts.nulled,
             reasons=bad.reasons if bad else (),
@@ -349,18 +349,18 @@ class BatchWriter:
             read from them: 0 if the request had none.
         """
         files = [file for batch in request.batches for file in batch.files]
-        state = self._tables[request.table.key]
-        if not request.batches or not (files or state.ordinal_shift):
+        progress = self._tables[request.table.key]
+        if not request.batches or not (files or progress.ordinal_shift):
             yield request, 0
             return
         with temporary_location(self._engine.spark(), self._staging_area, "lines") as location:
             locations = (f"{location}/{number}" for number in itertools.count(1))
 
             def step() -> IngestedFiles:
-                spark, limits = self._engine.spark(), self._limits
+                spark, shift = self._engine.spark(), progress.ordinal_shift
                 with translate_write_errors(self._staging_area):
                     return ingest_files(
-                        spark, request, state.ordinal_shift, next(locations), self._folder, limits
+                        spark, request, shift, next(locations), self._folder, self._limits
                     )
 
             ingested = self._run_with_retries(
@@ -368,8 +368,8 @@ class BatchWriter:
             )
             yield ingested.request, ingested.rows
         # Only now, because nothing is committed if the block fails.
-        state.ordinal_shift = ingested.ordinal_shift
-        withheld = self._guard.find_withhold_reason(state.written, state.quarantined) is not None
+        progress.ordinal_shift = ingested.ordinal_shift
+        withheld = self._guard.find_withhold_reason(progress.written, progress.quarantined)
         if self._delete_files and not withheld:  # withheld rows may be read again
             remove_batch_files(self._engine.spark(), files)
 
@@ -392,9 +392,9 @@ class BatchWriter:
         check_scd2_compatible(request, table_schema)
         if request.kept_version is not None:
             return self._delete_other_versions(spark, attempt, table_schema, request.kept_version)
-        state = self._tables[request.table.key]
-        state.distinct_key = find_distinct_key(
-            self._writer, spark, request, table_schema.keys, state.distinct_key
+        progress = self._tables[request.table.key]
+        progress.distinct_key = find_distinct_key(
+            self._writer, spark, request, table_schema.keys, progress.distinct_key
         )
         if not request.batches:
             no_rows = make_empty_frame(spark, table_schema)
@@ -425,8 +425,9 @@ class BatchWriter:
                 self._engine.spark_on_demand(), table, table_schema, layout, stream
             ),
         )
-        state = self._tables[table.key]
-        return CommitResult(0, 0, None, {}, changes=state.take_changes(), remarks=state.remarks)
+        progress = self._tables[table.key]
+        changes = progress.take_changes()
+        return CommitResult(0, 0, None, {}, changes=changes, remarks=progress.remarks)
 
     def maintain(self, table: Table, options: MaintenanceOptions) -> str | None:
         """Run maintenance (compaction, clean-up) on a table if this run committed to it.
@@ -467,15 +468,15 @@ class BatchWriter:
             DiskFullError: A disk is full.
             SparkDiedError: Spark has ended.
         """
-        state = self._tables[table.key]
-        commits = state.commits
+        progress = self._tables[table.key]
+        commits = progress.commits
 
         def before_retry(error: BaseException) -> None:
-            if state.commits != commits:
+            if progress.commits != commits:
                 raise error
             check_constraint_violation(table, error)
-            state.drops_not_null = is_not_null_violation(str(error))
-            state.prepared_columns = None
+            progress.drops_not_null = is_not_null_violation(str(error))
+            progress.prepared_columns = None
 
         operation = description or f"Table {table.name}"
         with disk_full_context(f"table {table.name} ({table.key})", "Free space there"):
@@ -506,29 +507,30 @@ class BatchWriter:
         for a quarantine table. ``has_rows`` is True if the caller writes rows next, which create
         the table in some formats.
         """
-        state = self._tables[table.key]
-        if state.prepared_columns is not None and state.wanted == wanted:
-            return state.prepared_columns
+        progress = self._tables[table.key]
+        if progress.prepared_columns is not None and progress.wanted == wanted:
+            return progress.prepared_columns
         types = self._writer.get_column_types(spark, table)
         if types is None:
-            if state.commits:
+            if progress.commits:
                 raise table_removed_error(table)
-            state.begin_after(NO_METADATA, table, self._expected.get(table))
+            progress.begin_after(NO_METADATA, table, self._expected.get(table))
             self._writer.create(spark, table, wanted, layout, has_rows=has_rows)
-            state.is_new, state.distinct_key = True, format_key(wanted.keys)
-            state.remarks = (_describe_creation(table, wanted),) if self._dry_run else ()
+            progress.is_new, progress.distinct_key = True, format_key(wanted.keys)
+            progress.remarks = (_describe_creation(table, wanted),) if self._dry_run else ()
             prepared_columns = wanted
         else:
-            if state.prepared_columns is None:
+            if progress.prepared_columns is None:
                 self._check_owner(spark, table)
-                found = self._writer.describe_layout_mismatch(spark, table, wanted, layout)
-                state.remarks = (f"the table is {found}, which is not changed",) if found else ()
+                progress.remarks = ()
+                if mismatch := self._writer.describe_layout_mismatch(spark, table, wanted, layout):
+                    progress.remarks = (f"the table is {mismatch}, which is not changed",)
             full = wanted
             for name in (DELETED_AT, TABLE_VERSION):  # so that an update resets the old values
                 full = full.with_metadata(name) if name in types else full
             with name_refused_schema(stream, table, full.on_change):
                 prepared_columns = self._widen_table(spark, table, full, types)
-        state.wanted, state.prepared_columns = wanted, prepared_columns
+        progress.wanted, progress.prepared_columns = wanted, prepared_columns
         return prepared_columns
 
     def _widen_table(
@@ -540,17 +542,17 @@ class BatchWriter:
         each existing column. Return the columns of ``wanted``, with the types that they have in the
         changed table.
         """
-        state, writer = self._tables[table.key], self._writer
-        if state.drops_not_null:
+        progress, writer = self._tables[table.key], self._writer
+        if progress.drops_not_null:
             check_not_null_policy(wanted.on_change)
         sources = writer.sources(spark, table)
         merged, changes = diff_with_table(wanted, types, writer.can_widen, sources)
         prepared_columns = merged.with_filled(writer.get_partition_columns(spark, table))
         if made := tuple(change for change in changes if change.is_made):
             writer.alter(spark, table, made)
-        state.add_changes(changes)
+        progress.add_changes(changes)
         writer.annotate(spark, table, prepared_columns)
-        if state.drops_not_null:
+        if progress.drops_not_null:
             writer.drop_not_null(spark, table, prepared_columns.keys)
         return prepared_columns
 
@@ -613,8 +615,8 @@ class BatchWriter:
         all later batches of the table in this run.
         """
         request, writer = attempt.request, self._delta_writer
-        state = self._tables[request.table.key]
-        if writer is None or state.needs_spark:
+        progress = self._tables[request.table.key]
+        if writer is None or progress.needs_spark:
             return None
         try:
             batch = _read_if_small(request, table_schema, self._make_batch_metadata(request))
@@ -632,7 +634,7 @@ class BatchWriter:
                 )
                 return written.verify(request, Counts(batch.table.num_rows, batch.zoneless))
             reason = f"table {request.table.name} or its write mode needs Spark"
-        state.needs_spark = True
+        progress.needs_spark = True
         logger.info(_SPARK_IS_NEEDED, request.stream, reason)
         return None
 
@@ -723,13 +725,13 @@ class BatchWriter:
             RowCountError: Good and bad rows do not add up to the rows received.
         """
         request = attempt.request
-        state = self._tables[request.table.key]
+        progress = self._tables[request.table.key]
         with stage_frame(spark, self._staging_area, frame.good(strict=False)) as rows:
             counts = frame.counts()
             count = request.count - counts.rows
             bad = self._quarantine(spark, attempt, frame, count) if count else None
             withheld = self._guard.find_withhold_reason(
-                state.written + counts.rows, state.quarantined + count
+                progress.written + counts.rows, progress.quarantined + count
             )
             if withheld and request.mode is WriteMode.OVERWRITE:  # the old rows stay
                 return Verified(counts, bad, None, withheld)
@@ -849,20 +851,21 @@ class BatchWriter:
             QuarantineError: There are more bad rows than the user allows; nothing is written.
             RowCountError: The number of rows that do not fit is not ``count``.
         """
-        if attempt.bad is not None and attempt.bad.are_quarantined:
-            return attempt.bad
-        rows, request = frame.bad(), attempt.request
-        state = self._tables[request.table.key]
-        bad = attempt.bad
+        bad, request = attempt.bad, attempt.request
+        if bad is not None and bad.are_quarantined:
+            return bad
+        rows = frame.bad()
+        progress = self._tables[request.table.key]
         if bad is None:
             bad = BadRows(count, quarantine_table.find_reasons(rows, request.table_schema))
-            self._guard.add(request, count, state.written, state.quarantined, bad.reasons)
+            self._guard.add(request, count, progress.written, progress.quarantined, bad.reasons)
             attempt.bad = bad
         table = request.table.with_suffix(QUARANTINE)
         self._prepare_columns(spark, table, quarantine_table.SCHEMA, TableLayout(), has_rows=True)
         observed = Observation()
         counted = rows.observe(observed, F.count(F.lit(1)).alias("rows"))
-        values = counted.selectExpr(*quarantine_table.get_values(state.commits + 1, self._run.id))
+        columns = quarantine_table.get_values(progress.commits + 1, self._run.id)
+        values = counted.selectExpr(*columns)
         with stage_frame(spark, self._staging_area, values) as staged:
             check_received_count(
                 request, request.count - count, get_row_count(spark, observed, lambda: staged)
