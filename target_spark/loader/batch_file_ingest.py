@@ -75,14 +75,14 @@ def ingest_files(
         FilesError: A file cannot be read or exceeds the limits.
         DiskFullError: There is not enough disk space to download a file.
     """
-    named = [file for batch in request.batches for file in batch.files]
-    with downloaded_files(spark, named, folder, limits) as files:
+    batch_files = [file for batch in request.batches for file in batch.files]
+    with downloaded_files(spark, batch_files, folder, limits) as files:
         converted = spool_lines_from_files(spark, files, f"{address}/files", ordinal_shift)
     spool = tuple(to_spark_uri(each) for batch in request.batches for each in batch.paths)
-    first_move = min(
-        (ordinal for ordinal, _ in converted.ordinal_offsets), default=request.batches[-1].last
-    )
-    if spool and (ordinal_shift or request.batches[-1].last > first_move):
+    last_ordinal = request.batches[-1].last
+    file_ordinals = (ordinal for ordinal, _ in converted.ordinal_offsets)
+    # Only rows after a batch file get other ordinals.
+    if spool and (ordinal_shift or last_ordinal > min(file_ordinals, default=last_ordinal)):
         assign_ordinals(spark, spool, f"{address}/spool", converted.ordinal_offsets, ordinal_shift)
         spool = (f"{address}/spool",)
     if converted.nans_replaced:
@@ -91,22 +91,19 @@ def ingest_files(
             request.stream,
             converted.nans_replaced,
         )
-    whole = replace(
+    converted_batch = replace(
         request.batches[0],
         paths=(*spool, *converted.paths),
         files=(),
         count=request.count + converted.rows,
         closed_at=request.batches[-1].closed_at,
     )
-    table_schema = (
-        request.table_schema.with_metadata(DELETED_AT)
-        if converted.has_deletes
-        else request.table_schema
-    )
-    total = ordinal_shift + sum(lines for _, lines in converted.ordinal_offsets)
-    return IngestedFiles(
-        replace(request, batches=(whole,), table_schema=table_schema), converted.rows, total
-    )
+    table_schema = request.table_schema
+    if converted.has_deletes:
+        table_schema = table_schema.with_metadata(DELETED_AT)
+    new_shift = ordinal_shift + sum(lines for _, lines in converted.ordinal_offsets)
+    converted_request = replace(request, batches=(converted_batch,), table_schema=table_schema)
+    return IngestedFiles(converted_request, converted.rows, new_shift)
 
 
 def remove_batch_files(spark: SparkSession, files: Sequence[BatchFile]) -> None:
