@@ -350,14 +350,16 @@ def _allows(specifier: str, minor: int) -> bool:
     operator = specifier.rstrip("0123456789.* ")
     parts = specifier[len(operator) :].split(".")
     release = tuple(int(part) for part in parts if part.strip().isdigit())
-    version, first, has_patch = (3, minor), (*release, 0)[:2], len(release) > 2  # noqa: PLR2004
+    version = (3, minor)
+    bound = (*release, 0)[:2]
+    has_patch = len(release) > 2  # noqa: PLR2004
     is_same = version[: len(release)] == release[:2]
     results = {
-        ">=": version >= first,
-        ">": version > first or (is_same and has_patch),
-        "<=": version <= first,
-        "<": version < first or (is_same and any(release[2:])),
-        "~=": is_same if has_patch else version >= first and version[0] == first[0],
+        ">=": version >= bound,
+        ">": version > bound or (is_same and has_patch),
+        "<=": version <= bound,
+        "<": version < bound or (is_same and any(release[2:])),
+        "~=": is_same if has_patch else version >= bound and version[0] == bound[0],
         "==": is_same,
         "!=": has_patch or not is_same,
     }

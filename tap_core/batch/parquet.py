@@ -116,8 +116,10 @@ def _to_arrow_table(rows: list[Record], schema: JsonSchema) -> pa.Table:
         values = [row.get(name) for row in rows]
         kind = types.get(name) if declared is not None else _infer_arrow_type(values)
         array = None if kind is None else _to_exact_array(values, kind)
-        mark = None if array is not None else JSON_COLUMN_MARKER
-        array = pa.array(map(_to_json_text, values), pa.string()) if array is None else array
+        mark = None
+        if array is None:
+            mark = JSON_COLUMN_MARKER
+            array = pa.array(map(_to_json_text, values), pa.string())
         fields.append(pa.field(name, array.type, metadata=mark))
         arrays.append(array)
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))

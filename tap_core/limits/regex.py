@@ -98,7 +98,7 @@ class _TimeBudget:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._spent = 0.0
-        self._at = time.monotonic()
+        self._updated_at = time.monotonic()
 
     def left(self) -> float:
         """Return the remaining seconds for slow matches.
@@ -109,8 +109,8 @@ class _TimeBudget:
             return MATCH_SECONDS_TOTAL.value
         with self._lock:
             now = time.monotonic()
-            self._spent = max(0.0, self._spent - _REFILL * (now - self._at))
-            self._at = now
+            self._spent = max(0.0, self._spent - _REFILL * (now - self._updated_at))
+            self._updated_at = now
             return MATCH_SECONDS_TOTAL.value - self._spent
 
     @contextmanager
@@ -123,7 +123,8 @@ class _TimeBudget:
             seconds = time.monotonic() - began
             if seconds > _MIN_COUNTED_SECONDS:
                 with self._lock:
-                    self._at = self._at if self._spent else time.monotonic()
+                    if not self._spent:  # `left` has not updated the time
+                        self._updated_at = time.monotonic()
                     self._spent += seconds
 
 
@@ -197,7 +198,8 @@ class Pattern:
         """
         parts: list[str] = []
         position = size = 0
-        names_groups, began = "\\" in replacement, time.monotonic()
+        names_groups = "\\" in replacement
+        began = time.monotonic()
         for match in self._iterate_matches(text):
             new = match.expand(replacement) if names_groups else replacement
             parts += (text[position : match.start()], new)

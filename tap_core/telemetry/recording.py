@@ -152,7 +152,8 @@ class Telemetry:
         """
         from tap_core.redaction.http import collect_sent_secrets
 
-        method, full = request.method or "_OTHER", ""
+        method = request.method or "_OTHER"
+        full = ""
         with suppress(ValueError):  # invalid URL: sending the request will raise an error
             hidden = secrets() | collect_sent_secrets(request)
             full = redact(hidden.hide(redact_url(request.url or "")))

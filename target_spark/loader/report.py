@@ -267,9 +267,9 @@ class Report:
     def count_zoneless(self, stream: str, columns: Mapping[str, int]) -> None:
         """Add each column's number of date-times without a time zone, which are read as UTC."""
         with self._lock:
-            known = self._get_counts(stream).zoneless
+            zoneless = self._get_counts(stream).zoneless
             for column, count in columns.items():
-                known[column] = known.get(column, 0) + count
+                zoneless[column] = zoneless.get(column, 0) + count
 
     def count_state(self) -> None:
         """Add one to the number of states received."""

@@ -151,7 +151,8 @@ def commit_files(
         operationMetrics={name: str(count) for name, count in metrics.items()},
         isBlindAppend=not replaces,
     )
-    table, mode = snapshot.table, "overwrite" if replaces else "append"
+    table = snapshot.table
+    mode = "overwrite" if replaces else "append"
     return _try_commit(
         snapshot,
         lambda: table.create_write_transaction(

@@ -78,14 +78,15 @@ def latest_rows_by_key(rows: pa.Table, keys: MergeKeys) -> pa.Table:
         return rows.take(list(newest.values())).drop_columns([keys.order])
     deleted = rows[keys.deleted]
     is_deleted = deleted.is_valid().to_pylist()
-    full = {identities[index]: index for index in oldest_first if not is_deleted[index]}
-    taken = [full.get(identity, index) for identity, index in newest.items()]
+    # A delete record has only keys and a deletion time: other values are those of a full row.
+    newest_full = {identities[index]: index for index in oldest_first if not is_deleted[index]}
+    taken = [newest_full.get(identity, index) for identity, index in newest.items()]
     column = rows.column_names.index(keys.deleted)
     kept = rows.take(taken).set_column(
         column, rows.schema.field(column), deleted.take(list(newest.values()))
     )
-    only = pa.array([is_deleted[index] for index in taken], pa.bool_())
-    return kept.append_column(DELETE_ONLY_COLUMN, only).drop_columns([keys.order])
+    is_delete_only = pa.array([is_deleted[index] for index in taken], pa.bool_())
+    return kept.append_column(DELETE_ONLY_COLUMN, is_delete_only).drop_columns([keys.order])
 
 
 def keep_initial_rows(newest: pa.Table, keys: MergeKeys) -> pa.Table:
