@@ -158,6 +158,7 @@ class DeltaWriter:
 
     keeps_batch = True
     can_widen = staticmethod(delta_widens)
+    describe_layout_mismatch = staticmethod(describe_layout_mismatch)
     drop = staticmethod(drop_table)
     get_partition_columns = staticmethod(get_partition_columns)
 
@@ -351,15 +352,6 @@ class DeltaWriter:
         """Return the current rows of a Delta table as a DataFrame."""
         return spark.table(delta_ref(table))
 
-    def describe_layout_mismatch(
-        self, spark: SparkSession, table: Table, table_schema: TableSchema, layout: TableLayout
-    ) -> str | None:
-        """Describe a Delta table's partitioning and clustering if they differ from the settings.
-
-        Return None if there is no difference.
-        """
-        return describe_layout_mismatch(spark, table, table_schema, layout)
-
     def maintain(self, spark: SparkSession, table: Table, options: MaintenanceOptions) -> None:
         """Run OPTIMIZE and VACUUM on a table, if the options configure them.
 
@@ -404,15 +396,13 @@ class DeltaWriter:
     def _write_frame(
         self, table: Table, df: DataFrame, commit: CommitMetadata, mode: str, rows: int | None
     ) -> CommitStats:
-        spark, (df, count) = df.sparkSession, counted(df, rows)
+        spark = df.sparkSession
+        df, count = counted(df, rows)
         with self._committing(spark, table, commit, count) as marker:
-            if marker is not None and not (
-                mode == "append"
-                and self._append_files(
-                    spark, table, _build_file_source(df, table, marker, count), marker
-                )
-            ):
-                _write_by_spark(table, df, marker, mode)
+            if marker is not None:
+                source = _build_file_source(df, table, marker, count)
+                if mode != "append" or not self._append_files(spark, table, source, marker):
+                    _write_by_spark(table, df, marker, mode)
         return self._tables[table.key].effect
 
     def _append_first_rows(
@@ -424,7 +414,8 @@ class DeltaWriter:
             ConflictError: Another writer has added rows to the table; nothing was written. A retry
                 reads the table and its commit metadata again.
         """
-        spark, (df, count) = df.sparkSession, counted(df, None)
+        spark = df.sparkSession
+        df, count = counted(df, None)
         state = self._tables[table.key]
         with self._committing(spark, table, commit, count) as marker:
             if marker is not None and not self._append_files(
@@ -584,7 +575,7 @@ class DeltaWriter:
         Call this method only if `takes_small_batch` returns True.
 
         Args:
-            spark: The Spark session of the calling thread, which is not used.
+            spark: The Spark session of the calling thread.
             table: The table to write to.
             batch: The rows.
             mode: Append, upsert or overwrite.
@@ -650,7 +641,8 @@ class DeltaWriter:
 
         ``rows`` is the number of rows of the batch if it is known; otherwise Spark counts them.
         """
-        spark, (batch, count) = batch.sparkSession, counted(batch, rows)
+        spark = batch.sparkSession
+        batch, count = counted(batch, rows)
         with self._committing(spark, table, commit, None, source=count) as marker:
             if marker is not None:
                 with spark_conf(spark, _build_commit_conf(marker, table)):
@@ -816,8 +808,8 @@ class DeltaWriter:
         ``types`` has the type (DDL) of each column to write. ``rewrites`` is True if the commit
         replaces rows, False if it only adds rows.
         """
-        is_open = snapshot.takes_rewrites if rewrites else snapshot.takes_files
-        if not is_open or self._uses_spark_alone(spark):
+        is_supported = snapshot.takes_rewrites if rewrites else snapshot.takes_files
+        if not is_supported or self._uses_spark_alone(spark):
             return False
         existing = {field.name: column_ddl(field) for field in snapshot.fields}
         return all(existing.get(name) == ddl for name, ddl in types.items())
