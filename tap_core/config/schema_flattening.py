@@ -113,16 +113,17 @@ def _merge_members(schema: Schema) -> JsonSchema:
 
 
 def _iterate_members(schema: Schema) -> Iterator[Schema]:
-    for member in schema.get("allOf") or ():
-        if isinstance(member, Mapping):
-            yield from (member,) if "if" in member else _split_rules(_merge_members(member))
+    """Yield the members of ``allOf``, with their own ``allOf`` merged into them.
 
-
-def _split_rules(schema: JsonSchema) -> Iterator[Schema]:
-    """Yield a schema without its ``allOf``, and then each member of the ``allOf``.
-
-    Only members with the keyword ``if`` are left in the ``allOf``, because they cannot be merged.
+    Members with the keyword ``if``, at any depth, cannot be merged, and are yielded as they are.
     """
-    rules = schema.pop("allOf", ())
-    yield schema
-    yield from rules
+    for member in schema.get("allOf") or ():
+        if not isinstance(member, Mapping):
+            continue
+        if "if" in member:
+            yield member
+            continue
+        merged = _merge_members(member)
+        rules = merged.pop("allOf", ())
+        yield merged
+        yield from rules

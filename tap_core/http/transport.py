@@ -207,10 +207,11 @@ class _Exchange:
         if proxy:
             limit_proxied_responses(self.session, request.url or "", proxy)
         hooks: dict[str, Any] = request.hooks or {}
-        read, finish, others = self._read, self._finish, hooks.get("response") or []
-        if others:  # those of a redirected request are copies, also of the SDK's own hooks
-            others = [hook for hook in others if hook not in (read, finish)]
-        request.hooks = {**hooks, "response": [read, *others, finish] if others else [finish]}
+        own_hooks = (self._read, self._finish)
+        # The hooks of a redirected request are copies, also of the SDK's own hooks.
+        tap_hooks = [hook for hook in hooks.get("response") or () if hook not in own_hooks]
+        first_hooks = [self._read, *tap_hooks] if tap_hooks else []
+        request.hooks = {**hooks, "response": [*first_hooks, self._finish]}
         IN_FORCE.is_undeclared_host = not self.route.is_declared(request)
         try:
             with explain_unsendable(request.headers, proxy):
@@ -222,7 +223,7 @@ class _Exchange:
             raise requests.exceptions.InvalidURL(error, request=request) from error
         finally:
             IN_FORCE.is_undeclared_host = False
-            request.hooks = {**hooks, "response": others}
+            request.hooks = {**hooks, "response": tap_hooks}
 
     def _read(self, response: requests.Response, *_: Any, **__: Any) -> None:
         """Read a response's body within the limits of size and time; called as the first hook."""

@@ -190,8 +190,8 @@ def _open_content(
         BatchFileLoadError: The file cannot be opened or is empty, or its key is invalid.
     """
     try:
-        raw: Any = stack.enter_context(open_regular_file(Path(file.path)))
-        length = os.fstat(raw.fileno()).st_size
+        content: Any = stack.enter_context(open_regular_file(Path(file.path)))
+        length = os.fstat(content.fileno()).st_size
     except OSError as error:
         raise file_error(file, _explain_read_error(error)) from None
     except ValueError:  # the name has a null character
@@ -199,12 +199,11 @@ def _open_content(
     if not length:
         raise file_error(file, "is empty: it has no header")
     if params.encryption is Encryption.AES:
-        raw = _DecryptingFile(file, raw, length)
-    if params.compression is Compression.OFF:
-        return iter(partial(_read_chunk, raw.read, size, file, params), b"")
-    codec = _CODECS[params.compression]
-    stream = stack.enter_context(pa.CompressedInputStream(pa.PythonFile(raw, "r"), codec))
-    return iter(partial(_read_chunk, stream.read, size, file, params), b"")
+        content = _DecryptingFile(file, content, length)
+    if params.compression is not Compression.OFF:
+        codec = _CODECS[params.compression]
+        content = stack.enter_context(pa.CompressedInputStream(pa.PythonFile(content, "r"), codec))
+    return iter(partial(_read_chunk, content.read, size, file, params), b"")
 
 
 def _read_chunk(
@@ -213,11 +212,10 @@ def _read_chunk(
     try:
         return read(size)
     except OSError as error:
-        reason = (
-            _explain_decompression_error(error, params)
-            if error.errno is None
-            else _explain_read_error(error)
-        )
+        if error.errno is None:  # raised by the decompressor
+            reason = _explain_decompression_error(error, params)
+        else:
+            reason = _explain_read_error(error)
         raise file_error(file, reason) from None
 
 

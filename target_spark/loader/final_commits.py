@@ -103,8 +103,8 @@ class FinalCommits:
             streams: The streams whose progress the state records.
             ordinal: The position of the state in the input.
         """
-        for stream in streams if self._by_status else ():
-            if stream.overwrites:
+        for stream in streams:
+            if self._by_status and stream.overwrites:
                 self._ledger.record_rows(stream.id, ordinal)
 
     def add_version(self, stream: LoadedStream, ordinal: int) -> None:
@@ -153,7 +153,9 @@ class FinalCommits:
         incomplete = self._incomplete_error()
         if not unfit:
             return incomplete
-        return QuarantineError(" ".join([*unfit, *map(str, filter(None, [incomplete]))]))
+        if incomplete is not None:
+            unfit.append(str(incomplete))
+        return QuarantineError(" ".join(unfit))
 
     def _incomplete_error(self) -> IncompleteError | None:
         """Return an error that lists the tables with old rows, or None if there are no such tables.

@@ -185,13 +185,11 @@ class SparkSettings:
         For a local master, the number of attempts is part of the master URL: ``local[4]`` becomes
         ``local[4,2]``. A cluster retries by default.
         """
-        local = _LOCAL.fullmatch(self.master)
         settings = replace(self, engine="never")  # the tasks run a tap
-        return (
-            replace(settings, master=f"local[{local[1] or 1},{_TASK_ATTEMPTS}]")
-            if local
-            else settings
-        )
+        local = _LOCAL.fullmatch(self.master)
+        if local is None:
+            return settings
+        return replace(settings, master=f"local[{local[1] or 1},{_TASK_ATTEMPTS}]")
 
 
 def find_pyspark_version() -> str:
@@ -200,6 +198,7 @@ def find_pyspark_version() -> str:
     Raises:
         SparkUnavailableError: PySpark is not installed, or Databricks Connect replaces it.
     """
+    # If a package is missing, `metadata.version` ends its block before the block raises or returns.
     with contextlib.suppress(metadata.PackageNotFoundError):
         return metadata.version("pyspark")
     with contextlib.suppress(metadata.PackageNotFoundError):

@@ -144,7 +144,7 @@ def wait_for_orphaned_jvms(warehouse: str, prefix: str, wait_seconds: float = 60
             path.unlink(missing_ok=True)
         except JobLockError:
             owner = _read_owner(file)
-            if not owner.get("pid") or _is_dead(owner):
+            if not owner.get("pid") or _is_dead(owner):  # else it is an active run
                 raise
         finally:
             os.close(file)
@@ -260,8 +260,10 @@ class JobLock:
         """
         if self._file < 0:
             return
-        sessions = {_SESSIONS: self._owner.get(_SESSIONS)}  # sessions that could not be ended
-        self._owner = {_STARTED: self._owner[_STARTED], **(sessions if sessions[_SESSIONS] else {})}
+        sessions = self._owner.get(_SESSIONS)
+        self._owner = {_STARTED: self._owner[_STARTED]}
+        if sessions:  # they could not be ended
+            self._owner[_SESSIONS] = sessions
         with suppress(OSError):  # the lock is released even if the disk is full
             self._write()
         if remove:

@@ -118,11 +118,12 @@ class PropertyChunking:
         if not self.property_limit:
             yield [*names, *always]
             return
+        counts_names = self.property_limit_type == "property_count"
         chunk, size = list(always), 0
-        for name in names if chosen is None else [name for name in names if name in chosen]:
-            length = (
-                len(name) + _SEPARATOR_LENGTH if self.property_limit_type == "characters" else 1
-            )
+        for name in names:
+            if chosen is not None and name not in chosen:
+                continue
+            length = 1 if counts_names else len(name) + _SEPARATOR_LENGTH
             if size and size + length > self.property_limit:
                 yield chunk
                 chunk, size = list(always), 0
