@@ -69,6 +69,11 @@ def mark_own_text(value: Any) -> Any:
 
 
 def _resolve_value(bound: BoundTemplate, scope: TemplateScope, *, reads_yaml: bool) -> Any:
+    """Render the template of a mapping's value, and return the value with its data marked.
+
+    If data is within YAML or template text that the mapping writes, only that text is parsed, with
+    placeholders for the data, so that no data is read as YAML or as a template.
+    """
     parts = bound.render_parts(scope)
     own = "".join(part for part in parts if not isinstance(part, DataText))
     has_data = any(part and isinstance(part, DataText) for part in parts)

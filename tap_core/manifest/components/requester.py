@@ -212,7 +212,7 @@ class HttpRequester:
                 "A request has one list of properties: give one QueryProperties in"
                 " `request_parameters`, or `query_properties`."
             )
-        _ = self._body
+        _ = self._body  # raises ManifestError for a JSON body that is a text
         body = None if self.request_body is None else self.request_body.value
         values = [self.request_headers, body, *bodies[1:]]
         if contains_component(values, {QueryProperties.__name__}):
