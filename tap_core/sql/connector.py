@@ -378,12 +378,7 @@ class SQLConnector:
                 schema=schema,
                 replication_method="",
                 key_properties=keys,
-                valid_replication_keys=None,
             ),
-            database=None,
-            row_count=None,
-            stream_alias=None,
-            replication_key=None,
         )
 
     def discover_catalog_entries(

@@ -126,19 +126,17 @@ class ReplicationKeyComparator:
             left, right = read(new), read(old)
             if left is not None and right is not None:
                 return _to_common_type(left, right)
+        new_value, old_value = self.to_state_value(new), self.to_state_value(old)
         if not (self.kind is ValueKind.TEXT and isinstance(new, str) and isinstance(old, str)):
-            self._warn_text_comparison(new, old)
-        return str(self.to_state_value(new)), str(self.to_state_value(old))
-
-    def _warn_text_comparison(self, new: Any, old: Any) -> None:
-        self.warn_once(
-            "text",
-            "The replication key values %r and %r cannot both be read as %s. "
-            "They are compared as text.",
-            self.to_state_value(new),
-            self.to_state_value(old),
-            self.kind.value,
-        )
+            self.warn_once(
+                "text",
+                "The replication key values %r and %r cannot both be read as %s. "
+                "They are compared as text.",
+                new_value,
+                old_value,
+                self.kind.value,
+            )
+        return str(new_value), str(old_value)
 
 
 def _to_common_type(left: Any, right: Any) -> tuple[Any, Any]:

@@ -278,13 +278,10 @@ def sync_work_unit(stream: SyncStream, unit: WorkUnit) -> Mapping[str, Any]:
     if unit.is_child:
         with suppress(AbortedSyncFailedException, AbortedSyncPausedException):
             stream.sync(context=context)
+    elif unit.interval is None:
+        sync_context(stream, context)
     else:
-        window = (
-            nullcontext()
-            if unit.interval is None
-            else stream._context_reader.reading_only(unit.interval)
-        )
-        with window:
+        with stream._context_reader.reading_only(unit.interval):
             sync_context(stream, context)
     stream._tap.run.settle()
     return {
@@ -538,7 +535,7 @@ def _write(arguments: _WriteArguments, records: Iterable[Any], done: int) -> int
         if cursor is not None:
             try:
                 value = record[key] if get_key is None else get_key(record)
-                if (
+                if (  # `advance` would do the same, for a date-time of the latest value's form
                     type(value) is str
                     and len(value) == cursor.form_length
                     and value[10] == cursor.form_gap
@@ -550,7 +547,7 @@ def _write(arguments: _WriteArguments, records: Iterable[Any], done: int) -> int
                 else:
                     cursor.advance(value)
             except (KeyError, InvalidStreamSortException) as error:
-                _raise_key_error(stream, cursor, error, record, done, start)
+                _handle_key_error(stream, cursor, error, record, done, start)
         size += len(body)
         if done >= stop or size >= max_bytes:
             run.buffered_bytes = size
@@ -589,7 +586,7 @@ def _write_mapped(arguments: _WriteArguments, records: Iterable[Any], done: int)
                 try:
                     cursor.advance(get_key(record))
                 except (KeyError, InvalidStreamSortException) as error:
-                    _raise_key_error(stream, cursor, error, record, done, start)
+                    _handle_key_error(stream, cursor, error, record, done, start)
             if done >= stop or run.buffered_bytes >= run.chunk_bytes:
                 tally.count_read(done - counted)
                 counted = done
@@ -731,7 +728,7 @@ def end_records(stream: SyncStream, context: Context | None, *, write: bool = Tr
         stream._write_state_message()
 
 
-def _raise_key_error(
+def _handle_key_error(
     stream: SyncStream,
     cursor: BookmarkCursor,
     error: Exception,
