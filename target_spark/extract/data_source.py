@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -57,7 +58,7 @@ class TapDataSource(DataSource):
         Raises:
             UnsupportedError: An option is unknown, missing or invalid.
         """
-        return _build_struct(self._get_options())
+        return _build_struct(self._parsed_options)
 
     def reader(self, schema: StructType) -> TapReader:
         """Return the reader of the stream, which Spark uses for batch queries.
@@ -65,7 +66,7 @@ class TapDataSource(DataSource):
         Raises:
             UnsupportedError: The user has specified a schema that differs from that of the stream.
         """
-        options = self._get_options()
+        options = self._parsed_options
         if schema != _build_struct(options):
             raise UnsupportedError(
                 f"The columns of stream {options.name} come from its schema: load it without a"
@@ -81,17 +82,15 @@ class TapDataSource(DataSource):
         """
         raise UnsupportedError(_NO_STREAMING)
 
-    def _get_options(self) -> ReadOptions:
-        """Return the options of `spark.read`, parsed, with defaults from `register_source`.
+    @cached_property
+    def _parsed_options(self) -> ReadOptions:
+        """Options of `spark.read`, parsed, with defaults from `register_source`.
 
         They are parsed once, and pickled with this object.
         """
-        options: ReadOptions | None = self.__dict__.get("_parsed")
-        if options is None:
-            from target_spark.extract.reader_options import parse_options
+        from target_spark.extract.reader_options import parse_options
 
-            options = self._parsed = parse_options({**self.preset, **self.options}, self.settings)
-        return options
+        return parse_options({**self.preset, **self.options}, self.settings)
 
 
 class TapReader(DataSourceReader):

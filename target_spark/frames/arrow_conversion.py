@@ -125,8 +125,9 @@ class ArrowConverter:
         self._raw_paths: set[_Path] = set()
         """Paths of text values for which a record had another JSON type, such as a number. From
         then on `_decoded_type` makes decoders for these paths that accept any type."""
-        self._fast_decoder = self._make_decoder(exact=False)
-        self._exact_decoder = self._make_decoder(exact=True)
+        self._fast_decoder = self._make_fast_decoder()
+        self._record_type = self._make_record_type(self._columns, (), exact=True)
+        self._exact_decoder = _make_list_decoder(self._record_type)
 
     def batch(self, bodies: Sequence[bytes]) -> pa.RecordBatch:
         """Convert records, each encoded as a JSON object, to the rows of an Arrow record batch.
@@ -148,6 +149,8 @@ class ArrowConverter:
         except ConversionError as error:
             error.row = row
             raise
+
+    # ------------------------------------------------------------------------- decoding
 
     def _decode_records(self, bodies: Sequence[bytes]) -> list[Any]:
         """Decode JSON records; return one msgspec struct for each record, with a field per column.
@@ -195,8 +198,6 @@ class ArrowConverter:
                 return None
             raise ConversionError((column.source,), describe_wrong_structure(column.type)) from None
 
-    # ------------------------------------------------------------------------- decoding
-
     @cached_property
     def _column_decoders(self) -> list[msgspec.json.Decoder[Any]]:
         """JSON decoders that decode the value of one column each, in column order."""
@@ -205,11 +206,8 @@ class ArrowConverter:
         )
         return [msgspec.json.Decoder(type_) for type_ in types]
 
-    def _make_decoder(self, *, exact: bool) -> msgspec.json.Decoder[Any]:
-        record_type = self._make_record_type(self._columns, (), exact=exact)
-        if exact:
-            self._record_type = record_type
-        return msgspec.json.Decoder(list[record_type])  # type: ignore[valid-type]
+    def _make_fast_decoder(self) -> msgspec.json.Decoder[Any]:
+        return _make_list_decoder(self._make_record_type(self._columns, (), exact=False))
 
     def _make_record_type(self, columns: Sequence[Column], path: _Path, *, exact: bool) -> Any:
         fields = [
@@ -255,10 +253,10 @@ class ArrowConverter:
             if by_source[key].null_count:
                 raise ConversionError((key,), MISSING_KEY)
         if len(self._raw_paths) > raw_paths_before:
-            self._fast_decoder = self._make_decoder(exact=False)
+            self._fast_decoder = self._make_fast_decoder()
         arrays = iter(by_source.values())
         columns = [
-            _to_string_array(bodies) if is_whole else next(arrays)
+            pa.array(bodies, pa.binary()).cast(pa.string()) if is_whole else next(arrays)
             for is_whole in self._is_whole_record
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
@@ -332,8 +330,8 @@ class ArrowConverter:
 _RAW_VALUES: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def _to_string_array(bodies: Sequence[bytes]) -> pa.Array:
-    return pa.array(bodies, pa.binary()).cast(pa.string())
+def _make_list_decoder(item_type: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(list[item_type])  # type: ignore[valid-type]
 
 
 def _build_null_mask(values: list[Any]) -> pa.Array:
