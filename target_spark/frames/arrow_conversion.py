@@ -331,7 +331,7 @@ _RAW_VALUES: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def _make_list_decoder(item_type: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(list[item_type])  # type: ignore[valid-type]
+    return msgspec.json.Decoder(list[item_type])
 
 
 def _build_null_mask(values: list[Any]) -> pa.Array:
