@@ -457,7 +457,8 @@ class Session:
         self._failure: TargetSparkError | None = None
         self._application: str | None = None
         self._log_filter: logging.Filter | None = None
-        self._closing = self._is_waiting = False
+        self._closing = False
+        self._is_waiting = False
         self._thread = threading.Thread(target=self._run, name="spark-start", daemon=True)
 
     def start(self) -> Self:

@@ -56,7 +56,8 @@ def resolve_layout(
             applied.
     """
     own = options.streams.get(str(stream), StreamOptions())
-    settings, remarks = options.of(stream), list[str]()
+    settings = options.of(stream)
+    remarks: list[str] = []
 
     def keep_applicable(
         setting: str, fields: Iterable[_Field], find_fault: Callable[[_Field], str | None]
