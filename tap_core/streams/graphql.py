@@ -58,8 +58,7 @@ class GraphQLStream(RESTStream[_TToken], abc.ABC, Generic[_TToken]):
     def query(self) -> str:
         """GraphQL query, as a string, such as ``users { id }``; required.
 
-        A text that does not start with ``query`` is sent as ``query { text }``. A query with
-        variables has to declare them.
+        A text without ``query`` at its start is sent as ``query { text }``: it has no variables.
 
         Raises:
             MissingMethodError: The class does not define a query.
