@@ -33,7 +33,7 @@ def config_jsonschema(manifest: Manifest) -> JsonSchema:
     declared_properties = schema.get("properties")
     properties = declared_properties if isinstance(declared_properties, dict) else {}
     schema["properties"] = {
-        name: one if isinstance(one, dict) else {} for name, one in properties.items()
+        name: setting if isinstance(setting, dict) else {} for name, setting in properties.items()
     }
     _mark_secrets(schema)
     return schema

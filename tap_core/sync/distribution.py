@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tap_core.exceptions import PartitionsFailedError
 from tap_core.state.partition_index import freeze_context
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from tap_core.types import Context
 
 __all__ = ["DistributedPool", "make_pool"]
+
+_EntryIndex: TypeAlias = dict[tuple[str, ...], dict[Any, list[dict[str, Any]]]]
+"""Copies of partition entries, by the keys that their contexts have in common with those of a
+parent, and by the values of these keys."""
 
 _MAX_LISTED = 5
 """Maximum number of failed partitions listed in an error message."""
@@ -224,11 +228,6 @@ class _DescendantStates:
             for common, by_values in index.items()
             for entry in by_values.get(freeze_context({key: context[key] for key in common}), ())
         ]
-
-
-_EntryIndex = dict[tuple[str, ...], dict[Any, list[dict[str, Any]]]]
-"""Copies of partition entries, by the keys that their contexts have in common with those of a
-parent, and by the values of these keys."""
 
 
 def _index_entries(entries: Iterable[dict[str, Any]], keys: Sequence[str]) -> _EntryIndex:

@@ -99,9 +99,12 @@ def select_write_operation(
     if request.mode is WriteMode.OVERWRITE and keys.columns:
         newest = as_initial_rows(latest_by_key(df, keys), keys)
         return lambda marker: writer.replace(table, newest, marker)
-    keeps_rows = request.mode is WriteMode.APPEND or _was_loaded_in_this_sync(
+    keeps_rows = request.mode is WriteMode.APPEND
+    if not keeps_rows and _was_loaded_in_this_sync(
         writer, request, table_schema, df.sparkSession, options
-    )
+    ):
+        logger.info(_KEPT, request.stream, table.name)
+        keeps_rows = True
     write = writer.append if keeps_rows else writer.replace
     ordered = sort_rows(df.drop(ORDINAL), keys.sort_by)
     return lambda marker: write(table, ordered, marker, rows)
@@ -133,10 +136,7 @@ def _was_loaded_in_this_sync(
     rows = writer.rows(spark, request.table).where(
         f"{quote(number)} = {generation}L AND startswith({quote(meta)}, {beginning})"
     )
-    if rows.isEmpty():
-        return False
-    logger.info(_KEPT, request.stream, request.table.name)
-    return True
+    return not rows.isEmpty()
 
 
 def get_merge_keys(

@@ -45,8 +45,7 @@ _NUMBER: Final = re.compile(r"[+-]?(\d+(?:\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re
 _NON_FINITE: Final = re.compile(r"[+-]?(inf|infinity|nan)", re.IGNORECASE)
 _BLANKS: Final = re.compile(r"\s+", re.ASCII)
 _DOUBLE_FORMAT: Final = ".14e"
-"""Format of the 15 decimal digits that a double guarantees. Further digits may be rounding errors.
-"""
+"""Format with the 15 digits that a double guarantees. Further ones may be rounding errors."""
 
 _MAX_EXPONENT: Final = 400
 _TRUE: Final = frozenset(("true", "1"))
