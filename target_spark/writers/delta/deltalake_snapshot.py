@@ -119,9 +119,15 @@ class DeltaSnapshot:
         return sum(sizes.to_pylist())
 
     def read_columns(self, is_read: Callable[[pa.DataType], bool]) -> pa.Table:
-        """Return the rows of this version, with the columns for whose type ``is_read`` is true."""
-        dataset = _to_dataset(self.folder, self.table)
-        return dataset.to_table([each.name for each in dataset.schema if is_read(each.type)])
+        """Return the columns of this version for whose type ``is_read`` is true, with all rows.
+
+        Without such a column, no file is read, and the result is empty.
+        """
+        import pyarrow as pa
+
+        schema = pa.schema(self.table.schema().to_arrow())
+        names = [each.name for each in schema if is_read(each.type)]
+        return _to_dataset(self.folder, self.table).to_table(names) if names else pa.table({})
 
     def has_batch(self, app_id: str, batch: int) -> bool:
         """Return True if the last batch that a run committed to the table has the number ``batch``.
