@@ -34,6 +34,7 @@ from tap_core.sql.unstorable_values import (
     UnstorableValueError,
     find_cell,
     find_driver_error,
+    make_constraint_error,
     make_unstorable_error,
 )
 from tap_core.types import JsonSchema, Record
@@ -299,6 +300,7 @@ class SQLSink(BatchSink, Generic[_C]):
 
         Raises:
             UnstorableValueError: The database cannot store a value; no row is inserted.
+            ConstraintViolationError: A record violates a constraint; no row is inserted.
         """
         plan = self._get_plan(full_table_name, schema)
         records = [*records]
@@ -309,6 +311,12 @@ class SQLSink(BatchSink, Generic[_C]):
         try:
             with self.connector._transaction() as connection:  # noqa: SLF001
                 return plan.insertion.run(connection, rows)
+        except sa.exc.IntegrityError as error:
+            table = str(full_table_name)
+            dialect = self.connector._dialect.name  # noqa: SLF001
+            raise make_constraint_error(
+                self.stream_name, table, dialect, error.orig or error
+            ) from error
         except Exception as error:
             reason = find_driver_error(error)
             if reason is None:

@@ -1,4 +1,4 @@
-"""Search for the value in a batch of rows that the database or its driver rejects.
+"""Errors for records that a database rejects, and the search for the value that it cannot store.
 
 The driver's error seldom names the row and column. So the search inserts half of the rows again,
 and continues with the rejected half, until one row remains; then it inserts each value of this row
@@ -20,9 +20,11 @@ from tap_core.sql.insert import BulkInsert
 
 __all__ = [
     "Cell",
+    "ConstraintViolationError",
     "UnstorableValueError",
     "find_cell",
     "find_driver_error",
+    "make_constraint_error",
     "make_unstorable_error",
 ]
 
@@ -50,6 +52,23 @@ class UnstorableValueError(DataError, exc.DataError):
         return self.message
 
 
+class ConstraintViolationError(DataError, exc.IntegrityError):
+    """Error for a record that violates a constraint of its table, such as NOT NULL.
+
+    The class is also a `sqlalchemy.exc.IntegrityError`, because sinks may catch that error. The
+    attribute ``orig`` is the driver's error.
+    """
+
+    def __init__(self, message: str, orig: BaseException) -> None:
+        """Create the error from its message and ``orig``, the driver's error."""
+        exc.IntegrityError.__init__(self, None, None, orig)
+        self.message = message
+        self.args = (message,)
+
+    def __str__(self) -> str:
+        return self.message
+
+
 class Cell(NamedTuple):
     """Value that the database rejects, and the name of its column."""
 
@@ -68,6 +87,25 @@ def find_driver_error(error: Exception) -> BaseException | None:
         return None
     plain = error.orig if isinstance(error, exc.StatementError) else error
     return plain if isinstance(plain, _VALUE_ERRORS) else None
+
+
+def make_constraint_error(
+    stream: str, table: str, dialect: str, reason: BaseException
+) -> ConstraintViolationError:
+    """Return an error whose message has the stream, the table, the driver's message and advice.
+
+    Args:
+        stream: Name of the stream.
+        table: Name of the table.
+        dialect: Name of the SQLAlchemy dialect, such as ``postgresql``.
+        reason: Error of the driver.
+    """
+    detail = f"{type(reason).__name__}: {' '.join(str(reason).split()).rstrip('.')}"
+    return ConstraintViolationError(
+        f"A record of stream '{stream}' violates a constraint of table '{table}' ({dialect}):"
+        f" {detail}. Correct the record in the tap or with a stream map, or change the constraint.",
+        reason,
+    )
 
 
 def make_unstorable_error(

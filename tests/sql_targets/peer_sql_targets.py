@@ -47,14 +47,16 @@ class FileTarget(SQLTarget):
 
 
 def run(path, lines, config):
-    """Run a target; return its error and its last state."""
+    """Run a target; return the class of its error, or SQLAlchemy's base of it, and its last state."""
     out, error = io.StringIO(), None
     with contextlib.redirect_stdout(out):
         try:
             target = FileTarget(config={"path": str(path), **config})
             target.listen(io.StringIO("".join(lines)))
         except Exception as raised:  # noqa: BLE001  the tests compare the errors
-            error = type(raised).__name__
+            classes = type(raised).__mro__
+            of_sqlalchemy = (each for each in classes if each.__module__ == "sqlalchemy.exc")
+            error = next(of_sqlalchemy, type(raised)).__name__
     states = [json.loads(line) for line in out.getvalue().splitlines()]
     return {"error": error, "state": states[-1:]}
 

@@ -178,7 +178,15 @@ def test_error_of_an_unknown_database_gives_only_the_cause(sqlite_url):
     assert "the database (strange) cannot store in one of its columns (OverflowError: " in message
 
 
-def test_integrity_error_is_raised_unchanged(url):
+def test_error_of_a_violated_constraint_names_the_stream_and_the_table(url):
     rows = [*rows_with(0), {"id": 0}]
-    with pytest.raises(sa.exc.IntegrityError):
+    with pytest.raises(sa.exc.IntegrityError) as caught:
         load(SmallTarget, url, schema(**COLUMNS), *(record("a", **row) for row in rows))
+    assert isinstance(caught.value, DataError)
+    message = str(caught.value)
+    assert message.startswith("A record of stream 'a' violates a constraint of table '")
+    assert f"a' ({url.partition('+')[0]:.6}" in message
+    assert message.endswith(
+        ". Correct the record in the tap or with a stream map, or change the constraint."
+    )
+    assert read_rows(url, "a") == []
