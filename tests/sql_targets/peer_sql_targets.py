@@ -47,7 +47,7 @@ class FileTarget(SQLTarget):
 
 
 def run(path, lines, config):
-    """Run a target; return the class of its error, or SQLAlchemy's base of it, and its last state."""
+    """Run a target; return its error's class, or SQLAlchemy's base of it, and its last state."""
     out, error = io.StringIO(), None
     with contextlib.redirect_stdout(out):
         try:
