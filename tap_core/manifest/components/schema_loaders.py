@@ -10,18 +10,19 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from tap_core.limits.memory import DOCUMENT_BYTES, read_at_most
 from tap_core.manifest.dpath import MISSING, make_getter
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import DeclarativeStreamProtocol
-from tap_core.schema.keyword_types import find_invalid_keyword
 from tap_core.schema.yaml_checks import YAML_NODES
 from tap_core.singerlib.json import load_json
 from tap_core.types import JsonSchema
 
 __all__ = ["InlineSchemaLoader", "JsonFileSchemaLoader", "find_schema_file", "read_schema"]
+
+_CHOICES: Final = ("anyOf", "oneOf", "allOf")
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class InlineSchemaLoader:
                 f"the schema of an InlineSchemaLoader must be a mapping, not {kind}: a $ref"
                 " can only refer to parts of the manifest."
             )
-        if fault := find_invalid_keyword(self.schema):
+        if fault := _find_fault(self.schema):
             raise ManifestError(f"the schema is not a JSON Schema: {fault}.")
 
     def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:  # noqa: ARG002  (every schema loader takes it)
@@ -105,10 +106,54 @@ def read_schema(file: Path) -> JsonSchema:
     schema = _resolve_references(document, file, document, (), itertools.count(1))
     if not isinstance(schema, dict):
         raise ManifestError(f"The schema {file} must be a JSON object.")
-    if fault := find_invalid_keyword(schema):
+    if fault := _find_fault(schema):
         raise ManifestError(f"The schema {file} is not a JSON Schema: {fault}.")
     schema.pop("definitions", None)
     return schema
+
+
+def _find_fault(schema: Any) -> str | None:
+    """Return a message about a keyword whose value has the wrong type, or None.
+
+    Only keywords by which the SDK finds the properties and their types are checked.
+    """
+    rest: list[tuple[Any, str]] = [(schema, "")]
+    while rest:
+        part, path = rest.pop()
+        if not isinstance(part, Mapping):
+            continue
+        if fault := _find_invalid_keyword(part):
+            return path + fault
+        rest += [(inner, f"{path}{name}.") for inner, name in _iterate_subschemas(part)]
+    return None
+
+
+def _find_invalid_keyword(schema: Mapping[str, Any]) -> str | None:
+    types, properties = schema.get("type"), schema.get("properties")
+    for name in types if isinstance(types, list) else [types]:
+        if not isinstance(name, str | None):
+            return f"type: {name!r} is not the name of a type"
+    if properties and not isinstance(properties, Mapping):
+        return f"properties: {str(properties)[:100]!r} is not a mapping"
+    for choice, name in _iterate_choices(schema):
+        if not isinstance(choice, Mapping | bool):
+            return f"{name}: {choice!r} is not a mapping"
+    return None
+
+
+def _iterate_subschemas(schema: Mapping[str, Any]) -> Iterator[tuple[Any, str]]:
+    """Yield (subschema, path), for example of ``items`` and of each property."""
+    yield schema.get("items"), "items"
+    for name, inner in (schema.get("properties") or {}).items():
+        yield inner, f"properties.{name}"
+    yield from _iterate_choices(schema)
+
+
+def _iterate_choices(schema: Mapping[str, Any]) -> Iterator[tuple[Any, str]]:
+    for keyword in _CHOICES:
+        choices = schema.get(keyword)
+        for number, choice in enumerate(choices if isinstance(choices, list) else ()):
+            yield choice, f"{keyword}[{number}]"
 
 
 def _load_file(file: Path) -> Any:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from tap_core.config.similar_names import find_similar
 from tap_core.exceptions import CatalogFileError
 from tap_core.protocols.catalog_entries import get_properties
-from tap_core.schema.keyword_types import find_invalid_keyword
 from tap_core.singerlib.catalog import (
     REPLICATION_FULL_TABLE,
     REPLICATION_INCREMENTAL,
@@ -37,6 +36,8 @@ _MAX_BREADCRUMB: Final = 500
 
 _METHODS: Final = (REPLICATION_FULL_TABLE, REPLICATION_INCREMENTAL, REPLICATION_LOG_BASED)
 _STRING_KEYS: Final = ("tap_stream_id", "stream", "replication_key", "replication_method")
+_SCHEMA_DICT_KEYWORDS: Final = ("properties", "patternProperties")
+_SCHEMA_LIST_KEYWORDS: Final = ("anyOf", "oneOf", "allOf")
 
 
 def parse_catalog(text: str | bytes, source: str) -> dict[str, Any]:
@@ -82,9 +83,11 @@ def _check_entry(entry: Mapping[str, Any], location: str) -> None:
     for name in _STRING_KEYS:
         if not isinstance(entry.get(name), str | None):
             raise CatalogFileError(f"{location}: '{name}' is not a string")
-    _check_schema(entry.get("schema", {}), location)
+    if not isinstance(entry.get("schema", {}), Mapping):
+        raise CatalogFileError(f"{location}: 'schema' is not an object")
     try:
         CatalogEntry.from_dict(entry)
+        _check_schema(entry.get("schema"), location)
         _check_breadcrumbs(metadata, location)
     except KeyError as error:
         raise CatalogFileError(f"{location}: {error} is missing") from None
@@ -112,17 +115,6 @@ def _check_keys(entry: Mapping[str, Any], metadata: list[dict[str, Any]], locati
         raise CatalogFileError(f"{location}: 'key_properties' is not a list of strings")
 
 
-def _check_schema(schema: Any, location: str) -> None:
-    """Raise CatalogFileError if a stream's schema has a keyword whose value has the wrong type.
-
-    ``location`` is the position of the catalog entry, for the message.
-    """
-    if not isinstance(schema, Mapping):
-        raise CatalogFileError(f"{location}: 'schema' is not an object")
-    if fault := find_invalid_keyword(schema):
-        raise CatalogFileError(f"{location}: 'schema' is not a JSON Schema: {fault}")
-
-
 def _check_breadcrumbs(metadata: Iterable[Any], location: str) -> None:
     """Raise CatalogFileError if a breadcrumb in ``metadata`` is not a list of at most 500 names.
 
@@ -135,6 +127,34 @@ def _check_breadcrumbs(metadata: Iterable[Any], location: str) -> None:
                 f"{location}: a 'breadcrumb' in the metadata is not a list of at most"
                 f" {_MAX_BREADCRUMB} names"
             )
+
+
+def _check_schema(schema: Any, location: str) -> None:
+    """Raise CatalogFileError if a schema or a subschema has an invalid ``type`` or ``format``.
+
+    ``location`` is the position of the catalog entry, for the message.
+    """
+    if not isinstance(schema, Mapping):
+        return
+    types = schema.get("type", [])
+    names = types if isinstance(types, list) else [] if types is None else [types]
+    if not all(isinstance(name, str) for name in names):
+        raise CatalogFileError(
+            f"{location}: a 'type' in the schema is not a string or a list of strings"
+        )
+    if not isinstance(schema.get("format"), str | None):
+        raise CatalogFileError(f"{location}: a 'format' in the schema is not a string")
+    for subschema in _iterate_subschemas(schema):
+        _check_schema(subschema, location)
+
+
+def _iterate_subschemas(schema: Mapping[str, Any]) -> Iterator[Any]:
+    yield schema.get("items")
+    yield schema.get("additionalProperties")
+    for key in _SCHEMA_DICT_KEYWORDS:
+        yield from (schema.get(key) or {}).values()
+    for key in _SCHEMA_LIST_KEYWORDS:
+        yield from schema.get(key) or ()
 
 
 def find_unknown_streams(
