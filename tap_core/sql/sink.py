@@ -312,10 +312,11 @@ class SQLSink(BatchSink, Generic[_C]):
             with self.connector._transaction() as connection:  # noqa: SLF001
                 return plan.insertion.run(connection, rows)
         except sa.exc.IntegrityError as error:
-            table = str(full_table_name)
-            dialect = self.connector._dialect.name  # noqa: SLF001
             raise make_constraint_error(
-                self.stream_name, table, dialect, error.orig or error
+                stream=self.stream_name,
+                table=str(full_table_name),
+                dialect=self.connector._dialect.name,  # noqa: SLF001
+                reason=error.orig or error,
             ) from error
         except Exception as error:
             reason = find_driver_error(error)
