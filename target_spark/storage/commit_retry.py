@@ -402,14 +402,14 @@ def _raise_permanent_error(operation: str, kind: FailureKind, error: BaseExcepti
 
     Raises:
         StorageError: The storage or the operating system rejected the request, or the exception is
-            a Py4JJavaError.
+            a Py4JJavaError or an error of the library deltalake.
     """
     if kind is not FailureKind.LASTING or isinstance(error, TargetSparkError):
         return
     text = _format_error(error)
     refusal = find_storage_error(text)
-    is_of_system = _is_deltalake_error(error) and _OS_ERROR.search(text) is not None
-    if refusal is None and not is_of_system and type(error).__name__ != _JAVA_ERROR:
+    is_of_storage = isinstance(error, OSError) or _is_deltalake_error(error)
+    if refusal is None and not is_of_storage and type(error).__name__ != _JAVA_ERROR:
         return
     # The text of a Py4JJavaError cannot be read after the JVM has ended, so it is copied now.
     shown = f"{refusal}. Error: {first_error_line(error)}" if refusal else first_error_line(error)

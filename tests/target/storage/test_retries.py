@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import re
 import threading
 from collections.abc import Callable
 
@@ -191,6 +192,15 @@ def test_file_that_deltalake_may_not_write_is_an_error_with_the_operation() -> N
     denied = DeltaError("Unable to open file /t/1.parquet: Permission denied (os error 13)")
     with pytest.raises(StorageError, match=r"Table t: .* denied \(os error 13\)\. Nothing of"):
         retry_transient(failing(denied), "Table t")
+
+
+@pytest.mark.parametrize(
+    "error", [DeltaError("Invalid table version: 0"), FileExistsError(errno.EEXIST, "File exists")]
+)
+def test_error_of_the_storage_names_the_operation(error: Exception) -> None:
+    with pytest.raises(StorageError, match=f"Table t: {re.escape(str(error))}. Nothing of") as raised:
+        retry_transient(failing(error), "Table t")
+    assert raised.value.__cause__ is error
 
 
 def test_file_that_deltalake_cannot_read_is_an_error_of_one_line() -> None:
