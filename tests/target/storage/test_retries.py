@@ -198,7 +198,9 @@ def test_file_that_deltalake_may_not_write_is_an_error_with_the_operation() -> N
     "error", [DeltaError("Invalid table version: 0"), FileExistsError(errno.EEXIST, "File exists")]
 )
 def test_error_of_the_storage_names_the_operation(error: Exception) -> None:
-    with pytest.raises(StorageError, match=f"Table t: {re.escape(str(error))}. Nothing of") as raised:
+    with pytest.raises(
+        StorageError, match=f"Table t: {re.escape(str(error))}. Nothing of"
+    ) as raised:
         retry_transient(failing(error), "Table t")
     assert raised.value.__cause__ is error
 
