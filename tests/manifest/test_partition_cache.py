@@ -229,6 +229,16 @@ def test_grouping_router_creates_deduplicated_lists():
         GroupingPartitionRouter(0, inner)
 
 
+def test_grouping_router_rejects_request_options():
+    """As in airbyte-cdk; without its option every group would send the same request."""
+    option = RequestOption("request_parameter", "a")
+    with pytest.raises(ManifestError, match=r"\{\{ stream_partition\['a'\] \| join"):
+        GroupingPartitionRouter(2, ListPartitionRouter("a", ["1"], option))
+    parents = SubstreamPartitionRouter([ParentStreamConfig({}, "id", "b", request_option=option)])
+    with pytest.raises(ManifestError, match=r"\{\{ stream_partition\['b'\] \| join"):
+        GroupingPartitionRouter(2, parents)
+
+
 def test_union_router_yields_each_value_of_its_routers_once():
     """As in airbyte-cdk, fields beside the partition field become extra fields."""
     parent = Parent(({"a": 1}, [{"id": "2", "name": "n2"}, {"id": "3", "name": "n3"}]))

@@ -260,9 +260,15 @@ class GroupingPartitionRouter:
     deduplicate: bool = True
 
     def __post_init__(self) -> None:
-        """Raise ManifestError if `group_size` is below 1."""
+        """Raise ManifestError if `group_size` is below 1, or if the router has a request option."""
         if self.group_size < 1:
             raise ManifestError(f"group_size is {self.group_size}, and must be at least 1.")
+        for name, option in _find_partition_fields([self.underlying_partition_router]):
+            if option is not None:
+                raise ManifestError(
+                    "The router of a group has no request_option: use the list of values in a"
+                    f" template, as {{{{ stream_partition['{name}'] | join(',') }}}}."
+                )
 
     def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
         """Yield one context per `group_size` slices, and one for the remaining slices.
