@@ -267,6 +267,13 @@ def test_parent_is_copied_without_the_list_for_each_merged_record():
     assert len(copied) <= 100
 
 
+def test_parent_field_below_a_scalar_value_is_an_error_of_the_manifest():
+    """As in airbyte-cdk, which reports a configuration error."""
+    expander = RecordExpander(["lines"], parent_fields=[ParentFieldPath(["id"], ["order", "id"])])
+    with pytest.raises(ManifestError, match=r"record_path \['order', 'id'\].*a value of type int"):
+        list(expander.expand({"id": 1, "lines": [{"order": 5}]}))
+
+
 def test_parent_field_with_a_wildcard_is_rejected():
     with pytest.raises(ManifestError, match="exactly one field"):
         ParentFieldPath(["*"], ["id"])

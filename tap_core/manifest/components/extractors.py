@@ -126,10 +126,20 @@ class RecordExpander:
             record: Record = copy.deepcopy(rest)
             record.update(item if isinstance(item, dict) else {"value": item})
             for path, value in copied:
-                set_at(record, path, copy.deepcopy(value))
+                _set_parent_field(record, path, copy.deepcopy(value))
             if self.remain_original_record:
                 record["original_record"] = copy.deepcopy(original)
             yield record
+
+
+def _set_parent_field(record: Record, path: list[str], value: Any) -> None:
+    """Set a field of an expanded record; raise ManifestError if it is below a scalar value."""
+    try:
+        set_at(record, path, value)
+    except (TypeError, ValueError) as error:
+        raise ManifestError(
+            f"parent_fields cannot set the record_path {path} of an expanded record: {error}."
+        ) from None
 
 
 @dataclass(frozen=True)
