@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from target_spark.columns import ORDINAL, TableSchema, Timestamp
 from target_spark.frames.airbyte_meta import constant_columns
@@ -116,6 +117,8 @@ class SpoolFrame:
         self._paths = paths
         self._table_schema = table_schema
         self._metadata = metadata
+        # Several frames can be parts of one query, in which each name must be unique.
+        self._lines_name = f"target_spark_lines_{uuid4().hex}"
         self._observation: Observation | None = None
         self._counted: DataFrame | None = None
 
@@ -237,7 +240,7 @@ class SpoolFrame:
         )
         if faults.changes is not None:
             lines = lines.selectExpr("*", f"{faults.changes} AS `_changes`")
-        return lines.observe("target_spark_lines", F.count(F.lit(1)).alias("lines"))
+        return lines.observe(self._lines_name, F.count(F.lit(1)).alias("lines"))
 
     def _parse_lines(self, *, parse_numbers: bool = False) -> DataFrame:
         """Return the rows of the spool files as parsed JSON, with values not yet converted.

@@ -16,7 +16,7 @@ import itertools
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -35,10 +35,11 @@ from target_spark.columns import (
     SchemaChange,
     TableSchema,
     diff_with_table,
+    merge_table_schemas,
 )
 from target_spark.config.options import LoadOptions, RunInfo, WriteMode
 from target_spark.errors import StorageError
-from target_spark.frames import BAD_ROWS_MARKER, BatchMetadata, Counts, SpoolFrame
+from target_spark.frames import BAD_ROWS_MARKER, BatchMetadata, CombinedFrame, Counts, SpoolFrame
 from target_spark.frames.arrow_batch import ArrowBatch, UnsupportedBatchError, read_arrow_batch
 from target_spark.frames.local_frame import MAX_LOCAL_BYTES, MAX_LOCAL_ROWS, read_local_frame
 from target_spark.loader.batch_file_ingest import IngestedFiles, ingest_files, remove_batch_files
@@ -75,7 +76,7 @@ from target_spark.storage.commit_retry import (
     raise_translated_error,
 )
 from target_spark.storage.hadoop_fs import is_remote_session
-from target_spark.storage.spool import SpoolFolder
+from target_spark.storage.spool import Batch, SpoolFolder
 from target_spark.storage.staged_rows import stage_frame, temporary_location, translate_write_errors
 from target_spark.storage.staging_area import StagingArea, staged_for_spark
 from target_spark.storage.uris import to_local_folder, to_spark_uri
@@ -600,11 +601,32 @@ class BatchWriter:
         verified = self._write_without_spark(spark, attempt, table_schema)
         if verified is not None:
             return verified
-        frame = SpoolFrame(spark, _paths(request), table_schema, self._make_batch_metadata(request))
+        frame = self._make_frame(spark, request, table_schema)
         if not self._tables[request.table.key].stages_rows and attempt.prepared is None:
             verified = self._write_local(attempt, table_schema)
             verified = verified or self._write_all(spark, attempt, table_schema, frame)
         return verified or self._split_and_write(spark, attempt, table_schema, frame)
+
+    def _make_frame(
+        self, spark: SparkSession, request: CommitRequest, table_schema: TableSchema
+    ) -> CombinedFrame:
+        """Return the rows of a commit, each converted with the table schema of its batch.
+
+        ``table_schema`` has the columns of the table. Batches with an older table schema, whose
+        properties fill other columns, have a frame of their own.
+        """
+        metadata = self._make_batch_metadata(request)
+        by_schema: dict[TableSchema | None, list[Batch]] = {}
+        for batch in request.batches:
+            by_schema.setdefault(batch.table_schema, []).append(batch)
+        parts = []
+        for older, batches in by_schema.items():
+            columns = table_schema
+            if older is not None:
+                columns, _ = merge_table_schemas(table_schema, older, self._writer.can_widen)
+            frame = SpoolFrame(spark, _list_paths(batches), columns, metadata)
+            parts.append((frame, sum(batch.count for batch in batches)))
+        return CombinedFrame(parts)
 
     def _write_without_spark(
         self, spark: SparkSession, attempt: CommitAttempt, table_schema: TableSchema
@@ -616,7 +638,7 @@ class BatchWriter:
         """
         request, writer = attempt.request, self._delta_writer
         progress = self._tables[request.table.key]
-        if writer is None or progress.needs_spark:
+        if writer is None or progress.needs_spark or request.has_older_schemas:
             return None
         try:
             batch = _read_if_small(request, table_schema, self._make_batch_metadata(request))
@@ -645,7 +667,7 @@ class BatchWriter:
         """
         request, spark = attempt.request, self._engine.spark()
         is_small = request.count <= MAX_LOCAL_ROWS and request.nbytes <= MAX_LOCAL_BYTES
-        if is_remote_session(spark) or not is_small:
+        if is_remote_session(spark) or not is_small or request.has_older_schemas:
             return None
         frame = read_local_frame(
             spark, _paths(request), table_schema, self._make_batch_metadata(request)
@@ -670,7 +692,7 @@ class BatchWriter:
         spark: SparkSession,
         attempt: CommitAttempt,
         table_schema: TableSchema,
-        frame: SpoolFrame,
+        frame: CombinedFrame,
     ) -> Verified | None:
         """Write all rows of a batch to its table in one commit.
 
@@ -684,7 +706,7 @@ class BatchWriter:
         try:
             if self._evaluates_twice(spark, request):
                 with stage_frame(spark, self._staging_area, df) as rows:
-                    check_received_count(request, frame.counts(request.count).rows, 0)
+                    check_received_count(request, frame.counts(all_good=True).rows, 0)
                     written = commit_rows(rows)
             else:
                 written = commit_rows(df)
@@ -694,7 +716,7 @@ class BatchWriter:
             self._tables[request.table.key].stages_rows = True
             attempt.prepared = None  # its job failed, so nothing was committed
             return None
-        return written.verify(request, frame.counts(request.count))
+        return written.verify(request, frame.counts(all_good=True))
 
     def _evaluates_twice(self, spark: SparkSession, request: CommitRequest) -> bool:
         """Return True if Spark would compute the rows of the batch twice, as a MERGE may do.
@@ -712,7 +734,7 @@ class BatchWriter:
         spark: SparkSession,
         attempt: CommitAttempt,
         table_schema: TableSchema,
-        frame: SpoolFrame,
+        frame: CombinedFrame,
     ) -> Verified:
         """Quarantine the bad rows of a batch, then commit its good rows from temporary files.
 
@@ -840,7 +862,7 @@ class BatchWriter:
     # Quarantine
 
     def _quarantine(
-        self, spark: SparkSession, attempt: CommitAttempt, frame: SpoolFrame, count: int
+        self, spark: SparkSession, attempt: CommitAttempt, frame: CombinedFrame, count: int
     ) -> BadRows:
         """Commit the rows of a batch that do not fit their columns to the quarantine table.
 
@@ -923,4 +945,8 @@ def _describe_creation(table: Table, table_schema: TableSchema) -> str:
 
 
 def _paths(request: CommitRequest) -> list[str]:
-    return [to_spark_uri(path) for batch in request.batches for path in batch.paths]
+    return _list_paths(request.batches)
+
+
+def _list_paths(batches: Iterable[Batch]) -> list[str]:
+    return [to_spark_uri(path) for batch in batches for path in batch.paths]

@@ -12,7 +12,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
 
 from tap_core.batch.limits import FileLimits
 from target_spark.columns import DELETED_AT
@@ -22,7 +23,7 @@ from target_spark.loader.batch_file_download import downloaded_files
 from target_spark.loader.commit_request import CommitRequest
 from target_spark.storage.commit_retry import first_error_line
 from target_spark.storage.hadoop_fs import remove_file
-from target_spark.storage.spool import SpoolFolder
+from target_spark.storage.spool import Batch, SpoolFolder
 from target_spark.storage.uris import to_spark_uri
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ class IngestedFiles:
     """Commit request whose batch files were converted to spool files, with row counts.
 
     Attributes:
-        request: The commit request with one batch, whose rows are all in spool files (JSON lines).
-            The rows include those from the files of BATCH messages.
+        request: The commit request with one batch for each table schema of its batches. All rows,
+            also those from the files of BATCH messages, are in spool files (JSON lines).
         rows: The number of rows read from files of BATCH messages.
         ordinal_shift: The number to add to the input positions (ordinals) of the table's next rows.
     """
@@ -75,11 +76,45 @@ def ingest_files(
         FilesError: A file cannot be read or exceeds the limits.
         DiskFullError: There is not enough disk space to download a file.
     """
-    batch_files = [file for batch in request.batches for file in batch.files]
+    parts: list[_Part] = []
+    shift = ordinal_shift
+    for _, batches in groupby(request.batches, key=lambda batch: batch.table_schema):
+        location = f"{address}/{len(parts) + 1}"
+        part = _ingest_part(spark, tuple(batches), shift, location, folder, limits)
+        parts.append(part)
+        shift += part.line_count
+    table_schema = request.table_schema
+    if any(part.has_deletes for part in parts):
+        table_schema = table_schema.with_metadata(DELETED_AT)
+    converted = replace(
+        request, batches=tuple(part.batch for part in parts), table_schema=table_schema
+    )
+    return IngestedFiles(converted, sum(part.rows for part in parts), shift)
+
+
+class _Part(NamedTuple):
+    """Converted batch, with the numbers of rows and lines that its batch files had."""
+
+    batch: Batch
+    rows: int
+    line_count: int
+    has_deletes: bool
+
+
+def _ingest_part(
+    spark: SparkSession,
+    batches: Sequence[Batch],
+    ordinal_shift: int,
+    address: str,
+    folder: SpoolFolder,
+    limits: FileLimits,
+) -> _Part:
+    """Convert consecutive batches with one table schema to a batch without batch files."""
+    batch_files = [file for batch in batches for file in batch.files]
     with downloaded_files(spark, batch_files, folder, limits) as files:
         converted = spool_lines_from_files(spark, files, f"{address}/files", ordinal_shift)
-    spool = tuple(to_spark_uri(each) for batch in request.batches for each in batch.paths)
-    last_ordinal = request.batches[-1].last
+    spool = tuple(to_spark_uri(each) for batch in batches for each in batch.paths)
+    last_ordinal = batches[-1].last
     file_ordinals = (ordinal for ordinal, _ in converted.ordinal_offsets)
     # Only rows after a batch file get other ordinals.
     if spool and (ordinal_shift or last_ordinal > min(file_ordinals, default=last_ordinal)):
@@ -88,22 +123,20 @@ def ingest_files(
     if converted.nans_replaced:
         logger.warning(
             "Stream %s: in %d rows of its batch files NaN or Infinity was read as null.",
-            request.stream,
+            batches[0].stream,
             converted.nans_replaced,
         )
-    converted_batch = replace(
-        request.batches[0],
+    older = batches[0].table_schema
+    batch = replace(
+        batches[0],
         paths=(*spool, *converted.paths),
         files=(),
-        count=request.count + converted.rows,
-        closed_at=request.batches[-1].closed_at,
+        count=sum(batch.count for batch in batches) + converted.rows,
+        closed_at=batches[-1].closed_at,
+        table_schema=older.with_metadata(DELETED_AT) if older and converted.has_deletes else older,
     )
-    table_schema = request.table_schema
-    if converted.has_deletes:
-        table_schema = table_schema.with_metadata(DELETED_AT)
-    new_shift = ordinal_shift + sum(lines for _, lines in converted.ordinal_offsets)
-    converted_request = replace(request, batches=(converted_batch,), table_schema=table_schema)
-    return IngestedFiles(converted_request, converted.rows, new_shift)
+    line_count = sum(lines for _, lines in converted.ordinal_offsets)
+    return _Part(batch, converted.rows, line_count, converted.has_deletes)
 
 
 def remove_batch_files(spark: SparkSession, files: Sequence[BatchFile]) -> None:

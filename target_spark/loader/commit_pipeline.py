@@ -184,7 +184,7 @@ class CommitPipeline:
         if batch.has_deletes:
             stream.mark_deletions()
         if stream.overwrites:
-            stream.kept_batches.append(batch)
+            stream.keep_batch(batch)
             return
         self._open_bytes -= batch.nbytes
         self._enqueue(self._make_request(stream, (batch,), batch.first))

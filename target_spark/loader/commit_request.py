@@ -89,6 +89,11 @@ class CommitRequest:
         return any(batch.has_large_rows for batch in self.batches)
 
     @property
+    def has_older_schemas(self) -> bool:
+        """True if rows of this request need an older table schema than ``table_schema``."""
+        return any(batch.table_schema is not None for batch in self.batches)
+
+    @property
     def received_at(self) -> datetime:
         """Time (UTC) at which the request's first row was received; 1970-01-01 without batches."""
         return _to_utc_datetime(self.batches[0].received_at if self.batches else 0)

@@ -22,6 +22,7 @@ from target_spark.columns import (
     DELETED_AT,
     OnSchemaChange,
     TableSchema,
+    can_share_batch,
     schema_from_json_schema,
     undeclared_keys,
 )
@@ -171,13 +172,32 @@ class LoadedStream:
         """True if the stream's rows replace all rows of its table."""
         return self.mode is WriteMode.OVERWRITE
 
+    def keep_batch(self, batch: Batch) -> None:
+        """Keep a closed batch, and the table schema of its rows, until the stream is complete."""
+        self.kept_batches.append(replace(batch, table_schema=self.table_schema))
+
     def valid_batches(self) -> tuple[Batch, ...]:
         """Return the batches whose rows become the new content of a table that is overwritten.
 
-        Batches of old table versions are left out (see `VersionTracker.is_old`).
+        Batches of old table versions are left out (see `VersionTracker.is_old`). A batch has a
+        table schema of its own if its rows cannot be written with the stream's table schema.
         """
-        is_old = self.versions.is_old
-        return tuple(batch for batch in self.kept_batches if not is_old(batch.version))
+        return tuple(
+            replace(batch, table_schema=self._find_older_schema(batch))
+            for batch in self.kept_batches
+            if not self.versions.is_old(batch.version)
+        )
+
+    def _find_older_schema(self, batch: Batch) -> TableSchema | None:
+        """Return the table schema of a kept batch, or None if the newest one fits its rows.
+
+        The newest one is also used if the keys have changed, because all rows of an overwrite need
+        the newest keys.
+        """
+        old, new = batch.table_schema, self.table_schema
+        if old is None or old is new or (old.keys, old.key_sources) != (new.keys, new.key_sources):
+            return None
+        return None if can_share_batch(old, new) else old
 
     def mark_deletions(self) -> None:
         """Add the column ``_sdc_deleted_at`` to the table schema, unless it has this column.

@@ -32,6 +32,7 @@ from tap_core.events import Rows, SpooledRows, StreamId
 from tap_core.exceptions import InvalidInputLine
 from tap_core.limits.environment import Limit
 from tap_core.limits.memory import MIB, format_size
+from target_spark.columns import TableSchema
 from target_spark.errors import TableError
 from target_spark.loader.batch_file_checks import BatchFile
 from target_spark.storage.commit_retry import translate_disk_full
@@ -133,6 +134,8 @@ class Batch:
         starts: If several Spark workers have written the rows, the ordinal of the first row of each
             input partition, by partition number. Else empty.
         has_large_rows: True if a row has 2 MiB or more.
+        table_schema: For a batch of an overwrite, the table schema at the time when it was closed,
+            if the rows cannot be written with the stream's newest table schema. Else None.
     """
 
     stream: StreamId
@@ -148,6 +151,7 @@ class Batch:
     files: tuple[BatchFile, ...] = ()
     starts: Mapping[int, int] = field(default_factory=dict)
     has_large_rows: bool = False
+    table_schema: TableSchema | None = None
 
     @classmethod
     def of(cls, event: SpooledRows, ordinal: int) -> Batch:

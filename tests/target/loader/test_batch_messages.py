@@ -198,6 +198,27 @@ def test_files_of_an_overwrite_are_loaded_once_the_stream_is_complete(
     assert keyed.states == [1]
 
 
+def test_files_of_an_overwrite_are_loaded_with_the_schema_that_preceded_them(
+    delta: Warehouse, tmp_path: Path
+) -> None:
+    nested = schema("a", {**ID, "a": {"type": "object", "properties": ID}}, "id")
+    flat = schema("a", {**ID, "a": {"type": "integer"}}, "id")
+    objects = lines(
+        tmp_path / "objects.jsonl", *({"id": n, "a": {"id": n}} for n in range(3)), "", {"id": 3}
+    )
+    numbers = lines(tmp_path / "numbers.jsonl", *({"id": n, "a": n * 10} for n in (2, 5, 5)))
+    states = delta.load(
+        *(nested, record("a", id=0), batch("a", objects), record("a", id=1, a={"id": 11})),
+        *(flat, record("a", id=2, a=2), batch("a", numbers), record("a", id=5, a=55), state(1)),
+        write_mode="overwrite",
+    )
+    assert states == [1]
+    assert delta.rows("a", "id", "a", "a__bigint") == [
+        *((0, (0,), None), (1, (11,), None), (2, None, 20), (3, None, None), (5, None, 55)),
+    ]
+    assert delta.counts("a")["quarantined"] == 0
+
+
 def test_rows_of_files_have_the_version_of_their_message(delta: Warehouse, tmp_path: Path) -> None:
     old = lines(tmp_path / "old.jsonl", {"id": 1})
     new = lines(tmp_path / "new.jsonl", {"id": 2})

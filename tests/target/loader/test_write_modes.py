@@ -112,6 +112,29 @@ def test_overwrite_omits_deleted_rows_and_append_keeps_them(delta: Warehouse) ->
     assert delta.rows("a", "id") == [(1,), (1,), (1,), (2,), (2,)]
 
 
+@pytest.mark.parametrize("keys", [[], ["id"]])
+def test_overwrite_converts_each_row_with_the_schema_that_preceded_it(
+    table: Warehouse, keys: list[str]
+) -> None:
+    nested = schema("a", {**ID, "a": {"type": "object", "properties": {"x": ID["id"]}}}, *keys)
+    flat = schema("a", {**ID, "a": {"type": "integer"}}, *keys)
+    steps = [
+        *(nested, record("a", id=1, a={"x": 1}), record("a", id=2, a={"x": 2}), flat),
+        *(record("a", id=2, a=20), record("a", id=3, a=30), nested, record("a", id=4, a={"x": 4})),
+    ]
+    replaced = [] if keys else [(2, (2,), None)]
+    rows = {(1, (1,), None), *replaced, (2, None, 20), (3, None, 30), (4, (4,), None)}
+    assert table.load(*steps, state(1), write_mode="overwrite") == [1]
+    assert set(table.rows("a", "id", "a", "a__bigint")) == rows
+    assert not table.exists("a__quarantine")
+    faulty = [flat, record("a", id=5, a="x"), nested, record("a", id=6, a="y")]
+    assert table.load(*steps, *faulty, state(2), write_mode="overwrite") == [2]
+    assert set(table.rows("a", "id", "a", "a__bigint")) == rows
+    assert table.counts("a")["quarantined"] == 2
+    ids = [json.loads(raw)["id"] for (raw,) in table.rows("a__quarantine", "raw")]
+    assert sorted(ids) == [5, 6]
+
+
 # Commit statistics
 
 
