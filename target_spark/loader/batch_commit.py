@@ -35,7 +35,6 @@ from target_spark.columns import (
     SchemaChange,
     TableSchema,
     diff_with_table,
-    merge_table_schemas,
 )
 from target_spark.config.options import LoadOptions, RunInfo, WriteMode
 from target_spark.errors import StorageError
@@ -623,7 +622,10 @@ class BatchWriter:
         for older, batches in by_schema.items():
             columns = table_schema
             if older is not None:
-                columns, _ = merge_table_schemas(table_schema, older, self._writer.can_widen)
+                columns, _ = diff_with_table(
+                    older, table_schema.types, self._writer.can_widen, table_schema.sources
+                )
+                columns = columns.with_filled(table_schema.names_fed_by(table_schema.filled))
             frame = SpoolFrame(spark, _list_paths(batches), columns, metadata)
             parts.append((frame, sum(batch.count for batch in batches)))
         return CombinedFrame(parts)
