@@ -122,6 +122,10 @@ _STILL_WAITING = (
 _DEATH_SECONDS = 10.0
 """Seconds to wait for the JVM to end after the connection to it broke."""
 
+_STOP_SECONDS = 120.0
+"""Seconds that Spark has to stop, before its JVM is killed. On a cluster it may upload its event
+log then."""
+
 _STOPPED = "stopped SparkContext"
 """Text in the errors that Spark raises after a cluster has rejected or ended the application."""
 
@@ -530,11 +534,14 @@ class Session:
     def stop(self) -> None:
         """Stop Spark and wait until its JVM has ended.
 
-        Kill the JVM if it has not ended after 30 seconds (900 if it writes an archive of Java
-        classes).
+        Kill the JVM if Spark has not stopped after 120 seconds, or if the JVM has not ended 30
+        seconds later (900 if it writes an archive of Java classes).
         """
         self._thread.join()
         self._closing = True
+        killer = threading.Timer(_STOP_SECONDS, self.kill)  # a JVM that hangs never responds
+        killer.daemon = True
+        killer.start()
         if self._spark is not None:
             context = self._spark.sparkContext
             with contextlib.suppress(Exception):  # the JVM may have ended
@@ -542,6 +549,7 @@ class Session:
             with contextlib.suppress(Exception):  # if stopping the session failed halfway
                 context.stop()
         self._reset_gateway()
+        killer.cancel()
         process = self._get_process()
         if process is not None:
             with contextlib.suppress(OSError):

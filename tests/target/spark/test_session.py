@@ -286,6 +286,17 @@ def test_end_of_the_jvm_is_found_although_its_connection_broke_first():
     assert "exit code 7" in str(failure)
 
 
+def test_jvm_that_hangs_while_spark_stops_is_killed(monkeypatch):
+    monkeypatch.setattr("target_spark.spark.session._STOP_SECONDS", 0.2)
+    session = Session(SparkSettings())
+    monkeypatch.setattr(session, "_thread", SimpleNamespace(join=lambda: None))
+    with subprocess.Popen(["sleep", "20"], stdin=subprocess.PIPE, start_new_session=True) as jvm:
+        session._gateway = SimpleNamespace(proc=jvm, shutdown=lambda: None)
+        session._spark = SimpleNamespace(sparkContext=SimpleNamespace(stop=jvm.wait), stop=jvm.wait)
+        session.stop()
+        assert jvm.returncode == -signal.SIGKILL
+
+
 @pytest.mark.parametrize("path", [{}, {"PATH": ""}, {"PATH": "/nowhere"}])
 def test_missing_java_is_an_error_with_install_instructions(path):
     with pytest.raises(SparkUnavailableError, match=r"No Java was found.*openjdk-17.*JAVA_HOME"):
