@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from target_spark.errors import CommitLostError, ConflictError, TableError
 from target_spark.storage.hadoop_fs import is_remote_session, sync_table
@@ -36,6 +37,7 @@ __all__ = [
     "check_files",
     "check_isolation",
     "get_commit_time",
+    "get_manifest_list",
     "get_table_uuid",
     "iterate_added_files",
     "snapshots",
@@ -178,6 +180,13 @@ def get_commit_time(spark: SparkSession, table: Table) -> int | None:
     ref = resolve_table(spark, table).ref
     row = spark.table(f"{ref}.snapshots").selectExpr("unix_millis(max(committed_at)) AS at").first()
     return None if row is None else row["at"]
+
+
+def get_manifest_list(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) -> str | None:
+    """Return the location of a snapshot's manifest list, or None if the snapshot has expired."""
+    ref = resolve_table(spark, table).ref
+    row = spark.table(f"{ref}.snapshots").where(F.col("snapshot_id") == snapshot.id).first()
+    return None if row is None else row["manifest_list"]
 
 
 def _query_snapshots(

@@ -68,6 +68,7 @@ from target_spark.writers.iceberg.snapshot_reader import (
     check_can_create,
     check_files,
     check_isolation,
+    get_manifest_list,
     get_table_uuid,
     snapshots,
 )
@@ -108,6 +109,7 @@ _MAY_STILL_COMMIT = {FailureKind.PASSING, FailureKind.AWAY}
 _MAY_BE_REPLACED: Final = {FailureKind.LASTING, FailureKind.STALE, FailureKind.CONFLICT}
 """Kinds of failure after which the writer checks if the table was removed or replaced."""
 
+_MISSING_FILE: Final = "iceberg.exceptions.NotFoundException"
 _REJECTIONS = ("iceberg.exceptions.ValidationException", "IllegalArgumentException")
 
 
@@ -372,7 +374,9 @@ class IcebergWriter:
         if state.is_converted:
             return
         is_unconverted = F.col(quote(IS_CURRENT)).isNull()
-        if not self.rows(spark, table).where(is_unconverted).isEmpty():
+        with _report_lost_files(spark, table):
+            is_unfinished = not self.rows(spark, table).where(is_unconverted).isEmpty()
+        if is_unfinished:
             self._check_same(spark, table)
             ref = resolve_table(spark, table).ref
             spark.sql(build_conversion_sql(ref, commit.run_started * 1000, deleted))
@@ -471,7 +475,8 @@ class IcebergWriter:
                 ref = resolve_table(spark, table).ref
                 if merged:
                     check_isolation(spark, ref)
-                write(ref, encode_metadata(marker))
+                with _report_lost_files(spark, table):
+                    write(ref, encode_metadata(marker))
             made = self._verify(spark, table, commit)
             snapshot = made[0]
             effect = parse_summary(snapshot, merged=merged)
@@ -691,6 +696,45 @@ def _expired_error(table: Table, commit: CommitMetadata) -> CommitLostError:
         f"Batch {commit.batch} of table {table.name} may be committed: there was no response, and"
         " another program has expired all snapshots since. It was not written again. No state that"
         " covers its rows is emitted; look for its rows in the table, and start again."
+    )
+
+
+@contextmanager
+def _report_lost_files(spark: SparkSession, table: Table) -> Iterator[None]:
+    """Context manager: raise a CommitLostError if the table's newest manifest list does not exist.
+
+    An earlier run may have removed it after a commit (see `snapshot_rollback`). Other errors are
+    raised unchanged.
+    """
+    try:
+        yield
+    except Exception as error:
+        text = str(error)
+        newest = next(snapshots(spark, table), None) if _MISSING_FILE in text else None
+        location = None if newest is None else get_manifest_list(spark, table, newest)
+        if newest is None or location is None or location not in text:
+            raise
+        _, database, name = resolve_table(spark, table)
+        full_name = ".".join((*database, name))
+        raise _manifest_list_lost_error(table, newest, location, full_name) from error
+
+
+def _manifest_list_lost_error(
+    table: Table, snapshot: IcebergSnapshot, missing: str, name: str
+) -> CommitLostError:
+    remedy = (
+        "The snapshot has no parent: create the table again"
+        if snapshot.parent is None
+        else f"Its parent is snapshot {snapshot.parent}. If the file cannot be restored, roll the"
+        " table back to the parent with Iceberg's procedure, CALL"
+        f" <catalog>.system.rollback_to_snapshot('{name}', {snapshot.parent})"
+    )
+    return CommitLostError(
+        f"The manifest list {missing} of snapshot {snapshot.id}, the newest of table {table.name}"
+        f" ({table.key}), does not exist, so the table can neither be read nor written. Iceberg"
+        " removes it if the storage reports that a commit failed which was made. Nothing of this"
+        f" batch is committed and no state that covers it is emitted. {remedy}; then load again"
+        " from the last state that was emitted before that snapshot."
     )
 
 

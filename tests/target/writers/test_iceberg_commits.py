@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import threading
 import time
@@ -139,6 +140,32 @@ def test_maintenance_repeats_the_metadata_of_expired_snapshots(
     writer.get_last_metadata(unused, table, marker(1, "[1]"))
     writer.maintain(unused, table, MaintenanceOptions())
     assert added == [encode_metadata(marker(1, "[1]"))]
+
+
+@pytest.mark.parametrize("has_parent", [True, False])
+def test_missing_manifest_list_is_an_error_that_says_how_to_roll_back(
+    spark: SparkSession, table: Table, folder: Path, has_parent: bool
+) -> None:
+    """The later commit of another run cannot repair the table."""
+    writer, commit = made(spark, table), marker(1, run="r2", started=2)
+    for number in range(1, 2 + has_parent):
+        writer.append(table, rows(spark, (number, "a", 1)), marker(number))
+    newest = line(spark, table)[0]
+    next(folder.rglob(f"snap-{newest.id}-*.avro")).unlink()
+    remedy = f"rollback_to_snapshot('db.people', {newest.parent})" if has_parent else "no parent"
+    writer, name = IcebergWriter(), resolve_table(spark, table)
+    spark.sql(f"ALTER TABLE {name.ref} ADD COLUMN _sdc_is_current BOOLEAN")
+    for write in (
+        lambda: writer.append(table, rows(spark, (3, "c", 1)), commit),
+        lambda: writer.upsert(table, batch(spark, (3, "c", 1)), KEYS, commit),
+        lambda: writer.history(table, batch(spark, (3, "c", 1)), KEYS, commit),
+    ):
+        with pytest.raises(CommitLostError, match=rf"snapshot {newest.id}.*{re.escape(remedy)}"):
+            write()
+    if has_parent:
+        spark.sql(f"CALL {name.procedures}.{remedy}")
+        IcebergWriter().upsert(table, batch(spark, (3, "c", 1)), KEYS, commit)
+        assert content(spark, table) == [(1, "a", 1, None), (3, "c", 1, None)]
 
 
 @pytest.mark.every_nth_case(4)
