@@ -68,7 +68,9 @@ def _prune_schema(schema: JsonSchema, mask: SelectionMask, parent: Breadcrumb) -
     for name in dropped:
         del properties[name]
     if isinstance(schema.get("required"), list):  # True in schemas of JSON Schema draft 3
-        schema["required"] = [name for name in schema["required"] if name not in dropped]
+        schema["required"] = [
+            name for name in schema["required"] if not isinstance(name, str) or name not in dropped
+        ]
 
 
 def pop_deselected_record_properties(

@@ -138,7 +138,7 @@ def is_array_type(type_dict: JsonSchema) -> bool:
         StreamSetupError: The schema does not declare a type; the error is also a ValueError.
     """
     _reject_empty(type_dict)
-    return _apply(type_dict, is_array_type, lambda leaf: "array" in leaf["type"])
+    return _apply(type_dict, is_array_type, lambda leaf: "array" in (leaf["type"] or ()))
 
 
 def is_string_array_type(type_dict: JsonSchema) -> bool:
@@ -211,9 +211,12 @@ def _has_no_type(schema: JsonSchema) -> bool:
 
 
 def _list_choices(schema: JsonSchema) -> list[Any]:
-    """Return the list ``anyOf`` of a schema or, without it, a list with only the ``type``."""
+    """Return the list ``anyOf`` of a schema or, without it, a list with only the ``type``.
+
+    The schemas ``true`` and ``false`` are left out, as are options and types that are null.
+    """
     options: list[Any] = schema.get("anyOf", [schema.get("type")])
-    return options
+    return [option for option in options if not isinstance(option, bool | None)]
 
 
 def _allows_type(schema: JsonSchema, name: str) -> bool | None:
@@ -224,14 +227,14 @@ def _allows_type(schema: JsonSchema, name: str) -> bool | None:
     if _has_no_type(schema):
         return None
     return any(
-        name in (option.get("type", ()) if isinstance(option, Mapping) else option)
+        name in (option.get("type") or () if isinstance(option, Mapping) else option)
         for option in _list_choices(schema)
     )
 
 
-def _reject_empty(schema: JsonSchema) -> None:
-    """Raise EmptySchemaTypeError for the schema ``{}``."""
-    if not schema:
+def _reject_empty(schema: Any) -> None:
+    """Raise EmptySchemaTypeError for a schema without keywords: ``{}``, ``true`` or ``false``."""
+    if not schema or isinstance(schema, bool):
         raise EmptySchemaTypeError
 
 

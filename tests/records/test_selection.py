@@ -237,3 +237,9 @@ def test_deselected_parent_removes_an_automatic_child():
     record = {"a": {"id": 1}, "b": 2}
     prune(record)
     assert record == {"b": 2}
+
+
+def test_entries_of_required_that_are_no_names_are_kept():
+    mask = SelectionMask({(): True, ("properties", "a"): False})
+    schema = {"properties": {"a": {}, "b": {}}, "required": ["a", {"type": "string"}, None, "b"]}
+    assert selected_schema(schema, mask)["required"] == [{"type": "string"}, None, "b"]

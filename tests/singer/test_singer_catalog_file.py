@@ -150,7 +150,31 @@ def test_unknown_replication_method_is_named():
         ),
         (
             {"tap_stream_id": "a", "schema": {"properties": []}},
-            r"stream 1 \(a\): a value is not of the right type",
+            r"stream 1 \(a\): 'properties' in the schema is not an object",
+        ),
+        (
+            {"tap_stream_id": "a", "schema": {"properties": {"x": {"anyOf": [{}, None]}}}},
+            r"stream 1 \(a\): 'anyOf' in 'properties.x' of the schema is not a list of schemas",
+        ),
+        (
+            {"tap_stream_id": "a", "schema": {"properties": {"x": {"items": {"anyOf": [5]}}}}},
+            r"'anyOf' in 'properties.x.items' of the schema is not a list of schemas",
+        ),
+        (
+            {"tap_stream_id": "a", "schema": {"properties": {"x": {"oneOf": [{"type": 5}]}}}},
+            r"a 'type' in 'properties.x.oneOf.0' of the schema is not a string or a list",
+        ),
+        ({"tap_stream_id": "a", "metadata": None}, r"\(a\): 'metadata' is not a list of objects"),
+        (
+            {"tap_stream_id": "a", "metadata": [{"breadcrumb": None, "metadata": {}}]},
+            r"\(a\): the 'breadcrumb' in metadata 1 is not a list of at most 500 names",
+        ),
+        (
+            {
+                "tap_stream_id": "a",
+                "metadata": [{"breadcrumb": ["properties", "x"], "metadata": None}],
+            },
+            r"\(a\): the 'metadata' of breadcrumb \['properties', 'x'\] is not an object",
         ),
         ({"tap_stream_id": "a", "metadata": [{}]}, "'breadcrumb' is missing"),
         (
@@ -164,3 +188,17 @@ def test_invalid_stream_is_refused_with_its_location(stream, fault):
     """SEC15: an invalid catalog is reported in one sentence, without a Python error."""
     with pytest.raises(CatalogFileError, match=fault):
         parse_catalog(json.dumps({"streams": [stream]}), "catalog.json")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"anyOf": [None]},
+        {"properties": {"x": {"oneOf": [None], "allOf": 5}}},
+        {"properties": {"x": {"allOf": [{"anyOf": [None]}]}}},
+        {"properties": {"x": {"anyOf": [True, {"type": None}]}}},
+        {"properties": {"x": None, "y": {"items": None, "patternProperties": [None]}}},
+    ],
+)
+def test_schemas_that_singer_sdk_accepts_are_accepted(schema):
+    parse_catalog(json.dumps({"streams": [{"tap_stream_id": "a", "schema": schema}]}), "c.json")

@@ -172,6 +172,18 @@ def test_secrets_are_found_in_nested_properties():
     assert not is_secret_type({"type": "object", "properties": {"a": {"secret": False}}})
 
 
+def test_options_without_a_type_are_accepted():
+    """As in singer_sdk, a type that is null allows no type. It does not accept `true` in anyOf."""
+    schema = {"anyOf": [True, {"type": None}, {"type": "array"}]}
+    assert is_null_type(schema) is False
+    assert is_object_type(schema) is False
+    assert is_object_type({"type": None}) is False
+    assert is_array_type({"anyOf": schema["anyOf"][1:]})
+    assert not is_array_type({"allOf": [{"type": None}]})
+    with pytest.raises(EmptySchemaTypeError):
+        is_array_type({"allOf": [True]})
+
+
 def test_append_type_returns_a_copy_with_the_type_added_once():
     schema = {"type": "string"}
     assert append_type(schema, "null") == {"type": ["string", "null"]}

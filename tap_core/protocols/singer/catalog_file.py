@@ -38,6 +38,9 @@ _METHODS: Final = (REPLICATION_FULL_TABLE, REPLICATION_INCREMENTAL, REPLICATION_
 _STRING_KEYS: Final = ("tap_stream_id", "stream", "replication_key", "replication_method")
 _SCHEMA_DICT_KEYWORDS: Final = ("properties", "patternProperties")
 _SCHEMA_LIST_KEYWORDS: Final = ("anyOf", "oneOf", "allOf")
+_PLAIN_KEYWORDS: Final = ("properties.", "items")
+_OPTION_TYPES: Final = (Mapping, str, list, bool)
+"""Types of an option of ``anyOf``: singer_sdk also accepts names of types instead of schemas."""
 
 
 def parse_catalog(text: str | bytes, source: str) -> dict[str, Any]:
@@ -76,7 +79,8 @@ def _check_entry(entry: Mapping[str, Any], location: str) -> None:
 
     ``location`` is the position of the entry for the message: "Catalog 'c.json', stream 1 (a)".
     """
-    metadata = entry.get("metadata") or []
+    given = entry.get("metadata", [])
+    metadata = given if given is None else given or []
     if not isinstance(metadata, list) or not all(isinstance(each, dict) for each in metadata):
         raise CatalogFileError(f"{location}: 'metadata' is not a list of objects")
     _check_keys(entry, metadata, location)
@@ -86,9 +90,9 @@ def _check_entry(entry: Mapping[str, Any], location: str) -> None:
     if not isinstance(entry.get("schema", {}), Mapping):
         raise CatalogFileError(f"{location}: 'schema' is not an object")
     try:
+        _check_schema(entry.get("schema"), location, "")
+        _check_metadata(metadata, location)
         CatalogEntry.from_dict(entry)
-        _check_schema(entry.get("schema"), location)
-        _check_breadcrumbs(metadata, location)
     except KeyError as error:
         raise CatalogFileError(f"{location}: {error} is missing") from None
     except (AttributeError, TypeError, ValueError) as error:
@@ -115,46 +119,78 @@ def _check_keys(entry: Mapping[str, Any], metadata: list[dict[str, Any]], locati
         raise CatalogFileError(f"{location}: 'key_properties' is not a list of strings")
 
 
-def _check_breadcrumbs(metadata: Iterable[Any], location: str) -> None:
-    """Raise CatalogFileError if a breadcrumb in ``metadata`` is not a list of at most 500 names.
+def _check_metadata(metadata: Iterable[Any], location: str) -> None:
+    """Raise CatalogFileError if an item of ``metadata`` is invalid.
 
-    ``location`` is the position of the catalog entry, for the message.
+    Its breadcrumb must be a list of at most 500 names, and its metadata an object. ``location`` is
+    the position of the catalog entry, for the message.
     """
-    for each in metadata:
-        breadcrumb = each.get("breadcrumb") or []
-        if not isinstance(breadcrumb, list) or len(breadcrumb) > _MAX_BREADCRUMB:
+    for number, each in enumerate(metadata, 1):
+        breadcrumb = each.get("breadcrumb", [])
+        is_list = isinstance(breadcrumb, list) and len(breadcrumb) <= _MAX_BREADCRUMB
+        if not is_list or any(isinstance(name, list | dict) for name in breadcrumb):
             raise CatalogFileError(
-                f"{location}: a 'breadcrumb' in the metadata is not a list of at most"
+                f"{location}: the 'breadcrumb' in metadata {number} is not a list of at most"
                 f" {_MAX_BREADCRUMB} names"
+            )
+        if not isinstance(each.get("metadata", {}), Mapping):
+            raise CatalogFileError(
+                f"{location}: the 'metadata' of breadcrumb {breadcrumb} is not an object"
             )
 
 
-def _check_schema(schema: Any, location: str) -> None:
-    """Raise CatalogFileError if a schema or a subschema has an invalid ``type`` or ``format``.
+def _check_schema(schema: Any, location: str, path: str, *, is_plain: bool = True) -> None:
+    """Raise CatalogFileError if a schema or a subschema has a value that cannot be used.
 
-    ``location`` is the position of the catalog entry, for the message.
+    These are a ``type`` or ``format`` that is not a string, ``properties`` that are not an object,
+    and an option of ``anyOf`` that is neither a schema nor the name of a type. As in singer_sdk,
+    any option is accepted in the entry's schema itself, and in subschemas that are not plain.
+
+    Args:
+        schema: The schema.
+        location: The position of the catalog entry, for the message.
+        path: The position of a subschema in the entry's schema, such as ``properties.a``, or "".
+        is_plain: True if only ``properties`` and ``items`` lead to the subschema.
     """
     if not isinstance(schema, Mapping):
         return
+    where = f"'{path}' of the schema" if path else "the schema"
     types = schema.get("type", [])
     names = types if isinstance(types, list) else [] if types is None else [types]
     if not all(isinstance(name, str) for name in names):
         raise CatalogFileError(
-            f"{location}: a 'type' in the schema is not a string or a list of strings"
+            f"{location}: a 'type' in {where} is not a string or a list of strings"
         )
     if not isinstance(schema.get("format"), str | None):
-        raise CatalogFileError(f"{location}: a 'format' in the schema is not a string")
-    for subschema in _iterate_subschemas(schema):
-        _check_schema(subschema, location)
+        raise CatalogFileError(f"{location}: a 'format' in {where} is not a string")
+    if not isinstance(schema.get("properties"), Mapping | None):
+        raise CatalogFileError(f"{location}: 'properties' in {where} is not an object")
+    options = (schema.get("anyOf") if path and is_plain else None) or []
+    if not isinstance(options, list) or not all(
+        isinstance(each, _OPTION_TYPES) for each in options
+    ):
+        raise CatalogFileError(f"{location}: 'anyOf' in {where} is not a list of schemas")
+    for keyword, subschema in _iterate_subschemas(schema):
+        _check_schema(
+            subschema,
+            location,
+            f"{path}.{keyword}" if path else keyword,
+            is_plain=is_plain and keyword.startswith(_PLAIN_KEYWORDS),
+        )
 
 
-def _iterate_subschemas(schema: Mapping[str, Any]) -> Iterator[Any]:
-    yield schema.get("items")
-    yield schema.get("additionalProperties")
+def _iterate_subschemas(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield each subschema with its position in the schema, such as ``properties.a``."""
+    for key in ("items", "additionalProperties"):
+        yield key, schema.get(key)
     for key in _SCHEMA_DICT_KEYWORDS:
-        yield from (schema.get(key) or {}).values()
+        subschemas = schema.get(key)
+        if isinstance(subschemas, Mapping):
+            yield from ((f"{key}.{name}", each) for name, each in subschemas.items())
     for key in _SCHEMA_LIST_KEYWORDS:
-        yield from schema.get(key) or ()
+        subschemas = schema.get(key)
+        if isinstance(subschemas, list):
+            yield from ((f"{key}.{number}", each) for number, each in enumerate(subschemas))
 
 
 def find_unknown_streams(
