@@ -491,7 +491,7 @@ class Tap(PluginBase):
     @final
     def sync_all(self) -> None:
         """Sync all selected streams, in the order of their names."""
-        self.document.reset_progress_markers()
+        self._reset_state_progress_markers()
         self._set_compatible_replication_methods()
         self.__dict__.pop("run", None)
         run = self.run
@@ -518,11 +518,12 @@ class Tap(PluginBase):
             self._set_compatible_replication_methods()
         return sync.engine.sync_work_unit(self.streams[part.stream], part)
 
-    def _set_compatible_replication_methods(self) -> None:
-        """Use FULL_TABLE for parents of a selected child with ``ignore_parent_replication_key``.
+    def _reset_state_progress_markers(self) -> None:
+        """Delete an interrupted sync's progress markers; called by overrides of `sync_all`."""
+        self.document.reset_progress_markers()
 
-        Such a child needs all records of its parents.
-        """
+    def _set_compatible_replication_methods(self) -> None:
+        """Use FULL_TABLE for parents of a selected child that needs all of their records."""
         sync.stream_scheduler.force_full_table_parents(self)
 
     @final

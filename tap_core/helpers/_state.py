@@ -1,12 +1,14 @@
 """Compatibility module for plugins that import ``singer_sdk.helpers._state``.
 
-It only re-exports names of `tap_core.state.bookmarks`.
+It only re-exports names of `tap_core.exceptions`, `tap_core.state.bookmarks` and
+`tap_core.typing.values`.
 """
 
 # ruff: noqa: I001  one list is easier to read than one statement per name
 
 from __future__ import annotations
 
+from tap_core.exceptions import InvalidStreamSortException as InvalidStreamSortException
 from tap_core.state.bookmarks import (
     PROGRESS_MARKERS as PROGRESS_MARKERS,
     PROGRESS_MARKER_NOTE as PROGRESS_MARKER_NOTE,
@@ -25,3 +27,4 @@ from tap_core.state.bookmarks import (
     write_starting_replication_value as write_starting_replication_value,
     write_stream_state as write_stream_state,
 )
+from tap_core.typing.values import to_json_compatible as to_json_compatible

@@ -42,7 +42,9 @@ helpers._compat.datetime_fromisoformat
 helpers._compat.time_fromisoformat
 helpers._flattening.flatten_record
 helpers._flattening.flatten_schema
+helpers._state.InvalidStreamSortException
 helpers._state.increment_state
+helpers._state.to_json_compatible
 helpers._typing._conform_primitive_property
 helpers._typing.append_type
 helpers._typing.conform_record_data_types

@@ -128,6 +128,7 @@ SCENARIOS: dict[str, dict[str, Any]] = {
     "discover_some": {"args": ["--discover"], "config": {"only": ["sorted", "values"]}},
     "test": {"args": ["--test"]},
     "schemas": {"args": ["--test=schema"]},
+    "loop": {"tap": "tap-loop", "state": STATE},
     "aside": {"tap": "tap-aside", "state": {"bookmarks": {"aside": bookmark(1)}}},
     "broken": {"tap": "tap-broken"},
 }
