@@ -38,7 +38,6 @@ _METHODS: Final = (REPLICATION_FULL_TABLE, REPLICATION_INCREMENTAL, REPLICATION_
 _STRING_KEYS: Final = ("tap_stream_id", "stream", "replication_key", "replication_method")
 _SCHEMA_DICT_KEYWORDS: Final = ("properties", "patternProperties")
 _SCHEMA_LIST_KEYWORDS: Final = ("anyOf", "oneOf", "allOf")
-_PLAIN_KEYWORDS: Final = ("properties.", "items")
 _OPTION_TYPES: Final = (Mapping, str, list, bool)
 """Types of an option of ``anyOf``: singer_sdk also accepts names of types instead of schemas."""
 
@@ -79,8 +78,7 @@ def _check_entry(entry: Mapping[str, Any], location: str) -> None:
 
     ``location`` is the position of the entry for the message: "Catalog 'c.json', stream 1 (a)".
     """
-    given = entry.get("metadata", [])
-    metadata = given if given is None else given or []
+    metadata = entry.get("metadata", [])
     if not isinstance(metadata, list) or not all(isinstance(each, dict) for each in metadata):
         raise CatalogFileError(f"{location}: 'metadata' is not a list of objects")
     _check_keys(entry, metadata, location)
@@ -139,18 +137,16 @@ def _check_metadata(metadata: Iterable[Any], location: str) -> None:
             )
 
 
-def _check_schema(schema: Any, location: str, path: str, *, is_plain: bool = True) -> None:
+def _check_schema(schema: Any, location: str, path: str) -> None:
     """Raise CatalogFileError if a schema or a subschema has a value that cannot be used.
 
     These are a ``type`` or ``format`` that is not a string, ``properties`` that are not an object,
-    and an option of ``anyOf`` that is neither a schema nor the name of a type. As in singer_sdk,
-    any option is accepted in the entry's schema itself, and in subschemas that are not plain.
+    and an option of ``anyOf`` that is neither a schema nor the name of a type.
 
     Args:
         schema: The schema.
         location: The position of the catalog entry, for the message.
         path: The position of a subschema in the entry's schema, such as ``properties.a``, or "".
-        is_plain: True if only ``properties`` and ``items`` lead to the subschema.
     """
     if not isinstance(schema, Mapping):
         return
@@ -165,18 +161,13 @@ def _check_schema(schema: Any, location: str, path: str, *, is_plain: bool = Tru
         raise CatalogFileError(f"{location}: a 'format' in {where} is not a string")
     if not isinstance(schema.get("properties"), Mapping | None):
         raise CatalogFileError(f"{location}: 'properties' in {where} is not an object")
-    options = (schema.get("anyOf") if path and is_plain else None) or []
+    options = schema.get("anyOf") or []
     if not isinstance(options, list) or not all(
         isinstance(each, _OPTION_TYPES) for each in options
     ):
         raise CatalogFileError(f"{location}: 'anyOf' in {where} is not a list of schemas")
     for keyword, subschema in _iterate_subschemas(schema):
-        _check_schema(
-            subschema,
-            location,
-            f"{path}.{keyword}" if path else keyword,
-            is_plain=is_plain and keyword.startswith(_PLAIN_KEYWORDS),
-        )
+        _check_schema(subschema, location, f"{path}.{keyword}" if path else keyword)
 
 
 def _iterate_subschemas(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
