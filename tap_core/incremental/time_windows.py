@@ -66,10 +66,10 @@ class ClampPolicy:
         return day.replace(day=1) if self.target == "MONTH" else day
 
     def ceiling(self, instant: datetime) -> datetime:
-        """Return the first start of a day, week or month (see ``target``) at or after a datetime.
+        """Return the first start of a day, week or month (see ``target``) not before a time.
 
-        The whole first day of a week or month counts as its start: for any time on this day, return
-        its midnight.
+        For weeks and months only the date is compared: for 10:00 on the first day of a month,
+        return the midnight of this day, not the start of the next month.
         """
         begun = self.floor(instant)
         if begun == instant or (self.target != "DAY" and begun.date() == instant.date()):

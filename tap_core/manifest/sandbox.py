@@ -529,10 +529,9 @@ def _estimate_join(value: Any, arguments: list[Any], bounds: Bounds) -> int:
 
 
 def _estimate_lines(value: Any, arguments: list[Any], _bounds: Bounds) -> int:
-    """Return an upper bound for the size of a text to which ``indent`` or ``urlize`` is applied.
+    """Return an upper bound for the size of the result of the filter ``indent`` or ``urlize``.
 
-    ``arguments`` are the arguments of the filter, which may add a part of them to each line or
-    word. If the bound exceeds the limit, the filter need not run.
+    These filters may add each of their ``arguments`` to each line or word.
     """
     text = str(value)
     more = sum(arg if isinstance(arg, int) else len(str(arg)) for arg in arguments)

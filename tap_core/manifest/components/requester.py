@@ -90,10 +90,10 @@ class RequestBodyPlainText:
     value: Parameter
 
     def content(self, scope: TemplateScope) -> _Body:
-        """Render the request body; return (body, is_json), or (None, None) for an empty text.
+        """Return the rendered text as a request body, and False because it is not JSON.
 
-        The body is UTF-8 bytes, or a dict of form fields if the text looks like a Python dict.
-        ``is_json`` is False in both cases.
+        The body is UTF-8 bytes, or form fields if the text is a Python dict. For an empty text,
+        return (None, None).
         """
         text = resolve(self.value, scope)
         if not text:
@@ -111,10 +111,10 @@ class RequestBodyUrlEncodedForm:
     value: _Fields
 
     def content(self, scope: TemplateScope) -> _Body:
-        """Render the request body; return (form fields, False), or (None, None) without fields.
+        """Return the rendered form fields as a request body, and False because it is not JSON.
 
-        The second item is False because the body is not JSON. Fields with the value None are
-        omitted. Empty strings are omitted too, unless one template renders all fields.
+        Fields with the value None are left out. Empty strings are left out too, unless a single
+        template renders all fields. If no field remains, return (None, None).
         """
         fields = _evaluate_fields(self.value, scope)
         return (fields, False) if fields else (None, None)
@@ -134,10 +134,10 @@ class RequestBodyJsonObject:
         _check_document(self.value)
 
     def content(self, scope: TemplateScope) -> _Body:
-        """Render the request body; return (document, True), or (None, None) if it is empty.
+        """Return the rendered document as a request body, and True because it is JSON.
 
-        The second item is True because the body is JSON. Members with the value None or an empty
-        string are omitted at all levels, except in an object or list that a template returns.
+        Members with the value None or an empty string are left out at all levels, except in an
+        object or list that a template returns. For an empty document, return (None, None).
 
         Raises:
             ManifestError: The body is a text.
@@ -358,10 +358,9 @@ def _join_url(base: str, path: str) -> str:
 
 @lru_cache(maxsize=256)
 def _can_append_path(folder: str) -> bool:
-    """Return True if a simple relative path can be appended to a base URL.
+    """Return True if `urljoin` appends a relative path to ``folder``, a URL that ends in a slash.
 
-    Appending then gives the result of `urljoin`, but faster. ``folder`` is the base URL with a
-    final slash.
+    The caller then appends simple paths itself, which is faster.
     """
     return urljoin(folder, "a/b") == f"{folder}a/b"
 

@@ -155,10 +155,11 @@ def _rewrite_union(schema: JsonSchema) -> JsonSchema:
 
 
 def _can_merge(rest: Mapping[str, Any], choice: Mapping[str, Any]) -> bool:
-    """Return True if ``choice``, a union's only alternative apart from null, can replace the union.
+    """Return True if a union can be replaced by its only alternative apart from null.
 
-    ``choice`` must have a type, and neither ``enum`` nor ``const``. ``rest``, the keywords next to
-    the union, must be annotations such as ``title``.
+    Args:
+        rest: The keywords next to the union. They must be annotations, such as ``title``.
+        choice: The alternative. It must have a type, and neither ``enum`` nor ``const``.
     """
     return (
         "type" in choice
