@@ -417,9 +417,11 @@ def _raise_permanent_error(operation: str, kind: FailureKind, error: BaseExcepti
 
 
 def _make_commit_error(operation: str, cause: str) -> StorageError:
+    # A commit whose response was lost may be in the table, and so may quarantined rows.
     return StorageError(
-        f"{operation}: {cause.removesuffix('.')}. Nothing of this batch is committed and no state"
-        " that covers it is emitted; earlier commits are safe. Start again when the cause is fixed."
+        f"{operation}: {cause.removesuffix('.')}. The commit of this batch is not confirmed, and no"
+        " state that covers it is emitted; earlier commits are safe. Start again when the cause is"
+        " fixed."
     )
 
 

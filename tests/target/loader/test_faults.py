@@ -196,6 +196,23 @@ def test_signal_ends_the_retries(
     spool.close()
 
 
+def test_error_after_a_lost_response_does_not_claim_that_nothing_is_committed(
+    delta: Warehouse, storage: Storage
+) -> None:
+    storage.after = {1}
+    signalled = threading.Event()
+    signalled.set()
+    loader, spool = delta.open()
+    loader._pipeline.writer._stopping = signalled  # type: ignore[attr-defined]
+    feed(loader, schema("a", ID), record("a", id=1), state(1))
+    with pytest.raises(StorageError, match=r"Tried once.*commit of this batch is not confirmed"):
+        loader.finish(whole=True)
+    loader.close()
+    spool.close()
+    assert delta.states == []
+    assert delta.rows("a") == [(1,)]
+
+
 def test_permanent_failure_is_not_retried(
     delta: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,10 +116,10 @@ def test_transient_failure_is_tried_five_times_within_a_minute(
 
 def test_error_that_ends_with_a_full_stop_is_reported_with_one(pauses: list[float]) -> None:
     text = "java.net.SocketTimeoutException: It timed out."
-    with pytest.raises(StorageError, match=r"last error: .* timed out\. Nothing"):
+    with pytest.raises(StorageError, match=r"last error: .* timed out\. The commit"):
         retry_transient(failing(*[SparkSaysError(text)] * 5), "Table a")
     java_error = type("Py4JJavaError", (Exception,), {})("It refused the write.")
-    with pytest.raises(StorageError, match=r"refused the write\. Nothing"):
+    with pytest.raises(StorageError, match=r"refused the write\. The commit"):
         retry_transient(failing(java_error), "Table a")
 
 
@@ -190,7 +190,7 @@ def test_other_errors_pass_through_the_full_disk_context() -> None:
 
 def test_file_that_deltalake_may_not_write_is_an_error_with_the_operation() -> None:
     denied = DeltaError("Unable to open file /t/1.parquet: Permission denied (os error 13)")
-    with pytest.raises(StorageError, match=r"Table t: .* denied \(os error 13\)\. Nothing of"):
+    with pytest.raises(StorageError, match=r"Table t: .* denied \(os error 13\)\. The commit of"):
         retry_transient(failing(denied), "Table t")
 
 
@@ -199,7 +199,7 @@ def test_file_that_deltalake_may_not_write_is_an_error_with_the_operation() -> N
 )
 def test_error_of_the_storage_names_the_operation(error: Exception) -> None:
     with pytest.raises(
-        StorageError, match=f"Table t: {re.escape(str(error))}. Nothing of"
+        StorageError, match=f"Table t: {re.escape(str(error))}. The commit of"
     ) as raised:
         retry_transient(failing(error), "Table t")
     assert raised.value.__cause__ is error
@@ -216,7 +216,7 @@ def test_file_that_deltalake_cannot_read_is_an_error_of_one_line() -> None:
     denied = OSError(unread.format("Permission denied", errno.EACCES))
     with pytest.raises(StorageError) as raised:
         retry_transient(failing(denied), "Table t")
-    assert "(Unable to open file /t/0.json: Permission denied (os error 13)). Noth" in str(
+    assert "(Unable to open file /t/0.json: Permission denied (os error 13)). The commit" in str(
         raised.value
     )
 
