@@ -17,6 +17,8 @@ __all__ = ["check_constraint_violation", "is_not_null_violation"]
 _NULL: Final = re.compile(
     r"\[(?:DELTA_NOT_NULL_CONSTRAINT_VIOLATED|DELTA_MISSING_NOT_NULL_COLUMN_VALUE"
     r"|NOT_NULL_ASSERT_VIOLATION"
+    # Error of Delta's MERGE into a table with column defaults, for a column without one:
+    r"|DELTA_INSERT_COLUMN_MISMATCH\].* is not specified in INSERT"
     r"|INCOMPATIBLE_DATA_FOR_TABLE[.](?:NULLABLE_COLUMN|CANNOT_FIND_DATA)"
     # Errors of MERGE for a column that it does not set, and for a field in a struct:
     r"|DATATYPE_MISMATCH[.]INVALID_ROW_LEVEL_OPERATION_ASSIGNMENTS\].*No assignment for"

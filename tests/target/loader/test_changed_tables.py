@@ -110,6 +110,22 @@ def test_upsert_fills_default_and_generated_columns(delta: ChangedWarehouse) -> 
     assert delta.read("t").where("k IS NOT NULL").count() == 2
 
 
+def test_upsert_makes_a_foreign_not_null_column_nullable_beside_defaults(
+    delta: ChangedWarehouse,
+) -> None:
+    """Delta then reports that the column is not specified, instead of a null in it."""
+    delta.sql(
+        "t",
+        "CREATE TABLE {t} (id bigint, a string NOT NULL DEFAULT 'd', z int NOT NULL) USING delta"
+        " TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')",
+    )
+    wanted = schema("t", ID, "id")
+    for id_ in (1, 2):
+        delta.load(wanted, record("t", id=id_), state(id_))
+        assert delta.states == [id_]
+    assert delta.rows("t", "id", "a", "z") == [(1, "d", None), (2, "d", None)]
+
+
 def test_append_and_overwrite_fill_default_columns(tables: ChangedWarehouse) -> None:
     more = (
         " TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')"
