@@ -11,7 +11,7 @@ import contextlib
 import inspect
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast, final
 
 from tap_core import sync
@@ -253,10 +253,12 @@ class Tap(PluginBase):
         """Write a Singer message. Buffered rows are written first."""
         sync.messages.emit_message(self.run, message)
 
-    @cached_property
+    @property
     def state_writer(self) -> StateWriter:
         """Writer of states for the tap's code. Call ``state_writer.write_state(state)``."""
         return StateWriter(self)
+
+    _state_writer = state_writer
 
     def estimate_sync(self) -> tuple[int | None, int | None] | None:
         """Return the estimated numbers of rows and bytes of all streams, as a pair, or None.
@@ -510,10 +512,7 @@ class Tap(PluginBase):
             stream.log_sync_costs()
 
     def sync_part(self, part: WorkUnit) -> Mapping[str, Any]:
-        """Sync a work unit, such as one partition; return the new states by stream name.
-
-        Another process has created the work unit, to distribute a sync over several processes.
-        """
+        """Sync a work unit, such as one partition, for another process; return the new states."""
         if "run" not in self.__dict__:
             self._set_compatible_replication_methods()
         return sync.engine.sync_work_unit(self.streams[part.stream], part)

@@ -17,7 +17,6 @@ from pathlib import Path
 from tap_core import Stream, Tap
 from tap_core import typing as th
 from tap_core.helpers.conform import TypeConformanceLevel
-from tap_core.singerlib import StateMessage
 
 STARTED = 1_714_979_289_000
 ID = th.Property("id", th.IntegerType, required=True)
@@ -441,7 +440,7 @@ class LoopTap(BothTap):
         self._reset_state_progress_markers()
         self._set_compatible_replication_methods()
         if self.state:
-            self.write_message(StateMessage(value=self.state))
+            self._state_writer.write_state(self.state)
         for stream in reversed(self.streams.values()):
             if not stream.selected and not stream.has_selected_descendents:
                 continue

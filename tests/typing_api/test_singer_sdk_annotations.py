@@ -37,7 +37,6 @@ OTHER_DECORATORS = {"deprecated", "final", "lru_cache", "overload", "override"}
 
 LEFT_OUT = {
     "connector_class",  # its annotation in SQLSink is a type variable, unknown in a subclass
-    "state_writer",  # here a cached_property, in singer_sdk a property
 }
 """Members that are not overridden."""
 
