@@ -33,7 +33,7 @@ from target_spark.writers.delta import writer as delta
 from target_spark.writers.delta.catalog import has_files
 from target_spark.writers.delta.writer import MATERIALIZE_SOURCE_CONF
 from target_spark.writers.iceberg import writer as iceberg
-from target_spark.writers.iceberg.snapshot_reader import check_isolation, snapshots
+from target_spark.writers.iceberg.snapshot_reader import prepare_merge, snapshots
 from target_spark.writers.iceberg.writer import FANOUT_OPTIONS, find_empty_snapshot
 from target_spark.writers.merge_statement import (
     Matched,
@@ -319,8 +319,12 @@ def merge_rows(spark: SparkSession, rows: DataFrame, merge: Merge, existing: Exi
         with ensure_not_replaced(spark, existing), spark_conf(spark, MATERIALIZE_SOURCE_CONF):
             merge.run(rows)
     else:
-        check_isolation(spark, merge.target)
-        with persisted(rows) as stored, ensure_not_replaced(spark, existing):
+        conf = prepare_merge(spark, merge.target)
+        with (
+            persisted(rows) as stored,
+            ensure_not_replaced(spark, existing),
+            spark_conf(spark, conf),
+        ):
             merge.run(stored)
 
 

@@ -32,7 +32,10 @@ def build_layout_ddl(table_schema: TableSchema, layout: TableLayout) -> str:
     """Return the PARTITIONED BY and TBLPROPERTIES clauses to create an Iceberg table."""
     parts = ", ".join(_list_partitions(table_schema, layout.partition_by))
     clause = f" PARTITIONED BY ({parts})" if parts else ""
-    properties = build_properties(table_schema) | dict(layout.properties)
+    properties = build_properties(table_schema)
+    if layout.sort_by and not parts:  # else Spark also sorts across files, and computes rows twice
+        properties["write.distribution-mode"] = "none"
+    properties |= dict(layout.properties)
     if layout.file_bytes is not None:
         properties["write.target-file-size-bytes"] = str(layout.file_bytes)
     listed = format_properties(properties)

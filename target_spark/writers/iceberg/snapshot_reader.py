@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,11 +35,11 @@ from target_spark.writers.table_properties import get_table_properties
 __all__ = [
     "check_can_create",
     "check_files",
-    "check_isolation",
     "get_commit_time",
     "get_manifest_list",
     "get_table_uuid",
     "iterate_added_files",
+    "prepare_merge",
     "snapshots",
 ]
 
@@ -56,6 +56,7 @@ _READS: Final = 20
 """Maximum number of times that the snapshots of a catalog table are read."""
 _ISOLATION = "write.merge.isolation-level"
 _SERIALIZABLE = "serializable"
+_DISTRIBUTION_CONF: Final = "spark.sql.iceberg.distribution-mode"
 
 
 def check_can_create(folder: Path) -> None:
@@ -151,20 +152,27 @@ def iterate_added_files(
         yield file.location(), file
 
 
-def check_isolation(spark: SparkSession, ref: str) -> None:
-    """Check that a table's isolation level makes a MERGE fail if another writer adds rows.
+def prepare_merge(spark: SparkSession, ref: str) -> Mapping[str, str]:
+    """Check the properties of an Iceberg table before a MERGE, and return Spark settings for it.
+
+    Spark computes the rows of a MERGE twice to distribute them by ranges of a sort order, and
+    Iceberg then reports twice the number of changed rows. The returned settings prevent this.
 
     Raises:
         TableError: The isolation level is not ``serializable``, so that the MERGE would succeed and
             a key could be in the table twice.
     """
-    level = get_table_properties(spark, ref).get(_ISOLATION, _SERIALIZABLE)
+    properties = get_table_properties(spark, ref)
+    level = properties.get(_ISOLATION, _SERIALIZABLE)
     if level.lower() != _SERIALIZABLE:
         raise TableError(
             f"Table {ref} has the property {_ISOLATION} = {level!r}: a MERGE would not see the rows"
             " that another writer adds meanwhile, and keys could be in the table twice. Nothing was"
             f" written. Set the property to {_SERIALIZABLE!r}, or remove it."
         )
+    default = properties.get("write.distribution-mode", "range")
+    mode = properties.get("write.merge.distribution-mode", default)
+    return {_DISTRIBUTION_CONF: "hash"} if "sort-order" in properties and mode == "range" else {}
 
 
 def get_commit_time(spark: SparkSession, table: Table) -> int | None:

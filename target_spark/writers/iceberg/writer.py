@@ -67,9 +67,9 @@ from target_spark.writers.iceberg.maintenance import compact, expire_snapshots, 
 from target_spark.writers.iceberg.snapshot_reader import (
     check_can_create,
     check_files,
-    check_isolation,
     get_manifest_list,
     get_table_uuid,
+    prepare_merge,
     snapshots,
 )
 from target_spark.writers.iceberg.snapshot_rollback import find_missing_file, roll_back_snapshot
@@ -292,7 +292,7 @@ class IcebergWriter:
                 version_delete_condition(deletion),
                 [Matched(build_end_values(deletion) or None)],
             )
-            with spark_conf(spark, {_METADATA_SETTING: marker}):
+            with spark_conf(spark, {_METADATA_SETTING: marker, **prepare_merge(spark, ref)}):
                 merge.run(spark.sql("SELECT 1"))
 
         return self._commit(spark, table, commit, write, merged=True)
@@ -424,8 +424,8 @@ class IcebergWriter:
         """
         spark, (batch, count) = batch.sparkSession, counted(batch, None)
 
-        def write(_ref: str, marker: str) -> None:
-            with spark_conf(spark, {_METADATA_SETTING: marker}):
+        def write(ref: str, marker: str) -> None:
+            with spark_conf(spark, {_METADATA_SETTING: marker, **prepare_merge(spark, ref)}):
                 merge.run(batch)
             if read_at is not None and spark.version.startswith("4.0."):
                 _check_unchanged(spark, table, read_at, commit)
@@ -473,8 +473,6 @@ class IcebergWriter:
             marker = next_metadata(before, commit, table, acknowledged=acknowledged)
             if not is_made:
                 ref = resolve_table(spark, table).ref
-                if merged:
-                    check_isolation(spark, ref)
                 with _report_lost_files(spark, table):
                     write(ref, encode_metadata(marker))
             made = self._verify(spark, table, commit)

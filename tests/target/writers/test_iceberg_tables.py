@@ -456,6 +456,22 @@ def test_rows_of_each_file_are_sorted_without_partitions(spark, tmp_path):
     values = [(n, "a", n * 7 % 10) for n in range(10)]
     writer.append(table, rows(spark, *values).coalesce(1), marker(1))
     assert [row.n for row in writer.rows(spark, table).collect()] == sorted(range(10))
+    effect = writer.upsert(table, batch(spark, (9, "b", 1), (10, "b", 2)), KEYS, marker(2))
+    assert (effect.inserted, effect.updated) == (1, 1)
+
+
+@pytest.mark.parametrize("properties", ["", "'write.merge.distribution-mode' = 'range'"])
+def test_merge_into_a_globally_sorted_table_counts_each_row_once(spark, table, properties):
+    ref = resolve_table(spark, table).ref
+    writer = IcebergWriter()
+    writer.create(spark, table, LAYOUT, TableLayout())
+    spark.sql(f"ALTER TABLE {ref} WRITE ORDERED BY name")
+    if properties:
+        spark.sql(f"ALTER TABLE {ref} SET TBLPROPERTIES ({properties})")
+    writer.append(table, rows(spark, (1, "a", 1), (2, "a", 1)), marker(1))
+    effect = writer.upsert(table, batch(spark, (2, "b", 1), (3, "b", 2)), KEYS, marker(2))
+    assert (effect.inserted, effect.updated) == (1, 1)
+    assert content(spark, table) == [(1, "a", 1), (2, "b", 1), (3, "b", 2)]
 
 
 def test_compaction_merges_files_and_repeats_the_metadata(spark, table):
