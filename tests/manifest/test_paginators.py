@@ -128,6 +128,19 @@ def test_cursor_value_is_read_from_the_response(strategy, pages, asked):
     assert [params.get("page") for params in found] == asked
 
 
+@pytest.mark.parametrize(
+    ("strategy", "option"),
+    [
+        (cursor("next_page_token + 1"), "cursor_value"),
+        (cursor("response.next", stop="next_page_token == 9"), "stop_condition"),
+    ],
+)
+def test_templates_of_a_cursor_cannot_use_the_token_of_the_requested_page(strategy, option):
+    """airbyte-cdk fails with an undeclared variable after the first page."""
+    with pytest.raises(ManifestError, match=f"{option}` uses `next_page_token`"):
+        paginator(strategy)
+
+
 def test_next_page_token_is_that_of_the_requested_page():
     declared = paginator(f"{PAGES}, inject_on_first_request: true")
     pages_state = declared.start_pagination()

@@ -127,6 +127,16 @@ class CursorPagination:
 
     IGNORED: ClassVar[frozenset[str]] = frozenset({"decoder"})
 
+    def __post_init__(self) -> None:
+        """Raise ManifestError if a template uses ``next_page_token``, which it is to determine."""
+        for name in ("cursor_value", "stop_condition"):
+            template = getattr(getattr(self, name), "template", None)
+            if template is not None and "next_page_token" in template.names:
+                raise ManifestError(
+                    f"The template of `{name}` uses `next_page_token`, which is not available"
+                    " there: use `response`, `headers` or `last_record`."
+                )
+
     @property
     def first_token(self) -> None:
         """Always None, because the first request has no token."""
