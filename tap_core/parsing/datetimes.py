@@ -9,6 +9,8 @@ import re
 import sys
 from datetime import date, datetime, time, timedelta, timezone
 
+from msgspec import to_builtins
+
 __all__ = [
     "NonUTCDatetimeError",
     "assume_utc",
@@ -47,6 +49,9 @@ def format_iso(value: datetime) -> str:
 
     A naive datetime is assumed to be in UTC.
     """
+    if type(value) is datetime and (value.tzinfo is None or value.tzinfo is timezone.utc):
+        text: str = to_builtins(value)  # several times faster than isoformat
+        return (text[:26] if value.microsecond else text[:19] + ".000000") + "+00:00"
     return assume_utc(value).isoformat("T", timespec="microseconds")
 
 

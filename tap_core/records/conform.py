@@ -14,7 +14,10 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from msgspec import to_builtins
 
 from tap_core.exceptions import DiscoveryError, EmptySchemaTypeError
 from tap_core.parsing.datetimes import format_iso
@@ -54,6 +57,9 @@ _Conform: TypeAlias = Callable[[Any, list[str]], Any]
 
 SCHEMA_NAME: Final = "The schema of the stream"
 """Beginning of an error about a stream's schema if the name of the stream is not known."""
+
+_UNCHANGED: frozenset[type] = frozenset((str, int, bool, NoneType))
+"""Types whose values are JSON values of any schema, except of one that allows only booleans."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _ZERO_BIT = b"\x00"
@@ -221,6 +227,13 @@ def _format_date_or_time(value: date | time | timedelta) -> str:
     return value.isoformat() if isinstance(value, date) else str(value)
 
 
+_EXACT_CONVERSIONS: Final[Mapping[type, Callable[[Any], str]]] = {
+    datetime: format_iso,
+    date: to_builtins,
+}
+"""Conversions of values of frequent types, not of their subclasses, as in `conform_primitive`."""
+
+
 def is_finite(value: float | Decimal) -> bool:
     """Return True if JSON can represent a number, because it is neither NaN nor infinity."""
     return value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)
@@ -236,7 +249,7 @@ def to_json_compatible(value: Any) -> Any:
     kind = type(value)
     if kind is str:
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
-    if value is None or kind in (int, bool):
+    if kind in _UNCHANGED:
         return value
     if isinstance(value, Mapping):
         return {_key_to_text(name): to_json_compatible(item) for name, item in value.items()}
@@ -267,6 +280,8 @@ def _scalar_to_json(value: Any) -> Any:
 
 def _key_to_text(name: Any) -> str:
     """Convert a dict key to text as the ``json`` module does: None becomes ``null``."""
+    if type(name) is str:
+        return str(to_json_compatible(name))
     if name is None or isinstance(name, bool):
         return "null" if name is None else str(name).lower()
     return str(_scalar_to_json(name))
@@ -326,11 +341,11 @@ def _compile_value(schema: JsonSchema, level: TypeConformanceLevel, path: str) -
     ``path`` is the dotted path of the property, such as ``a.b``.
     """
     deep = level == TypeConformanceLevel.RECURSIVE
-    convert = get_primitive_conversion()
+    convert = _compile_primitive(schema)
     has_object = bool(is_object_type(schema)) and "properties" in schema
     has_list = has_uniform_items(schema)
     if not has_object and not has_list:
-        return lambda value, _dropped: convert(value, schema)
+        return convert
     as_object = _compile_object(schema, level, path) if has_object and deep else None
     as_list = _compile_list(schema["items"], level, path) if has_list and deep else None
 
@@ -339,14 +354,30 @@ def _compile_value(schema: JsonSchema, level: TypeConformanceLevel, path: str) -
             return as_list(value, dropped) if as_list else value
         if has_object and isinstance(value, dict):
             return as_object(value, dropped) if as_object else value
-        return convert(value, schema)
+        return convert(value, dropped)
+
+    return conform
+
+
+def _compile_primitive(schema: JsonSchema) -> _Conform:
+    """Return a function that converts a value with `conform_primitive` or the tap's replacement."""
+    convert = get_primitive_conversion()
+    if convert is not conform_primitive or is_exclusive_boolean_type(schema):
+        return lambda value, _dropped: convert(value, schema)
+
+    def conform(value: Any, _dropped: list[str]) -> Any:
+        kind = type(value)
+        if kind in _UNCHANGED:
+            return value
+        exact = _EXACT_CONVERSIONS.get(kind)
+        return conform_primitive(value, schema) if exact is None else exact(value)
 
     return conform
 
 
 def _compile_list(items: JsonSchema, level: TypeConformanceLevel, path: str) -> _Conform:
     """Return a function that converts each item of a list to the types of its schema, ``items``."""
-    convert = get_primitive_conversion()
+    convert = _compile_primitive(items)
     as_object = (
         _compile_object(items, level, path)
         if is_object_type(items) and "properties" in items
@@ -357,7 +388,7 @@ def _compile_list(items: JsonSchema, level: TypeConformanceLevel, path: str) -> 
         return [
             as_object(value, dropped)
             if as_object is not None and isinstance(value, dict)
-            else convert(value, items)
+            else convert(value, dropped)
             for value in values
         ]
 

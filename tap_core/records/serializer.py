@@ -179,7 +179,7 @@ def compile_serializer(
     def encode_slowly(record: Record) -> Any:
         if prune is not None:
             prune(record)
-        return _encode_converted(conform(record), encode)
+        return encode_record(conform(record), encode)
 
     rule = build_object_rule(schema, level)
     return RecordSerializer(_build_checks(rule, mask, prune), encode_slowly, encode)

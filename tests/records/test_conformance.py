@@ -10,18 +10,33 @@ from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tap_core.exceptions import DiscoveryError
 from tap_core.helpers import _typing as helpers
+from tap_core.parsing.datetimes import format_iso
 from tap_core.records.conform import (
     compile_conformer,
     conform_primitive,
     conform_record_data_types,
+    get_property_schema,
     to_json_compatible,
     warn_once,
 )
 from tap_core.typing.inspect import TypeConformanceLevel
-from tests.records.values import Colour, Float64, Level, Money, Point, Rank, Text, values
+from tests.records.values import (
+    KINDS,
+    ZONES,
+    Colour,
+    Float64,
+    Level,
+    Money,
+    Point,
+    Rank,
+    Text,
+    scalars,
+    values,
+)
 
 RECURSIVE, ROOT_ONLY, NONE = (
     TypeConformanceLevel.RECURSIVE,
@@ -69,6 +84,22 @@ def test_value_is_converted_to_the_declared_type(value, schema, expected):
     found = conform_primitive(value, schema)
     assert (type(found), found) == (type(expected), expected)
     assert conformed({"a": value}, {"properties": {"a": schema}}) == {"a": expected}
+
+
+@settings(deadline=None)
+@given(scalars, st.sampled_from(KINDS))
+def test_compiled_conversion_of_a_single_value_is_that_of_conform_primitive(value, schema):
+    definition = get_property_schema(schema)
+    many = {"type": "array", "items": definition}
+    found = conformed({"a": value, "b": [value]}, {"properties": {"a": schema, "b": many}})
+    expected = conform_primitive(value, definition)
+    assert repr(found) == repr({"a": expected, "b": [expected]})
+
+
+@given(st.datetimes(timezones=st.none() | st.sampled_from(ZONES)))
+def test_datetime_has_microseconds_and_an_offset(value):
+    aware = value if value.tzinfo else value.replace(tzinfo=dt.timezone.utc)
+    assert format_iso(value) == aware.isoformat("T", "microseconds")
 
 
 @pytest.mark.parametrize(

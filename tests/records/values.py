@@ -43,6 +43,20 @@ class Float64(float):
         return f"Float64({float(self)})"
 
 
+class Moment(dt.datetime):
+    """A subclass of datetime with its own text, as pendulum's DateTime is."""
+
+    def isoformat(self, sep: str = "T", timespec: str = "auto") -> str:
+        return f"moment {super().isoformat(sep, timespec)}"
+
+
+class Day(dt.date):
+    """A subclass of date with its own text."""
+
+    def isoformat(self) -> str:
+        return f"day {super().isoformat()}"
+
+
 class Money(Decimal):
     """A subclass of Decimal."""
 
@@ -53,6 +67,13 @@ class Point(NamedTuple):
     x: object
     y: object
 
+
+ZONES = [
+    dt.timezone.utc,
+    dt.timezone(dt.timedelta(0), "GMT"),
+    dt.timezone(dt.timedelta(hours=-3, minutes=-30)),
+    dt.timezone(dt.timedelta(minutes=19, seconds=32)),
+]
 
 NAMES = ["a", "b", "c", "d", "e"]
 
@@ -81,7 +102,10 @@ ODD: list[Any] = [
     b"",
     dt.datetime(2024, 1, 2, 3, 4, 5),  # noqa: DTZ001
     dt.datetime(2024, 1, 2, 3, 4, 5, 6, dt.timezone(dt.timedelta(hours=-7))),
+    dt.datetime(2024, 1, 2, 3, 4, 5, 60, dt.timezone.utc),
+    Moment(2024, 1, 2, 3, 4, 5, tzinfo=dt.timezone.utc),
     dt.date(2024, 1, 2),
+    Day(2024, 1, 2),
     dt.time(3, 4, 5),
     dt.timedelta(days=1, microseconds=1),
     UUID(int=1),
@@ -101,6 +125,8 @@ scalars = st.one_of(
     st.floats(),
     st.text(max_size=5),
     st.sampled_from(ODD),
+    st.dates(),
+    st.datetimes(timezones=st.none() | st.sampled_from(ZONES)),
 )
 
 names = st.one_of(
@@ -119,7 +145,7 @@ values: st.SearchStrategy[Any] = st.recursive(
 
 records = st.dictionaries(names, values, max_size=6)
 
-_KINDS = [
+KINDS: list[Any] = [
     {},
     True,
     False,
@@ -158,7 +184,7 @@ def _nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     )
 
 
-properties = st.recursive(st.sampled_from(_KINDS), _nested, max_leaves=6)
+properties = st.recursive(st.sampled_from(KINDS), _nested, max_leaves=6)
 
 schemas = st.fixed_dictionaries(
     {
