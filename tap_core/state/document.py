@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from tap_core.state.bookmarks import reset_state_progress_markers, write_stream_state
@@ -44,6 +43,8 @@ class StateDocument:
         self.tap_state: dict[str, Any] = cast(dict[str, Any], tap_state)
         self.lock: threading.RLock = threading.RLock()
         self._streams: dict[str, EncodedStreamState] = {}
+        self._is_shared = False
+        """True if the cache is disabled for the document, a stream or a partition."""
         self._all_shared = False
         self._touched = 0
         self.last_text: bytes | None = None
@@ -122,6 +123,7 @@ class StateDocument:
             self.tap_state.clear()
             self.tap_state.update(copy.deepcopy(dict(state)))
             self._streams = {}
+            self._is_shared = self._all_shared
             self.runs += 1
             self.refresh()
 
@@ -158,6 +160,7 @@ class StateDocument:
                 partitions.
         """
         with self.lock:
+            self._is_shared = True
             if stream_id is None:
                 self._all_shared = True
             else:
@@ -165,7 +168,8 @@ class StateDocument:
 
     def unshare(self) -> None:
         """Cache the JSON text of all state dicts again, after `share` has disabled the cache."""
-        if self._is_shared():
+        if self._is_shared:
+            self._is_shared = False
             self._all_shared = False
             self._streams = {}
             self._touched += 1
@@ -190,12 +194,12 @@ class StateDocument:
     def encode(self) -> bytes:
         """Return the whole state document as JSON on one line, without a line end."""
         with self.lock:
-            return b"".join(chain.from_iterable(self._encode_parts()))
+            return b"".join(self._encode_parts())
 
     def encode_if_changed(self) -> bytes | None:
         """Return the state as one line of JSON, or None if it equals the state written last."""
         with self.lock:
-            if self.last_text is not None and not self._touched and not self._is_shared():
+            if self.last_text is not None and not self._touched and not self._is_shared:
                 return None
             line = self.encode()
             self._touched = 0
@@ -210,29 +214,34 @@ class StateDocument:
             self.last_text = line
             self._touched += 1
 
-    def _encode_parts(self) -> Iterator[Iterable[bytes]]:
-        """Yield the JSON text of the document in parts. Each part is a group of bytes objects."""
-        before = b"{"
+    def _encode_parts(self) -> list[bytes]:
+        """Return the JSON text of the document in parts."""
+        parts: list[bytes] = []
         for key, value in list(self.tap_state.items()):  # the tap's code may add keys meanwhile
+            parts.append(b"," if parts else b"{")
             if key == "bookmarks" and isinstance(value, dict):
-                yield (before, b'"bookmarks":')
-                yield from self._bookmarks(value)
+                parts.append(b'"bookmarks":')
+                parts += self._encode_bookmarks(value)
             else:
-                yield (before, encode_members({key: value}))
-            before = b","
-        yield (b"{}",) if before == b"{" else (b"}",)
+                parts.append(encode_members({key: value}))
+        parts.append(b"}" if parts else b"{}")
+        return parts
 
-    def _bookmarks(self, bookmarks: dict[str, Any]) -> Iterator[Iterable[bytes]]:
-        before = b"{"
+    def _encode_bookmarks(self, bookmarks: dict[str, Any]) -> list[bytes]:
+        """Return the JSON text of the state dicts of all streams, in parts."""
+        parts: list[bytes] = []
         for stream_id, state in list(bookmarks.items()):
+            parts.append(b"," if parts else b"{")
             if isinstance(state, dict):
-                encoded = self._get_encoded(stream_id)
-                yield (before, encoded.name, b":")
-                yield encoded.encode(everything=self._all_shared)
+                encoded = self._streams.get(stream_id)
+                if encoded is None or encoded.state is not state:
+                    encoded = self._get_encoded(stream_id)
+                parts.append(encoded.member_name)
+                parts += encoded.encode(everything=self._all_shared)
             else:
-                yield (before, encode_members({stream_id: state}))
-            before = b","
-        yield (b"{}",) if before == b"{" else (b"}",)
+                parts.append(encode_members({stream_id: state}))
+        parts.append(b"}" if parts else b"{}")
+        return parts
 
     def _get_encoded(self, stream_id: str) -> EncodedStreamState:
         """Return the object that encodes a stream's state; create the state if it is absent."""
@@ -251,6 +260,3 @@ class StateDocument:
                 encoded.share(None)
             self._streams[stream_id] = encoded
         return encoded
-
-    def _is_shared(self) -> bool:
-        return self._all_shared or any(encoded.is_shared for encoded in self._streams.values())

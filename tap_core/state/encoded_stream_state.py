@@ -30,13 +30,13 @@ class EncodedStreamState:
         "_shared_positions",
         "_stale",
         "_texts",
-        "name",
+        "member_name",
         "state",
     )
 
     def __init__(self, stream_id: str, state: dict[str, Any]) -> None:
         self.state: dict[str, Any] = state
-        self.name = encode_value(stream_id)
+        self.member_name = encode_value(stream_id) + b":"
         self._shared = False
         self._shared_positions: set[int] = set()
         self.refresh()

@@ -48,8 +48,9 @@ class StreamCompletion:
         them, and not at all if one of them is in ``failed``, the names of the failed streams.
         """
         for stream, roots in self._roots.items():
-            has_failed = any(each.name in failed for each in roots)
-            if roots[-1] is root and stream.selected and not has_failed:
+            if roots[-1] is not root or not stream.selected:
+                continue
+            if not any(each.name in failed for each in roots):
                 stream._context_reader.complete(saw_all=self._saw_all(stream))
                 _emit_progress(stream, Progress.COMPLETE)
 
