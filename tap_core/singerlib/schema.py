@@ -9,9 +9,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from operator import attrgetter
 from typing import Any, Final
 
 from tap_core.schema.in_place_references import (
@@ -65,7 +64,6 @@ _KEPT: Final = frozenset(
 """Keywords without an attribute that change what is valid (JSON Schema draft 4 to 2020-12)."""
 
 _ATTRIBUTES: Final = {keyword: keyword.lstrip("$").replace("-", "_") for keyword in _KEYWORDS}
-_get_values: Final[Callable[[Schema], tuple[Any, ...]]] = attrgetter(*_ATTRIBUTES.values())
 
 
 @dataclass(slots=True)
@@ -118,7 +116,8 @@ class Schema:
             }
         if self.items is not None:
             result["items"] = _as_json(self.items)
-        for keyword, value in zip(_ATTRIBUTES, _get_values(self), strict=True):
+        for keyword, attribute in _ATTRIBUTES.items():
+            value = getattr(self, attribute)
             if value is not None:
                 result[keyword] = value
         result.update(self.extras)
@@ -144,13 +143,10 @@ class Schema:
             values["properties"] = {k: nested(v) for k, v in properties.items()}
         if (items := data.get("items")) is not None:
             values["items"] = nested(items)
-        extras: dict[str, Any] = {}
-        for keyword, value in data.items():
-            if keyword in _ATTRIBUTES:
-                values[_ATTRIBUTES[keyword]] = value
-            elif keyword in _KEPT:
-                extras[keyword] = value
-        return cls(**values, extras=extras)
+        for keyword, attribute in _ATTRIBUTES.items():
+            if keyword in data:
+                values[attribute] = data[keyword]
+        return cls(**values, extras={k: v for k, v in data.items() if k in _KEPT})
 
 
 def _as_json(value: Any) -> Any:
