@@ -381,14 +381,19 @@ class BatchWriter:
         """
         spark, request = self._engine.spark_on_demand(), attempt.request
         has_rows = request.kept_version is None
-        table_schema = self._prepare_columns(
+        prepare = partial(
+            self._prepare_columns,
             spark,
             request.table,
-            request.table_schema,
-            request.layout,
-            request.stream,
+            layout=request.layout,
+            stream=request.stream,
             has_rows=has_rows,
         )
+        older_schemas = request.older_schemas
+        if older_schemas and self._writer.get_column_types(spark, request.table) is not None:
+            for older in older_schemas:  # an existing table may need another column for each
+                prepare(older)
+        table_schema = prepare(request.table_schema)
         check_scd2_compatible(request, table_schema)
         if request.kept_version is not None:
             return self._delete_other_versions(spark, attempt, table_schema, request.kept_version)
@@ -640,7 +645,7 @@ class BatchWriter:
         """
         request, writer = attempt.request, self._delta_writer
         progress = self._tables[request.table.key]
-        if writer is None or progress.needs_spark or request.has_older_schemas:
+        if writer is None or progress.needs_spark or request.older_schemas:
             return None
         try:
             batch = _read_if_small(request, table_schema, self._make_batch_metadata(request))
@@ -669,7 +674,7 @@ class BatchWriter:
         """
         request, spark = attempt.request, self._engine.spark()
         is_small = request.count <= MAX_LOCAL_ROWS and request.nbytes <= MAX_LOCAL_BYTES
-        if is_remote_session(spark) or not is_small or request.has_older_schemas:
+        if is_remote_session(spark) or not is_small or request.older_schemas:
             return None
         frame = read_local_frame(
             spark, _paths(request), table_schema, self._make_batch_metadata(request)

@@ -89,9 +89,10 @@ class CommitRequest:
         return any(batch.has_large_rows for batch in self.batches)
 
     @property
-    def has_older_schemas(self) -> bool:
-        """True if rows of this request need an older table schema than ``table_schema``."""
-        return any(batch.table_schema is not None for batch in self.batches)
+    def older_schemas(self) -> tuple[TableSchema, ...]:
+        """Older table schemas than ``table_schema`` that rows of this request need."""
+        schemas = dict.fromkeys(batch.table_schema for batch in self.batches)
+        return tuple(older for older in schemas if older is not None)
 
     @property
     def received_at(self) -> datetime:

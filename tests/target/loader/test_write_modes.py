@@ -135,6 +135,20 @@ def test_overwrite_converts_each_row_with_the_schema_that_preceded_it(
     assert sorted(ids) == [5, 6]
 
 
+def test_overwrite_adds_the_columns_of_all_of_its_schemas_to_an_existing_table(
+    table: Warehouse,
+) -> None:
+    flag, number, text = (
+        schema("a", {**ID, "a": {"type": kind}}, "id") for kind in ("boolean", "number", "string")
+    )
+    table.load(flag, record("a", id=1, a=True), state(1), write_mode="overwrite")
+    steps = [number, record("a", id=1, a=1.5), text, record("a", id=2, a="x"), state(2)]
+    assert table.load(*steps, write_mode="overwrite") == [2]
+    rows = {(1, None, 1.5, None), (2, None, None, "x")}
+    assert set(table.rows("a", "id", "a", "a__double", "a__string")) == rows
+    assert not table.exists("a__quarantine")
+
+
 # Commit statistics
 
 
