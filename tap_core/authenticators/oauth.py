@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -110,6 +111,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         self.expires_in: int | None = None
         self._session = requests.Session()
         self._own_refresh_tokens = RefreshTokens()
+        self._refresh_token_settings: Collection[str] = ()
         self._updating = threading.RLock()
         self._updates = 0
         self._hidden_values = Secrets()
@@ -276,7 +278,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         if used is not None and used != token:
             tokens.record_replacement(used, token)
             self._config = {**tokens.with_latest_tokens(self._config), "refresh_token": token}
-            tokens.save_token(self._tap, token, self.logger)
+            tokens.save_token(self._tap, token, self.logger, self._refresh_token_settings)
 
     def _store_access_token(self, token: TokenResponse) -> None:
         """Store the access token of a token response, its lifetime, and the time of the request."""

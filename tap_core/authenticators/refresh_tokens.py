@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -57,12 +57,14 @@ class RefreshTokens:
             return self.get_latest(value)
         return value
 
-    def save_token(self, tap: Any, token: str, logger: logging.Logger) -> None:
+    def save_token(
+        self, tap: Any, token: str, logger: logging.Logger, names: Collection[str] = ()
+    ) -> None:
         """Write a new refresh token to the tap's config file, for the next run.
 
         If the tap has a ``config_listener``, also call it: the process that started the tap can
         then store the token. If neither the file nor the listener stores the token, log a warning,
-        once per run.
+        once per run. ``names`` are further names of settings that may contain refresh tokens.
         """
         listener = getattr(tap, "config_listener", None)
         if callable(listener):
@@ -70,7 +72,7 @@ class RefreshTokens:
         file = getattr(tap, "config_file", None)
         if isinstance(file, (str, os.PathLike)):
             used = [old for old, latest in self._latest.items() if latest == token]
-            reason = write_refresh_token(Path(file), used, token)
+            reason = write_refresh_token(Path(file), used, token, names)
         else:
             reason = "the settings do not come from one configuration file"
         if reason is None:

@@ -33,13 +33,16 @@ Because a string is always matched as a whole, quotation marks inside it are no 
 """
 
 
-def write_refresh_token(path: Path, used: Collection[str], token: str) -> str | None:
+def write_refresh_token(
+    path: Path, used: Collection[str], token: str, names: Collection[str] = ()
+) -> str | None:
     """Replace used refresh tokens in a tap's config file with a new one, for the next run.
 
     Args:
         path: Path of the config file (JSON).
         used: Refresh tokens that this run has used.
         token: The new refresh token.
+        names: Further names of settings that may contain refresh tokens.
 
     Returns:
         None on success, else a text that says why the file does not store the token permanently.
@@ -49,7 +52,7 @@ def write_refresh_token(path: Path, used: Collection[str], token: str) -> str | 
         if obstacle := _find_write_obstacle(file):
             return f"the configuration file {path} {obstacle}"
         text = file.read_bytes().decode("utf-8")
-        changed = replace_token(text, used, token)
+        changed = replace_token(text, used, token, names)
         if changed == text:
             return f"the one that was used is not in the configuration file {path}"
         status = file.stat()
@@ -90,18 +93,19 @@ def is_refresh_token_name(name: str) -> bool:
     return "refreshtoken" in name.lower().replace("_", "").replace("-", "")
 
 
-def replace_token(text: str, used: Collection[str], token: str) -> str:
+def replace_token(text: str, used: Collection[str], token: str, names: Collection[str] = ()) -> str:
     """Return the text of a JSON config file with used refresh tokens replaced by ``token``.
 
-    Only settings for which `is_refresh_token_name` is True change. ``used`` are the tokens to
-    replace.
+    Only settings in ``names``, and those for which `is_refresh_token_name` is True, change.
+    ``used`` are the tokens to replace.
 
     Raises:
         ValueError: A string in the text is not valid JSON. The rest of the text is not checked.
     """
 
     def member(match: re.Match[str]) -> str:
-        if match["name"] is None or not is_refresh_token_name(_decode_text(match["name"])):
+        name = "" if match["name"] is None else _decode_text(match["name"])
+        if name not in names and not is_refresh_token_name(name):
             return match[0]
         value = json.dumps(token) if _decode_text(match["value"]) in used else match["value"]
         return f"{match['name']}{match['colon']}{value}"

@@ -20,6 +20,7 @@ import requests
 
 from tap_core.authenticators import APIAuthenticatorBase, OAuthAuthenticator
 from tap_core.authenticators.oauth import refresh_margin_seconds
+from tap_core.authenticators.refresh_tokens import get_refresh_tokens
 from tap_core.authenticators.token_endpoint import (
     TokenFieldNames,
     TokenRequest,
@@ -185,7 +186,8 @@ class CachedToken(OAuthAuthenticator):
         in_query: True if the fields are sent in the query string, False for the body.
         end_format: Datetime format of the expiry; None if the API sends a lifetime in seconds.
         known: Token of an earlier run with its expiry; None if there is none.
-        keep_in: Config paths at which the token and its expiry are stored; None stores nothing.
+        keep_in: Config paths at which the access token, its expiry and the refresh token are
+            stored; None stores only a refresh token that replaces one in the config.
         client_secret: Client secret, which is removed from messages.
     """
 
@@ -199,7 +201,7 @@ class CachedToken(OAuthAuthenticator):
         in_query: bool,
         end_format: str | None,
         known: tuple[str, datetime | None] | None,
-        keep_in: tuple[Sequence[str], Sequence[str]] | None,
+        keep_in: tuple[Sequence[str], Sequence[str], Sequence[str]] | None,
         client_secret: str | None,
     ) -> None:
         super().__init__(
@@ -213,6 +215,8 @@ class CachedToken(OAuthAuthenticator):
         self._in_query = in_query
         self._end_format = end_format
         self._keep_in = keep_in
+        if keep_in is not None:
+            self._refresh_token_settings = {str(key) for key in keep_in[2][-1:]}
         self._is_fixed = endpoint is None and known is not None
         if known is not None:
             self._restore_token(*known)
@@ -259,8 +263,12 @@ class CachedToken(OAuthAuthenticator):
             listener(self._store_token)
 
     def _store_token(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a copy of the config settings with the token and its expiry, for the next run."""
-        token_path, end_path = self._keep_in or ((), ())
+        """Return a copy of the config settings with the tokens and the expiry, for the next run."""
+        token_path, end_path, refresh_path = self._keep_in or ((), (), ())
         ends_at = (self.last_refreshed or utc_now()) + timedelta(seconds=self.expires_in or 0)
         renewed = replace_path(settings, token_path, self.access_token)
-        return replace_path(renewed, end_path, ends_at.isoformat())
+        renewed = replace_path(renewed, end_path, ends_at.isoformat())
+        if self.refresh_token is None:
+            return renewed
+        tokens = get_refresh_tokens(self._tap, self._own_refresh_tokens)
+        return replace_path(renewed, refresh_path, tokens.get_latest(self.refresh_token))

@@ -14,9 +14,11 @@ import requests
 from tap_core.authenticators import AccessTokenError
 from tap_core.authenticators.token_renewal import renew_access_token
 from tap_core.exceptions import FatalAPIError
+from tap_core.manifest.dpath import make_getter
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import Authenticator
 from tap_core.parsing.datetimes import utc_now
+from tap_core.singerlib.json import replace_path
 from tests.authenticators.logins import Stream
 from tests.http.server import Reply, serving
 from tests.manifest.pieces import Sender, made
@@ -324,6 +326,27 @@ def test_refreshed_tokens_are_written_to_the_config_and_reused(server):
     assert (kept["access_token"], kept["refresh_token"]) == ("t1", "r1")
     assert kept["token_expiry_date"] > utc_now().isoformat()
     assert [form(asked)["refresh_token"] for asked in server.asked] == ["r0"]
+
+
+@pytest.mark.parametrize("path", [["renewal"], ["login", "tokens", "key"]])
+@pytest.mark.parametrize("is_set", [True, False])
+def test_new_refresh_token_is_stored_at_its_config_path(server, tmp_path, path, is_set):
+    """The name of the setting need not contain refresh_token, and the setting may be missing."""
+    server.answers(Reply({"access_token": "t1", "expires_in": 3600, "refresh_token": "r1"}))
+    text = UPDATER.replace("{}", json.dumps({"refresh_token_config_path": path}))
+    text = text.replace("config.credentials.refresh_token", "config.first or 'r0'")
+    login = {"client_id": "me", "client_secret": "s3cret", "other": "r0"}
+    settings = {"url": server.url, "credentials": login}
+    tap = Tap(replace_path(settings, path, "r0") if is_set else settings)
+    tap.config_file = tmp_path / "config.json"
+    tap.config_file.write_text(json.dumps(tap.settings), encoding="utf-8")
+    auth = made(text, Authenticator, **tap.settings).auth(Sender())
+    auth.attach(Stream(_tap=tap))
+    auth(requests.Request("GET", "http://api").prepare())
+    assert make_getter(path)(tap.settings) == "r1"
+    assert tap.settings["credentials"]["other"] == "r0"
+    written = json.loads(tap.config_file.read_text(encoding="utf-8"))
+    assert written == (replace_path(settings, path, "r1") if is_set else settings)
 
 
 def test_token_request_uses_the_newest_refresh_token(server):

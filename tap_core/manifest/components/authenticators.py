@@ -392,7 +392,11 @@ class OAuthAuthenticator:
             known=self._configured_token,
             keep_in=None
             if updater is None
-            else (updater.access_token_config_path, updater.token_expiry_date_config_path),
+            else (
+                updater.access_token_config_path,
+                updater.token_expiry_date_config_path,
+                updater.refresh_token_config_path,
+            ),
             client_secret=self.client_secret,
         )
 
