@@ -386,6 +386,5 @@ class ManifestReader(WindowReader):
         ``saw_all`` is True if all slices were read.
         """
         super().complete(saw_all=saw_all)
-        has_global = self._components.has_global_cursor and self.stream.incremental_sync
-        self._slices.complete(has_global_cursor=bool(has_global))
+        self._slices.complete(has_global_cursor=self.stream.has_global_cursor)
         self.stream._client.counter.exit()

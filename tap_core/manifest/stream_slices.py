@@ -168,20 +168,21 @@ class StreamSlices:
         """
         stream = self._stream
         get_stream_state(stream)  # writes the records that were read
-        is_kept = has_global_cursor and self._keep_global_cursor()
-        if self.store_parent_states() or is_kept:
+        if self.store_shared_state(has_global_cursor=has_global_cursor):
             stream._tap.document.touch(stream.name)
             stream._tap.run.checkpoint(required=True)
 
-    def store_parent_states(self) -> bool:
-        """Store the parent streams' states in this stream's state; return True if it has changed.
+    def store_shared_state(self, *, has_global_cursor: bool) -> bool:
+        """Store the parent streams' states and the global cursor; return True if one has changed.
 
         The lookback window of an airbyte-cdk state is removed, because all slices were read.
         """
+        is_kept = has_global_cursor and self._keep_global_cursor()
         state = self._stream.state_manager.stream_state
         if self._parents:
             state["parent_state"] = self._parents
-        return state.pop(LOOKBACK_WINDOW_KEY, None) is not None or bool(self._parents)
+        is_removed = state.pop(LOOKBACK_WINDOW_KEY, None) is not None
+        return is_kept or is_removed or bool(self._parents)
 
     def _keep_global_cursor(self) -> bool:
         """Store the latest bookmark of all slices as the global cursor, and return True.

@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import pytest
@@ -147,6 +148,33 @@ def test_global_cursor_of_an_airbyte_cdk_state_is_used(tmp_path: Path):
             state = {"bookmarks": {"items": theirs}}
             run(path, server, state=state, config={"kinds": ["a", "d"]}, changes=changes)
             assert since(server) == {"a": ROWS["b"], "d": begin}
+
+
+def test_new_slices_of_a_parent_start_at_its_global_cursor(tmp_path: Path):
+    """The parent's global cursor is part of the parent state in the child's state."""
+    parent = stream("items", "/{{ stream_slice.kind }}", retriever=SLICES, more=CURSOR)
+    router = f"""
+partition_router:
+  type: SubstreamPartitionRouter
+  parent_stream_configs:
+    - type: ParentStreamConfig
+      incremental_dependency: true
+      parent_key: id
+      partition_field: item
+      stream:
+{indent(parent, "        ").replace("- type", "  type", 1)}
+"""
+    child = stream("parts", "/parts", retriever=router, more=CURSOR)
+    path = manifest(tmp_path, child)
+    with serving() as server:
+        answering(server)
+        first = read(path, server, "ab", changes=GLOBAL)
+        parent_state = first.state["bookmarks"]["parts"]["parent_state"]["items"]
+        stored = parent_state["global_cursor"]
+        assert stored["replication_key_value"] == ROWS["a"]
+        read(path, server, "abd", first, changes=GLOBAL)
+        begin = earlier(ROWS["a"], stored["lookback_window"])
+        assert since(server)["d"] == begin
 
 
 @pytest.mark.parametrize(
