@@ -386,5 +386,5 @@ class ManifestReader(WindowReader):
         ``saw_all`` is True if all slices were read.
         """
         super().complete(saw_all=saw_all)
-        self._slices.complete(has_global_cursor=self.stream.has_global_cursor)
+        self._slices.complete(has_global_cursor=self._components.has_global_cursor)
         self.stream._client.counter.exit()

@@ -226,13 +226,8 @@ class ManifestStream(Stream):
         if self._resume_document is None:
             return None
         self.state_manager.finalize_state()
-        self._slices.store_shared_state(has_global_cursor=self.has_global_cursor)
+        self._slices.store_shared_state(has_global_cursor=self.components.has_global_cursor)
         return self._resume_document.stream_state(self.name)
-
-    @property
-    def has_global_cursor(self) -> bool:
-        """True if the latest bookmark of all slices is stored, at which new slices start."""
-        return self.components.has_global_cursor and bool(self.incremental_sync)
 
     def find_parent_state(self, parent: str) -> Any:
         """Return the state of the parent stream ``parent`` that this stream has stored.
