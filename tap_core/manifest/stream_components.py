@@ -151,7 +151,8 @@ class StreamComponents:
     @property
     def has_global_cursor(self) -> bool:
         """True if new slices start at the latest bookmark of all slices, not at the start date."""
-        return self._shared.overrides.get(_NEW_SLICES) == "global_cursor"
+        is_wanted = self._shared.overrides.get(_NEW_SLICES) == "global_cursor"
+        return is_wanted and self.datetime_cursor is not None
 
     @property
     def cursor_field(self) -> str | None:

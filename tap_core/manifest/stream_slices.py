@@ -196,7 +196,7 @@ class StreamSlices:
             for entry in manager.get_state_partitions() or ()
             if entry.get("replication_key") == key and "replication_key_value" in entry
         ]
-        if not values or self._started_at is None or self._stream.incremental_sync is None:
+        if not values or self._started_at is None:
             return False
         latest = values[0]
         for value in values[1:]:
