@@ -38,6 +38,7 @@ __all__ = [
     "Retriever",
     "TemplateScope",
     "Transformation",
+    "find_variable_names",
     "resolve",
     "resolve_mapping",
 ]
@@ -101,6 +102,16 @@ def resolve(value: Any, scope: TemplateScope) -> Any:
     if value.__class__ is list:
         return [resolve(item, scope) for item in value]
     return value
+
+
+def find_variable_names(value: Any) -> frozenset[str]:
+    """Return the names of the variables that templates in a value use, at all nesting levels."""
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list):
+        return frozenset[str]().union(*map(find_variable_names, value))
+    template = getattr(value, "template", None)
+    return template.names if template is not None else frozenset()
 
 
 def resolve_mapping(value: Any) -> dict[str, Any]:

@@ -13,10 +13,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from tap_core.manifest.components.resolvers import find_variable_names
 from tap_core.manifest.dpath import find_all, make_locator, set_at
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.interfaces import TemplateScope, resolve
+from tap_core.manifest.interfaces import TemplateScope, find_variable_names, resolve
 from tap_core.manifest.loader import parse_value
 from tap_core.manifest.nodes import UNKNOWN, ListNode, MappingNode, to_nodes, to_plain
 from tap_core.manifest.parameters import expand_component, expand_parameters

@@ -23,6 +23,7 @@ from tap_core.manifest.interfaces import (
     InterpolatedValue,
     Page,
     TemplateScope,
+    find_variable_names,
     resolve,
 )
 
@@ -130,8 +131,7 @@ class CursorPagination:
     def __post_init__(self) -> None:
         """Raise ManifestError if a template uses ``next_page_token``, which it is to determine."""
         for name in ("cursor_value", "stop_condition"):
-            template = getattr(getattr(self, name), "template", None)
-            if template is not None and "next_page_token" in template.names:
+            if "next_page_token" in find_variable_names(getattr(self, name)):
                 raise ManifestError(
                     f"The template of `{name}` uses `next_page_token`, which is not available"
                     " there: use `response`, `headers` or `last_record`."

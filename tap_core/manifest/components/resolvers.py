@@ -18,6 +18,7 @@ from tap_core.manifest.interfaces import (
     Condition,
     InterpolatedValue,
     TemplateScope,
+    find_variable_names,
     resolve,
 )
 from tap_core.manifest.literals import get_literal_types
@@ -34,7 +35,6 @@ __all__ = [
     "RecordReader",
     "StreamConfig",
     "StreamParametersDefinition",
-    "find_variable_names",
 ]
 
 _COMMON_NAMES: Final = frozenset(
@@ -237,16 +237,6 @@ class DynamicDeclarativeStream:
     )
     name: str = ""
     use_parent_parameters: bool = True
-
-
-def find_variable_names(value: Any) -> frozenset[str]:
-    """Return the names of the variables that templates in a value use, at all nesting levels."""
-    if isinstance(value, dict):
-        value = [*value, *value.values()]
-    if isinstance(value, list):
-        return frozenset[str]().union(*map(find_variable_names, value))
-    template = getattr(value, "template", None)
-    return template.names if template is not None else frozenset()
 
 
 def _expand_entry(entry: Any) -> Any:
