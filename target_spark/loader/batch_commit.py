@@ -677,7 +677,7 @@ class BatchWriter:
         if is_remote_session(spark) or not is_small or request.older_schemas:
             return None
         frame = read_local_frame(
-            spark, _paths(request), table_schema, self._make_batch_metadata(request)
+            spark, _list_paths(request.batches), table_schema, self._make_batch_metadata(request)
         )
         if frame is None:
             return None
@@ -943,16 +943,12 @@ def _read_if_small(
     count, nbytes = request.count, request.nbytes
     if count > _SMALL_ROWS or nbytes > _SMALL_BYTES or request.has_large_rows:
         raise UnsupportedBatchError(f"a batch of {count} rows and {nbytes} bytes is large")
-    return read_arrow_batch(_paths(request), table_schema, metadata)
+    return read_arrow_batch(_list_paths(request.batches), table_schema, metadata)
 
 
 def _describe_creation(table: Table, table_schema: TableSchema) -> str:
     columns = ", ".join(f"{quote(name)} {ddl}" for name, ddl in table_schema.types.items())
     return f"table {table.name} would be created: {columns}"
-
-
-def _paths(request: CommitRequest) -> list[str]:
-    return _list_paths(request.batches)
 
 
 def _list_paths(batches: Iterable[Batch]) -> list[str]:

@@ -134,8 +134,8 @@ class Batch:
         starts: If several Spark workers have written the rows, the ordinal of the first row of each
             input partition, by partition number. Else empty.
         has_large_rows: True if a row has 2 MiB or more.
-        table_schema: For a batch of an overwrite, the table schema at the time when it was closed,
-            if the rows cannot be written with the stream's newest table schema. Else None.
+        table_schema: The stream's table schema when a batch of an overwrite was closed. None if the
+            rows can be written with the stream's newest table schema, and for all other batches.
     """
 
     stream: StreamId
