@@ -17,7 +17,7 @@ from decimal import Decimal
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from msgspec import to_builtins
+from msgspec import json, to_builtins
 
 from tap_core.exceptions import DiscoveryError, EmptySchemaTypeError
 from tap_core.parsing.datetimes import format_iso
@@ -61,6 +61,7 @@ SCHEMA_NAME: Final = "The schema of the stream"
 _UNCHANGED: frozenset[type] = frozenset((str, int, bool, NoneType))
 """Types whose values are JSON values of any schema, except of one that allows only booleans."""
 
+_encode_schema: Final = json.Encoder(enc_hook=repr).encode
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _ZERO_BIT = b"\x00"
 
@@ -128,10 +129,26 @@ def conform_record_data_types(
 ) -> Record:
     """Return a copy of a record with its values converted to the types of the schema.
 
-    A warning is logged about dropped properties. The schema is compiled at each call, so use
-    `compile_conformer` for many records.
+    A warning is logged about dropped properties, once for each combination of names.
     """
-    return compile_conformer(schema, level, warn_once(stream_name, logger))(record)
+    conversion = get_primitive_conversion()
+    return _get_conformer(_encode_schema(schema), level, stream_name, logger, conversion)(record)
+
+
+@functools.lru_cache(maxsize=256)
+def _get_conformer(
+    schema: bytes,
+    level: TypeConformanceLevel,
+    stream_name: str,
+    logger: logging.Logger,
+    _conversion: Callable[[Any, JsonSchema], Any],
+) -> Callable[[Record], Record]:
+    """Return the function that converts records for `conform_record_data_types`, from the cache.
+
+    ``schema`` is the schema as JSON, because the caller may change the dict between two calls. The
+    last argument, the result of `get_primitive_conversion`, is part of the key of the cache.
+    """
+    return compile_conformer(json.decode(schema), level, warn_once(stream_name, logger))
 
 
 def warn_once(stream_name: str, logger: logging.Logger) -> UnmappedCallback:

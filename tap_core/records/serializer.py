@@ -77,7 +77,8 @@ class RecordSerializer:
     A call deletes deselected properties, converts values and encodes the record. A loop can avoid
     most calls, for speed: if ``serializer.fits(record)`` returns True, the record needs no
     conversion and can be passed directly to ``serializer.encode``. A call of the serializer may
-    replace ``fits``, so the loop must read this attribute again after each call.
+    replace ``fits``, so the loop must read this attribute again after each call. `serialize` does
+    the same for a single record.
 
     ``fits`` is compiled for the properties of a sample record. If later records have other
     properties, ``fits`` is compiled again after 16 such records, then after 256, and so on.
@@ -125,6 +126,15 @@ class RecordSerializer:
         except ENCODING_ERRORS:
             return self._encode_slowly(record)
 
+    def serialize(self, record: Record) -> Any:
+        """Return the encoded record like a call, but without conversion if the record ``fits``."""
+        if not self.fits(record):
+            return self(record)
+        try:
+            return self.encode(record)
+        except ENCODING_ERRORS:
+            return self._encode_slowly(record)
+
 
 class TypedRecordSerializer(RecordSerializer):
     """Serializer for an encoder that uses the type of each property, such as Fivetran's.
@@ -143,13 +153,6 @@ class TypedRecordSerializer(RecordSerializer):
     def __call__(self, record: Record) -> Any:
         """Return the record encoded with ``encode_slowly``, which accepts values of any type."""
         return self._encode_slowly(record)
-
-    def body(self, record: Record) -> Any:
-        """Return a record encoded with ``encode`` or, if this fails, with ``encode_slowly``."""
-        try:
-            return self.encode(record)
-        except ENCODING_ERRORS:
-            return self._encode_slowly(record)
 
 
 def compile_serializer(
@@ -239,17 +242,7 @@ def compile_record_encoder(encode: RecordBodyEncoder) -> RecordBodyEncoder:
         return _encode_converted(record, encode)
 
     rule = build_object_rule({}, TypeConformanceLevel.NONE)
-    serializer = RecordSerializer(RecordChecks(rule, {}, None), encode_slowly, encode)
-
-    def encode_any(record: Record) -> Any:
-        if not serializer.fits(record):
-            return serializer(record)
-        try:
-            return encode(record)
-        except ENCODING_ERRORS:
-            return encode_slowly(record)
-
-    return encode_any
+    return RecordSerializer(RecordChecks(rule, {}, None), encode_slowly, encode).serialize
 
 
 def encode_record(record: Record, encode: RecordBodyEncoder) -> Any:

@@ -57,7 +57,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return an attribute of this package, imported from the module that defines it.
+    """Import an attribute of this package on first access, from the module that defines it.
 
     Raises:
         AttributeError: The name is not in ``__all__``.
@@ -68,8 +68,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "exceptions":
         return import_module("tap_core.singerlib.exceptions")
-    for module in ("singerlib.catalog", "singerlib.messages", "singerlib.schema"):
-        home = import_module(f"tap_core.{module}")
-        if hasattr(home, name):
-            return getattr(home, name)
-    return getattr(import_module("tap_core.parsing.datetimes"), name)
+    paths = ("singerlib.catalog", "singerlib.messages", "singerlib.schema", "parsing.datetimes")
+    modules = (import_module(f"tap_core.{path}") for path in paths)
+    value = next(getattr(module, name) for module in modules if hasattr(module, name))
+    globals()[name] = value
+    return value

@@ -862,6 +862,7 @@ Stream._HOOKS = {
         *OVERRIDABLE_HOOKS,
         *BATCH_HOOKS,
         "_generate_schema_messages",
+        "_sync_children",
         "generate_child_contexts",
         "get_child_context",
         "partitions",

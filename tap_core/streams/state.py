@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from tap_core import sync
 from tap_core.exceptions import StreamSetupError
 from tap_core.parsing.iso8601 import parse_instant
 from tap_core.redaction import is_secret
@@ -18,7 +19,6 @@ from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
 from tap_core.state.bookmarks import get_state_partitions_list
 from tap_core.state.manager import StreamStateManager
 from tap_core.state.partition_limit import resolve_limit
-from tap_core.state.replication_key_path import make_getter
 from tap_core.sync.replication_errors import missing_replication_key, require_replication_key
 
 if TYPE_CHECKING:
@@ -156,8 +156,9 @@ def advance_bookmark(stream: SyncStream, record: Record, context: Context | None
         return
     key = require_replication_key(stream.name, stream.replication_key)
     manager = stream.state_manager
+    get_key = sync.plan.get_plan(stream).get_key
     try:
-        value = make_getter(stream.replication_path)(record)
+        value = record[key] if get_key is None else get_key(record)
     except KeyError:
         if not manager.order.is_declared:
             raise missing_replication_key(stream.name, key, record) from None

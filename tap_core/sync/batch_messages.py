@@ -109,6 +109,10 @@ def iterate_processed_records(stream: SyncStream, context: Context | None) -> It
             " for all. Use a built-in format, or override get_batches()."
         )
     for record in stream._sync_records(context, write_messages=False):
-        bodies = [plan.serializer(record)] if plan.mapped is None else plan.mapped.bodies(record)
+        bodies = (
+            [plan.serializer.serialize(record)]
+            if plan.mapped is None
+            else plan.mapped.bodies(record)
+        )
         for body in bodies:
             yield _decode(body) if isinstance(body, bytes) else body

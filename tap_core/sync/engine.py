@@ -74,8 +74,10 @@ __all__ = [
     "end_partition",
     "end_records",
     "get_contexts",
+    "handle_key_error",
     "lock_context",
     "open_child_pool",
+    "open_cursor",
     "sync_context",
     "sync_partition",
     "sync_stream",
@@ -418,7 +420,7 @@ def sync_partition(
     with lock_context(stream, run, context):
         bookmark = begin_partition(stream, context, signpost)
         records = _read_records(stream, run, plan, context, bookmark)
-        with closing_records(stream, records), _open_cursor(stream, run, context) as cursor:
+        with closing_records(stream, records), open_cursor(stream, run, context) as cursor:
             if stream.selected:
                 write = _write if plan.mapped is None else _write_mapped
                 done = write(_WriteArguments(stream, run, plan, cursor, tally), records, done)
@@ -547,7 +549,7 @@ def _write(arguments: _WriteArguments, records: Iterable[Any], done: int) -> int
                 else:
                     cursor.advance(value)
             except (KeyError, InvalidStreamSortException) as error:
-                _handle_key_error(stream, cursor, error, record, done, start)
+                handle_key_error(stream, cursor, error, record, done, start)
         size += len(body)
         if done >= stop or size >= max_bytes:
             run.buffered_bytes = size
@@ -586,7 +588,7 @@ def _write_mapped(arguments: _WriteArguments, records: Iterable[Any], done: int)
                 try:
                     cursor.advance(get_key(record))
                 except (KeyError, InvalidStreamSortException) as error:
-                    _handle_key_error(stream, cursor, error, record, done, start)
+                    handle_key_error(stream, cursor, error, record, done, start)
             if done >= stop or run.buffered_bytes >= run.chunk_bytes:
                 tally.count_read(done - counted)
                 counted = done
@@ -630,7 +632,7 @@ def get_contexts(stream: SyncStream, context: Context | None) -> Iterator[Contex
 
 
 @contextmanager
-def _open_cursor(
+def open_cursor(
     stream: SyncStream, run: SyncRun, context: Context | None
 ) -> Iterator[BookmarkCursor | None]:
     """Context manager that yields the cursor for advancing the bookmark of a partition.
@@ -728,7 +730,7 @@ def end_records(stream: SyncStream, context: Context | None, *, write: bool = Tr
         stream._write_state_message()
 
 
-def _handle_key_error(
+def handle_key_error(
     stream: SyncStream,
     cursor: BookmarkCursor,
     error: Exception,

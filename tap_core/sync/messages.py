@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 
 from tap_core.parsing.datetimes import utc_now
 from tap_core.protocols.singer.event_conversion import to_event
-from tap_core.records.conform import conform_record_data_types
-from tap_core.records.prune import pop_deselected_record_properties
 from tap_core.singerlib.messages import (
     ActivateVersionMessage,
     Message,
@@ -21,10 +19,9 @@ from tap_core.singerlib.messages import (
     SchemaMessage,
     SDKBatchMessage,
 )
-from tap_core.state.replication_key_path import copy_path
 from tap_core.sync.overridable_loop import write_record
 from tap_core.sync.override_detection import is_overridden
-from tap_core.sync.plan import get_plan, get_transforms, is_key_deselected
+from tap_core.sync.plan import get_plan, get_transforms
 
 if TYPE_CHECKING:
     from tap_core.batch.encodings import BaseBatchFileEncoding
@@ -64,22 +61,11 @@ def generate_record_messages(stream: SyncStream, record: Record) -> Iterator[Rec
     """Yield the RECORD messages for a record: one for each output stream of its stream maps.
 
     The record is first converted to the types of the schema. Deselected properties are deleted from
-    ``record`` itself.
+    ``record`` itself, except the replication key, which the bookmark needs.
     """
-    if is_key_deselected(stream):
-        path = stream.replication_path
-        record = copy_path(path, record)  # the bookmark needs the key in the author's record
-    pop_deselected_record_properties(record, stream.schema, stream.mask)
-    conformed = conform_record_data_types(
-        stream_name=stream.name,
-        record=record,
-        schema=stream.effective_schema,
-        level=stream.TYPE_CONFORMANCE_LEVEL,
-        logger=stream.logger,
-    )
-    if conformed is record:
-        conformed = dict(record)  # a map may change the record, which belongs to the author
-    for name, transform in get_transforms(stream):
+    plan = get_plan(stream)
+    conformed = plan.conform(record)
+    for name, transform in get_transforms(stream, plan):
         mapped = transform(conformed)
         if mapped is not None:
             yield RecordMessage(
@@ -123,10 +109,9 @@ def write_schema_message(stream: SyncStream) -> None:
 
 def write_record_message(stream: SyncStream, record: Record) -> None:
     """Add a record to the output buffer. Records are written in the order of these calls."""
-    if is_overridden(stream, "_generate_record_messages") or is_overridden(
-        stream._tap, "write_message"
-    ):
+    plan = get_plan(stream)
+    if plan.makes_messages:
         write_messages(stream, stream._generate_record_messages(record))
     else:
-        write_record(stream, record)
+        write_record(stream, plan, record)
     stream.state_manager.is_flushed = False

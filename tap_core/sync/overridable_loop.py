@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from tap_core.exceptions import (
@@ -18,16 +19,20 @@ from tap_core.exceptions import (
     MaxRecordsLimitException,
 )
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
+from tap_core.state.replication_key_path import make_getter
 from tap_core.sync.engine import (
     begin_partition,
     closing_records,
     end_partition,
     end_records,
     get_contexts,
+    handle_key_error,
     lock_context,
     open_child_pool,
+    open_cursor,
 )
 from tap_core.sync.metrics import record_metrics
+from tap_core.sync.override_detection import is_overridden
 from tap_core.sync.plan import get_plan
 from tap_core.sync.record_input import (
     as_record,
@@ -40,7 +45,9 @@ from tap_core.sync.resend_filter import make_resend_filter
 from tap_core.sync.state_frequency import state_is_due
 
 if TYPE_CHECKING:
+    from tap_core.state.bookmark_cursor import BookmarkCursor
     from tap_core.sync.interfaces import SyncStream
+    from tap_core.sync.plan import Plan
     from tap_core.sync.record_count import Tally
     from tap_core.sync.sync_run import SyncRun
     from tap_core.types import Context, Record
@@ -90,6 +97,8 @@ class _PartitionSync:
         self.write_messages = write_messages
         self._is_sent: Callable[[Any], bool] | None = None
         self._admits: Callable[[Record], bool] | None = None
+        self._cursor: BookmarkCursor | None = None
+        self._get_key = make_getter(stream.replication_path)
 
     def records(self, context: Context | None, bookmark: Context | None) -> Iterator[Record]:
         """Process each record of a partition with the stream's overridable methods, then yield it.
@@ -103,8 +112,22 @@ class _PartitionSync:
         self._is_sent = make_resend_filter(stream, context)
         self._admits = stream._context_reader.begin(context)
         results = self.run.guarded(call_get_records(stream, context))
-        with closing_records(stream, results):
+        with closing_records(stream, results), self._open_cursor(context) as self._cursor:
             yield from self._process_results(results, context, child_context, bookmark)
+
+    def _open_cursor(
+        self, context: Context | None
+    ) -> AbstractContextManager[BookmarkCursor | None]:
+        """Return a context manager that yields the cursor for the bookmark of a partition.
+
+        It yields None if the bookmark must be advanced by ``_increment_stream_state``, because the
+        stream overrides that method, or because threads sync its child streams.
+        """
+        stream = self.stream
+        is_replaced = is_overridden(stream, "_increment_stream_state", "state_manager")
+        if is_replaced or stream.name in self.run.child_pools:
+            return nullcontext()
+        return open_cursor(stream, self.run, context)
 
     def _process_results(
         self,
@@ -125,10 +148,12 @@ class _PartitionSync:
             if record is None or (self._admits is not None and not self._admits(record)):
                 continue
             try:
-                yield from self._write(record, context, child_context, bookmark)
+                is_written = self._write(record, context, child_context, bookmark)
             except InvalidStreamSortException as error:
                 log_sort_error(stream, error, context, self.done + 1, self._done_before)
                 raise
+            if is_written:
+                yield record
             self.done += 1
 
     def _write(
@@ -137,24 +162,35 @@ class _PartitionSync:
         context: Context | None,
         child_context: Context | None,
         bookmark: Context | None,
-    ) -> Iterator[Record]:
+    ) -> bool:
+        """Process one record; return True if it is written, or if the caller must write it."""
         stream = self.stream
         stream._process_record(record, child_context=child_context, partition_context=bookmark)
         child_pool = self.run.child_pools.get(stream.name)
         if child_pool is not None:  # the overridden methods advance the bookmark at once
             child_pool.drain()
         if not stream.selected or (self._is_sent is not None and self._is_sent(record)):
-            return
+            return False
         with self.run.delaying_stop():  # a stop here would leave a written row uncounted
             if self.write_messages:
                 stream._write_record_message(record)
             else:  # before the bookmark advances, since another thread may then write a state
                 self.run.files.block_states(stream.name)
             self.tally.count_read(1)
-        stream._increment_stream_state(record, context=context)
+        self._advance_bookmark(record, context)
         if self.write_messages and self._is_state_due():
             stream._write_state_message()
-        yield record
+        return True
+
+    def _advance_bookmark(self, record: Record, context: Context | None) -> None:
+        if self._cursor is None:
+            self.stream._increment_stream_state(record, context=context)
+            return
+        try:
+            self._cursor.advance(self._get_key(record))
+        except KeyError as error:
+            position = self.done + 1
+            handle_key_error(self.stream, self._cursor, error, record, position, self._done_before)
 
     def _is_state_due(self) -> bool:
         done, frequency = self.done + 1, self.stream.STATE_MSG_FREQUENCY
@@ -162,19 +198,19 @@ class _PartitionSync:
         return state_is_due(self.stream, self.tally, done, next_state)
 
 
-def write_record(stream: SyncStream, record: Record) -> None:
-    """Encode one record of a stream, and add it to the buffered rows.
+def write_record(stream: SyncStream, plan: Plan, record: Record) -> None:
+    """Encode one record of a stream by its sync plan, and add it to the buffered rows.
 
     Deselected properties are removed and stream maps are applied first. If the buffer is then full,
     its rows are written.
     """
-    run, plan = stream._tap.run, get_plan(stream)
+    run = stream._tap.run
     before = run.open(plan)
     if not run.bodies:
         run.begin_chunk()
     record = as_record(record, stream.name)
     if plan.mapped is None:
-        body = plan.serializer(record)
+        body = plan.serializer.serialize(record)
         run.bodies.append(body)
         run.buffered_bytes += len(body)
     else:

@@ -11,15 +11,12 @@ __all__ = ["BATCH_HOOKS", "OVERRIDABLE_HOOKS", "get_member", "is_overridden"]
 
 OVERRIDABLE_HOOKS = (
     "_check_max_record_limit",
-    "_finalize_state",
     "_generate_record_messages",
     "_get_state_partition_context",
     "_increment_stream_state",
     "_process_record",
-    "_sync_children",
     "_sync_records",
     "_write_record_message",
-    "_write_state_message",
     "state_manager",
 )
 """Stream members that the fast path does not call."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tap_core.events import SchemaEvent, StreamId
@@ -41,7 +42,6 @@ __all__ = [
     "get_schemas",
     "get_stream_id",
     "get_transforms",
-    "is_key_deselected",
     "is_mapped",
 ]
 
@@ -60,8 +60,14 @@ class Plan(ChunkSource):
     are no stream maps, encodes it."""
     child_filter: Callable[[Record], bool] | None
     """Function that returns True for records whose children are synced; None to sync all."""
+    conform: Callable[[Record], Record]
+    """Function that returns a record as a new dict for a RECORD message: without deselected
+    properties, and with converted values. It is compiled at its first call."""
     uses_fast_path: bool
     """False if the stream overrides a method called per record (see `OVERRIDABLE_HOOKS`)."""
+    makes_messages: bool
+    """True if message objects are made of the records, for an override of
+    ``_generate_record_messages`` or ``Tap.write_message``."""
     post_processes: bool
     """True if the stream overrides ``post_process``."""
     syncs_children: bool
@@ -101,15 +107,20 @@ def _compile_plan(stream: SyncStream, run: SyncRun) -> Plan:
         mapped = compile_stream_maps(maps, serializer, encoders)
         child_filter = get_child_filter(maps)
     children = get_synced_children(stream)
+    makes_messages = is_overridden(stream, "_generate_record_messages") or is_overridden(
+        stream._tap, "write_message"
+    )
     return Plan(
         stream=get_stream_id(stream),
         schemas=schemas,
         serializer=serializer,
         mapped=mapped,
         child_filter=child_filter,
+        conform=_make_conformer(stream),
         uses_fast_path=stream.ABORT_AT_RECORD_COUNT is None
-        and not is_overridden(stream, *OVERRIDABLE_HOOKS)
-        and not is_overridden(stream._tap, "write_message"),
+        and not makes_messages
+        and not is_overridden(stream, *OVERRIDABLE_HOOKS),
+        makes_messages=makes_messages,
         post_processes=is_overridden(stream, "post_process"),
         syncs_children=bool(stream.child_streams)
         or is_overridden(stream, "get_child_context", "generate_child_contexts", "_sync_children"),
@@ -123,14 +134,14 @@ def _compile_plan(stream: SyncStream, run: SyncRun) -> Plan:
 
 
 def get_transforms(
-    stream: SyncStream,
+    stream: SyncStream, plan: Plan
 ) -> Sequence[tuple[str, Callable[[Record], Record | None]]]:
     """Return the stream maps of a stream, as (name of the output stream, function) pairs.
 
     The function is called with a record that has the types of the schema. It returns the mapped
     record, or None to drop it. Without stream maps it returns the record unchanged.
     """
-    if get_plan(stream).mapped is None:
+    if plan.mapped is None:
         return ((stream.name, lambda record: record),)
     return [(stream_map.stream_alias, stream_map.transform) for stream_map in stream.stream_maps]
 
@@ -173,14 +184,7 @@ def _compile_serializer(
     if make_encoder is not None and maps is None:
         unmapped = warn_once(stream.name, stream.logger)
         return make_encoder(schemas[0], stream.TYPE_CONFORMANCE_LEVEL, unmapped)
-    serializer = _compile_pruning_serializer(stream, run, maps)
-    if not is_key_deselected(stream):
-        return serializer
-    # Pruning deletes the key from the author's record, but the bookmark still needs it.
-    path = stream.replication_path
-    return RecordSerializer(
-        None, lambda record: serializer(copy_path(path, record)), serializer.encode
-    )
+    return _keep_key(stream, _compile_pruning_serializer(stream, run, maps))
 
 
 def _make_body_encoder(run: SyncRun, schema: SchemaEvent) -> RecordBodyEncoder:
@@ -191,10 +195,66 @@ def _make_body_encoder(run: SyncRun, schema: SchemaEvent) -> RecordBodyEncoder:
     make_encoder = run.outbox.make_encoder
     if make_encoder is None:
         return compile_record_encoder(run.protocol_writer.encode)
-    return make_encoder(schema, TypeConformanceLevel.NONE, lambda _names: None).body
+    return make_encoder(schema, TypeConformanceLevel.NONE, lambda _names: None).serialize
 
 
-def is_key_deselected(stream: SyncStream) -> bool:
+def _compile_pruning_serializer(
+    stream: SyncStream, run: SyncRun, maps: Sequence[StreamMap] | None
+) -> RecordSerializer:
+    if maps is not None:
+        return _compile_conformer(stream, copies=any(stream_map.may_mutate for stream_map in maps))
+    return compile_serializer(
+        schema=stream.effective_schema,
+        mask=stream.mask,
+        level=stream.TYPE_CONFORMANCE_LEVEL,
+        encode=run.protocol_writer.encode,
+        unmapped=warn_once(stream.name, stream.logger),
+        schema_name=_get_schema_name(stream),
+    )
+
+
+def _compile_conformer(stream: SyncStream, *, copies: bool) -> RecordSerializer:
+    return compile_conformer_only(
+        schema=stream.effective_schema,
+        mask=stream.mask,
+        level=stream.TYPE_CONFORMANCE_LEVEL,
+        unmapped=warn_once(stream.name, stream.logger),
+        copies=copies,
+        schema_name=_get_schema_name(stream),
+    )
+
+
+def _get_schema_name(stream: SyncStream) -> str:
+    """Return the beginning of an error message about the schema of a stream."""
+    origin = "" if stream._input_schema is None else " in the catalog"
+    return f"The schema of stream '{stream.name}'{origin}"
+
+
+def _make_conformer(stream: SyncStream) -> Callable[[Record], Record]:
+    """Return the function `Plan.conform` of a stream."""
+    compile_once = cache(lambda: _keep_key(stream, _compile_conformer(stream, copies=False)))
+
+    def conform(record: Record) -> Record:
+        conformed = compile_once().serialize(record)
+        return dict(record) if conformed is record else conformed
+
+    return conform
+
+
+def _keep_key(stream: SyncStream, serializer: RecordSerializer) -> RecordSerializer:
+    """Return a serializer that does not delete a deselected replication key from the tap's record.
+
+    The bookmark needs the key.
+    """
+    if not _is_key_deselected(stream):
+        return serializer
+    path = stream.replication_path
+    return RecordSerializer(
+        None, lambda record: serializer(copy_path(path, record)), serializer.encode
+    )
+
+
+def _is_key_deselected(stream: SyncStream) -> bool:
     """Return True if the replication key is deselected, so that records are sent without it.
 
     Under Airbyte a user may deselect the key. Under Singer it is always selected.
@@ -205,31 +265,6 @@ def is_key_deselected(stream: SyncStream) -> bool:
         if not stream.mask[crumb]:
             return True
     return False
-
-
-def _compile_pruning_serializer(
-    stream: SyncStream, run: SyncRun, maps: Sequence[StreamMap] | None
-) -> RecordSerializer:
-    unmapped = warn_once(stream.name, stream.logger)
-    origin = "" if stream._input_schema is None else " in the catalog"
-    schema_name = f"The schema of stream '{stream.name}'{origin}"
-    if maps is not None:
-        return compile_conformer_only(
-            schema=stream.effective_schema,
-            mask=stream.mask,
-            level=stream.TYPE_CONFORMANCE_LEVEL,
-            unmapped=unmapped,
-            copies=any(stream_map.may_mutate for stream_map in maps),
-            schema_name=schema_name,
-        )
-    return compile_serializer(
-        schema=stream.effective_schema,
-        mask=stream.mask,
-        level=stream.TYPE_CONFORMANCE_LEVEL,
-        encode=run.protocol_writer.encode,
-        unmapped=unmapped,
-        schema_name=schema_name,
-    )
 
 
 def _make_schemas(stream: SyncStream, maps: Sequence[StreamMap] | None) -> tuple[SchemaEvent, ...]:

@@ -59,7 +59,7 @@ def check_record(record: Any, stream: str) -> None:
 
     The message names the stream and the type of the value, but does not contain the value.
     """
-    if record is not None and not isinstance(record, Mapping):
+    if record.__class__ is not dict and record is not None and not isinstance(record, Mapping):
         raise FatalSyncError(
             f"Stream '{stream}': a record must be a dict, but the stream returned a value of type"
             f" '{type(record).__name__}': yield one dict for each record from get_records,"

@@ -261,13 +261,14 @@ class SyncRun:
 
     def reload_bookmarks(self) -> None:
         """Reset this thread's cursors to the bookmarks in the state, which other code changed."""
-        with self.outbox.lock:
-            for cursor in self.cursors:
-                cursor.reload()
+        if self.cursors:
+            with self.outbox.lock:
+                for cursor in self.cursors:
+                    cursor.reload()
 
     def emit(self, event: Event) -> None:
         """Write an event, such as a schema, to the output. Buffered rows are written first."""
-        self.settle()
+        self.flush()
         self._check_output()
         with self.delaying_stop(), self.outbox.lock:
             self.outbox.emit(event)

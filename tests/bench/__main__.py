@@ -53,6 +53,7 @@ BENCHMARKS = {
     "narrow": Benchmark(taps.narrow, 200_000, 3),
     "nested": Benchmark(taps.nested, 200_000, 3),
     "wide": Benchmark(taps.wide, 50_000, 3),
+    "hooks": Benchmark(taps.hooks, 100_000, 3),
     "maps": Benchmark(taps.maps, 50_000, 3),
     "partitions": Benchmark(taps.partitions, 100_000, 3),
     "children": Benchmark(taps.children, 200_000, 3),

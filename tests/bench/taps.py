@@ -14,7 +14,7 @@ from tests.bench.programs import generator
 from tests.bench.programs_under_test import bare_program, our_program, peer_program, write_json
 from tests.bench.table import Row
 
-__all__ = ["children", "discover", "maps", "narrow", "nested", "partitions", "wide"]
+__all__ = ["children", "discover", "hooks", "maps", "narrow", "nested", "partitions", "wide"]
 
 MEBIBYTE = 1 << 20
 SINGER, MSGSPEC, AIRBYTE = "singer_sdk", "singer_sdk, msgspec writer", "airbyte-cdk"
@@ -74,6 +74,27 @@ def nested(folder: Path, records: int, rounds: int) -> Iterator[Row]:
     title = f"tap, {records:,} records of 8 columns, nested objects in one"
     yield _compare_cpu(title, SINGER, runs, 15)
     yield Row(title, BARE, runs["ours"].cpu, runs[BARE].cpu, "of theirs", 1.7)
+
+
+def hooks(folder: Path, records: int, rounds: int) -> Iterator[Row]:
+    """The narrow tap with overrides of singer_sdk's hooks, which call the overridden method."""
+    limits = {
+        "_write_state_message": ("state-hook", 5),
+        "_process_record": ("record-hook", 2.5),
+        "_increment_stream_state": ("bookmark-hook", 1.5),
+        "_generate_record_messages": ("message-hook", 1),
+    }
+    for hook, (stream, limit) in limits.items():
+        config = _write_config(folder, stream, records)
+        programs = {"ours": _our_tap(config), SINGER: _singer_tap(config)}
+        for name, program in programs.items():
+            output = folder / "output"
+            run(program, output)
+            checks.compare_rows(
+                name, checks.read_singer_records(output, stream), generator.narrow(records)
+            )
+        runs = in_turns(programs, rounds)
+        yield _compare_cpu(f"tap that overrides {hook}, {records:,} records", SINGER, runs, limit)
 
 
 def wide(folder: Path, records: int, rounds: int) -> Iterator[Row]:

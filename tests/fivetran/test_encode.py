@@ -61,7 +61,7 @@ def decoded(body: bytes) -> Any:
 def encode_and_decode(made: RecordEncoder, record: dict[str, Any]) -> Any:
     """Return the decoded record. The fast and the careful encoder must agree on it."""
     careful = made.encode_upsert(dict(record))
-    assert made.body(record) == careful
+    assert made.serialize(record) == careful
     return decoded(careful)
 
 
@@ -222,7 +222,7 @@ def test_a_float_is_not_rounded_before_the_last_place_of_its_decimal(places, val
     made = encoder({"x": schema})
     if expected is None:
         with pytest.raises(DataError, match="does not fit its column"):
-            made.body({"x": value})
+            made.serialize({"x": value})
     else:
         assert encode_and_decode(made, {"x": value}).data["x"].decimal == expected
 
@@ -269,7 +269,7 @@ def test_nan_is_a_double():
 def test_value_of_another_type_is_refused_and_not_shown(kind, value):
     """F3, F13: the error names the stream and the column but not the value."""
     made = encoder({"x": SCHEMAS[kind]})
-    for encode in (made.encode_upsert, made.body):
+    for encode in (made.encode_upsert, made.serialize):
         with pytest.raises(DataError, match=r"'rows'.*'x'") as caught:
             encode({"x": value})
         assert (
@@ -281,7 +281,7 @@ def test_record_without_its_key_is_refused():
     """F14: every key is present and not null."""
     made = encoder({"id": SCHEMAS["long"], "x": SCHEMAS["string"]}, keys=("id",))
     for record in ({"x": "a"}, {"id": None, "x": "a"}):
-        for encode in (made.encode_upsert, made.body):
+        for encode in (made.encode_upsert, made.serialize):
             with pytest.raises(DataError, match="key 'id'"):
                 encode(dict(record))
 

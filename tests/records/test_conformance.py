@@ -237,6 +237,19 @@ def test_conform_record_data_types_conforms_a_single_record(caplog):
     assert "('b',)" in caplog.text
 
 
+def test_conform_record_data_types_follows_a_changed_schema_and_warns_once(caplog):
+    schema = {"properties": {"a": STRING}}
+    logger = logging.getLogger("tap-test")
+    for _ in range(2):
+        assert conform_record_data_types("ones", {"a": 1, "b": 2}, schema, RECURSIVE, logger) == {
+            "a": 1
+        }
+    assert len(caplog.records) == 1
+    schema["properties"]["b"] = {"type": "boolean"}
+    found = conform_record_data_types("ones", {"a": 1, "b": 2}, schema, RECURSIVE, logger)
+    assert found == {"a": 1, "b": True}
+
+
 def test_function_that_a_tap_assigns_converts_every_value(monkeypatch):
     seen = []
 

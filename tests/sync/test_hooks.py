@@ -48,6 +48,8 @@ def test_a_stream_without_hooks_is_compiled():
         return get_plan(found).uses_fast_path
 
     assert is_compiled(stream("a", ROWS, post_process=lambda self, row, context=None: row))
+    for name in ("_finalize_state", "_sync_children", "_write_state_message"):
+        assert is_compiled(override_hook(name, lambda self, base: None)), name
     for name in OVERRIDABLE_HOOKS:
         assert not is_compiled(override_hook(name, lambda self, base: None)), name
 
@@ -200,6 +202,38 @@ def test_finalize_state_may_add_values(on_path):
         "replication_key_value": 3,
         "ended": True,
     }
+
+
+@both_paths
+def test_write_state_message_may_change_the_state(on_path):
+    def write(self, base):
+        self.tap_state["bookmarks"]["a"]["written"] = written.append(1) or len(written)
+        base()
+
+    written = []
+    kind = on_path(
+        override_hook("_write_state_message", write, replication_key="id", STATE_MSG_FREQUENCY=2)
+    )
+    output = sync(kind)
+    order = [message["type"] for message in output.messages]
+    assert order[:6] == ["SCHEMA", "RECORD", "RECORD", "STATE", "RECORD", "STATE"]
+    found = [state["bookmarks"]["a"] for state in output.states]
+    assert [state["written"] for state in found] == list(range(1, len(found) + 1))
+    assert found[-1]["replication_key_value"] == 3
+
+
+@pytest.mark.parametrize("is_sorted", [True, False])
+def test_bookmark_advances_before_each_hook_of_the_next_record(is_sorted):
+    """The sync advances a bookmark without calls of `_increment_stream_state`."""
+    seen = []
+
+    def process(self, base, record, **contexts):
+        state = self.get_context_state(None)
+        seen.append((state if is_sorted else state.get("progress_markers", {})).copy())
+        base(record, **contexts)
+
+    sync(override_hook("_process_record", process, replication_key="id", is_sorted=is_sorted))
+    assert [state.get("replication_key_value") for state in seen] == [None, 1, 2]
 
 
 # Contexts

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DELETED_AT", "LSN", "LogError", "PostgresLog"]
 
-_Column: TypeAlias = "tuple[int, str, Callable[[bytes | None], Any]]"
-"""Index of a column in a row of the log, its name, and the converter of its values."""
+_Column: TypeAlias = "tuple[int, str, Callable[[bytes], Any]]"
+"""Index of a column in a row of the log, its name, and the converter of its values except NULL."""
 
 _Key: TypeAlias = "tuple[str | bytes, ...]"
 """Name of a stream, and the texts of a row's keys."""
@@ -62,6 +62,8 @@ _PREPARER = sa.make_url("postgresql+psycopg://").get_dialect()().identifier_prep
 WAIT_SECONDS = 0.05
 SLOT_SECONDS = 30.0
 LOG_SECONDS = 5.0
+CHUNK_MESSAGES = 20
+"""Number of messages that are received together; a message may have up to one gigabyte."""
 
 # Amazon RDS grants membership in a role instead of the attribute REPLICATION.
 SERVER = """
@@ -187,7 +189,9 @@ class _Table:
         try:
             for index, name, read in self.columns:
                 value = row[index]
-                if value is UNCHANGED:
+                if value is None:
+                    record[name] = None
+                elif value is UNCHANGED:
                     missing.append(name)
                 else:
                     record[name] = read(value)
@@ -543,7 +547,8 @@ class PostgresLog(ChangeLog):
                 yield from decoder.convert(message, lsn)
 
     def _read_messages(self, end: int) -> Generator[tuple[int, bytes], None, None]:
-        """Yield position and bytes of each message; one message at a time is in memory."""
+        """Yield position and bytes of each message; a few messages at a time are in memory."""
+        size = CHUNK_MESSAGES if psycopg.capabilities.has_stream_chunked() else 1
         quoted = '"' + self._publication.replace('"', '""') + '"'
         with self._connector.connect() as connection:
             driver = cast("psycopg.Connection[Any]", connection.connection.driver_connection)
@@ -552,7 +557,7 @@ class PostgresLog(ChangeLog):
                     # The statement ends when all messages are read, however slow the target is.
                     cursor.execute("SET LOCAL statement_timeout = 0")
                     values = (self._slot, _format_lsn(end), quoted)
-                    yield from cursor.stream(CHANGES, values, binary=True)
+                    yield from cursor.stream(CHANGES, values, binary=True, size=size)
             except psycopg.Error as error:
                 reason = str(error).splitlines()[0]
                 raise LogError(f"The slot '{self._slot}' cannot be read: {reason}.") from None

@@ -252,9 +252,7 @@ class PostgresStream(SQLStream):
         columns = [self._select_column(column) for column in query.selected_columns]
         return query.with_only_columns(*columns, maintain_column_froms=True)
 
-    def make_value_readers(
-        self, types: Mapping[str, int]
-    ) -> dict[str, Callable[[bytes | None], Any]]:
+    def make_value_readers(self, types: Mapping[str, int]) -> dict[str, Callable[[bytes], Any]]:
         """Return the functions that convert the server's text of a value, by column name.
 
         Their results equal those of a SELECT: a text is loaded by psycopg's loader for the type of
@@ -267,7 +265,7 @@ class PostgresStream(SQLStream):
         with self.database.connect() as connection:
             result = connection.execute(self._build_row_query().limit(0))
             transformer = Transformer(connection.connection.driver_connection)
-            readers: dict[str, Callable[[bytes | None], Any]] = {}
+            readers: dict[str, Callable[[bytes], Any]] = {}
             columns = cast("Any", result.cursor).description
             for column, process in zip(columns, get_processors(result), strict=True):
                 loader = transformer.get_loader(_get_sent_type(column, types), Format.TEXT)
@@ -363,11 +361,9 @@ def _get_sent_type(column: Any, types: Mapping[str, int]) -> int:
 
 def _compose(
     load: Callable[[bytes], Any], process: Callable[[Any], Any] | None
-) -> Callable[[bytes | None], Any]:
-    """Return a function that loads a text and processes the value; None is NULL."""
-    if process is None:
-        return lambda text: None if text is None else load(text)
-    return lambda text: process(None if text is None else load(text))
+) -> Callable[[bytes], Any]:
+    """Return a function that loads a text and processes the value."""
+    return load if process is None else lambda text: process(load(text))
 
 
 def _get_known_type(declared: sqltypes.TypeEngine[Any], is_array: bool) -> sqltypes.TypeEngine[Any]:

@@ -205,18 +205,18 @@ def _read_row(data: bytes, at: int) -> tuple[Row, int]:
     row: Row = []
     for _ in range(count):
         kind = data[at]
-        at += 1
         if kind == _TEXT:
-            [size] = _INT32(data, at)
-            at += 4
-            row.append(data[at : at + size])
-            at += size
-        elif kind == _NULL:
+            start = at + 5
+            at = start + _INT32(data, at + 1)[0]
+            row.append(data[start:at])
+            continue
+        if kind == _NULL:
             row.append(None)
         elif kind == _TOAST:
             row.append(UNCHANGED)
         else:
             raise ValueError(kind)
+        at += 1
     return row, at
 
 

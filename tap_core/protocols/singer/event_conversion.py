@@ -22,6 +22,7 @@ from tap_core.events import (
 )
 from tap_core.protocols.singer.writer import encode_body, encode_json
 from tap_core.records.conform import to_json_compatible
+from tap_core.records.serializer import encode_record
 from tap_core.singerlib.messages import (
     ActivateVersionMessage,
     Message,
@@ -48,7 +49,7 @@ def to_event(message: Message, encode: Callable[[Any], Any] = encode_body) -> Ev
         extracted = message.time_extracted
         return Rows(
             StreamId(message.stream),
-            [encode(to_json_compatible(message.record))],
+            [encode_record(message.record, encode)],
             extracted_at=extracted.isoformat() if extracted else None,
             version=message.version,
         )

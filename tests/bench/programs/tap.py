@@ -27,6 +27,34 @@ class Narrow(SDK.Stream):
         return generator.narrow(self.config["records"])
 
 
+class StateHook(Narrow):
+    name = "state-hook"
+
+    def _write_state_message(self) -> None:
+        super()._write_state_message()
+
+
+class RecordHook(Narrow):
+    name = "record-hook"
+
+    def _process_record(self, *args: Any, **kwargs: Any) -> None:
+        super()._process_record(*args, **kwargs)
+
+
+class BookmarkHook(Narrow):
+    name = "bookmark-hook"
+
+    def _increment_stream_state(self, *args: Any, **kwargs: Any) -> None:
+        super()._increment_stream_state(*args, **kwargs)
+
+
+class MessageHook(Narrow):
+    name = "message-hook"
+
+    def _generate_record_messages(self, record: dict[str, Any]) -> Iterable[Any]:
+        yield from super()._generate_record_messages(record)
+
+
 class Nested(Narrow):
     name = "nested"
     schema = generator.NESTED_SCHEMA
@@ -80,6 +108,10 @@ class Child(Narrow):
 
 CASES: dict[str, tuple[type, ...]] = {
     "narrow": (Narrow,),
+    "state-hook": (StateHook,),
+    "record-hook": (RecordHook,),
+    "bookmark-hook": (BookmarkHook,),
+    "message-hook": (MessageHook,),
     "nested": (Nested,),
     "wide": (Wide,),
     "partitioned": (Partitioned,),
