@@ -21,6 +21,7 @@ from tap_core.records.serializer import (
     compile_record_encoder,
     compile_serializer,
 )
+from tap_core.records.value_rules import build_object_rule
 from tap_core.singerlib.catalog import Breadcrumb, Schema
 from tap_core.state.replication_key_path import copy_path, make_getter
 from tap_core.sync.concurrency import can_distribute, get_child_thread_count, get_thread_count
@@ -61,8 +62,8 @@ class Plan(ChunkSource):
     child_filter: Callable[[Record], bool] | None
     """Function that returns True for records whose children are synced; None to sync all."""
     conform: Callable[[Record], Record]
-    """Function that returns a record as a new dict for a RECORD message: without deselected
-    properties, and with converted values. It is compiled at its first call."""
+    """Function that returns a copy of a record for a RECORD message: without deselected properties,
+    and with converted values. It is compiled at its first call."""
     uses_fast_path: bool
     """False if the stream overrides a method called per record (see `OVERRIDABLE_HOOKS`)."""
     makes_messages: bool
@@ -232,7 +233,13 @@ def _get_schema_name(stream: SyncStream) -> str:
 
 def _make_conformer(stream: SyncStream) -> Callable[[Record], Record]:
     """Return the function `Plan.conform` of a stream."""
-    compile_once = cache(lambda: _keep_key(stream, _compile_conformer(stream, copies=False)))
+
+    @cache
+    def compile_once() -> RecordSerializer:
+        rule = build_object_rule(stream.effective_schema, stream.TYPE_CONFORMANCE_LEVEL)
+        # A hook may change the objects in a message, which must not be those of the tap's record.
+        copies = any(each.properties or each.items for each in rule.declared.values())
+        return _keep_key(stream, _compile_conformer(stream, copies=copies))
 
     def conform(record: Record) -> Record:
         conformed = compile_once().serialize(record)

@@ -204,6 +204,24 @@ def test_finalize_state_may_add_values(on_path):
     }
 
 
+def test_generate_record_messages_may_change_objects_of_the_record():
+    """The tap's own records, here two that share an object, stay unchanged."""
+    place = {"zip": "1", "code": "x"}
+    rows = [{"id": 1, "place": place}, {"id": 2, "place": place}]
+
+    def messages(self, base, record):
+        for message in base(record):
+            message.record["place"]["zip"] += "!"
+            del message.record["place"]["code"]
+            yield message
+
+    properties = {"zip": {"type": "string"}, "code": {"type": "string"}}
+    declared = schema(id=INTEGER, place={"type": "object", "properties": properties})
+    output = sync(override_hook("_generate_record_messages", messages, rows, schema=declared))
+    assert [record["place"] for record in output.records("a")] == [{"zip": "1!"}, {"zip": "1!"}]
+    assert place == {"zip": "1", "code": "x"}
+
+
 @both_paths
 def test_write_state_message_may_change_the_state(on_path):
     def write(self, base):
