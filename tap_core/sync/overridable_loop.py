@@ -250,6 +250,7 @@ def abort_sync(stream: SyncStream, abort_reason: Exception) -> None:
         AbortedSyncFailedException: The next sync cannot resume from the state.
         AbortedSyncPausedException: The next sync can resume from the state.
     """
+    stream._tap.run.settle_bookmarks()
     stream._write_state_message()
     if stream.replication_method == REPLICATION_FULL_TABLE:
         msg = "Sync operation aborted for stream in 'FULL_TABLE' replication mode."
