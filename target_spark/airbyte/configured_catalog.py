@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from tap_core.events import SchemaEvent, StreamId
 from tap_core.exceptions import CatalogFileError
-from tap_core.protocols.airbyte.catalog import ConfiguredCatalog, ConfiguredStream
+from tap_core.protocols.airbyte.catalog import INCREMENTAL, ConfiguredCatalog, ConfiguredStream
 from tap_core.protocols.airbyte.reader import ExpectedStream
 from tap_core.protocols.airbyte.schemas import singer_schema
 from target_spark.config.options import APPENDING_FORMATS, LoadOptions, StreamOptions, WriteMode
@@ -207,4 +207,5 @@ def _build_stream_options(stream: ConfiguredStream) -> StreamOptions:
         by_cursor=True if mode is WriteMode.UPSERT and stream.cursor else None,
         least_version=stream.minimum_generation_id or None,
         sync_id=stream.sync_id,
+        is_resumable=stream.is_resumable or stream.sync_mode == INCREMENTAL,
     )

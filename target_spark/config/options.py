@@ -167,6 +167,8 @@ class StreamOptions:
         least_version: The minimum generation id of the stream in an Airbyte catalog. A row in the
             table with a smaller id is replaced by a new row even if its cursor is greater.
         sync_id: Airbyte's id of the sync, which is stored in the metadata column of rows.
+        is_resumable: True if the source continues a failed Airbyte sync at the last state, so that
+            an overwrite keeps the rows that an earlier attempt of the sync has loaded.
         on_schema_change: The policy for a schema that does not fit the stream's existing table.
     """
 
@@ -182,6 +184,7 @@ class StreamOptions:
     by_cursor: bool | None = None
     least_version: int | None = None
     sync_id: int | None = None
+    is_resumable: bool | None = None
     on_schema_change: OnSchemaChange | None = None
 
     def with_defaults(self, general: StreamOptions) -> StreamOptions:

@@ -64,6 +64,7 @@ from target_spark.loader.write_modes import (
     format_key,
     get_merge_keys,
     has_other_versions,
+    keeps_rows_of_sync,
     make_empty_frame,
     select_write_operation,
 )
@@ -398,6 +399,10 @@ class BatchWriter:
         if request.kept_version is not None:
             return self._delete_other_versions(spark, attempt, table_schema, request.kept_version)
         progress = self._tables[request.table.key]
+        if attempt.keeps_rows is None:
+            attempt.keeps_rows = keeps_rows_of_sync(
+                self._writer, spark, request, table_schema, self._stream_options(request.stream)
+            )
         progress.distinct_key = find_distinct_key(
             self._writer, spark, request, table_schema.keys, progress.distinct_key
         )
@@ -653,12 +658,13 @@ class BatchWriter:
             reason = str(error)
         else:
             small = SmallBatch.of(batch.table, table_schema)
-            if writer.takes_small_batch(spark, request.table, small, request.mode):
+            mode = WriteMode.APPEND if attempt.keeps_rows else request.mode
+            if writer.takes_small_batch(spark, request.table, small, mode):
                 keys = get_merge_keys(table_schema, request, self._stream_options(request.stream))
                 written = self._commit(
                     attempt,
                     lambda marker: writer.write_small_batch(
-                        spark, request.table, small, request.mode, keys, marker
+                        spark, request.table, small, mode, keys, marker
                     ),
                 )
                 return written.verify(request, Counts(batch.table.num_rows, batch.zoneless))
@@ -808,6 +814,7 @@ class BatchWriter:
                 self._stream_options(request.stream),
                 rows,
                 has_unique_keys=has_unique_keys,
+                keeps_rows=bool(attempt.keeps_rows),
             )
             types = self._writer.get_column_types(spark, request.table) or {}
             check_column_types(request.table, types, table_schema)

@@ -130,11 +130,14 @@ class CommitAttempt:
         bad: The rows that do not fit; None until they are known.
         prepared: The prepared commit. None before the first try, and after a try that is known to
             have committed nothing.
+        keeps_rows: True if the rows of an overwrite are added, because an earlier attempt of the
+            Airbyte sync has already replaced those of the table. None until it is known.
     """
 
     request: CommitRequest
     bad: BadRows | None = None
     prepared: Prepared | None = None
+    keeps_rows: bool | None = None
 
 
 def check_column_types(table: Table, types: Mapping[str, str], table_schema: TableSchema) -> None:

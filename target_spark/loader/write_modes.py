@@ -37,6 +37,7 @@ from target_spark.tables.table import CommitStats, Table
 from target_spark.writers import MergeKeys, Writer, latest_by_key
 from target_spark.writers.base import VersionDelete
 from target_spark.writers.deduplication import as_initial_rows, sort_rows
+from target_spark.writers.delta.writer import DeltaWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,6 +50,7 @@ __all__ = [
     "format_key",
     "get_merge_keys",
     "has_other_versions",
+    "keeps_rows_of_sync",
     "make_empty_frame",
     "select_write_operation",
 ]
@@ -59,8 +61,8 @@ _PYAIRBYTE_NUMBER: Final = 1
 """The number that PyAirbyte sends as generation and as id of every sync, which identifies none."""
 
 _KEPT: Final = (
-    "Stream %s: sent no rows, and table %s is kept, because an earlier attempt of this sync has"
-    " loaded it"
+    "Stream %s: the rows of table %s are kept, because an earlier attempt of this sync has loaded"
+    " them"
 )
 
 
@@ -73,6 +75,7 @@ def select_write_operation(
     rows: int,
     *,
     has_unique_keys: bool = False,
+    keeps_rows: bool = False,
 ) -> Callable[[CommitMetadata], CommitStats]:
     """Return the function that commits a batch to its table in the stream's write mode.
 
@@ -87,6 +90,7 @@ def select_write_operation(
         rows: The number of rows in ``df``.
         has_unique_keys: True if ``df`` holds the rows in memory and no two have the same key. False
             if this is not known.
+        keeps_rows: True to add the rows of an overwrite without keys to those of the table.
     """
     table = request.table
     keys = get_merge_keys(table_schema, request, options)
@@ -99,44 +103,55 @@ def select_write_operation(
     if request.mode is WriteMode.OVERWRITE and keys.columns:
         newest = as_initial_rows(latest_by_key(df, keys), keys)
         return lambda marker: writer.replace(table, newest, marker)
-    keeps_rows = request.mode is WriteMode.APPEND
-    if not keeps_rows and _was_loaded_in_this_sync(
-        writer, request, table_schema, df.sparkSession, options
-    ):
-        logger.info(_KEPT, request.stream, table.name)
-        keeps_rows = True
-    write = writer.append if keeps_rows else writer.replace
+    appends = keeps_rows or request.mode is WriteMode.APPEND
+    write = writer.append if appends else writer.replace
     ordered = sort_rows(df.drop(ORDINAL), keys.sort_by)
     return lambda marker: write(table, ordered, marker, rows)
 
 
-def _was_loaded_in_this_sync(
+def keeps_rows_of_sync(
     writer: Writer,
+    spark: SparkSession,
     request: CommitRequest,
     table_schema: TableSchema,
-    spark: SparkSession,
     options: StreamOptions,
 ) -> bool:
-    """Return True if a stream without rows has those of an earlier attempt of the Airbyte sync.
+    """Return True if an overwrite keeps the rows that an earlier attempt of the sync has loaded.
 
     If a sync fails, Airbyte repeats it with the states of the streams that were complete. Their
-    sources then send no rows again, so an overwrite would remove the rows of this sync. The rows
-    have the sync's id at the beginning of ``_airbyte_meta``.
+    sources then send no rows, or only the rows after these states, so an overwrite would remove
+    rows of this sync. A source that is not resumable sends either no rows or all of them again. The
+    rows of the sync have its id at the beginning of ``_airbyte_meta``.
+
+    Args:
+        writer: The writer of the table format.
+        spark: The Spark session.
+        request: The commit request.
+        table_schema: The table schema, with the column types of the existing table.
+        options: The options that the user set for the stream.
     """
     generation, sync_id = options.least_version, options.sync_id
-    if request.batches or generation is None or sync_id is None:
+    if generation is None or sync_id is None or generation == sync_id == _PYAIRBYTE_NUMBER:
         return False
-    if generation == sync_id == _PYAIRBYTE_NUMBER:
+    sends_all_rows = bool(request.batches) and not options.is_resumable
+    if request.mode is not WriteMode.OVERWRITE or table_schema.keys or sends_all_rows:
         return False
     types = writer.get_column_types(spark, request.table) or {}
     number, meta = (find_metadata_column(table_schema, name) for name in (GENERATION, META))
     if not {number, meta} <= types.keys():
         return False
+    if isinstance(writer, DeltaWriter) and not writer.may_have_value(
+        request.table, number, generation
+    ):
+        return False
     beginning = sql_literal(meta_prefix(sync_id))
     rows = writer.rows(spark, request.table).where(
         f"{quote(number)} = {generation}L AND startswith({quote(meta)}, {beginning})"
     )
-    return not rows.isEmpty()
+    if rows.isEmpty():
+        return False
+    logger.info(_KEPT, request.stream, request.table.name)
+    return True
 
 
 def get_merge_keys(

@@ -72,6 +72,7 @@ def test_all_used_fields_are_read() -> None:
         generation_id=3,
         minimum_generation_id=2,
         sync_id=7,
+        is_resumable=True,
     )
 
 

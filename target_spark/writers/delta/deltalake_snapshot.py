@@ -129,6 +129,13 @@ class DeltaSnapshot:
         names = [each.name for each in schema if is_read(each.type)]
         return _to_dataset(self.folder, self.table).to_table(names) if names else pa.table({})
 
+    def has_value(self, column: str, value: int) -> bool:
+        """Return True if a row of this version has the integer ``value`` in a column."""
+        import pyarrow.compute as pc
+
+        rows = _to_dataset(self.folder, self.table)
+        return bool(rows.head(1, columns=[column], filter=pc.field(column) == value).num_rows)
+
     def has_batch(self, app_id: str, batch: int) -> bool:
         """Return True if the last batch that a run committed to the table has the number ``batch``.
 

@@ -352,6 +352,14 @@ class DeltaWriter:
         """Return the current rows of a Delta table as a DataFrame."""
         return spark.table(delta_ref(table))
 
+    def may_have_value(self, table: Table, column: str, value: int) -> bool:
+        """Return False if no row of a table has the integer ``value`` in a column.
+
+        This is determined without Spark. Return True if only Spark can read the table.
+        """
+        snapshot = read_table_snapshot(table)
+        return snapshot is None or not snapshot.takes_rewrites or snapshot.has_value(column, value)
+
     def maintain(self, spark: SparkSession, table: Table, options: MaintenanceOptions) -> None:
         """Run OPTIMIZE and VACUUM on a table, if the options configure them.
 

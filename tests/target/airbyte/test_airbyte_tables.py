@@ -345,6 +345,19 @@ def test_second_attempt_without_rows_keeps_those_of_the_first(
     assert warehouse.x() == {2: "b"}
 
 
+@pytest.mark.parametrize("generation, sync_id, kept", [(5, 7, True), (5, 8, False), (6, 7, False)])
+def test_second_attempt_of_a_resumable_stream_adds_to_the_rows_of_the_first(
+    warehouse: AirbyteWarehouse, generation: int, sync_id: int, *, kept: bool
+) -> None:
+    """The source continues after the last state; the rows before that state are not sent again."""
+    load = partial(warehouse.load, described(()), write_mode=WriteMode.OVERWRITE, is_resumable=True)
+    load(rows(row(1, None, "a"), version=4), least_version=4, sync_id=6)
+    load(rows(row(2, None, "b"), row(3, None, "c"), version=5), least_version=5, sync_id=7)
+    assert warehouse.x() == {2: "b", 3: "c"}
+    load(rows(row(4, None, "d"), version=generation), least_version=generation, sync_id=sync_id)
+    assert warehouse.x() == ({2: "b", 3: "c", 4: "d"} if kept else {4: "d"})
+
+
 @pytest.mark.thorough
 def test_overwrite_keeps_the_newest_row_of_each_key(warehouse: AirbyteWarehouse):
     stream = described(_ab_cdc_deleted_at=TEXT)
