@@ -91,7 +91,7 @@ def test_discovered_stream_has_its_modes_cursor_and_key() -> None:
     assert people == {
         "name": "people",
         "supported_sync_modes": ["full_refresh", "incremental"],
-        "is_resumable": True,
+        "is_resumable": False,
         "source_defined_cursor": True,
         "default_cursor_field": ["at"],
         "source_defined_primary_key": [["id"]],

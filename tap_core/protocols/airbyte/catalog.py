@@ -83,7 +83,8 @@ def _describe_stream(stream: SyncStream) -> dict[str, Any]:
         "name": identifier.name,
         "json_schema": _build_airbyte_schema(stream),
         "supported_sync_modes": [FULL_REFRESH],
-        "is_resumable": replication.is_possible,
+        # Airbyte would keep the rows of a failed full refresh, which a second attempt sends again.
+        "is_resumable": False,
     }
     if identifier.namespace is not None:
         discovered["namespace"] = identifier.namespace
@@ -166,6 +167,7 @@ class ConfiguredStream:
     generation_id: int | None = None
     minimum_generation_id: int | None = None
     sync_id: int | None = None
+    is_resumable: bool = False
 
     @property
     def cursor(self) -> _Path:
@@ -269,6 +271,7 @@ def _parse_stream(entry: JsonNode) -> ConfiguredStream:
         generation_id=entry.child("generation_id").integer(),
         minimum_generation_id=entry.child("minimum_generation_id").integer(),
         sync_id=entry.child("sync_id").integer(),
+        is_resumable=stream.child("is_resumable").flag(),
     )
 
 
